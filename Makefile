@@ -1,0 +1,49 @@
+# Every target makes .venv by itself, and again when pyproject.toml changes; python3 is all that is assumed.
+SHELL := /bin/bash
+BIN := .venv/bin
+
+MINUTES ?= 5
+CYCLES ?= 200
+SEED ?= 0
+ROWS ?= 10000000
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench fuzz kill9 clean
+
+help:  ## this list
+	@sed -nE 's/^([a-z0-9]+):.*## (.*)/  make \1|\2/p' Makefile | column -t -s '|'
+
+demo: .venv/.installed-dev  ## a store, a server and a client on real flight data, in about a minute
+	@$(BIN)/nyala demo $(ARGS)
+
+test: .venv/.installed-dev  ## all tests (ARGS="tests/engine -k wal" for some)
+	@$(BIN)/python -m pytest -q $(ARGS)
+
+lint: .venv/.installed-dev  ## style, types and the floors of the house
+	@.ci/typing_links.sh
+	@$(BIN)/ruff check --quiet . && echo "ruff check     ok"
+	@$(BIN)/ruff format --quiet --check . && echo "ruff format    ok"
+	@$(BIN)/pyright --warnings > .typing/pyright.log || { cat .typing/pyright.log; exit 1; }
+	@echo "pyright        ok"
+	@cd .typing && ../$(BIN)/lint-imports --config ../pyproject.toml --no-logo > imports.log || { cat imports.log; exit 1; }
+	@echo "import-linter  ok"
+
+format: .venv/.installed-dev  ## rewrite the code in the one format
+	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format .
+
+bench: .venv/.installed-bench  ## measure, and write bench/README.md (ROWS=1000000 for a short run)
+	@$(BIN)/python -m bench --rows $(ROWS) $(ARGS)
+
+fuzz: .venv/.installed-dev  ## random operations against a model (MINUTES=5 SEED=0)
+	@$(BIN)/python tests/model/fuzz.py --minutes $(MINUTES) --seed $(SEED)
+
+kill9: .venv/.installed-dev  ## kill -9 a loaded server and look for lost rows (CYCLES=200 SEED=0)
+	@$(BIN)/python tests/crash/kill9.py --cycles $(CYCLES) --seed $(SEED)
+
+clean:  ## remove .venv and everything generated
+	@rm -rf .venv .typing build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/.installed-%: pyproject.toml .ci/venv.sh
+	@.ci/venv.sh $*
