@@ -12,7 +12,7 @@ ARGS ?=
 .PHONY: help demo test lint format bench fuzz kill9 clean
 
 help:  ## this list
-	@sed -nE 's/^([a-z0-9]+):.*## (.*)/  make \1|\2/p' Makefile | column -t -s '|'
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
 demo: .venv/.installed-dev  ## a store, a server and a client on real flight data, in about a minute
 	@$(BIN)/nyala demo $(ARGS)
@@ -21,13 +21,7 @@ test: .venv/.installed-dev  ## all tests (ARGS="tests/engine -k wal" for some)
 	@$(BIN)/python -m pytest -q $(ARGS)
 
 lint: .venv/.installed-dev  ## style, types and the floors of the house
-	@.ci/typing_links.sh
-	@$(BIN)/ruff check --quiet . && echo "ruff check     ok"
-	@$(BIN)/ruff format --quiet --check . && echo "ruff format    ok"
-	@$(BIN)/pyright --warnings > .typing/pyright.log || { cat .typing/pyright.log; exit 1; }
-	@echo "pyright        ok"
-	@cd .typing && ../$(BIN)/lint-imports --config ../pyproject.toml --no-logo > imports.log || { cat imports.log; exit 1; }
-	@echo "import-linter  ok"
+	@.ci/lint.sh
 
 format: .venv/.installed-dev  ## rewrite the code in the one format
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format .
