@@ -1,0 +1,1 @@
+"""Words and bytes that client and server share: no I/O, no compiled code."""

@@ -1,0 +1,127 @@
+"""One column of a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from .encoding import COMPRESSIONS, encodings_for, plain_name
+from .errors import InvalidArgumentError
+from .literal import from_json
+from .types import LogicalType
+
+
+class ColumnOptions(BaseModel):
+    """How a column is stored and filled; every part may be left out.
+
+    ``encoding`` and ``compression`` default by type; ``read_default`` is what rows written before the column existed
+    show, ``write_default`` what a new row gets when the data has no such column.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    encoding: str | None = None
+    compression: str | None = None
+    read_default: Any = None
+    write_default: Any = None
+    comment: str = ""
+    type: str | None = None
+    """A type that Arrow has no word for: ``varchar(n)`` over an Arrow string."""
+
+
+class ColumnDefinition(BaseModel):
+    """A column as ``create_table`` names it; the store gives it its id."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    type: str
+    nullable: bool = True
+    encoding: str | None = None
+    compression: str | None = None
+    read_default: Any = None
+    write_default: Any = None
+    comment: str = ""
+
+
+class ColumnSchema(BaseModel):
+    """A column of a table: ``id`` is stable and never used again, the name is only for people."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: int = Field(ge=1)
+    name: str
+    type: str
+    nullable: bool
+    encoding: str
+    compression: str
+    read_default: Any = None
+    write_default: Any = None
+    comment: str = ""
+
+    @field_validator("type")
+    @classmethod
+    def _known_type(cls, word: str) -> str:
+        return str(LogicalType.parse(word))
+
+    @property
+    def logical(self) -> LogicalType:
+        """The column's type."""
+        return LogicalType.parse(self.type)
+
+    @property
+    def field(self) -> pa.Field:
+        """The Arrow field under which cells go in and out."""
+        return self.logical.field(self.name, self.nullable)
+
+    @classmethod
+    def from_definition(cls, column_id: int, definition: ColumnDefinition) -> ColumnSchema:
+        """Return the column that ``definition`` describes, with the defaults of its type filled in.
+
+        Raises:
+            InvalidArgumentError: for an unknown type, an encoding that does not fit it, a default that is no such value.
+        """
+        kind = LogicalType.parse(definition.type)
+        for what in ("read_default", "write_default"):
+            from_json(getattr(definition, what), kind, f"the {what} of column {definition.name!r}:")
+        return cls(
+            id=column_id,
+            name=definition.name,
+            type=str(kind),
+            nullable=definition.nullable,
+            encoding=_encoding(definition, kind),
+            compression=_compression(definition),
+            read_default=definition.read_default,
+            write_default=definition.write_default,
+            comment=_comment(definition),
+        )
+
+
+def _encoding(definition: ColumnDefinition, kind: LogicalType) -> str:
+    fitting = encodings_for(kind)
+    chosen = plain_name(definition.encoding) if definition.encoding else fitting[0]
+    if chosen not in fitting:
+        raise InvalidArgumentError(
+            f"column {definition.name!r} of the type {kind} cannot be encoded as {definition.encoding!r}; "
+            f"what fits is {', '.join(fitting)}"
+        )
+    return chosen
+
+
+def _compression(definition: ColumnDefinition) -> str:
+    chosen = definition.compression or "none"
+    if chosen not in COMPRESSIONS:
+        raise InvalidArgumentError(
+            f"column {definition.name!r}: no compression is called {chosen!r}; there are {', '.join(COMPRESSIONS)}"
+        )
+    return chosen
+
+
+def _comment(definition: ColumnDefinition) -> str:
+    if len(definition.comment.encode()) > 256:
+        raise InvalidArgumentError(
+            f"the comment of column {definition.name!r} has more than 256 bytes"
+        )
+    return definition.comment

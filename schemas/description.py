@@ -1,0 +1,80 @@
+"""What a store says of a table, a scan and itself: the JSON answers of the actions."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from .column import ColumnSchema
+from .table import TableOptions
+
+
+class TableDescription(BaseModel):
+    """The answer of ``describe_table`` and ``create_table``."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    table_id: int
+    schema_version: int
+    columns: list[ColumnSchema]
+    primary_key: list[str]
+    partitions: list[dict[str, Any]] = Field(default_factory=list)
+    options: TableOptions
+
+
+class ColumnStats(BaseModel):
+    """What one column takes on disk, over all rowsets of a tablet or table."""
+
+    name: str
+    encodings: list[str]
+    bytes_on_disk: int
+    raw_bytes: int
+    """Bytes of the cells before encoding and compression."""
+
+
+class TabletStats(BaseModel):
+    """The state of one tablet."""
+
+    tablet: int
+    live_rows: int
+    rowsets: int
+    delta_files: int
+    memory_bytes: int
+    bytes_on_disk: int
+    average_rowset_height: float
+    """The expected number of rowsets that a random key's lookup would have to search."""
+
+
+class TableStats(BaseModel):
+    """The answer of ``table_stats``."""
+
+    name: str
+    live_rows: int
+    bytes_on_disk: int
+    tablets: list[TabletStats]
+    columns: list[ColumnStats]
+
+
+class ScanSplit(BaseModel):
+    """One part of a scan that can be read on its own; rows and bytes are estimates from statistics."""
+
+    tablet: int
+    rows: int
+    bytes: int
+
+
+class ScanPlan(BaseModel):
+    """How a scan would run: at which snapshot, in which parts, and what is left out and why."""
+
+    snapshot: int
+    schema_version: int
+    splits: list[ScanSplit]
+    explain: dict[str, Any] = Field(default_factory=dict)
+
+
+class Health(BaseModel):
+    """The answer of ``health``: ``ok``, or ``read_only`` with the reason why writes are refused."""
+
+    status: str
+    reason: str = ""
+    version: str = ""

@@ -1,0 +1,159 @@
+"""Everything that can go wrong, as one tree: each leaf is one thing that a caller can do differently.
+
+    StoreError
+    |-- InvalidArgumentError     the request is wrong: change it
+    |-- NotFoundError            there is no such table or row
+    |-- AlreadyPresentError      the table or row is there already
+    |-- ConflictError            somebody changed it first: read again, then retry
+    |-- SnapshotTooOldError      the history asked for is no longer kept
+    |-- UnauthenticatedError     say who you are
+    |-- PermissionDeniedError    you may not
+    |-- UnavailableError         not now: retry later
+    |-- StorageFullError         the disk is full: reads go on, writes resume when space returns
+    |-- CorruptionError          bytes on disk are not what was written: restore from a copy
+    `-- InternalError            our bug
+
+``RowErrors`` stands beside the tree's leaves: the batch was processed, some of its rows were refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .write import WriteResult
+
+
+class StoreError(Exception):
+    """The root. ``code`` is the word that goes over the wire, ``message`` says what, where and what would work."""
+
+    code = "INTERNAL"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class InvalidArgumentError(StoreError):
+    """The request can never work as it is."""
+
+    code = "INVALID_ARGUMENT"
+
+
+class NotFoundError(StoreError):
+    """There is no such table, column or row."""
+
+    code = "NOT_FOUND"
+
+
+class AlreadyPresentError(StoreError):
+    """There is one of that name or key already."""
+
+    code = "ALREADY_PRESENT"
+
+
+class ConflictError(StoreError):
+    """Another change came first."""
+
+    code = "CONFLICT"
+
+
+class SnapshotTooOldError(StoreError):
+    """The moment asked for lies before the history that the table keeps."""
+
+    code = "SNAPSHOT_TOO_OLD"
+
+
+class UnauthenticatedError(StoreError):
+    """The caller did not say who it is."""
+
+    code = "UNAUTHENTICATED"
+
+
+class PermissionDeniedError(StoreError):
+    """The caller is known and may not do this."""
+
+    code = "PERMISSION_DENIED"
+
+
+class UnavailableError(StoreError):
+    """The store cannot do this now; the same request may work later."""
+
+    code = "UNAVAILABLE"
+
+
+class StorageFullError(StoreError):
+    """The disk is full. Nothing of the request was applied; reads go on."""
+
+    code = "STORAGE_FULL"
+
+
+class CorruptionError(StoreError):
+    """Bytes on disk differ from what was written.
+
+    ``path`` is relative to the data directory; ``offset`` counts bytes from the start of the file.
+    """
+
+    code = "CORRUPTION"
+
+    def __init__(self, path: str, offset: int, why: str) -> None:
+        super().__init__(f"{path} at byte {offset}: {why}")
+        self.path = path
+        self.offset = offset
+        self.why = why
+
+
+class InternalError(StoreError):
+    """A bug of ours; the server's log has the details."""
+
+    code = "INTERNAL"
+
+
+class RowErrors(StoreError):
+    """Some rows of a write were refused; ``result`` says which and why. The others are applied unless ``atomic``."""
+
+    code = "INVALID_ARGUMENT"
+
+    def __init__(self, result: WriteResult) -> None:
+        first = result.errors[0]
+        more = f" (and {result.error_count - 1:,} more)" if result.error_count > 1 else ""
+        super().__init__(
+            f"{result.error_count:,} of {result.rows:,} rows refused: row {first.row}: "
+            f"{first.code}: {first.message}{more}"
+        )
+        self.code = first.code
+        self.result = result
+
+    def __reduce__(self) -> tuple[type[RowErrors], tuple[WriteResult]]:
+        return (RowErrors, (self.result,))
+
+
+_LEAVES: tuple[type[StoreError], ...] = (
+    InvalidArgumentError,
+    NotFoundError,
+    AlreadyPresentError,
+    ConflictError,
+    SnapshotTooOldError,
+    UnauthenticatedError,
+    PermissionDeniedError,
+    UnavailableError,
+    StorageFullError,
+    InternalError,
+)
+_BY_CODE = {leaf.code: leaf for leaf in _LEAVES}
+
+
+class RemoteCorruptionError(CorruptionError):
+    """A corruption that a server reported; the file is the server's, so only the text came over the wire."""
+
+    def __init__(self, message: str) -> None:
+        StoreError.__init__(self, message)
+        self.path, self.offset, self.why = "", 0, message
+
+
+def error_of(code: str, message: str) -> StoreError:
+    """Return the exception that ``code`` stands for; an unknown code becomes an InternalError that names it."""
+    if code == CorruptionError.code:
+        return RemoteCorruptionError(message)
+    leaf = _BY_CODE.get(code)
+    return leaf(message) if leaf else InternalError(f"{code}: {message}")

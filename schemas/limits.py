@@ -1,0 +1,24 @@
+"""The limits of a store; settable when it is opened."""
+
+from pydantic import BaseModel, ConfigDict, PositiveInt
+
+
+class Limits(BaseModel):
+    """What a store accepts. Sizes are in bytes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    cell_bytes: PositiveInt = 64 * 1024
+    """The largest string or binary cell."""
+    key_bytes: PositiveInt = 16 * 1024
+    """The largest encoded primary key; not checked for deletes."""
+    columns: PositiveInt = 300
+    """Columns in a table."""
+    identifier_bytes: PositiveInt = 256
+    """A table's or column's name in UTF-8."""
+    batch_bytes: PositiveInt = 256 * 1024 * 1024
+    """One record batch, which is one commit: it is held in memory and in one log record."""
+    predicate_nodes: PositiveInt = 10_000
+    """Nodes of a filter tree, the values of IN lists not counted."""
+    in_list_values: PositiveInt = 100_000
+    """Values of one IN list."""

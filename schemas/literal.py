@@ -1,0 +1,148 @@
+"""Cell values as JSON and back: for defaults, filters, partition bounds and keys."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime as dt
+import decimal
+import math
+from typing import Any
+
+from .errors import InvalidArgumentError
+from .types import LogicalType
+
+_EPOCH = dt.datetime(1970, 1, 1)
+
+
+def to_json(value: Any) -> Any:
+    """Return a Python cell value as what JSON can hold.
+
+    Dates and timestamps become ISO text, decimals their digits, bytes ``{"base64": ...}``, and the floats that JSON
+    has no word for ``{"float": "nan" | "inf" | "-inf"}``.
+    """
+    if isinstance(value, dict) or value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"float": repr(value)}
+    if isinstance(value, bytes | bytearray | memoryview):
+        return {"base64": base64.b64encode(bytes(value)).decode()}
+    if isinstance(value, dt.datetime):
+        return _naive_utc(value).isoformat()
+    if isinstance(value, dt.date):
+        return value.isoformat()
+    if isinstance(value, decimal.Decimal):
+        return str(value)
+    if hasattr(value, "item"):  # a numpy scalar
+        return to_json(value.item())
+    raise InvalidArgumentError(
+        f"a value of the type {type(value).__name__} cannot be a literal: {value!r}"
+    )
+
+
+def from_json(value: Any, kind: LogicalType, what: str = "the value") -> Any:
+    """Return the Python cell value that a JSON literal stands for in a column of ``kind``.
+
+    Takes what ``to_json`` makes and, where no doubt can be, the looser forms of SQL text: a number for a decimal, an
+    integer of microseconds for a timestamp, of days for a date.
+
+    Raises:
+        InvalidArgumentError: where the literal does not fit the type.
+    """
+    if value is None:
+        return None
+    try:
+        return _READERS[kind.name](value, kind)
+    except (ValueError, TypeError, ArithmeticError, binascii.Error, KeyError):
+        raise InvalidArgumentError(f"{what} {value!r} is no {kind}") from None
+
+
+def _naive_utc(moment: dt.datetime) -> dt.datetime:
+    return moment if moment.tzinfo is None else moment.astimezone(dt.UTC).replace(tzinfo=None)
+
+
+def _bool(value: Any, _: LogicalType) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise ValueError
+
+
+def _integer(value: Any, kind: LogicalType) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError
+    bits = int(kind.name.removeprefix("int"))
+    if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
+        raise ValueError
+    return value
+
+
+def _float(value: Any, _: LogicalType) -> float:
+    if isinstance(value, dict):
+        return float(value["float"])
+    if isinstance(value, bool):
+        raise ValueError
+    return float(value)
+
+
+def _date(value: Any, _: LogicalType) -> dt.date:
+    if isinstance(value, dt.datetime):
+        raise ValueError
+    if isinstance(value, dt.date):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return dt.date(1970, 1, 1) + dt.timedelta(days=value)
+    return dt.date.fromisoformat(value.strip())
+
+
+def _timestamp(value: Any, _: LogicalType) -> dt.datetime:
+    if isinstance(value, dt.datetime):
+        return _naive_utc(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _EPOCH + dt.timedelta(microseconds=value)
+    if isinstance(value, dt.date):
+        return dt.datetime.combine(value, dt.time())
+    return _naive_utc(dt.datetime.fromisoformat(value.strip()))
+
+
+def _decimal(value: Any, kind: LogicalType) -> decimal.Decimal:
+    if isinstance(value, bool | float):
+        value = repr(value)
+    with decimal.localcontext(prec=76):
+        number = decimal.Decimal(value)
+        fitted = number.quantize(decimal.Decimal(1).scaleb(-kind.scale))
+        if fitted != number or abs(fitted) >= decimal.Decimal(10) ** (kind.precision - kind.scale):
+            raise ValueError
+    return fitted
+
+
+def _text(value: Any, _: LogicalType) -> str:
+    if not isinstance(value, str):
+        raise ValueError
+    return value
+
+
+def _binary(value: Any, _: LogicalType) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, dict):
+        return base64.b64decode(value["base64"], validate=True)
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise ValueError
+    return bytes(value)
+
+
+_READERS = {
+    "bool": _bool,
+    "int8": _integer,
+    "int16": _integer,
+    "int32": _integer,
+    "int64": _integer,
+    "date": _date,
+    "timestamp[us]": _timestamp,
+    "float": _float,
+    "double": _float,
+    "decimal": _decimal,
+    "string": _text,
+    "varchar": _text,
+    "binary": _binary,
+}

@@ -1,0 +1,32 @@
+"""What a table or a column may be called."""
+
+from .errors import InvalidArgumentError
+from .limits import Limits
+
+
+def check_identifier(name: object, what: str, limits: Limits) -> str:
+    """Return ``name`` if a table or column may carry it.
+
+    A name is valid UTF-8 without NUL, not empty, not padded by white space, and at most
+    ``limits.identifier_bytes`` long. It never becomes a path: directories are numbers.
+
+    Raises:
+        InvalidArgumentError: with ``what`` ("table", "column") in the text.
+    """
+    if not isinstance(name, str) or not name:
+        raise InvalidArgumentError(
+            f"a {what} needs a name that is a non-empty string, not {name!r}"
+        )
+    try:
+        encoded = name.encode()
+    except UnicodeEncodeError:
+        raise InvalidArgumentError(f"the {what} name {name!r} is not valid UTF-8") from None
+    if len(encoded) > limits.identifier_bytes:
+        raise InvalidArgumentError(
+            f"the {what} name starting {name[:40]!r} has {len(encoded)} bytes; at most {limits.identifier_bytes} are allowed"
+        )
+    if "\0" in name or name != name.strip():
+        raise InvalidArgumentError(
+            f"the {what} name {name!r} holds a NUL or starts or ends with white space"
+        )
+    return name

@@ -1,0 +1,26 @@
+"""The eight write operations."""
+
+from enum import StrEnum
+
+
+class Operation(StrEnum):
+    """What a batch asks for; all its rows ask the same."""
+
+    INSERT = "insert"
+    INSERT_IGNORE = "insert_ignore"
+    UPSERT = "upsert"
+    UPSERT_IGNORE = "upsert_ignore"
+    UPDATE = "update"
+    UPDATE_IGNORE = "update_ignore"
+    DELETE = "delete"
+    DELETE_IGNORE = "delete_ignore"
+
+    @property
+    def base(self) -> "Operation":
+        """The operation without its ``_ignore``."""
+        return Operation(self.value.removesuffix("_ignore"))
+
+    @property
+    def ignores(self) -> bool:
+        """Whether a row that meets the wrong state (present or absent) is counted and not refused."""
+        return self.value.endswith("_ignore")

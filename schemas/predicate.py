@@ -1,0 +1,173 @@
+"""A filter as a tree, the form in which every other form (SQL text, tuples) is understood.
+
+    {"op": "and", "args": [{"op": "=", "column": "dest", "value": "LAX"}, {"op": "is_null", "column": "arr_delay"}]}
+
+NULL never matches a comparison: the logic has three values, and a row is selected where the whole is true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from .errors import InvalidArgumentError
+from .limits import Limits
+from .literal import to_json
+
+ComparisonOp = Literal["=", "<>", "<", "<=", ">", ">="]
+
+
+class _Node(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Comparison(_Node):
+    """``column op value``; the value is JSON as ``literal.to_json`` makes it, never NULL."""
+
+    op: ComparisonOp
+    column: str
+    value: Any
+
+
+class InList(_Node):
+    """``column IN (values)`` or ``NOT IN``; without a NULL among the values."""
+
+    op: Literal["in", "not_in"]
+    column: str
+    values: list[Any]
+
+
+class Between(_Node):
+    """``column BETWEEN lower AND upper``, both included."""
+
+    op: Literal["between"]
+    column: str
+    lower: Any
+    upper: Any
+
+
+class Like(_Node):
+    """``column LIKE pattern``: ``%`` stands for any run of characters, ``_`` for one."""
+
+    op: Literal["like"]
+    column: str
+    pattern: str
+
+
+class NullTest(_Node):
+    """``column IS NULL`` or ``IS NOT NULL``."""
+
+    op: Literal["is_null", "is_not_null"]
+    column: str
+
+
+class Not(_Node):
+    """``NOT arg``."""
+
+    op: Literal["not"]
+    arg: Predicate
+
+
+class Junction(_Node):
+    """``arg AND arg ...`` or ``arg OR arg ...``; an empty AND is true, an empty OR false."""
+
+    op: Literal["and", "or"]
+    args: list[Predicate]
+
+
+Predicate = Annotated[
+    Comparison | InList | Between | Like | NullTest | Not | Junction, Field(discriminator="op")
+]
+Not.model_rebuild()
+Junction.model_rebuild()
+_ADAPTER: TypeAdapter[Predicate] = TypeAdapter(Predicate)
+
+
+def parse_tree(tree: Any, limits: Limits) -> Predicate:
+    """Read a filter tree from JSON.
+
+    Raises:
+        InvalidArgumentError: naming the part that is wrong, or a limit that is passed.
+    """
+    try:
+        predicate = _ADAPTER.validate_python(tree)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the filter"
+        raise InvalidArgumentError(f"the filter tree is wrong at {where}: {first['msg']}") from None
+    except RecursionError:
+        raise InvalidArgumentError("the filter tree is nested too deeply") from None
+    return check_size(predicate, limits)
+
+
+def check_size(predicate: Predicate, limits: Limits) -> Predicate:
+    """Return ``predicate`` if it has no more nodes and values than a store takes."""
+    nodes = 0
+    for node in walk(predicate):
+        nodes += 1
+        if isinstance(node, InList) and len(node.values) > limits.in_list_values:
+            raise InvalidArgumentError(
+                f"IN on column {node.column!r} lists {len(node.values):,} values; at most {limits.in_list_values:,} are allowed"
+            )
+        if nodes > limits.predicate_nodes:
+            raise InvalidArgumentError(f"the filter has more than {limits.predicate_nodes:,} parts")
+    return predicate
+
+
+def walk(predicate: Predicate) -> Iterator[Predicate]:
+    """Yield every node of the tree, without recursion."""
+    waiting: list[Predicate] = [predicate]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if isinstance(node, Junction):
+            waiting.extend(node.args)
+        elif isinstance(node, Not):
+            waiting.append(node.arg)
+
+
+def columns_of(predicate: Predicate) -> list[str]:
+    """Return the names of the columns that a filter reads, each once, in the order of their first use."""
+    names = (node.column for node in walk(predicate) if not isinstance(node, Junction | Not))
+    return list(dict.fromkeys(names))
+
+
+_TUPLE_OPS = {
+    "=": "=",
+    "==": "=",
+    "!=": "<>",
+    "<>": "<>",
+    "<": "<",
+    "<=": "<=",
+    ">": ">",
+    ">=": ">=",
+}
+
+
+def from_tuples(filters: list[Any]) -> Predicate:
+    """Read the list form of ``pyarrow.parquet`` filters: a list of tuples is AND, a list of lists OR over ANDs.
+
+    Raises:
+        InvalidArgumentError: for anything else.
+    """
+    if filters and all(isinstance(part, list) for part in filters):
+        return Junction(op="or", args=[from_tuples(part) for part in filters])
+    return Junction(op="and", args=[_from_tuple(part) for part in filters])
+
+
+def _from_tuple(part: Any) -> Predicate:
+    if not (isinstance(part, tuple | list) and len(part) == 3 and isinstance(part[0], str)):
+        raise InvalidArgumentError(f"a filter is (column, op, value), not {part!r}")
+    column, op, value = part
+    if op in ("in", "not in"):
+        values = [to_json(item) for item in value]
+        return InList(op="in" if op == "in" else "not_in", column=column, values=values)
+    if op not in _TUPLE_OPS:
+        raise InvalidArgumentError(
+            f"no filter operator is called {op!r}; there are {', '.join(_TUPLE_OPS)}, in, not in"
+        )
+    if value is None:
+        return NullTest(op="is_null" if _TUPLE_OPS[op] == "=" else "is_not_null", column=column)
+    return Comparison(op=_TUPLE_OPS[op], column=column, value=to_json(value))  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,109 @@
+"""The one interface of a store, in this process or behind Arrow Flight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from .description import Health, ScanPlan, TableDescription, TableStats
+from .scan import ScanSpec
+from .table import TableDefinition
+from .write import WriteCommand, WriteResult
+
+
+class MaintenanceKind(StrEnum):
+    """What ``maintain`` can be asked to do at once, on the caller's thread."""
+
+    FLUSH = "flush"
+    """Write the MemRowSets to disk."""
+    FLUSH_DELTAS = "flush_deltas"
+    """Write the DeltaMemStores to REDO files."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanStream:
+    """A running scan: ``batches`` at ``snapshot``, all of ``schema``.
+
+    ``batches`` is a generator; closing it releases what the scan pins. Batches hold rows of one rowset (or, ordered, of
+    all) and any number of bytes; whoever sends them cuts them.
+    """
+
+    schema: pa.Schema
+    snapshot: int
+    batches: Iterator[pa.RecordBatch]
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Return the batches as an Arrow reader."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.batches)
+
+
+class StoreService(Protocol):
+    """A store. Every method may raise ``StoreError``; all may be called from many threads at once."""
+
+    def create_table(self, definition: TableDefinition) -> TableDescription:
+        """Create a table; with ``if_not_exists`` return the one there is."""
+        ...
+
+    def drop_table(self, name: str) -> None:
+        """Drop a table with its data. Scans that run go on."""
+        ...
+
+    def tables(self) -> list[str]:
+        """Return the names of the tables, sorted."""
+        ...
+
+    def describe_table(self, name: str) -> TableDescription:
+        """Return a table's columns with ids, types, encodings and defaults, its key, options and schema version."""
+        ...
+
+    def table_stats(self, name: str) -> TableStats:
+        """Return live rows, bytes, rowsets, delta files and bytes by column."""
+        ...
+
+    def write(self, command: WriteCommand, batch: pa.RecordBatch) -> WriteResult:
+        """Apply one record batch as one commit and return when it is durable.
+
+        Row errors are in the answer, never raised.
+        """
+        ...
+
+    def write_all(
+        self, command: WriteCommand, batches: Iterable[pa.RecordBatch]
+    ) -> Iterator[WriteResult]:
+        """Apply batches one by one, in order, each one commit; yield an answer for each, pipelined where that pays.
+
+        Error positions count from the start of their own batch.
+        """
+        ...
+
+    def scan(self, spec: ScanSpec) -> ScanStream:
+        """Start a scan. Wrong columns, filters and moments are raised here, not by the first batch."""
+        ...
+
+    def plan(self, spec: ScanSpec) -> ScanPlan:
+        """Say how a scan would run, without running it."""
+        ...
+
+    def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
+        """Return the live rows of the given primary keys, in the order asked; keys that are absent are left out."""
+        ...
+
+    def maintain(self, table: str, op: str) -> dict[str, Any]:
+        """Do one kind of maintenance now; see ``MaintenanceKind``. Returns what was done."""
+        ...
+
+    def now(self) -> int:
+        """Return a timestamp at which every write acknowledged so far is visible, and no later one."""
+        ...
+
+    def health(self) -> Health:
+        """Return whether the store takes writes."""
+        ...
+
+    def close(self) -> None:
+        """Stop. What was acknowledged is durable already."""
+        ...

@@ -1,0 +1,204 @@
+"""A table: its columns with their ids, its primary key, its options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, Literal
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+
+from .column import ColumnDefinition, ColumnOptions, ColumnSchema
+from .errors import InvalidArgumentError, NotFoundError
+from .limits import Limits
+from .literal import to_json
+from .names import check_identifier
+from .types import LogicalType
+
+
+class TableOptions(BaseModel):
+    """What may be set for a table when it is created."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    history_max_age_seconds: PositiveInt = 7 * 24 * 3600
+    """How long overwritten values can be read with ``as_of``."""
+    maintenance: Literal["on", "off"] = "on"
+    """``off`` leaves every flush to ``maintain``."""
+
+
+class TableDefinition(BaseModel):
+    """The body of ``create_table``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    columns: list[ColumnDefinition]
+    primary_key: list[str]
+    partition_by: list[dict[str, Any]] = Field(default_factory=list)
+    if_not_exists: bool = False
+    options: TableOptions = TableOptions()
+
+    @classmethod
+    def from_arrow(
+        cls,
+        name: str,
+        schema: pa.Schema,
+        primary_key: Sequence[str],
+        column_options: Mapping[str, ColumnOptions | Mapping[str, Any]] | None = None,
+        if_not_exists: bool = False,
+        options: Mapping[str, Any] | None = None,
+    ) -> TableDefinition:
+        """Return the definition that an Arrow schema and options per column make.
+
+        Key columns are NOT NULL whatever the field says.
+
+        Raises:
+            InvalidArgumentError: for a type that a table cannot hold, or options of a column that is not there.
+        """
+        chosen = dict(column_options or {})
+        if unknown := set(chosen) - set(schema.names):
+            raise InvalidArgumentError(
+                f"column_options names no column of the schema: {', '.join(sorted(unknown))}"
+            )
+        if isinstance(primary_key, str):
+            raise InvalidArgumentError("primary_key is a list of column names, not one name")
+        columns = [
+            _definition(field, field.name in primary_key, chosen.get(field.name))
+            for field in schema
+        ]
+        return cls(
+            name=name,
+            columns=columns,
+            primary_key=list(primary_key),
+            if_not_exists=if_not_exists,
+            options=TableOptions.model_validate(dict(options or {})),
+        )
+
+
+def _definition(
+    field: pa.Field, is_key: bool, options: ColumnOptions | Mapping[str, Any] | None
+) -> ColumnDefinition:
+    given = (
+        options
+        if isinstance(options, ColumnOptions)
+        else ColumnOptions.model_validate(dict(options or {}))
+    )
+    return ColumnDefinition(
+        name=field.name,
+        type=given.type or str(LogicalType.from_arrow(field)),
+        nullable=field.nullable and not is_key,
+        encoding=given.encoding,
+        compression=given.compression,
+        read_default=to_json(given.read_default),
+        write_default=to_json(given.write_default),
+        comment=given.comment,
+    )
+
+
+class TableSchema(BaseModel):
+    """The schema of a table at one version; immutable.
+
+    ``columns`` lead with the primary key, in key order. Ids are given from ``next_column_id`` and never again.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ignored_types=(cached_property,))
+
+    version: int = 1
+    columns: tuple[ColumnSchema, ...]
+    key_columns: int = Field(ge=1)
+    next_column_id: int
+
+    @classmethod
+    def create(cls, definition: TableDefinition, limits: Limits) -> TableSchema:
+        """Give ids to the columns of a new table.
+
+        Raises:
+            InvalidArgumentError: where the definition breaks a rule of names, types or keys, or a limit.
+        """
+        _check_columns(definition, limits)
+        _check_primary_key(definition)
+        columns = tuple(
+            ColumnSchema.from_definition(column_id, column)
+            for column_id, column in enumerate(definition.columns, start=1)
+        )
+        return cls(
+            columns=columns,
+            key_columns=len(definition.primary_key),
+            next_column_id=len(columns) + 1,
+        )
+
+    @cached_property
+    def arrow(self) -> pa.Schema:
+        """The schema of a scan of all columns."""
+        return pa.schema([column.field for column in self.columns])
+
+    @cached_property
+    def by_name(self) -> dict[str, ColumnSchema]:
+        """Columns by name."""
+        return {column.name: column for column in self.columns}
+
+    @cached_property
+    def by_id(self) -> dict[int, ColumnSchema]:
+        """Columns by id."""
+        return {column.id: column for column in self.columns}
+
+    @cached_property
+    def key(self) -> tuple[ColumnSchema, ...]:
+        """The columns of the primary key, in order."""
+        return self.columns[: self.key_columns]
+
+    @cached_property
+    def values(self) -> tuple[ColumnSchema, ...]:
+        """The columns beside the primary key."""
+        return self.columns[self.key_columns :]
+
+    def column(self, name: str) -> ColumnSchema:
+        """Return the column called ``name``.
+
+        Raises:
+            NotFoundError: naming the columns there are.
+        """
+        if found := self.by_name.get(name):
+            return found
+        known = ", ".join(list(self.by_name)[:20])
+        raise NotFoundError(f"there is no column {name!r}; the columns are {known}")
+
+
+def _check_columns(definition: TableDefinition, limits: Limits) -> None:
+    check_identifier(definition.name, "table", limits)
+    if len(definition.columns) > limits.columns:
+        raise InvalidArgumentError(
+            f"table {definition.name!r} has {len(definition.columns)} columns; at most {limits.columns} are allowed"
+        )
+    seen: set[str] = set()
+    for column in definition.columns:
+        check_identifier(column.name, "column", limits)
+        if column.name.startswith("_"):
+            raise InvalidArgumentError(
+                f"column {column.name!r}: names that start with _ are the store's own"
+            )
+        if column.name in seen:
+            raise InvalidArgumentError(f"two columns are called {column.name!r}")
+        seen.add(column.name)
+
+
+def _check_primary_key(definition: TableDefinition) -> None:
+    key = definition.primary_key
+    if not key:
+        raise InvalidArgumentError(
+            f"table {definition.name!r} needs a primary key of at least one column"
+        )
+    leading = [column.name for column in definition.columns[: len(key)]]
+    if leading != key:
+        raise InvalidArgumentError(
+            f"the primary key {key} must be the leading columns in order, but the table starts with {leading}"
+        )
+    for column in definition.columns[: len(key)]:
+        if column.nullable:
+            raise InvalidArgumentError(f"key column {column.name!r} must not be nullable")
+        if not LogicalType.parse(column.type).may_be_key:
+            raise InvalidArgumentError(
+                f"key column {column.name!r} has the type {column.type}, which no key may have"
+            )

@@ -1,0 +1,57 @@
+"""Hybrid timestamps: ``microseconds since 1970 << 12 | logical``, one per commit, strictly increasing in a store."""
+
+import datetime as dt
+
+from .errors import InvalidArgumentError
+
+LOGICAL_BITS = 12
+LOGICAL_MAX = (1 << LOGICAL_BITS) - 1
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MICROSECOND = dt.timedelta(microseconds=1)
+
+
+def last_of(microseconds: int) -> int:
+    """Return the last timestamp in a microsecond: a scan as of it sees all that was committed up to then."""
+    return microseconds << LOGICAL_BITS | LOGICAL_MAX
+
+
+def microseconds_of(timestamp: int) -> int:
+    """Return the wall-clock part."""
+    return timestamp >> LOGICAL_BITS
+
+
+def datetime_of(timestamp: int) -> dt.datetime:
+    """Return the wall-clock part as a datetime in UTC."""
+    return _EPOCH + dt.timedelta(microseconds=microseconds_of(timestamp))
+
+
+def parse_moment(moment: int | str | dt.datetime) -> int:
+    """Return the timestamp that ``as_of`` means: a timestamp as it is, an aware datetime or ISO text as the last
+    timestamp in its microsecond.
+
+    Raises:
+        InvalidArgumentError: for a datetime without a time zone (whose would it be?), or text that is no datetime.
+    """
+    if isinstance(moment, bool):
+        raise InvalidArgumentError(
+            "as_of is a timestamp, a datetime with a time zone or ISO text, not a bool"
+        )
+    if isinstance(moment, int):
+        if moment < 0:
+            raise InvalidArgumentError(
+                f"as_of {moment} is negative; timestamps count microseconds since 1970 << 12"
+            )
+        return moment
+    if isinstance(moment, str):
+        try:
+            moment = dt.datetime.fromisoformat(moment.strip())
+        except ValueError:
+            raise InvalidArgumentError(f"as_of {moment!r} is no ISO 8601 date and time") from None
+    if not isinstance(moment, dt.datetime) or moment.tzinfo is None:
+        raise InvalidArgumentError(
+            f"as_of {moment!r} needs a time zone, as in 2026-01-31T12:00:00Z"
+        )
+    microseconds = (moment - _EPOCH) // _MICROSECOND
+    if microseconds < 0:
+        raise InvalidArgumentError(f"as_of {moment.isoformat()} lies before 1970")
+    return last_of(microseconds)

@@ -1,0 +1,173 @@
+"""The logical types of a column: their words, their Arrow types, and what is refused.
+
+bool int8 int16 int32 int64 date timestamp[us] float double decimal(p,s) string varchar(n) binary
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from .errors import InvalidArgumentError
+
+TYPE_METADATA = b"nyala.type"
+"""Key of the Arrow field metadata that carries a type which Arrow has no word for (varchar)."""
+
+_SIMPLE: dict[str, pa.DataType] = {
+    "bool": pa.bool_(),
+    "int8": pa.int8(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "date": pa.date32(),
+    "timestamp[us]": pa.timestamp("us"),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+}
+_BY_ARROW = {arrow: word for word, arrow in _SIMPLE.items()}
+_ALIASES = {"timestamp": "timestamp[us]", "float32": "float", "float64": "double", "date32": "date"}
+_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
+_VARCHAR = re.compile(r"varchar\(\s*(\d+)\s*\)")
+_INTEGERS = frozenset({"int8", "int16", "int32", "int64"})
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalType:
+    """One column type. ``str()`` gives its word, ``parse`` reads it back.
+
+    >>> str(LogicalType.parse("decimal(10, 2)"))
+    'decimal(10,2)'
+    """
+
+    name: str
+    precision: int = 0
+    scale: int = 0
+    length: int = 0
+
+    @classmethod
+    def parse(cls, word: str) -> LogicalType:
+        """Read a type's word.
+
+        Raises:
+            InvalidArgumentError: for a word that is no type, or a precision, scale or length out of range.
+        """
+        text = _ALIASES.get(word.strip(), word.strip())
+        if text in _SIMPLE:
+            return cls(text)
+        if match := _DECIMAL.fullmatch(text):
+            return cls._decimal(int(match[1]), int(match[2]))
+        if match := _VARCHAR.fullmatch(text):
+            return cls._varchar(int(match[1]))
+        raise InvalidArgumentError(
+            f"{word!r} is no column type; the types are {', '.join(type_words())}"
+        )
+
+    @classmethod
+    def _decimal(cls, precision: int, scale: int) -> LogicalType:
+        if not (1 <= precision <= 38 and 0 <= scale <= precision):
+            raise InvalidArgumentError(
+                f"decimal({precision},{scale}) is out of range: the precision is 1 to 38, the scale 0 to the precision"
+            )
+        return cls("decimal", precision=precision, scale=scale)
+
+    @classmethod
+    def _varchar(cls, length: int) -> LogicalType:
+        if not 1 <= length <= 65_535:
+            raise InvalidArgumentError(
+                f"varchar({length}) is out of range: the length is 1 to 65535 characters"
+            )
+        return cls("varchar", length=length)
+
+    @classmethod
+    def from_arrow(cls, field: pa.Field) -> LogicalType:
+        """Return the type of an Arrow field.
+
+        Raises:
+            InvalidArgumentError: for a type that the store does not have; the text names the nearest that works.
+        """
+        kind = field.type
+        if pa.types.is_string(kind) and field.metadata and TYPE_METADATA in field.metadata:
+            return cls.parse(field.metadata[TYPE_METADATA].decode())
+        if kind in _BY_ARROW:
+            return cls(_BY_ARROW[kind])
+        if pa.types.is_decimal128(kind) and kind.scale >= 0:
+            return cls._decimal(kind.precision, kind.scale)
+        raise InvalidArgumentError(
+            f"column {field.name!r} has the type {kind}, which a table cannot hold; the nearest that works is {nearest(kind)}"
+        )
+
+    def __str__(self) -> str:
+        if self.name == "decimal":
+            return f"decimal({self.precision},{self.scale})"
+        return f"varchar({self.length})" if self.name == "varchar" else self.name
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """The Arrow type in which cells go in and out."""
+        if self.name == "decimal":
+            return pa.decimal128(self.precision, self.scale)
+        return pa.string() if self.name == "varchar" else _SIMPLE[self.name]
+
+    def field(self, name: str, nullable: bool) -> pa.Field:
+        """The Arrow field of a column of this type."""
+        metadata = {TYPE_METADATA: str(self).encode()} if self.name == "varchar" else None
+        return pa.field(name, self.arrow, nullable=nullable, metadata=metadata)
+
+    @property
+    def is_integer(self) -> bool:
+        return self.name in _INTEGERS
+
+    @property
+    def is_floating(self) -> bool:
+        return self.name in ("float", "double")
+
+    @property
+    def is_text(self) -> bool:
+        return self.name in ("string", "varchar")
+
+    @property
+    def is_variable(self) -> bool:
+        """Whether cells differ in length: string, varchar and binary."""
+        return self.is_text or self.name == "binary"
+
+    @property
+    def may_be_key(self) -> bool:
+        """Whether a primary key may hold it: everything but bool and the floating types."""
+        return self.name != "bool" and not self.is_floating
+
+
+def type_words() -> list[str]:
+    """All types as words, with p, s and n for the numbers."""
+    return [*_SIMPLE, "decimal(p,s)", "varchar(n)"]
+
+
+def nearest(kind: pa.DataType) -> str:
+    """Return the word of the type that holds most of what ``kind`` holds."""
+    is_ = pa.types
+    rules: list[tuple[bool, str]] = [
+        (is_.is_uint8(kind), "int16"),
+        (is_.is_uint16(kind), "int32"),
+        (is_.is_uint32(kind), "int64"),
+        (is_.is_uint64(kind), "decimal(20,0)"),
+        (
+            is_.is_timestamp(kind) and kind.unit == "us",
+            "timestamp[us] (without a time zone, in UTC)",
+        ),
+        (is_.is_timestamp(kind), "timestamp[us]"),
+        (is_.is_date64(kind), "date"),
+        (is_.is_time(kind) or is_.is_duration(kind), "int64"),
+        (is_.is_float16(kind), "float"),
+        (is_.is_decimal(kind), "decimal(p,s) of at most 38 digits and a scale of 0 or more"),
+        (is_.is_large_string(kind) or kind == pa.string_view(), "string"),
+        (
+            is_.is_large_binary(kind) or is_.is_fixed_size_binary(kind) or kind == pa.binary_view(),
+            "binary",
+        ),
+        (is_.is_dictionary(kind), "string (dictionary encoding is a column option)"),
+        (is_.is_nested(kind), "string (as JSON)"),
+    ]
+    return next((word for applies, word in rules if applies), "string")

@@ -1,0 +1,77 @@
+"""A write command and its answer."""
+
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from .operation import Operation
+
+ROW_ERRORS_MAX = 1_000
+"""How many row errors an answer spells out; ``error_count`` counts all."""
+
+
+class Durability(StrEnum):
+    """What an acknowledgement means: the log is fsynced, or handed to the operating system."""
+
+    FSYNC = "fsync"
+    OS = "os"
+
+
+class WriteCommand(BaseModel):
+    """What a DoPut stream asks for: ``op`` on ``table``, for every batch of the stream."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    table: str
+    op: Operation = Operation.UPSERT
+    atomic: bool = False
+    """Any row that fails refuses its batch whole."""
+    durability: Durability = Durability.FSYNC
+
+
+class RowError(BaseModel):
+    """Why one row was refused. ``row`` is its position in the data given."""
+
+    model_config = ConfigDict(frozen=True)
+
+    row: int
+    code: str
+    message: str
+
+
+class WriteResult(BaseModel):
+    """What became of a write.
+
+    ``timestamp`` is that of the last commit, also when no row applied; a scan ``as_of`` it sees all of the write.
+    ``errors`` spells out the first thousand; ``error_count`` counts all.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    timestamp: int
+    rows: int
+    applied: int
+    ignored: int = 0
+    error_count: int = 0
+    errors: list[RowError] = Field(default_factory=list)
+    durability: Durability = Durability.FSYNC
+
+    def shifted(self, rows: int) -> "WriteResult":
+        """The same answer with the positions of its errors counted from ``rows`` on."""
+        if not rows or not self.errors:
+            return self
+        moved = [error.model_copy(update={"row": error.row + rows}) for error in self.errors]
+        return self.model_copy(update={"errors": moved})
+
+
+def combine(results: list[WriteResult]) -> WriteResult:
+    """Return the answers of consecutive batches as one; error positions must have been shifted already."""
+    return WriteResult(
+        timestamp=max(result.timestamp for result in results),
+        rows=sum(result.rows for result in results),
+        applied=sum(result.applied for result in results),
+        ignored=sum(result.ignored for result in results),
+        error_count=sum(result.error_count for result in results),
+        errors=[error for result in results for error in result.errors][:ROW_ERRORS_MAX],
+        durability=results[-1].durability,
+    )
