@@ -1,0 +1,129 @@
+"""What a kernel needs and numba does not have: raw memory and a few machine instructions.
+
+Kernels take addresses (int64) where they can: an array argument costs 20 to 45 ns a call and
+compiles once more when it is read-only. All loads and stores here are unaligned and little-endian.
+Nothing is checked.
+
+Under ``NUMBA_DISABLE_JIT=1`` the same names are plain Python, so that kernels run under a debugger
+and are seen by a coverage tool.
+
+====================================  =========================================================
+``load_u8/u16/u32/u64(address)``      the unsigned integer at ``address``
+``store_u8/u16/u32/u64(address, v)``  write one
+``copy8/16/32/64(target, source)``    move that many bytes, all read before any is written
+``copy_bytes(target, source, n)``     memcpy: exactly ``n`` bytes, no overlap
+``fill64(address, v)``                write the 8 bytes of ``v`` (uint64) eight times
+``address_of(array)``                 the address of its first byte
+``view_u8 ... view_f64(address, n)``  an array over memory that the caller keeps alive
+``prefetch(address)``                 a hint; any address is safe
+``byte_swap64(v)``                    the bytes of a uint64 in opposite order
+``multiply_fold(a, b)``               high half xor low half of the 128-bit product of two uint64
+``trailing_zeros64/leading_zeros64``  zero bits below / above the outermost set bit; 64 for 0
+``population_count64(v)``             set bits
+====================================  =========================================================
+"""
+
+from numba import config
+
+if config.DISABLE_JIT:  # pyright: ignore[reportAttributeAccessIssue]
+    from .simd_python import (
+        address_of,
+        byte_swap64,
+        copy8,
+        copy16,
+        copy32,
+        copy64,
+        copy_bytes,
+        fill64,
+        leading_zeros64,
+        load_u8,
+        load_u16,
+        load_u32,
+        load_u64,
+        multiply_fold,
+        population_count64,
+        prefetch,
+        store_u8,
+        store_u16,
+        store_u32,
+        store_u64,
+        trailing_zeros64,
+        view_f32,
+        view_f64,
+        view_i8,
+        view_i16,
+        view_i32,
+        view_i64,
+        view_u8,
+        view_u16,
+        view_u32,
+        view_u64,
+    )
+else:
+    from .simd_llvm import (
+        address_of,
+        byte_swap64,
+        copy8,
+        copy16,
+        copy32,
+        copy64,
+        copy_bytes,
+        fill64,
+        leading_zeros64,
+        load_u8,
+        load_u16,
+        load_u32,
+        load_u64,
+        multiply_fold,
+        population_count64,
+        prefetch,
+        store_u8,
+        store_u16,
+        store_u32,
+        store_u64,
+        trailing_zeros64,
+        view_f32,
+        view_f64,
+        view_i8,
+        view_i16,
+        view_i32,
+        view_i64,
+        view_u8,
+        view_u16,
+        view_u32,
+        view_u64,
+    )
+
+__all__ = [
+    "address_of",
+    "byte_swap64",
+    "copy8",
+    "copy16",
+    "copy32",
+    "copy64",
+    "copy_bytes",
+    "fill64",
+    "leading_zeros64",
+    "load_u8",
+    "load_u16",
+    "load_u32",
+    "load_u64",
+    "multiply_fold",
+    "population_count64",
+    "prefetch",
+    "store_u8",
+    "store_u16",
+    "store_u32",
+    "store_u64",
+    "trailing_zeros64",
+    "view_f32",
+    "view_f64",
+    "view_i8",
+    "view_i16",
+    "view_i32",
+    "view_i64",
+    "view_u8",
+    "view_u16",
+    "view_u32",
+    "view_u64",
+]
