@@ -17,8 +17,8 @@ check() {
 }
 
 .ci/typing_links.sh
-check ruff "$bin/ruff" check --quiet .
-check format "$bin/ruff" format --quiet --check .
+check ruff "$bin/ruff" check --quiet --output-format concise .
+check format "$bin/ruff" format --quiet --check --output-format concise .
 check pyright "$bin/pyright" --warnings
 cd .typing
 check import-linter "$bin/lint-imports" --config ../pyproject.toml --no-logo
