@@ -1,0 +1,57 @@
+"""LZ4 blocks, by liblz4 itself, callable inside kernels without the GIL.
+
+The ``lz4`` package carries the C library and exports its functions. Their addresses go to LLVM
+under names of our own; a kernel finds them by name when it is linked, also when it comes out of the
+cache of an earlier process. `lz4_decompress` never writes past its target nor reads past its
+source, whatever the bytes, so a damaged block costs an error code and nothing else.
+
+``lz4_compress(source, target, source_size, target_capacity, acceleration) -> size, 0 if too big``
+``lz4_decompress(source, target, source_size, target_capacity) -> size, negative if damaged``
+"""
+
+import ctypes
+
+import lz4.block
+import numpy as np
+from llvmlite import binding
+from numba import config, types
+
+from .kernel import kernel
+
+_LIBRARY = ctypes.CDLL(lz4.block._block.__file__)  # pyright: ignore[reportAttributeAccessIssue]
+_LIBRARY.LZ4_compress_fast.argtypes = [ctypes.c_void_p] * 2 + [ctypes.c_int32] * 3
+_LIBRARY.LZ4_decompress_safe.argtypes = [ctypes.c_void_p] * 2 + [ctypes.c_int32] * 2
+
+
+def _external(symbol: str, argument_types: list[types.Type]) -> types.ExternalFunction:
+    address = ctypes.cast(getattr(_LIBRARY, symbol), ctypes.c_void_p).value
+    binding.add_symbol(f"nyala_{symbol}", address)
+    return types.ExternalFunction(f"nyala_{symbol}", types.int32(*argument_types))
+
+
+if config.DISABLE_JIT:  # pyright: ignore[reportAttributeAccessIssue]
+    lz4_compress = _LIBRARY.LZ4_compress_fast
+    lz4_decompress = _LIBRARY.LZ4_decompress_safe
+else:
+    _POINTERS = [types.int64, types.int64]
+    lz4_compress = _external("LZ4_compress_fast", [*_POINTERS, *[types.int32] * 3])
+    lz4_decompress = _external("LZ4_decompress_safe", [*_POINTERS, *[types.int32] * 2])
+
+
+def compress_bound(size: int) -> int:
+    """Return the most bytes that ``size`` bytes can compress to."""
+    return size + size // 255 + 16
+
+
+@kernel
+def compress_block(source: int, source_size: int, target: int, target_capacity: int) -> int:
+    """Compress one block; return its size, or 0 when it does not fit ``target_capacity``."""
+    return lz4_compress(
+        source, target, np.int32(source_size), np.int32(target_capacity), np.int32(1)
+    )
+
+
+@kernel
+def decompress_block(source: int, source_size: int, target: int, target_capacity: int) -> int:
+    """Decompress one block; return its raw size, negative when the bytes are no LZ4 block."""
+    return lz4_decompress(source, target, np.int32(source_size), np.int32(target_capacity))
