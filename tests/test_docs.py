@@ -11,9 +11,7 @@ ROOT = Path(__file__).parent.parent
 HIDDEN = {".venv", ".git", ".typing", "build", "dist", "node_modules", ".pytest_cache"}
 
 DOCUMENTS = sorted(
-    file.relative_to(ROOT)
-    for file in ROOT.rglob("*.md")
-    if not HIDDEN & set(file.relative_to(ROOT).parts)
+    file.relative_to(ROOT) for file in ROOT.rglob("*.md") if not HIDDEN & set(file.relative_to(ROOT).parts)
 )
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -22,7 +20,7 @@ TEST_PATH = re.compile(r"`(tests/[\w/.-]+)(?:::(\w+))?`")
 
 
 def prose(document: Path) -> str:
-    """Return the text of a document without its code blocks, where # and brackets mean other things."""
+    """Return a document without its code blocks, where # and brackets mean other things."""
     return FENCE.sub("", (ROOT / document).read_text())
 
 
@@ -33,19 +31,21 @@ def anchor(heading: str) -> str:
 
 
 def broken_links(document: Path) -> list[str]:
-    broken = []
-    for target in LINK.findall(prose(document)):
-        if re.match(r"[a-z]+:", target):
-            continue
-        path, _, fragment = target.partition("#")
-        file = (ROOT / document).parent / path if path else ROOT / document
-        if not file.exists():
-            broken.append(target)
-        elif fragment and fragment not in map(
-            anchor, re.findall(r"^#+ (.*)$", file.read_text(), re.M)
-        ):
-            broken.append(target)
-    return broken
+    targets = [target for target in LINK.findall(prose(document)) if not is_url(target)]
+    return [target for target in targets if not resolves(document, target)]
+
+
+def is_url(target: str) -> bool:
+    return re.match(r"[a-z]+:", target) is not None
+
+
+def resolves(document: Path, target: str) -> bool:
+    path, _, fragment = target.partition("#")
+    file = (ROOT / document).parent / path if path else ROOT / document
+    if not file.exists() or not fragment:
+        return file.exists()
+    headings = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE)
+    return fragment in map(anchor, headings)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=str)

@@ -1,4 +1,4 @@
-"""The package that users install: nothing forgotten, nothing extra, and a client that stays light."""
+"""The package that users install: nothing forgotten or extra, and a client that stays light."""
 
 import ast
 import shutil
@@ -22,9 +22,7 @@ NOT_IN_THE_CLIENT = [
 
 
 def python_files() -> list[Path]:
-    return [
-        file.relative_to(ROOT) for part in PARTS for file in sorted((ROOT / part).rglob("*.py"))
-    ]
+    return [file.relative_to(ROOT) for part in PARTS for file in sorted((ROOT / part).rglob("*.py"))]
 
 
 def installed_path(file: Path) -> Path:
@@ -38,9 +36,7 @@ def dotted(folder: Path) -> str:
 
 def run(code: str, folder: Path) -> str:
     """Run ``code`` in a fresh interpreter, away from the checkout, and return what it prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=120
-    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -132,11 +128,7 @@ def bare_imports(file: Path) -> list[str]:
         (node.lineno, name)
         for node in ast.walk(tree)
         if isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and node.level == 0)
-        for name in (
-            [alias.name for alias in node.names]
-            if isinstance(node, ast.Import)
-            else [node.module or ""]
-        )
+        for name in ([alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""])
     ]
     ours = set(PARTS) - {"nyala"}
     return [f"{file}:{line} imports {name}" for line, name in names if name.split(".")[0] in ours]
