@@ -1,0 +1,149 @@
+"""DeltaMemStore: the deltas of one rowset that are not in a file yet.
+
+For each column an append-only log of (rowid, timestamp, value) in the order of the timestamps. Reading wants the order
+of the rows: the log is sorted when it is read, the sorted prefix is kept, and the rest, the tail, is looked through
+until it has grown enough to be worth sorting in. One thread appends, under the tablet's write lock; readers take no lock:
+they see a prefix of each log, and what they miss is later than any snapshot they may ask for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..vectors.growable import GrowableColumn
+from ..vectors.physical import PhysicalType
+from ..vectors.vector import Vector
+from .run import DeltaRun, Patch, redo_patch, sorted_run
+
+_TAIL_ROWS = 1024
+"""A tail up to this long is never worth sorting in."""
+
+
+@dataclass(frozen=True, slots=True)
+class _SortedPrefix:
+    """The first ``count`` entries of a log, sorted."""
+
+    count: int
+    run: DeltaRun
+
+
+class DeltaLog:
+    """The deltas of one column."""
+
+    def __init__(self, physical: PhysicalType) -> None:
+        self._rowids = GrowableColumn(PhysicalType.INT32)
+        self._timestamps = GrowableColumn(PhysicalType.INT64)
+        self._values = GrowableColumn(physical)
+        self._count = 0
+        self._sorted: _SortedPrefix | None = None
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes reserved."""
+        return self._rowids.nbytes + self._timestamps.nbytes + self._values.nbytes
+
+    def append(self, rowids: Vector, timestamps: Vector, values: Vector) -> None:
+        """Add the deltas of one commit, later than all before."""
+        self._rowids.append(rowids)
+        self._timestamps.append(timestamps)
+        self._values.append(values)
+        self._count += len(rowids)
+
+    def run(self, first: int = 0, last: int | None = None) -> DeltaRun:
+        """Return entries [first, last) in the order they came, sorted into a run."""
+        last = self._count if last is None else last
+        return sorted_run(
+            _array(self._rowids, first, last), _array(self._timestamps, first, last), self._cells(first, last)
+        )
+
+    def patches(self, first_row: int, last_row: int, snapshot: int) -> list[Patch]:
+        """Return what ``snapshot`` sees of rows [first_row, last_row): older patches first."""
+        count = self._count
+        prefix = self._prefix(count)
+        found = [redo_patch(prefix.run.slice(first_row, last_row), snapshot)]
+        if prefix.count < count:
+            rowids = _array(self._rowids, prefix.count, count)
+            hits = np.flatnonzero((rowids >= first_row) & (rowids < last_row))
+            if len(hits):
+                timestamps = _array(self._timestamps, prefix.count, count)
+                values = self._cells(prefix.count, count)
+                found.append(redo_patch(sorted_run(rowids[hits], timestamps[hits], values.take(hits)), snapshot))
+        return found
+
+    def _prefix(self, count: int) -> _SortedPrefix:
+        prefix = self._sorted
+        known = prefix.count if prefix else 0
+        if prefix is None or count - known > max(_TAIL_ROWS, known // 4):
+            prefix = _SortedPrefix(count, self.run(0, count))
+            self._sorted = prefix
+        return prefix
+
+    def _cells(self, first: int, last: int) -> Vector:
+        return self._values.view(last).slice(first, last)
+
+
+class DeltaMemStore:
+    """The deltas of one rowset in memory, by column id."""
+
+    def __init__(self) -> None:
+        self._logs: dict[int, DeltaLog] = {}
+        self.first_lsn: int | None = None
+        """The log position of the oldest delta; the log before it is not needed for this store."""
+        self.rows = 0
+        """Row changes taken in, over all commits."""
+
+    def __bool__(self) -> bool:
+        return self.first_lsn is not None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes reserved."""
+        return sum(log.nbytes for log in list(self._logs.values()))
+
+    @property
+    def column_ids(self) -> list[int]:
+        """The columns with deltas."""
+        return list(self._logs)
+
+    def log(self, column_id: int) -> DeltaLog | None:
+        """Return the deltas of a column, or None when it has none."""
+        return self._logs.get(column_id)
+
+    def append(
+        self,
+        rowids: Vector,
+        timestamps: Vector,
+        columns: Mapping[int, tuple[PhysicalType, Vector]],
+        lsn: int,
+    ) -> None:
+        """Add one commit's new cells for ``rowids``, column by column. The caller holds the tablet's write lock."""
+        for column_id, (physical, values) in columns.items():
+            if column_id not in self._logs:
+                self._logs[column_id] = DeltaLog(physical)
+            self._logs[column_id].append(rowids, timestamps, values)
+        self.rows += len(rowids)
+        if self.first_lsn is None:
+            self.first_lsn = lsn
+
+    def counts(self) -> dict[int, int]:
+        """Return how many deltas each column has now: a mark for ``since``."""
+        return {column_id: len(log) for column_id, log in self._logs.items()}
+
+    def since(self, mark: Mapping[int, int]) -> dict[int, DeltaRun]:
+        """Return the deltas added after ``mark`` was taken, column by column."""
+        runs = {column_id: log.run(mark.get(column_id, 0)) for column_id, log in self._logs.items()}
+        return {column_id: run for column_id, run in runs.items() if len(run)}
+
+    def until(self, mark: Mapping[int, int]) -> dict[int, DeltaRun]:
+        """Return the deltas that were there when ``mark`` was taken, column by column."""
+        return {column_id: self._logs[column_id].run(0, count) for column_id, count in mark.items() if count}
+
+
+def _array(column: GrowableColumn, first: int, last: int) -> np.ndarray:
+    return column.view(last).values[first:last]  # pyright: ignore[reportAttributeAccessIssue]

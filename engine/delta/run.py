@@ -1,0 +1,117 @@
+"""A run of deltas of one column, and how a snapshot reads it.
+
+    rowids      3   3   3   7   9   9     ascending
+    timestamps  t1  t4  t6  t2  t1  t5    ascending within a row
+    values      a   b   c   d   e   f
+
+As REDO, entry (3, t4, b) says: row 3 has b from t4 on. A snapshot T takes the last entry of a row with timestamp <= T.
+As UNDO, the same entry says: row 3 had b before t4. A snapshot T takes the first entry of a row with timestamp > T.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..vectors.vector import Vector, concat, patch
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeltaRun:
+    """Deltas of one column, sorted by (rowid, timestamp)."""
+
+    rowids: np.ndarray
+    """int32, ascending."""
+    timestamps: np.ndarray
+    """int64, ascending within a row."""
+    values: Vector
+
+    def __len__(self) -> int:
+        return len(self.rowids)
+
+    def slice(self, first_row: int, last_row: int) -> DeltaRun:
+        """Return the deltas of rows [first_row, last_row) as views."""
+        first, last = np.searchsorted(self.rowids, (first_row, last_row))
+        return DeltaRun(self.rowids[first:last], self.timestamps[first:last], self.values.slice(int(first), int(last)))
+
+    def take(self, positions: np.ndarray) -> DeltaRun:
+        """Return the deltas at ``positions``."""
+        return DeltaRun(self.rowids[positions], self.timestamps[positions], self.values.take(positions))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Patch:
+    """New cells for some rows of a column: at most one a row, rows ascending."""
+
+    rowids: np.ndarray
+    values: Vector
+
+    def apply(self, base: Vector, first_row: int) -> Vector:
+        """Return ``base``, whose first cell is row ``first_row``, with the patch's cells in place."""
+        return patch(base, self.rowids - first_row, self.values) if len(self.rowids) else base
+
+    def at(self, rows: np.ndarray) -> Patch:
+        """Return the patch for the cells that a gather of ``rows`` (ascending, distinct) made: rowids become positions."""
+        positions = np.searchsorted(rows, self.rowids)
+        positions[positions == len(rows)] = 0
+        hit = np.flatnonzero(rows[positions] == self.rowids) if len(rows) else np.empty(0, np.int64)
+        return Patch(positions[hit], self.values.take(hit))
+
+
+def redo_patch(run: DeltaRun, snapshot: int) -> Patch:
+    """Return the last value at or before ``snapshot`` of every row that has one."""
+    visible = np.flatnonzero(run.timestamps <= snapshot)
+    rowids = run.rowids if len(visible) == len(run) else run.rowids[visible]
+    last = np.empty(len(rowids), np.bool_)
+    if len(last):
+        last[:-1] = rowids[1:] != rowids[:-1]
+        last[-1] = True
+    return Patch(rowids[last], run.values.take(visible[last]))
+
+
+def undo_patch(run: DeltaRun, snapshot: int) -> Patch:
+    """Return, for every row changed after ``snapshot``, the value that it had before the first such change."""
+    later = np.flatnonzero(run.timestamps > snapshot)
+    rowids = run.rowids if len(later) == len(run) else run.rowids[later]
+    first = np.empty(len(rowids), np.bool_)
+    if len(first):
+        first[0] = True
+        first[1:] = rowids[1:] != rowids[:-1]
+    return Patch(rowids[first], run.values.take(later[first]))
+
+
+def merge_patches(patches: Sequence[Patch]) -> Patch | None:
+    """Return all patches as one; where two name the same row the later in the list wins. None when there are none."""
+    patches = [part for part in patches if len(part.rowids)]
+    if len(patches) < 2:
+        return patches[0] if patches else None
+    rowids = np.concatenate([part.rowids for part in patches])
+    order = np.argsort(rowids, kind="stable")
+    ordered = rowids[order]
+    last = np.append(ordered[1:] != ordered[:-1], True)
+    return Patch(ordered[last], concat([part.values for part in patches]).take(order[last]))
+
+
+def sorted_run(rowids: np.ndarray, timestamps: np.ndarray, values: Vector) -> DeltaRun:
+    """Return deltas given in the order of their timestamps as a run."""
+    order = np.argsort(rowids, kind="stable")
+    return DeltaRun(rowids[order], timestamps[order], values.take(order))
+
+
+def invert(base: Vector, redo: DeltaRun) -> tuple[Vector, DeltaRun]:
+    """Bring ``base`` forward by ``redo`` and return it with the UNDO run that takes it back.
+
+    The UNDO entry of a change holds what the row had before it: the value of the row's change before, or the base's.
+    """
+    if not len(redo):
+        return base, redo
+    positions = np.arange(len(redo), dtype=np.int64)
+    is_first = np.empty(len(redo), np.bool_)
+    is_first[0] = True
+    is_first[1:] = redo.rowids[1:] != redo.rowids[:-1]
+    is_last = np.append(is_first[1:], True)
+    sources = np.where(is_first, len(redo) + redo.rowids, positions - 1)
+    undo_values = concat([redo.values, base]).take(sources)
+    brought = patch(base, redo.rowids[is_last], redo.values.take(positions[is_last]))
+    return brought, DeltaRun(redo.rowids, redo.timestamps, undo_values)

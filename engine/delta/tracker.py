@@ -1,0 +1,140 @@
+"""DeltaTracker: all deltas of one rowset, and the cells that a snapshot sees through them.
+
+    UNDO files        changes up to the base's timestamp: take the base back
+    REDO files        changes after it, oldest file first: bring the base forward
+    DeltaMemStores    the newest changes: at most one frozen (being written to a REDO file) and the active one
+
+The stores stand in one tuple that is replaced whole, so that a reader works on one state without a lock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..vectors.vector import Vector
+from . import LIVE
+from .file import DeltaFile
+from .memstore import DeltaMemStore
+from .run import Patch, merge_patches, redo_patch, undo_patch
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeltaStores:
+    """The stores of a rowset at one moment, older ones first."""
+
+    undo: tuple[DeltaFile, ...]
+    redo: tuple[DeltaFile, ...]
+    memory: tuple[DeltaMemStore, ...]
+
+
+class DeltaTracker:
+    """The deltas of one rowset. Readers need no lock; whoever changes the stores holds the tablet's write lock."""
+
+    def __init__(
+        self, base_timestamp: int, undo: tuple[DeltaFile, ...] = (), redo: tuple[DeltaFile, ...] = ()
+    ) -> None:
+        self.base_timestamp = base_timestamp
+        """The base shows the rows as they were at this timestamp."""
+        self.stores = DeltaStores(undo, redo, (DeltaMemStore(),))
+
+    @property
+    def active(self) -> DeltaMemStore:
+        """The store that takes new deltas."""
+        return self.stores.memory[-1]
+
+    @property
+    def frozen(self) -> DeltaMemStore | None:
+        """The store that is being written to a file, if one is."""
+        return self.stores.memory[0] if len(self.stores.memory) > 1 else None
+
+    def patch(self, column_id: int, first_row: int, last_row: int, snapshot: int) -> Patch | None:
+        """Return how the base cells of rows [first_row, last_row) differ at ``snapshot``; None when they do not."""
+        stores = self.stores
+        if snapshot < self.base_timestamp:
+            return merge_patches(_undo_patches(stores, column_id, first_row, last_row, snapshot))
+        return merge_patches(_redo_patches(stores, column_id, first_row, last_row, snapshot))
+
+    def apply(self, column_id: int, base: Vector, first_row: int, snapshot: int) -> Vector:
+        """Return the cells of consecutive rows from ``first_row`` on as ``snapshot`` sees them."""
+        found = self.patch(column_id, first_row, first_row + len(base), snapshot)
+        return found.apply(base, first_row) if found else base
+
+    def apply_at(self, column_id: int, base: Vector, rows: np.ndarray, snapshot: int) -> Vector:
+        """Return the cells of ``rows`` (ascending, distinct) as ``snapshot`` sees them."""
+        if not len(rows):
+            return base
+        found = self.patch(column_id, int(rows[0]), int(rows[-1]) + 1, snapshot)
+        return found.at(rows).apply(base, 0) if found else base
+
+    def touches(self, column_id: int, snapshot: int) -> bool:
+        """Whether the cells of a column may differ from the base at ``snapshot``; zone maps hold only where not."""
+        stores = self.stores
+        if snapshot < self.base_timestamp:
+            return any(column_id in file.metadata.deltas for file in stores.undo)
+        in_files = any(
+            column_id in file.metadata.deltas and file.metadata.first_timestamp <= snapshot for file in stores.redo
+        )
+        return in_files or any(store.log(column_id) is not None for store in stores.memory)
+
+    def freeze(self) -> DeltaMemStore | None:
+        """Set the active store aside for writing and start a new one; None when there is nothing to write."""
+        if self.frozen:
+            return self.frozen
+        if not self.active:
+            return None
+        self.stores = replace(self.stores, memory=(self.active, DeltaMemStore()))
+        return self.frozen
+
+    def flushed(self, file: DeltaFile) -> None:
+        """Put ``file`` in the place of the frozen store, whose deltas it holds."""
+        self.stores = DeltaStores(self.stores.undo, (*self.stores.redo, file), (self.active,))
+
+    @property
+    def first_lsn(self) -> int | None:
+        """The oldest log position that holds a delta which is in no file; None when all are."""
+        return next((store.first_lsn for store in self.stores.memory if store.first_lsn is not None), None)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of the DeltaMemStores."""
+        return sum(store.nbytes for store in self.stores.memory)
+
+    @property
+    def files(self) -> tuple[DeltaFile, ...]:
+        """All delta files."""
+        return (*self.stores.undo, *self.stores.redo)
+
+    @property
+    def may_hide_rows(self) -> bool:
+        """Whether any store holds deltas of the liveness column."""
+        stores = self.stores
+        return any(LIVE in file.metadata.deltas for file in stores.redo) or any(
+            store.log(LIVE) is not None for store in stores.memory
+        )
+
+    def close(self) -> None:
+        """Let go of the files."""
+        for file in self.files:
+            file.close()
+
+
+def _redo_patches(stores: DeltaStores, column_id: int, first: int, last: int, snapshot: int) -> list[Patch]:
+    patches: list[Patch] = []
+    for file in stores.redo:
+        if file.metadata.first_timestamp <= snapshot and (run := file.run(column_id, first, last)):
+            patches.append(redo_patch(run, snapshot))
+    for store in stores.memory:
+        if log := store.log(column_id):
+            patches.extend(log.patches(first, last, snapshot))
+    return patches
+
+
+def _undo_patches(stores: DeltaStores, column_id: int, first: int, last: int, snapshot: int) -> list[Patch]:
+    """Newest file first, so that in a merge the change that came first after the snapshot wins."""
+    patches: list[Patch] = []
+    for file in reversed(stores.undo):
+        if file.metadata.last_timestamp > snapshot and (run := file.run(column_id, first, last)):
+            patches.append(undo_patch(run, snapshot))
+    return patches

@@ -1,0 +1,157 @@
+"""DiskRowSet: rows in a base file, sorted by encoded key, and the deltas made since."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+
+import numpy as np
+
+from ...schemas.column import ColumnSchema
+from ...schemas.errors import CorruptionError
+from ..cfile.cache import PageCache
+from ..cfile.format import StreamKey
+from ..cfile.reader import CFileReader
+from ..cfile.zone_map import ZoneMap
+from ..codecs.codec import BLOCK_ROWS
+from ..delta import LIVE
+from ..delta.tracker import DeltaTracker
+from ..fs.filesystem import FileSystem
+from ..vectors.keys import KeyEncoder, KeyVector
+from ..vectors.vector import BytesVector, FixedVector, Vector, as_bytes
+from .base_file import KEY_INDEX, RowsetMetadata
+from .liveness import LiveRows
+from .rowset import RowSet
+
+NEWEST = (1 << 63) - 1
+"""A snapshot that sees everything."""
+
+
+class DiskRowSet(RowSet):
+    """An open base file with its deltas."""
+
+    def __init__(
+        self,
+        rowset_id: int,
+        slot: int,
+        reader: CFileReader,
+        path: str,
+        key_columns: tuple[ColumnSchema, ...],
+        encoder: KeyEncoder,
+    ) -> None:
+        self.rowset_id = rowset_id
+        self.slot = slot
+        self.path = path
+        self.metadata = RowsetMetadata.model_validate(reader.metadata)
+        self.size_bytes = reader.size_bytes
+        self.min_key = bytes.fromhex(self.metadata.min_key)
+        self.max_key = bytes.fromhex(self.metadata.max_key)
+        self.deltas = DeltaTracker(self.metadata.base_timestamp)
+        self.live = LiveRows(self.metadata.row_count)
+        self.durable_lsn = 0
+        """Changes up to this log position are in files."""
+        self._reader = reader
+        self._key_columns = key_columns
+        self._encoder = encoder
+        self._block_keys: list[bytes] | None = None
+        self._has_live_stream = StreamKey(LIVE, "base") in reader.streams()
+        self._check_row_counts()
+
+    @classmethod
+    def open(
+        cls,
+        fs: FileSystem,
+        path: str,
+        rowset_id: int,
+        slot: int,
+        key_columns: tuple[ColumnSchema, ...],
+        encoder: KeyEncoder,
+        cache: PageCache,
+    ) -> DiskRowSet:
+        """Open the base file at ``path``. Raises CorruptionError when it is not what was written there."""
+        return cls(rowset_id, slot, CFileReader.open(fs, path, rowset_id, cache), path, key_columns, encoder)
+
+    def __len__(self) -> int:
+        return self.metadata.row_count
+
+    @property
+    def reader(self) -> CFileReader:
+        """The base file."""
+        return self._reader
+
+    def row_count(self, snapshot: int) -> int:
+        return self.metadata.row_count
+
+    def base(self, column: ColumnSchema, first: int, last: int) -> Vector:
+        return self._reader.stream(StreamKey(column.id, "base")).read(first, last)
+
+    def base_at(self, column: ColumnSchema, rows: np.ndarray) -> Vector:
+        return self._reader.stream(StreamKey(column.id, "base")).gather(rows)
+
+    def base_live(self, first: int, last: int) -> np.ndarray | None:
+        if not self._has_live_stream:
+            return None
+        cells = self._reader.stream(StreamKey(LIVE, "base")).read(first, last)
+        assert isinstance(cells, FixedVector)
+        return cells.values.astype(np.bool_)
+
+    def keys_at(self, rows: np.ndarray) -> KeyVector:
+        return self._encoder.encode([self.base_at(column, rows) for column in self._key_columns])
+
+    def keys_in(self, first: int, last: int) -> KeyVector:
+        """Return the encoded keys of rows [first, last)."""
+        return self._encoder.encode([self.base(column, first, last) for column in self._key_columns])
+
+    def key_order(self, first: int, last: int) -> np.ndarray | None:
+        return None
+
+    def row_range(self, lower: bytes | None, upper: bytes | None) -> tuple[int, int]:
+        rows = self.metadata.row_count
+        if (lower is not None and lower > self.max_key) or (upper is not None and upper <= self.min_key):
+            return 0, 0
+        blocks = self._first_keys()
+        first = 0 if lower is None else max(bisect_right(blocks, lower) - 1, 0) * BLOCK_ROWS
+        last = rows if upper is None else min(bisect_left(blocks, upper) * BLOCK_ROWS, rows)
+        return first, last
+
+    def zone_maps(self, column_id: int, first: int, last: int) -> list[ZoneMap]:
+        stream = self._reader.stream(StreamKey(column_id, "base"))
+        return stream.zone_maps[first // stream.page_rows : -(-last // stream.page_rows)]
+
+    @property
+    def row_bytes(self) -> dict[int, float]:
+        return {
+            key.column_id: self._reader.stream(key).raw_bytes / self.metadata.row_count
+            for key in self._reader.streams()
+            if key.role == "base"
+        }
+
+    def load_liveness(self) -> None:
+        """Bring ``live`` to the newest state of the files and memory stores."""
+        alive = self.live_in(0, len(self), NEWEST)
+        if alive is not None:
+            self.live.load(alive)
+
+    def close(self) -> None:
+        """Let go of the files; memory that views still use stays until they are dropped."""
+        self._reader.close()
+        self.deltas.close()
+
+    def _first_keys(self) -> list[bytes]:
+        if self._block_keys is None:
+            self._block_keys = _cells(as_bytes(self._reader.stream(KEY_INDEX).read(0, self._block_count)))
+        return self._block_keys
+
+    @property
+    def _block_count(self) -> int:
+        return -(-self.metadata.row_count // BLOCK_ROWS)
+
+    def _check_row_counts(self) -> None:
+        for key in self._reader.streams():
+            rows = self._block_count if key == KEY_INDEX else self.metadata.row_count
+            if self._reader.stream(key).row_count != rows:
+                raise CorruptionError(self.path, 0, f"stream {key} does not hold {rows} rows")
+
+
+def _cells(vector: BytesVector) -> list[bytes]:
+    data, offsets = vector.data.tobytes(), vector.offsets.tolist()
+    return [data[first:last] for first, last in zip(offsets, offsets[1:], strict=False)]

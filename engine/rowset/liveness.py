@@ -1,0 +1,51 @@
+"""Which rows of a rowset exist now: one bool a row, made when the first row dies."""
+
+import numpy as np
+
+
+class LiveRows:
+    """The newest liveness of the rows of one rowset; guarded by the tablet's write lock."""
+
+    def __init__(self, row_count: int) -> None:
+        self._row_count = row_count
+        self._dead: np.ndarray | None = None
+        self.dead_count = 0
+
+    @property
+    def live_count(self) -> int:
+        """Rows that exist."""
+        return self._row_count - self.dead_count
+
+    def grow(self, row_count: int) -> None:
+        """Count ``row_count`` more rows, all alive."""
+        self._row_count += row_count
+
+    def at(self, rowids: np.ndarray) -> np.ndarray:
+        """Return for each row whether it exists."""
+        if self._dead is None:
+            return np.ones(len(rowids), np.bool_)
+        alive = np.ones(len(rowids), np.bool_)
+        known = rowids < len(self._dead)
+        alive[known] = ~self._dead[rowids[known]]
+        return alive
+
+    def set(self, rowids: np.ndarray, alive: bool) -> None:
+        """Mark rows, each named once, as existing or not."""
+        if not len(rowids):
+            return
+        dead = self._reserve(int(rowids.max()) + 1)
+        self.dead_count += int(np.count_nonzero(dead[rowids] == alive)) * (-1 if alive else 1)
+        dead[rowids] = not alive
+
+    def load(self, alive: np.ndarray) -> None:
+        """Take over the liveness of all rows."""
+        self._dead = ~alive
+        self.dead_count = int(np.count_nonzero(self._dead))
+
+    def _reserve(self, row_count: int) -> np.ndarray:
+        if self._dead is None or len(self._dead) < row_count:
+            grown = np.zeros(max(row_count, self._row_count), np.bool_)
+            if self._dead is not None:
+                grown[: len(self._dead)] = self._dead
+            self._dead = grown
+        return self._dead

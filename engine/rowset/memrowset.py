@@ -1,0 +1,122 @@
+"""MemRowSet: the rows of a tablet that are in no file yet.
+
+Columns grow in the order of arrival, so the rows that a snapshot sees are a prefix: rows are appended with rising
+timestamps. The order of the keys is made when it is wanted, by an ordered scan or a flush, and kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ...schemas.column import ColumnSchema
+from ..cfile.zone_map import ZoneMap
+from ..delta.tracker import DeltaTracker
+from ..vectors.growable import GrowableColumn
+from ..vectors.keys import BytesKeys, KeyVector, U64Keys, argsort_keys, slice_keys, take_keys
+from ..vectors.physical import PhysicalType, physical_of
+from ..vectors.vector import BytesVector, FixedVector, Vector
+from .liveness import LiveRows
+from .rowset import RowSet
+
+
+class MemRowSet(RowSet):
+    """Appended under the tablet's write lock, read without a lock."""
+
+    def __init__(self, slot: int, columns: Sequence[ColumnSchema], keys_are_u64: bool) -> None:
+        self.slot = slot
+        self.deltas = DeltaTracker(base_timestamp=0)
+        self.live = LiveRows(0)
+        self.first_lsn: int | None = None
+        self._columns = {column.id: GrowableColumn(physical_of(column.logical.arrow)) for column in columns}
+        self._keys_are_u64 = keys_are_u64
+        self._keys = GrowableColumn(PhysicalType.INT64 if keys_are_u64 else PhysicalType.BYTES)
+        self._timestamps = GrowableColumn(PhysicalType.INT64)
+        self._row_count = 0
+        self._order: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return self._row_count
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes reserved for rows and deltas."""
+        columns = [*self._columns.values(), self._keys, self._timestamps]
+        return sum(column.nbytes for column in columns) + self.deltas.memory_bytes
+
+    def insert(self, cells: Mapping[int, Vector], keys: KeyVector, timestamp: int, lsn: int) -> np.ndarray:
+        """Append rows and return their numbers (int64). ``cells`` holds every column."""
+        count = len(keys)
+        for column_id, column in self._columns.items():
+            column.append(cells[column_id])
+        self._keys.append(_key_cells(keys))
+        self._timestamps.append(FixedVector(np.full(count, timestamp, np.int64)))
+        self.live.grow(count)
+        if self.first_lsn is None:
+            self.first_lsn = lsn
+        first = self._row_count
+        self._row_count += count
+        return np.arange(first, first + count, dtype=np.int64)
+
+    def fits(self, cells: Mapping[int, Vector], keys: KeyVector) -> bool:
+        """Whether no column would pass 2 GiB of variable-length cells by an insert."""
+        incoming = [vector.data_bytes for vector in (*cells.values(), _key_cells(keys)) if isinstance(vector, BytesVector)]
+        held = max((column.nbytes for column in (*self._columns.values(), self._keys)), default=0)
+        return held + max(incoming, default=0) < 1 << 30
+
+    def row_count(self, snapshot: int) -> int:
+        timestamps = self._timestamps.view(self._row_count)
+        assert isinstance(timestamps, FixedVector)
+        return int(np.searchsorted(timestamps.values, snapshot, "right"))
+
+    def base(self, column: ColumnSchema, first: int, last: int) -> Vector:
+        return self._columns[column.id].view(last).slice(first, last)
+
+    def base_at(self, column: ColumnSchema, rows: np.ndarray) -> Vector:
+        return self._columns[column.id].view(self._row_count).take(rows)
+
+    def base_live(self, first: int, last: int) -> np.ndarray | None:
+        return None
+
+    def inserted_at(self, count: int) -> np.ndarray:
+        """Return the commit timestamps (int64) of the first ``count`` rows."""
+        timestamps = self._timestamps.view(count)
+        assert isinstance(timestamps, FixedVector)
+        return timestamps.values
+
+    def keys(self, count: int) -> KeyVector:
+        """Return the encoded keys of the first ``count`` rows."""
+        cells = self._keys.view(count)
+        if isinstance(cells, BytesVector):
+            return BytesKeys(cells.offsets, cells.data)
+        return U64Keys(cells.values.view(np.uint64))
+
+    def keys_at(self, rows: np.ndarray) -> KeyVector:
+        return take_keys(self.keys(self._row_count), rows)
+
+    def key_order(self, first: int, last: int) -> np.ndarray | None:
+        if first:
+            return first + argsort_keys(slice_keys(self.keys(last), first, last))
+        order = self._order
+        if order is None or len(order) != last:
+            order = argsort_keys(self.keys(last))
+            self._order = order
+        return order
+
+    def row_range(self, lower: bytes | None, upper: bytes | None) -> tuple[int, int]:
+        return 0, self._row_count
+
+    def zone_maps(self, column_id: int, first: int, last: int) -> list[ZoneMap]:
+        return []
+
+    @property
+    def row_bytes(self) -> dict[int, float]:
+        rows = max(self._row_count, 1)
+        return {column_id: column.nbytes / rows for column_id, column in self._columns.items()}
+
+
+def _key_cells(keys: KeyVector) -> Vector:
+    if isinstance(keys, BytesKeys):
+        return BytesVector(keys.offsets, keys.data)
+    return FixedVector(keys.values.view(np.int64))

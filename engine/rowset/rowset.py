@@ -1,0 +1,89 @@
+"""RowSet: base columns and deltas, in memory or on disk; what a scan and a write need of either.
+
+One key lives in one row of one rowset, alive or dead. Rows have numbers from 0; a column is a run of base cells and the
+deltas that bring them to a snapshot.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from ...schemas.column import ColumnSchema
+from ..cfile.zone_map import ZoneMap
+from ..delta import LIVE
+from ..delta.tracker import DeltaTracker
+from ..vectors.keys import KeyVector
+from ..vectors.physical import PhysicalType
+from ..vectors.vector import FixedVector, Vector
+from .liveness import LiveRows
+
+
+class RowSet(ABC):
+    """A MemRowSet or DiskRowSet. Reading takes no lock; changing takes the tablet's write lock."""
+
+    slot: int
+    """The rowset's number in the tablet's key index."""
+    deltas: DeltaTracker
+    live: LiveRows
+
+    @abstractmethod
+    def row_count(self, snapshot: int) -> int:
+        """Return how many rows, counted from row 0, a snapshot has to look at."""
+
+    @abstractmethod
+    def base(self, column: ColumnSchema, first: int, last: int) -> Vector:
+        """Return the base cells of rows [first, last)."""
+
+    @abstractmethod
+    def base_at(self, column: ColumnSchema, rows: np.ndarray) -> Vector:
+        """Return the base cells of ``rows`` (int64, any order)."""
+
+    @abstractmethod
+    def base_live(self, first: int, last: int) -> np.ndarray | None:
+        """Return which rows of [first, last) the base shows as existing; None for all."""
+
+    @abstractmethod
+    def keys_at(self, rows: np.ndarray) -> KeyVector:
+        """Return the encoded keys of ``rows`` (int64, any order)."""
+
+    @abstractmethod
+    def key_order(self, first: int, last: int) -> np.ndarray | None:
+        """Return rows [first, last) sorted by key; None when they stand in key order already."""
+
+    @abstractmethod
+    def row_range(self, lower: bytes | None, upper: bytes | None) -> tuple[int, int]:
+        """Return a range of rows that holds every key in [lower, upper); it may hold others too."""
+
+    @abstractmethod
+    def zone_maps(self, column_id: int, first: int, last: int) -> list[ZoneMap]:
+        """Return bounds which together cover the base cells of rows [first, last); empty when unknown."""
+
+    @property
+    @abstractmethod
+    def row_bytes(self) -> dict[int, float]:
+        """Average bytes of a cell, by column id, before encoding."""
+
+    def read(self, column: ColumnSchema, first: int, last: int, snapshot: int) -> Vector:
+        """Return the cells of rows [first, last) as ``snapshot`` sees them."""
+        return self.deltas.apply(column.id, self.base(column, first, last), first, snapshot)
+
+    def gather(self, column: ColumnSchema, rows: np.ndarray, snapshot: int) -> Vector:
+        """Return the cells of ``rows`` (ascending, distinct) as ``snapshot`` sees them."""
+        return self.deltas.apply_at(column.id, self.base_at(column, rows), rows, snapshot)
+
+    def live_in(self, first: int, last: int, snapshot: int) -> np.ndarray | None:
+        """Return which rows of [first, last) exist at ``snapshot``; None for all."""
+        base = self.base_live(first, last)
+        patch = self.deltas.patch(LIVE, first, last, snapshot)
+        if patch is None or not len(patch.rowids):
+            return base
+        cells = FixedVector(np.ones(last - first, np.uint8) if base is None else base.astype(np.uint8))
+        patched = patch.apply(cells, first)
+        assert isinstance(patched, FixedVector)
+        return patched.values.astype(np.bool_)
+
+    def zone_maps_at(self, column_id: int, first: int, last: int, snapshot: int) -> list[ZoneMap]:
+        """Return bounds of the cells that ``snapshot`` sees; empty when unknown or when deltas may have moved them."""
+        return [] if self.deltas.touches(column_id, snapshot) else self.zone_maps(column_id, first, last)
