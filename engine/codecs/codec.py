@@ -53,9 +53,7 @@ class Codec(Protocol):
         """Raise `CorruptPageError` when kernels could not safely decode ``payload`` (uint8)."""
         ...
 
-    def decode(
-        self, payload: np.ndarray, physical: PhysicalType, row_count: int, first: int, last: int
-    ) -> Vector:
+    def decode(self, payload: np.ndarray, physical: PhysicalType, row_count: int, first: int, last: int) -> Vector:
         """Return rows [first, last) of the page, in memory of their own.
 
         ``row_count`` is that of the page. Raises IndexError outside [0, row_count] and
@@ -63,9 +61,7 @@ class Codec(Protocol):
         """
         ...
 
-    def gather(
-        self, payload: np.ndarray, physical: PhysicalType, row_count: int, rows: np.ndarray
-    ) -> Vector:
+    def gather(self, payload: np.ndarray, physical: PhysicalType, row_count: int, rows: np.ndarray) -> Vector:
         """Return the cells at ``rows`` (int64, any order, repeats allowed), in that order.
 
         Decodes only the mini-blocks that hold them. Raises as ``decode`` does.

@@ -50,9 +50,7 @@ class PlainCodec:
         size = -(-row_count // 8) if physical is PhysicalType.BOOL else row_count * physical.width
         require(len(payload) == size, f"{len(payload)} bytes where {row_count} cells take {size}")
 
-    def decode(
-        self, payload: np.ndarray, physical: PhysicalType, row_count: int, first: int, last: int
-    ) -> Vector:
+    def decode(self, payload: np.ndarray, physical: PhysicalType, row_count: int, first: int, last: int) -> Vector:
         """Return rows [first, last): one copy of their bytes."""
         check_range(first, last, row_count)
         if physical is PhysicalType.BYTES:
@@ -65,9 +63,7 @@ class PlainCodec:
         cells.view(np.uint8)[:] = payload[first * width : last * width]
         return FixedVector(cells)
 
-    def gather(
-        self, payload: np.ndarray, physical: PhysicalType, row_count: int, rows: np.ndarray
-    ) -> Vector:
+    def gather(self, payload: np.ndarray, physical: PhysicalType, row_count: int, rows: np.ndarray) -> Vector:
         """Return the cells at ``rows``; touches nothing else."""
         rows = check_rows(rows, row_count)
         if physical is PhysicalType.BYTES:

@@ -6,12 +6,13 @@ Which encodings fit a logical type, and the default of each, is part of the word
 
 from ...schemas.encoding import encodings_for, plain_name
 from ...schemas.types import LogicalType
+from .bitshuffle import BitshuffleCodec
 from .codec import Codec
 from .plain import PlainCodec
 
 __all__ = ["codec_by_code", "codec_by_name", "default_encoding", "encodings_for"]
 
-_CODECS: tuple[Codec, ...] = (PlainCodec(),)
+_CODECS: tuple[Codec, ...] = (PlainCodec(), BitshuffleCodec())
 _BY_CODE = {codec.code: codec for codec in _CODECS}
 _BY_NAME = {codec.name: codec for codec in _CODECS}
 

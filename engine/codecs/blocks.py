@@ -1,0 +1,114 @@
+"""Pages cut into mini-blocks: the directory, and which blocks a read touches."""
+
+import numpy as np
+
+from ..kernels import blocks as kernels
+from ..vectors.memory import address_of, allocate
+from .codec import BLOCK_ROWS, PAGE_ROWS, CorruptPageError, block_count, check_range, require
+
+END = np.dtype("<u4")
+"""One directory entry: where a block ends, counted from the first byte of the first block."""
+
+_ALL_BLOCKS = np.arange(block_count(PAGE_ROWS), dtype=np.int64)
+
+
+def block_sizes(payload: np.ndarray, row_count: int) -> np.ndarray:
+    """Return the size of each block (int64) after checking that the blocks fill the payload.
+
+    Raises `CorruptPageError` when the directory does not fit, falls, or ends elsewhere.
+    """
+    require(row_count <= PAGE_ROWS, f"{row_count} rows in one page")
+    head = END.itemsize * block_count(row_count)
+    require(len(payload) >= head, f"{len(payload)} bytes are too few for {row_count} rows")
+    ends = payload[:head].view(END).astype(np.int64)
+    sizes = np.diff(ends, prepend=0)
+    require((sizes >= 0).all(), "the ends of the blocks fall")
+    require((ends[-1] if len(ends) else 0) == len(payload) - head, "the blocks do not fill the page")
+    return sizes
+
+
+def rows_of_blocks(row_count: int) -> np.ndarray:
+    """Return how many rows each block of a page holds (int64)."""
+    rows = np.full(block_count(row_count), BLOCK_ROWS, np.int64)
+    if row_count % BLOCK_ROWS:
+        rows[-1] = row_count % BLOCK_ROWS
+    return rows
+
+
+def blocks_of_range(first: int, last: int, row_count: int) -> tuple[np.ndarray, int]:
+    """Return the numbers of the blocks that hold rows [first, last), and the first of their rows.
+
+    Raises IndexError unless 0 <= first <= last <= row_count.
+    """
+    check_range(first, last, row_count)
+    start = first // BLOCK_ROWS
+    return _ALL_BLOCKS[start : max(start, block_count(last))], start * BLOCK_ROWS
+
+
+def blocks_of_rows(rows: np.ndarray, row_count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers of the blocks that hold ``rows``, ascending, and where each row is found.
+
+    The places (int64) count the cells of the touched blocks only. Raises IndexError for a row
+    outside [0, row_count).
+    """
+    rows = np.ascontiguousarray(rows, np.int64)
+    places = allocate(len(rows), np.int64)
+    room = np.empty((2, len(_ALL_BLOCKS)), np.int64)
+    ordinals = address_of(room)
+    touched = kernels.touched_blocks(
+        address_of(rows),
+        len(rows),
+        row_count,
+        ordinals,
+        ordinals + room.nbytes // 2,
+        address_of(places),
+    )
+    if touched < 0:
+        raise IndexError(f"a row is outside a page of {row_count} rows")
+    return room[1, :touched], places
+
+
+def row_count_in(blocks: np.ndarray, row_count: int) -> int:
+    """Return how many rows the listed blocks (ascending) of the page hold."""
+    if not len(blocks):
+        return 0
+    return (len(blocks) - 1) * BLOCK_ROWS + min(BLOCK_ROWS, row_count - int(blocks[-1]) * BLOCK_ROWS)
+
+
+def pack(cells: np.ndarray, head: int = 0) -> np.ndarray:
+    """Return ``cells`` as a directory and shuffled, compressed blocks, after ``head`` spare bytes."""
+    width = cells.dtype.itemsize
+    directory = END.itemsize * block_count(len(cells))
+    payload = allocate(head + directory + cells.nbytes + kernels.PACK_SLACK_BYTES, np.uint8)
+    scratch = np.empty(kernels.SCRATCH_BYTES, np.uint8)
+    start = address_of(payload) + head
+    packed = kernels.pack_blocks(address_of(cells), len(cells), width, start, start + directory, address_of(scratch))
+    return payload[: head + directory + packed]
+
+
+def check_packed(payload: np.ndarray, width: int, row_count: int) -> None:
+    """Raise `CorruptPageError` unless the directory is sound and no block exceeds its cells."""
+    sizes = block_sizes(payload, row_count)
+    fits = (sizes > 0) & (sizes <= rows_of_blocks(row_count) * width)
+    require(fits.all(), "a block is empty or larger than its cells")
+
+
+def unpack(payload: np.ndarray, dtype: np.dtype, row_count: int, blocks: np.ndarray) -> np.ndarray:
+    """Return the cells of the listed blocks (ascending), back to back; ``payload`` is checked.
+
+    Raises `CorruptPageError` when LZ4 refuses a block.
+    """
+    cells = allocate(row_count_in(blocks, row_count), dtype)
+    scratch = np.empty(kernels.SCRATCH_BYTES, np.uint8)
+    outcome = kernels.unpack_blocks(
+        address_of(payload),
+        row_count,
+        dtype.itemsize,
+        address_of(blocks),
+        len(blocks),
+        address_of(cells),
+        address_of(scratch),
+    )
+    if outcome < 0:
+        raise CorruptPageError(f"block {-1 - outcome} is no LZ4 block of its cells")
+    return cells

@@ -1,0 +1,26 @@
+"""What the processor that the kernels are compiled for can do.
+
+This is what numba compiles for, which ``NUMBA_CPU_NAME`` and ``NUMBA_CPU_FEATURES`` can set below
+what the machine has. A kernel that names an instruction the target lacks would abort the compiler,
+so the variants are chosen here, once, at import.
+"""
+
+from llvmlite import binding
+from numba import config
+
+
+def target_features() -> frozenset[str]:
+    """Return the names of the instruction sets of numba's target."""
+    stated = config.CPU_FEATURES  # pyright: ignore[reportAttributeAccessIssue]
+    if stated is None:
+        return frozenset(name for name, has in binding.get_host_cpu_features().items() if has)
+    return frozenset(word[1:] for word in stated.split(",") if word.startswith("+"))
+
+
+FEATURES = target_features()
+
+HAS_WIDE_VECTORS = "avx2" in FEATURES or "neon" in FEATURES
+"""Whether byte shuffles of whole registers are one instruction."""
+
+HAS_AFFINE = {"gfni", "avx512f", "avx512bw"} <= FEATURES
+"""Whether one instruction transposes eight 8x8 bit matrices (GFNI on 64-byte registers)."""
