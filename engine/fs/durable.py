@@ -1,0 +1,130 @@
+"""Files and directories that know what of them is durable.
+
+What may be on the disk after the power fails (the model of SQLite's ``test6.c``):
+
+* of each directory, what was durable plus a PREFIX of the changes to its names since its last ``sync_directory``;
+* of each file, what was durable plus, of every write since its last ``sync``, independently: nothing, a part that
+  ends at a sector, scattered sectors, garbage, or all of it;
+* preallocated bytes that were never written are zero.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Protocol
+
+SECTOR_BYTES = 512
+
+
+class Chance(Protocol):
+    """What is used of ``random.Random``."""
+
+    def random(self) -> float: ...
+    def randint(self, a: int, b: int) -> int: ...
+    def randrange(self, start: int, stop: int) -> int: ...
+    def randbytes(self, n: int) -> bytes: ...
+
+
+class DurableFile:
+    """``content`` ends with the last byte written; from there to ``size`` the file is preallocated zeroes."""
+
+    def __init__(self, size: int, content: bytes = b"") -> None:
+        self.content = bytearray(content)
+        self.size = size
+        self._durable = bytearray(content)
+        self._durable_size = size
+        self._pending: list[tuple[int, bytes]] = []
+
+    def write(self, offset: int, content: bytes) -> None:
+        _overwrite(self.content, offset, content)
+        self.size = max(self.size, len(self.content))
+        self._pending.append((offset, content))
+
+    def read(self, offset: int, length: int) -> bytes:
+        length = max(0, min(length, self.size - offset))
+        return bytes(self.content[offset : offset + length]).ljust(length, b"\0")
+
+    def sync(self) -> None:
+        for offset, content in self._pending:
+            _overwrite(self._durable, offset, content)
+        self._pending.clear()
+        self._durable_size = self.size
+
+    def crash_image(self, random: Chance) -> DurableFile:
+        content = bytearray(self._durable)
+        for offset, written in self._pending:
+            for start, survivor in _survivors(offset, written, random):
+                _overwrite(content, start, survivor)
+        return DurableFile(max(self._durable_size, len(content)), bytes(content))
+
+
+class DurableDirectory:
+    """``entries`` is what callers see; ``_pending`` holds the changes that a power failure may undo."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, DurableFile | DurableDirectory] = {}
+        self._durable: dict[str, DurableFile | DurableDirectory] = {}
+        self._pending: list[tuple[_Change, ...]] = []
+
+    def change(self, *changes: _Change) -> None:
+        """Apply the changes, which become durable together or not at all."""
+        _apply(self.entries, changes)
+        self._pending.append(changes)
+
+    def sync(self) -> None:
+        self._pending.clear()
+        self._durable = dict(self.entries)
+
+    def crash_image(self, random: Chance) -> DurableDirectory:
+        names = dict(self._durable)
+        for changes in self._pending[: random.randint(0, len(self._pending))]:
+            _apply(names, changes)
+        image = DurableDirectory()
+        image.entries = {name: node.crash_image(random) for name, node in names.items()}
+        image._durable = dict(image.entries)
+        return image
+
+    def file_bytes(self) -> int:
+        return sum(node.size if isinstance(node, DurableFile) else node.file_bytes() for node in self.entries.values())
+
+
+_Change = tuple[str, DurableFile | DurableDirectory | None]
+
+
+def _apply(names: dict[str, DurableFile | DurableDirectory], changes: tuple[_Change, ...]) -> None:
+    for name, node in changes:
+        if node is None:
+            names.pop(name, None)
+        else:
+            names[name] = node
+
+
+def _overwrite(content: bytearray, offset: int, written: bytes) -> None:
+    content.extend(bytes(max(0, offset - len(content))))
+    content[offset : offset + len(written)] = written
+
+
+def _survivors(offset: int, written: bytes, random: Chance) -> list[tuple[int, bytes]]:
+    """Return what one unsynced write may have left on the disk, as (offset, bytes)."""
+    fate = random.random()
+    if fate < 0.35:
+        return []
+    if fate < 0.55:
+        end = random.randrange(offset, offset + len(written) + 1) // SECTOR_BYTES * SECTOR_BYTES
+        return [(offset, written[: max(0, end - offset)])]
+    if fate < 0.65:
+        return [sector for sector in _sectors(offset, written) if random.random() < 0.5]
+    if fate < 0.75:
+        return [(offset, random.randbytes(len(written)))]
+    return [(offset, written)]
+
+
+def _sectors(offset: int, written: bytes) -> list[tuple[int, bytes]]:
+    """Cut a write where the disk's sectors begin."""
+    end = offset + len(written)
+    cuts = [
+        offset,
+        *range(offset // SECTOR_BYTES * SECTOR_BYTES + SECTOR_BYTES, end, SECTOR_BYTES),
+        end,
+    ]
+    return [(start, written[start - offset : stop - offset]) for start, stop in itertools.pairwise(cuts)]

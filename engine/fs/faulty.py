@@ -1,0 +1,187 @@
+"""A file system whose calls fail on purpose, by rule."""
+
+from __future__ import annotations
+
+import errno
+import fnmatch
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .filesystem import FileLock, FileSystem, ReadableFile, WritableFile, views_of
+
+if TYPE_CHECKING:
+    from .filesystem import BytesLike
+
+READS = frozenset({"open", "list", "exists", "size", "pread", "view", "free_bytes"})
+WRITES = frozenset({"append", "pwrite"})
+SYNCS = frozenset({"sync", "sync_file", "sync_directory"})
+NAMES = frozenset({"create", "rename", "unlink", "make_directory", "remove_directory", "lock"})
+EVERY_CALL = READS | WRITES | SYNCS | NAMES
+
+
+@dataclass(frozen=True)
+class FaultRule:
+    """The ``nth`` of the matching calls (1 is the first), and with ``sticky`` every later one, raises ``error``.
+
+    ``short_write`` lets that many bytes of a failing write through first.  The call has no other effect: a failed
+    sync makes nothing durable.
+
+    >>> FaultRule(calls=SYNCS, path="wal/*", nth=3, error=errno.EIO, sticky=True).nth
+    3
+    """
+
+    calls: frozenset[str] = EVERY_CALL
+    path: str = "*"
+    nth: int = 1
+    error: int = errno.EIO
+    short_write: int = 0
+    sticky: bool = False
+
+
+class FaultyFileSystem:
+    """``inner`` with ``rules`` laid over it.  The first rule that fires wins.
+
+    ``calls`` counts every call, so that a test can fail each in turn; ``injected`` names the calls that failed.
+    """
+
+    def __init__(self, inner: FileSystem, rules: Sequence[FaultRule] = ()) -> None:
+        self.inner = inner
+        self.rules = list(rules)
+        self.calls = 0
+        self.injected: list[str] = []
+        self._matched = [0] * len(self.rules)
+        self._mutex = threading.Lock()
+
+    def create(self, path: str, preallocate: int = 0) -> WritableFile:
+        self.check("create", path)
+        return FaultyWritableFile(self, path, self.inner.create(path, preallocate))
+
+    def open(self, path: str) -> ReadableFile:
+        self.check("open", path)
+        return FaultyReadableFile(self, path, self.inner.open(path))
+
+    def sync_file(self, path: str) -> None:
+        self.check("sync_file", path)
+        self.inner.sync_file(path)
+
+    def rename(self, old: str, new: str) -> None:
+        self.check("rename", old)
+        self.inner.rename(old, new)
+
+    def unlink(self, path: str) -> None:
+        self.check("unlink", path)
+        self.inner.unlink(path)
+
+    def make_directory(self, path: str) -> None:
+        self.check("make_directory", path)
+        self.inner.make_directory(path)
+
+    def remove_directory(self, path: str) -> None:
+        self.check("remove_directory", path)
+        self.inner.remove_directory(path)
+
+    def sync_directory(self, path: str) -> None:
+        self.check("sync_directory", path)
+        self.inner.sync_directory(path)
+
+    def list(self, path: str) -> list[str]:
+        self.check("list", path)
+        return self.inner.list(path)
+
+    def exists(self, path: str) -> bool:
+        self.check("exists", path)
+        return self.inner.exists(path)
+
+    def size(self, path: str) -> int:
+        self.check("size", path)
+        return self.inner.size(path)
+
+    def lock(self, path: str) -> FileLock:
+        self.check("lock", path)
+        return self.inner.lock(path)
+
+    def free_bytes(self, path: str) -> int:
+        self.check("free_bytes", path)
+        return self.inner.free_bytes(path)
+
+    def check(self, call: str, path: str) -> None:
+        """Count the call, and raise what a rule has for it."""
+        rule = self.fault_of(call, path)
+        if rule is not None:
+            raise self.error_of(rule, path)
+
+    def fault_of(self, call: str, path: str) -> FaultRule | None:
+        with self._mutex:
+            self.calls += 1
+            fired = None
+            for number, rule in enumerate(self.rules):
+                if call in rule.calls and fnmatch.fnmatchcase(path, rule.path):
+                    self._matched[number] += 1
+                    due = self._matched[number] - rule.nth
+                    if fired is None and (due == 0 or (due > 0 and rule.sticky)):
+                        fired = rule
+            if fired is not None:
+                self.injected.append(f"{call} {path}: {errno.errorcode[fired.error]}")
+            return fired
+
+    @staticmethod
+    def error_of(rule: FaultRule, path: str) -> OSError:
+        return OSError(rule.error, f"injected {errno.errorcode[rule.error]}", path)
+
+
+class FaultyWritableFile:
+    def __init__(self, disk: FaultyFileSystem, path: str, inner: WritableFile) -> None:
+        self._disk = disk
+        self._path = path
+        self._inner = inner
+
+    @property
+    def size(self) -> int:
+        return self._inner.size
+
+    def append(self, data: BytesLike) -> None:
+        self._write("append", self.size, (data,))
+
+    def pwrite(self, offset: int, *pieces: BytesLike) -> None:
+        self._write("pwrite", offset, pieces)
+
+    def sync(self) -> None:
+        self._disk.check("sync", self._path)
+        self._inner.sync()
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def _write(self, call: str, offset: int, pieces: Sequence[BytesLike]) -> None:
+        rule = self._disk.fault_of(call, self._path)
+        if rule is None:
+            self._inner.pwrite(offset, *pieces)
+            return
+        if rule.short_write:
+            whole = b"".join(views_of(pieces))
+            self._inner.pwrite(offset, whole[: rule.short_write])
+        raise self._disk.error_of(rule, self._path)
+
+
+class FaultyReadableFile:
+    def __init__(self, disk: FaultyFileSystem, path: str, inner: ReadableFile) -> None:
+        self._disk = disk
+        self._path = path
+        self._inner = inner
+
+    @property
+    def size(self) -> int:
+        return self._inner.size
+
+    def pread(self, offset: int, length: int) -> bytes:
+        self._disk.check("pread", self._path)
+        return self._inner.pread(offset, length)
+
+    def view(self) -> memoryview:
+        self._disk.check("view", self._path)
+        return self._inner.view()
+
+    def close(self) -> None:
+        self._inner.close()

@@ -1,0 +1,171 @@
+"""The only way the engine touches a disk.
+
+Three things may be trusted, and nothing else:
+
+* the content of a file is durable once ``sync`` has returned;
+* a name (created, renamed, unlinked) is durable once ``sync_directory`` of its directory has returned,
+  and names of one directory become durable in the order in which they were changed;
+* a write alters no byte outside its range, and a rename is atomic.
+
+Any call may raise OSError.  After a failed ``sync`` the file must never be written or synced again: the kernel
+may have dropped what it could not write, so that a retry which "succeeds" lies.
+
+Paths are relative POSIX strings under the root of the FileSystem; ``""`` is the root itself.  Every
+implementation may be used by many threads at once; one file is written by one thread at a time.
+"""
+
+from __future__ import annotations
+
+import errno
+import posixpath
+from collections.abc import Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    from typing_extensions import Buffer
+
+    # Until Python 3.12 type checkers do not know that an array offers its bytes.
+    BytesLike = Buffer | np.ndarray[Any, Any]
+
+
+class WritableFile(Protocol):
+    """A new file.  It is written by its creator only, and immutable once closed."""
+
+    @property
+    def size(self) -> int:
+        """Where the next ``append`` goes: one past the last byte written, whatever was preallocated."""
+        ...
+
+    def append(self, data: BytesLike) -> None:
+        """Write all of ``data`` at ``size``."""
+        ...
+
+    def pwrite(self, offset: int, *pieces: BytesLike) -> None:
+        """Write all the pieces, one after the other without a gap, from ``offset`` on."""
+        ...
+
+    def sync(self) -> None:
+        """Make the content durable.  It says nothing about the file's name."""
+        ...
+
+    def close(self) -> None:
+        """Forget the file; syncs nothing.  Closing twice is allowed."""
+        ...
+
+
+class ReadableFile(Protocol):
+    """A file as it was when it was opened, or longer."""
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file when it was opened, the preallocated ones included."""
+        ...
+
+    def pread(self, offset: int, length: int) -> bytes:
+        """Return ``length`` bytes from ``offset``; fewer only where the file ends."""
+        ...
+
+    def view(self) -> memoryview:
+        """Return the whole file, read-only and without a copy where the disk allows it.
+
+        The view outlives ``close`` and ``unlink``: it goes when its last reference goes.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+class FileLock(Protocol):
+    """A lock that is held until ``close``, the end of a ``with`` block, or the end of the process."""
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> FileLock: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+class FileSystem(Protocol):
+    """See the module's text for what is promised."""
+
+    def create(self, path: str, preallocate: int = 0) -> WritableFile:
+        """Create a file; FileExistsError if the name is taken.
+
+        With ``preallocate`` the file has that many zero bytes, durably, and writes inside them cannot fail for
+        want of space.  Where the disk lacks them: OSError with ENOSPC, and no file.
+        """
+        ...
+
+    def open(self, path: str) -> ReadableFile: ...
+
+    def sync_file(self, path: str) -> None:
+        """Make the content of a closed file durable: what a dead process wrote may still be in memory only."""
+        ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file another name in the SAME directory, replacing what bore it; OSError EXDEV for another one."""
+        ...
+
+    def unlink(self, path: str) -> None: ...
+
+    def make_directory(self, path: str) -> None:
+        """Create a directory and those above it that are missing; nothing happens if it is there."""
+        ...
+
+    def remove_directory(self, path: str) -> None:
+        """Remove an empty directory; OSError ENOTEMPTY otherwise."""
+        ...
+
+    def sync_directory(self, path: str) -> None:
+        """Make every name in the directory durable; not the content of the files."""
+        ...
+
+    def list(self, path: str) -> list[str]:
+        """Return the sorted names of the files and directories directly in ``path``."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def size(self, path: str) -> int:
+        """Return the bytes in a file, the preallocated ones included."""
+        ...
+
+    def lock(self, path: str) -> FileLock:
+        """Lock a file, which is created if missing and stays; UnavailableError when somebody holds it."""
+        ...
+
+    def free_bytes(self, path: str) -> int: ...
+
+
+def views_of(pieces: Iterable[BytesLike]) -> list[memoryview]:
+    """Return each piece that is not empty as a view of single bytes; pieces must be contiguous."""
+    untyped: Iterable[Any] = pieces
+    return [view.cast("B") for view in map(memoryview, untyped) if view.nbytes]
+
+
+def clean_path(path: str) -> str:
+    """Return ``path`` in its one spelling; ValueError if it is absolute, climbs out of the root or holds a NUL."""
+    cleaned = posixpath.normpath(path) if path else ""
+    if posixpath.isabs(cleaned) or cleaned.split("/")[0] == ".." or "\0" in path:
+        raise ValueError(f"{path!r} is not a path under the root of the file system")
+    return "" if cleaned == "." else cleaned
+
+
+def parent_of(path: str) -> str:
+    return posixpath.dirname(path)
+
+
+def join(directory: str, name: str) -> str:
+    return posixpath.join(directory, name)
+
+
+def require_same_directory(old: str, new: str) -> None:
+    if parent_of(clean_path(old)) != parent_of(clean_path(new)):
+        raise OSError(errno.EXDEV, "a rename stays in one directory", new)

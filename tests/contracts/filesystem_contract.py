@@ -1,0 +1,230 @@
+"""What every FileSystem does, whatever is under it."""
+
+import errno
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nyala.engine.fs import FaultyFileSystem, FileSystem, LocalFileSystem, MemoryFileSystem
+from nyala.schemas.errors import UnavailableError
+
+
+@pytest.fixture(params=["local", "memory", "faulty"])
+def fs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FileSystem]:
+    made: dict[str, FileSystem] = {
+        "local": LocalFileSystem(tmp_path / "root"),
+        "memory": MemoryFileSystem(),
+        "faulty": FaultyFileSystem(MemoryFileSystem()),
+    }
+    disk = made[request.param]
+    disk.make_directory("")
+    yield disk
+
+
+def write(fs: FileSystem, path: str, content: bytes) -> None:
+    file = fs.create(path)
+    file.append(content)
+    file.sync()
+    file.close()
+
+
+def read(fs: FileSystem, path: str) -> bytes:
+    file = fs.open(path)
+    try:
+        return file.pread(0, file.size)
+    finally:
+        file.close()
+
+
+def test_append_adds_at_the_end(fs: FileSystem) -> None:
+    file = fs.create("a")
+    file.append(b"one")
+    file.append(memoryview(b"two"))
+    file.append(np.array([1], dtype="<u2"))
+    assert file.size == 8
+    file.close()
+    assert read(fs, "a") == b"onetwo\x01\0"
+    assert fs.size("a") == 8
+
+
+def test_pwrite_takes_many_pieces(fs: FileSystem) -> None:
+    pieces = [bytes([number % 251]) * (number % 7) for number in range(5000)]
+    file = fs.create("a")
+    file.pwrite(3, *pieces)
+    assert file.size == 3 + sum(map(len, pieces))
+    file.pwrite(0, b"abc")
+    assert file.size == 3 + sum(map(len, pieces))
+    file.close()
+    assert read(fs, "a") == b"abc" + b"".join(pieces)
+
+
+def test_a_gap_reads_as_zeroes(fs: FileSystem) -> None:
+    file = fs.create("a")
+    file.pwrite(5, b"x")
+    file.close()
+    assert read(fs, "a") == b"\0\0\0\0\0x"
+
+
+def test_create_refuses_a_taken_name(fs: FileSystem) -> None:
+    write(fs, "a", b"kept")
+    with pytest.raises(FileExistsError):
+        fs.create("a")
+    assert read(fs, "a") == b"kept"
+
+
+def test_create_needs_its_directory(fs: FileSystem) -> None:
+    with pytest.raises(FileNotFoundError):
+        fs.create("missing/a")
+
+
+def test_preallocated_bytes_are_zero_and_overwritten_in_order(fs: FileSystem) -> None:
+    file = fs.create("a", preallocate=10_000)
+    assert (file.size, fs.size("a")) == (0, 10_000)
+    file.append(b"head")
+    file.append(b"body")
+    file.sync()
+    file.close()
+    assert read(fs, "a") == b"headbody".ljust(10_000, b"\0")
+
+
+def test_small_and_large_writes_into_preallocated_space(fs: FileSystem) -> None:
+    size = 10 << 20
+    large = np.random.default_rng(1).integers(1, 255, 3 << 20, dtype=np.uint8).tobytes()
+    expected = bytearray(size)
+    file = fs.create("a", preallocate=size)
+    for offset, piece in [(0, b"x" * 100), (100, large), (len(large) + 100, b"y" * (2 << 20)), (9 << 20, b"z")]:
+        file.pwrite(offset, piece)
+        expected[offset : offset + len(piece)] = piece
+    file.pwrite(50, b"again")
+    expected[50:55] = b"again"
+    file.close()
+    assert read(fs, "a") == expected
+
+
+def test_pread_is_short_only_at_the_end(fs: FileSystem) -> None:
+    write(fs, "a", b"0123456789")
+    file = fs.open("a")
+    assert file.size == 10
+    assert file.pread(2, 3) == b"234"
+    assert file.pread(8, 100) == b"89"
+    assert file.pread(10, 1) == file.pread(99, 1) == b""
+    file.close()
+
+
+def test_a_view_outlives_its_file(fs: FileSystem) -> None:
+    write(fs, "a", b"0123456789")
+    file = fs.open("a")
+    view = file.view()
+    file.close()
+    fs.unlink("a")
+    assert view.readonly
+    assert bytes(view[3:6]) == b"345"
+
+
+def test_the_view_of_an_empty_file_is_empty(fs: FileSystem) -> None:
+    write(fs, "a", b"")
+    assert len(fs.open("a").view()) == 0
+
+
+def test_a_closed_file_refuses_writes(fs: FileSystem) -> None:
+    file = fs.create("a")
+    file.close()
+    file.close()
+    with pytest.raises(OSError):
+        file.append(b"late")
+
+
+def test_rename_replaces(fs: FileSystem) -> None:
+    write(fs, "new", b"new")
+    write(fs, "current", b"old")
+    fs.rename("new", "current")
+    assert fs.list("") == ["current"]
+    assert read(fs, "current") == b"new"
+
+
+def test_rename_stays_in_its_directory(fs: FileSystem) -> None:
+    fs.make_directory("d")
+    write(fs, "a", b"")
+    with pytest.raises(OSError) as caught:
+        fs.rename("a", "d/a")
+    assert caught.value.errno == errno.EXDEV
+    assert fs.exists("a")
+
+
+@pytest.mark.parametrize("call", ["open", "unlink", "size", "sync_file", "list", "sync_directory", "remove_directory"])
+def test_what_is_missing_is_said_so(fs: FileSystem, call: str) -> None:
+    with pytest.raises(FileNotFoundError):
+        getattr(fs, call)("missing")
+
+
+def test_directories(fs: FileSystem) -> None:
+    fs.make_directory("a/b/c")
+    fs.make_directory("a/b")
+    write(fs, "a/b/file", b"")
+    assert fs.list("a") == ["b"]
+    assert fs.list("a/b") == ["c", "file"]
+    with pytest.raises(OSError) as caught:
+        fs.remove_directory("a/b")
+    assert caught.value.errno == errno.ENOTEMPTY
+    fs.remove_directory("a/b/c")
+    fs.unlink("a/b/file")
+    fs.remove_directory("a/b")
+    assert (fs.exists("a"), fs.exists("a/b"), fs.exists("a/b/c")) == (True, False, False)
+
+
+def test_a_file_where_a_directory_should_be(fs: FileSystem) -> None:
+    write(fs, "a", b"")
+    with pytest.raises(OSError):
+        fs.make_directory("a")
+    with pytest.raises(OSError):
+        fs.make_directory("a/b")
+
+
+def test_everything_syncs(fs: FileSystem) -> None:
+    fs.make_directory("d")
+    write(fs, "d/a", b"1")
+    fs.sync_file("d/a")
+    fs.sync_directory("d")
+    fs.sync_directory("")
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "..", "../a", "a/../../b", "a\0b"])
+def test_no_path_leaves_the_root(fs: FileSystem, path: str) -> None:
+    with pytest.raises(ValueError):
+        fs.create(path)
+    with pytest.raises(ValueError):
+        fs.open(path)
+
+
+def test_one_holds_the_lock(fs: FileSystem) -> None:
+    with fs.lock("LOCK"):
+        with pytest.raises(UnavailableError):
+            fs.lock("LOCK")
+        assert fs.list("") == ["LOCK"]
+    again = fs.lock("LOCK")
+    again.close()
+    again.close()
+
+
+def test_free_bytes(fs: FileSystem) -> None:
+    assert fs.free_bytes("") > 0
+
+
+def test_threads_work_on_files_of_their_own(fs: FileSystem) -> None:
+    def work(number: int) -> None:
+        file = fs.create(f"{number}", preallocate=4096)
+        for _ in range(50):
+            file.append(bytes([number]) * 10)
+        file.sync()
+        file.close()
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for number in range(8):
+        assert read(fs, f"{number}")[:500] == bytes([number]) * 500

@@ -1,0 +1,49 @@
+"""Faults come where the rule says, and have no other effect."""
+
+import errno
+
+import pytest
+
+from nyala.engine.fs import FaultRule, FaultyFileSystem, MemoryFileSystem
+from nyala.engine.fs.faulty import SYNCS, WRITES
+
+
+def test_the_nth_matching_call_fails_once() -> None:
+    fs = FaultyFileSystem(MemoryFileSystem(), [FaultRule(calls=WRITES, nth=2, error=errno.EIO)])
+    file = fs.create("a")
+    file.append(b"one")
+    with pytest.raises(OSError) as caught:
+        file.append(b"two")
+    assert caught.value.errno == errno.EIO
+    file.append(b"three")
+    assert bytes(fs.open("a").view()) == b"onethree"
+    assert fs.injected == ["append a: EIO"]
+
+
+def test_sticky_fails_for_ever() -> None:
+    fs = FaultyFileSystem(MemoryFileSystem(), [FaultRule(calls=SYNCS, nth=2, sticky=True)])
+    file = fs.create("a")
+    file.sync()
+    for _ in range(3):
+        with pytest.raises(OSError):
+            file.sync()
+    with pytest.raises(OSError):
+        fs.sync_directory("")
+
+
+def test_a_short_write_leaves_its_bytes() -> None:
+    fs = FaultyFileSystem(MemoryFileSystem(), [FaultRule(calls=WRITES, error=errno.ENOSPC, short_write=4)])
+    file = fs.create("a")
+    with pytest.raises(OSError) as caught:
+        file.pwrite(0, b"abc", b"def")
+    assert caught.value.errno == errno.ENOSPC
+    assert bytes(fs.open("a").view()) == b"abcd"
+
+
+def test_rules_choose_by_path() -> None:
+    fs = FaultyFileSystem(MemoryFileSystem(), [FaultRule(path="wal/*", sticky=True)])
+    fs.make_directory("wal")
+    fs.create("a")
+    with pytest.raises(OSError):
+        fs.create("wal/a")
+    assert fs.calls == 3
