@@ -1,0 +1,197 @@
+"""The footer of a cfile: the directory of its streams and pages, written as JSON.
+
+JSON, because it is small next to the pages, read once when the file is opened, and readable with no tool of ours:
+footers of up to ``COMPRESS_ABOVE`` bytes stand in the file as they are, larger ones as one zstd frame.
+
+A reader ignores members that it does not know. What it must not ignore is announced in ``required_features`` by
+name: a reader refuses a file that requires a feature it has never heard of.
+
+Zone values are integers for integers and bools, hexadecimal floats ("0x1.8p+1", "-inf") for floats and base64 for
+bytes, so that each comes back to the bit.
+"""
+
+import base64
+
+import zstandard
+from pydantic import BaseModel, ConfigDict, JsonValue, NonNegativeInt, ValidationError
+
+from ...schemas.errors import CorruptionError, InvalidArgumentError
+from ..codecs.codec import PAGE_ROWS
+from ..vectors.physical import PhysicalType
+from .format import HEADER_BYTES, TAIL_BYTES, TRAILER_BYTES, Trailer, page_crc
+from .zone_map import ZoneMap, ZoneValue
+
+COMPRESS_ABOVE = 4096
+_RAW, _ZSTD = 0, 1
+_FLOATS = (PhysicalType.FLOAT32, PhysicalType.FLOAT64)
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
+
+
+class ZoneEntry(_Entry):
+    """The bounds of one page, as `ZoneMap` defines them, in JSON's types."""
+
+    min: int | str | None
+    max: int | str | None
+    exact: bool
+    has_nan: bool = False
+
+
+class PageEntry(_Entry):
+    """Where one page lies and what is in it."""
+
+    offset: NonNegativeInt
+    length: NonNegativeInt
+    row_count: NonNegativeInt
+    null_count: NonNegativeInt = 0
+    zone: ZoneEntry | None = None
+
+
+class StreamEntry(_Entry):
+    """One stream: the cells of a column in row order, cut into pages."""
+
+    column_id: int
+    role: str
+    physical: PhysicalType
+    row_count: NonNegativeInt
+    page_rows: NonNegativeInt
+    """Rows of every page but the last: a power of two, so that a row's page is a shift."""
+    raw_bytes: NonNegativeInt
+    """Bytes of the cells before they were encoded."""
+    encodings: list[str]
+    """Names of the codecs that wrote the pages, in order of first use."""
+    pages: list[PageEntry]
+    dictionary: PageEntry | None = None
+    """The page of distinct values, for streams with dictionary pages."""
+
+    @property
+    def all_pages(self) -> list[PageEntry]:
+        """The pages of rows, in order, and the dictionary."""
+        return self.pages if self.dictionary is None else [*self.pages, self.dictionary]
+
+
+class Footer(_Entry):
+    """All that is known about the pages of a file."""
+
+    file_id: NonNegativeInt
+    kind: str
+    required_features: list[str] = []
+    streams: list[StreamEntry]
+    metadata: dict[str, JsonValue]
+    """The caller's: stored and returned as it is."""
+
+
+KNOWN_FEATURES: frozenset[str] = frozenset()
+"""Features that a file may require of its reader; format version 1 as first released has none."""
+
+
+def pack_footer(footer: Footer, offset: int) -> bytes:
+    """Return footer and trailer of a file whose pages end at ``offset``; at least ``TAIL_BYTES`` bytes."""
+    raw = stored = footer.model_dump_json(exclude_defaults=True).encode()
+    compression = _RAW
+    if len(raw) > COMPRESS_ABOVE:
+        compressed = zstandard.compress(raw)
+        if TAIL_BYTES - TRAILER_BYTES <= len(compressed) < len(raw):
+            stored, compression = compressed, _ZSTD
+    crc = page_crc(footer.file_id, offset, memoryview(stored))
+    tail = stored + Trailer(len(stored), len(raw), compression, crc).pack()
+    assert len(tail) >= TAIL_BYTES, "the JSON of an empty footer is longer than that"
+    return tail
+
+
+def unpack_footer(path: str, view: memoryview, file_id: int) -> tuple[Footer, int]:
+    """Return the footer of a file of at least ``MIN_FILE_BYTES`` bytes, and the offset at which it starts.
+
+    Raises CorruptionError when it is not what was written, InvalidArgumentError when the file requires a format
+    version or a feature that this build does not know.
+    """
+    trailer = Trailer.unpack(path, view)
+    end = len(view) - TRAILER_BYTES
+    offset = end - trailer.stored_length
+    stored = view[offset:end]
+    if page_crc(file_id, offset, stored) != trailer.footer_crc:
+        raise CorruptionError(path, offset, "checksum of the footer")
+    try:
+        footer = Footer.model_validate_json(_decompressed(trailer, stored))
+    except (ValidationError, zstandard.ZstdError) as error:
+        raise CorruptionError(path, offset, f"footer: {error}") from error
+    unknown = sorted(set(footer.required_features) - KNOWN_FEATURES)
+    if unknown:
+        raise InvalidArgumentError(f"{path} requires {', '.join(unknown)}, which this build does not know")
+    return footer, offset
+
+
+def check_directory(path: str, footer: Footer, footer_offset: int) -> None:
+    """Check that every stream's pages lie inside the file and hold its rows; raises CorruptionError.
+
+    After this, offsets and row counts of the footer are safe to compute with.
+    """
+    for stream in footer.streams:
+        fault = _stream_fault(stream, footer_offset)
+        if fault:
+            raise CorruptionError(path, footer_offset, f"column {stream.column_id} {stream.role}: {fault}")
+
+
+def _stream_fault(stream: StreamEntry, end: int) -> str | None:
+    page_rows, row_count = stream.page_rows, stream.row_count
+    if not 0 < page_rows <= PAGE_ROWS or page_rows & (page_rows - 1):
+        return f"pages of {page_rows} rows"
+    if len(stream.pages) != -(-row_count // page_rows):
+        return f"{len(stream.pages)} pages of {page_rows} rows for {row_count} rows"
+    for number, page in enumerate(stream.pages):
+        if page.row_count != min(page_rows, row_count - number * page_rows):
+            return f"page {number} has {page.row_count} rows"
+    for page in stream.all_pages:
+        if page.offset < HEADER_BYTES or page.offset + page.length > end:
+            return f"a page at bytes {page.offset} to {page.offset + page.length}, outside the file's pages"
+    return None
+
+
+def _decompressed(trailer: Trailer, stored: memoryview) -> bytes:
+    if trailer.compression == _ZSTD:
+        raw = zstandard.ZstdDecompressor().decompress(stored, max_output_size=trailer.raw_length)
+    elif trailer.compression == _RAW:
+        raw = bytes(stored)
+    else:
+        raise zstandard.ZstdError(f"unknown compression {trailer.compression}")
+    if len(raw) != trailer.raw_length:
+        raise zstandard.ZstdError(f"{len(raw)} bytes, where {trailer.raw_length} are expected")
+    return raw
+
+
+def page_entry(offset: int, length: int, zone: ZoneMap, keep_zone: bool) -> PageEntry:
+    """Return the directory's line for a page, with or without its bounds."""
+    entry = ZoneEntry(min=_to_json(zone.min), max=_to_json(zone.max), exact=zone.exact, has_nan=zone.has_nan)
+    return PageEntry(
+        offset=offset,
+        length=length,
+        row_count=zone.row_count,
+        null_count=zone.null_count,
+        zone=entry if keep_zone else None,
+    )
+
+
+def zone_map_from(page: PageEntry, zone: ZoneEntry, physical: PhysicalType) -> ZoneMap:
+    """Return the bounds of a page in Python's types. Raises ValueError when the text does not mean a value."""
+    low, high = _from_json(zone.min, physical), _from_json(zone.max, physical)
+    return ZoneMap(low, high, page.null_count, page.row_count, zone.exact, zone.has_nan)
+
+
+def _to_json(value: ZoneValue | None) -> int | str | None:
+    if isinstance(value, float):
+        return value.hex()
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
+
+
+def _from_json(value: int | str | None, physical: PhysicalType) -> ZoneValue | None:
+    if value is None:
+        return None
+    if physical in _FLOATS and isinstance(value, str):
+        return float.fromhex(value)
+    if physical is PhysicalType.BYTES and isinstance(value, str):
+        return base64.b64decode(value, validate=True)
+    if isinstance(value, str) or physical in _FLOATS or physical is PhysicalType.BYTES:
+        raise ValueError(f"{value!r} is not a bound of {physical} cells")
+    return value

@@ -1,0 +1,228 @@
+"""The bytes of a cfile: one immutable file that holds encoded columns.
+
+Little-endian throughout; in prose in ``docs/format/cfile.md``::
+
+    +-----------+--------+--------+-----+----------+------------+
+    | header 24 | page   | page   | ... | footer   | trailer 28 |
+    +-----------+--------+--------+-----+----------+------------+
+
+    header   magic 8 | version u2 | kind u2 | file id u8 | crc u4 of the 20 bytes before
+    page     crc u4 | rows u4 | encoding u1 | compression u1 | flags u2 | raw u4 | stored u4 | bitmap u4   (24 bytes)
+             payload, ``stored`` bytes | validity, ``bitmap`` bytes | zeros up to a multiple of 8
+    footer   JSON (see ``footer.py``), as it is or compressed with zstd
+    trailer  stored u4 | raw u4 | compression u2 | version u2 | footer crc u4 | crc u4 of the 16 bytes before | magic 8
+
+Every byte lies under exactly one crc32. The crc of a page covers all of the page after the crc itself, padding
+included; it and the footer's are seeded with the file id and the offset, so that sound bytes in the wrong place
+(a page swapped with another, a block written to the wrong file) fail like damaged ones.
+
+Pages start at multiples of 8, so that the cells of a plain page can be used where they lie. Kernels may read a few
+bytes past the end of a page: what follows every page in the mapping is the footer and the trailer, at least
+``TAIL_BYTES`` together.
+
+The lengths of header and trailer and the places of magic, version and crc in them are the same in all versions, so
+that an old reader can tell a newer file from a damaged one.
+"""
+
+import struct
+import zlib
+from typing import NamedTuple, Self
+
+from ...schemas.errors import CorruptionError, InvalidArgumentError
+from ..codecs.codec import PAGE_ROWS
+
+FORMAT_VERSION = 1
+MAGIC = b"NYALACF\n"
+KINDS = {"base": 1, "redo": 2, "undo": 3}  # On disk in every header: never reuse or renumber.
+
+PAGE_ALIGNMENT = 8
+MAX_PAGE_BYTES = 1 << 30
+"""The largest payload of a page, before and after compression: checked before anything is allocated."""
+MAX_FOOTER_BYTES = 1 << 28
+"""The largest footer, before compression."""
+TAIL_BYTES = 64
+"""What footer and trailer hold together at least: room for kernels that read past the end of the last page."""
+
+HAS_BITMAP = 1
+"""Page flag: a validity bitmap follows the payload, bit = 1 for a cell that is not NULL, lowest bit first."""
+ALL_NULL = 2
+"""Page flag: every cell is NULL; there is neither payload nor bitmap."""
+IS_DICTIONARY = 4
+"""Page flag: the rows are the distinct values that the codes of the stream's pages point into."""
+_KNOWN_FLAGS = HAS_BITMAP | ALL_NULL | IS_DICTIONARY
+
+_HEADER = struct.Struct("<8sHHQ")
+_PAGE_HEADER = struct.Struct("<IBBHIII")
+_TRAILER = struct.Struct("<IIHHI")
+_CRC = struct.Struct("<I")
+_PLACE = struct.Struct("<QQ")
+
+HEADER_BYTES = _HEADER.size + _CRC.size
+PAGE_HEADER_BYTES = _CRC.size + _PAGE_HEADER.size
+TRAILER_BYTES = _TRAILER.size + _CRC.size + len(MAGIC)
+MIN_FILE_BYTES = HEADER_BYTES + TAIL_BYTES
+
+
+class StreamKey(NamedTuple):
+    """Names one stream of a file: whose cells they are and what they mean to it."""
+
+    column_id: int
+    role: str
+    """"base", "rowid", "timestamp", "value" or "key_index"; the file itself gives it no meaning."""
+
+    def __str__(self) -> str:
+        return f"column {self.column_id} {self.role}"
+
+
+def seed(file_id: int, offset: int) -> int:
+    """Return the crc32 to start from for bytes that belong at ``offset`` of the file ``file_id``."""
+    return zlib.crc32(_PLACE.pack(file_id, offset))
+
+
+def padding_of(length: int) -> int:
+    """Return how many zero bytes follow ``length`` bytes of a page."""
+    return -length % PAGE_ALIGNMENT
+
+
+class FileHeader(NamedTuple):
+    """The first bytes of a file: what it is and which one."""
+
+    kind: str
+    file_id: int
+
+    def pack(self) -> bytes:
+        """Return the ``HEADER_BYTES`` bytes of this header."""
+        fields = _HEADER.pack(MAGIC, FORMAT_VERSION, KINDS[self.kind], self.file_id)
+        return fields + _CRC.pack(zlib.crc32(fields))
+
+    @classmethod
+    def unpack(cls, path: str, view: memoryview) -> Self:
+        """Read the header of a file of at least ``MIN_FILE_BYTES`` bytes.
+
+        Raises CorruptionError when it is not what was written, InvalidArgumentError for an unknown version.
+        """
+        magic, version, kind_code, file_id = _HEADER.unpack_from(view)
+        if magic != MAGIC:
+            raise CorruptionError(path, 0, f"not a cfile: it starts with {magic!r}")
+        _check_crc(path, 0, view[: _HEADER.size], _CRC.unpack_from(view, _HEADER.size)[0], "header")
+        _check_version(path, version)
+        kind = next((name for name, code in KINDS.items() if code == kind_code), None)
+        if kind is None:
+            raise CorruptionError(path, 10, f"unknown kind {kind_code}")
+        return cls(kind, file_id)
+
+
+class PageHeader(NamedTuple):
+    """What stands in front of every page."""
+
+    row_count: int
+    encoding: int
+    """The code of the codec that wrote the payload."""
+    compression: int
+    """The code of the compression around what the codec wrote; 0 = none."""
+    flags: int
+    raw_length: int
+    """Bytes that the codec wrote."""
+    stored_length: int
+    """Bytes of them after compression."""
+    bitmap_length: int
+
+    @property
+    def page_length(self) -> int:
+        """Bytes of the whole page: header, payload, bitmap and padding."""
+        used = PAGE_HEADER_BYTES + self.stored_length + self.bitmap_length
+        return used + padding_of(used)
+
+    def pack(self) -> bytes:
+        """Return the header without its leading crc."""
+        return _PAGE_HEADER.pack(*self)
+
+    @classmethod
+    def unpack(cls, view: memoryview, offset: int) -> Self:
+        """Read the header of the page at ``offset``, which lies wholly inside ``view``; checks nothing."""
+        return cls(*_PAGE_HEADER.unpack_from(view, offset + _CRC.size))
+
+    def fault(self, length: int) -> str | None:
+        """Return what is wrong with this header of a page that takes ``length`` bytes, or None."""
+        if self.row_count > PAGE_ROWS:
+            return f"{self.row_count} rows, where a page holds at most {PAGE_ROWS}"
+        if max(self.raw_length, self.stored_length) > MAX_PAGE_BYTES:
+            return f"a payload of {max(self.raw_length, self.stored_length)} bytes"
+        if self.page_length != length:
+            return f"its parts make {self.page_length} bytes, the footer says {length}"
+        if self.compression == 0 and self.raw_length != self.stored_length:
+            return f"{self.stored_length} uncompressed bytes, where {self.raw_length} are expected"
+        return self._flags_fault()
+
+    def _flags_fault(self) -> str | None:
+        bitmap_length = (self.row_count + 7) // 8 if self.flags & HAS_BITMAP else 0
+        if self.flags & ~_KNOWN_FLAGS or self.flags & HAS_BITMAP and self.flags & ALL_NULL:
+            return f"flags {self.flags:#x}"
+        if self.bitmap_length != bitmap_length:
+            return f"a bitmap of {self.bitmap_length} bytes for {self.row_count} rows"
+        if self.flags & ALL_NULL and self.stored_length:
+            return f"{self.stored_length} bytes of payload, though every cell is NULL"
+        return None
+
+
+def page_crc(file_id: int, offset: int, body: memoryview) -> int:
+    """Return the crc of the page at ``offset``, given all of it after the crc."""
+    return zlib.crc32(body, seed(file_id, offset))
+
+
+def seal_page(file_id: int, offset: int, parts: list[bytes | memoryview]) -> bytes:
+    """Return the crc that goes in front of ``parts``, which are all of the page after it."""
+    crc = seed(file_id, offset)
+    for part in parts:
+        crc = zlib.crc32(part, crc)
+    return _CRC.pack(crc)
+
+
+def stored_page_crc(view: memoryview, offset: int) -> int:
+    """Return the crc that stands in front of the page at ``offset``."""
+    return _CRC.unpack_from(view, offset)[0]
+
+
+class Trailer(NamedTuple):
+    """The last bytes of a file: where its footer starts and how to read it."""
+
+    stored_length: int
+    raw_length: int
+    compression: int
+    footer_crc: int
+
+    def pack(self) -> bytes:
+        """Return the ``TRAILER_BYTES`` bytes of this trailer."""
+        fields = _TRAILER.pack(self.stored_length, self.raw_length, self.compression, FORMAT_VERSION, self.footer_crc)
+        return fields + _CRC.pack(zlib.crc32(fields)) + MAGIC
+
+    @classmethod
+    def unpack(cls, path: str, view: memoryview) -> Self:
+        """Read the trailer of a file of at least ``MIN_FILE_BYTES`` bytes.
+
+        Raises CorruptionError when it is not what was written, InvalidArgumentError for an unknown version.
+        """
+        start = len(view) - TRAILER_BYTES
+        magic = bytes(view[-len(MAGIC) :])
+        if magic != MAGIC:
+            raise CorruptionError(path, len(view) - len(MAGIC), "no trailer: the file is cut short")
+        fields = view[start : start + _TRAILER.size]
+        _check_crc(path, start, fields, _CRC.unpack_from(view, start + _TRAILER.size)[0], "trailer")
+        stored_length, raw_length, compression, version, footer_crc = _TRAILER.unpack(fields)
+        _check_version(path, version)
+        if stored_length > start - HEADER_BYTES or raw_length > MAX_FOOTER_BYTES:
+            raise CorruptionError(path, start, f"a footer of {stored_length} ({raw_length}) bytes")
+        return cls(stored_length, raw_length, compression, footer_crc)
+
+
+def _check_crc(path: str, offset: int, data: memoryview, expected: int, what: str) -> None:
+    found = zlib.crc32(data)
+    if found != expected:
+        raise CorruptionError(path, offset, f"checksum of the {what}: {expected:#010x} stored, {found:#010x} found")
+
+
+def _check_version(path: str, version: int) -> None:
+    if version != FORMAT_VERSION:
+        raise InvalidArgumentError(
+            f"{path} has cfile format version {version}; this build reads version {FORMAT_VERSION}"
+        )

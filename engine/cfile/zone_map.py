@@ -1,0 +1,112 @@
+"""Zone maps: what the cells of one page lie between, so that a scan can leave the page out.
+
+A zone map never lies in the direction that loses rows: ``min`` is at most every cell, ``max`` at least every cell.
+NULLs are counted and not compared. NaNs are flagged and not compared: a predicate that a NaN satisfies must look at
+``has_nan``. A zero is widened to ``-0.0`` as min and ``+0.0`` as max, so that pruning is right whether or not the
+predicate tells the two apart.
+
+Bytes are cut to ``MAX_VALUE_BYTES``: min to its prefix, max to its prefix with the last byte that can be raised
+raised by one (``b"ab\\xff..."`` becomes ``b"ac"``). A prefix of 0xff bytes alone cannot be raised: max is None.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..vectors.physical import PhysicalType
+from ..vectors.vector import BytesVector, DictionaryVector, FixedVector, Vector
+
+MAX_VALUE_BYTES = 64
+
+ZoneValue = int | float | bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneMap:
+    """Bounds of one page.
+
+    ``min`` is None when there is nothing to compare (every cell is NULL or NaN): no comparison with a number or
+    string holds for such a page, save for its NaNs. ``max`` is None then, and also when ``min`` is not: unbounded.
+    ``exact`` says that min and max are themselves cells of the page, not only bounds. A bool is 0 or 1.
+    """
+
+    min: ZoneValue | None
+    max: ZoneValue | None
+    null_count: int
+    row_count: int
+    exact: bool
+    has_nan: bool = False
+
+
+def zone_map_of(vector: Vector, physical: PhysicalType) -> ZoneMap:
+    """Return the bounds of the cells of one page."""
+    row_count = len(vector)
+    null_count = 0 if vector.valid is None else row_count - int(np.count_nonzero(vector.valid))
+    if null_count == row_count:
+        return ZoneMap(None, None, null_count, row_count, exact=True)
+    if isinstance(vector, FixedVector):
+        cells = vector.values if null_count == 0 else vector.values[vector.valid]
+        low, high, has_nan = _fixed_bounds(cells, physical)
+        return ZoneMap(low, high, null_count, row_count, True, has_nan)
+    low, high = _bytes_bounds(vector)
+    return _truncated(low, high, null_count, row_count)
+
+
+def _fixed_bounds(cells: np.ndarray, physical: PhysicalType) -> tuple[int | float | None, int | float | None, bool]:
+    """Return (min, max, has NaN) of at least one cell, none of them NULL."""
+    if physical in (PhysicalType.FLOAT32, PhysicalType.FLOAT64):
+        return _float_bounds(cells)
+    if physical is PhysicalType.INT128:
+        return _int128_extreme(cells, np.min), _int128_extreme(cells, np.max), False
+    return int(cells.min()), int(cells.max()), False
+
+
+def _float_bounds(cells: np.ndarray) -> tuple[float | None, float | None, bool]:
+    low, high = float(cells.min()), float(cells.max())
+    has_nan = math.isnan(low)  # numpy's min and max hand a NaN on
+    if has_nan:
+        cells = cells[~np.isnan(cells)]
+        if not len(cells):
+            return None, None, True
+        low, high = float(cells.min()), float(cells.max())
+    return (-0.0 if low == 0 else low), (0.0 if high == 0 else high), has_nan
+
+
+def _int128_extreme(cells: np.ndarray, extreme: np.ufunc) -> int:
+    """Return the min or max of 128-bit integers: the high words decide, then the low ones."""
+    high = extreme(cells["hi"])
+    low = extreme(cells["lo"][cells["hi"] == high])
+    return (int(high) << 64) | int(low)
+
+
+def _bytes_bounds(vector: BytesVector | DictionaryVector) -> tuple[bytes, bytes]:
+    """Return (min, max) of cells of which at least one is not NULL."""
+    if isinstance(vector, DictionaryVector):
+        codes = vector.codes if vector.valid is None else vector.codes[vector.valid]
+        used = np.zeros(len(vector.dictionary), np.bool_)
+        used[codes] = True
+        return _arrow_bounds(vector.dictionary, used)
+    return _arrow_bounds(vector, vector.valid)
+
+
+def _arrow_bounds(cells: BytesVector, chosen: np.ndarray | None) -> tuple[bytes, bytes]:
+    mask = None if chosen is None else pa.py_buffer(np.packbits(chosen, bitorder="little"))
+    buffers = [mask, pa.py_buffer(cells.offsets), pa.py_buffer(cells.data)]
+    bounds = pc.min_max(pa.Array.from_buffers(pa.binary(), len(cells), buffers))
+    return bounds["min"].as_py(), bounds["max"].as_py()
+
+
+def _truncated(low: bytes, high: bytes, null_count: int, row_count: int) -> ZoneMap:
+    exact = len(low) <= MAX_VALUE_BYTES and len(high) <= MAX_VALUE_BYTES
+    bound = high if len(high) <= MAX_VALUE_BYTES else raised_prefix(high)
+    return ZoneMap(low[:MAX_VALUE_BYTES], bound, null_count, row_count, exact)
+
+
+def raised_prefix(value: bytes) -> bytes | None:
+    """Return the least string of at most ``MAX_VALUE_BYTES`` bytes that is above all strings with the prefix of
+    ``value`` of that length; None when there is none."""
+    prefix = value[:MAX_VALUE_BYTES].rstrip(b"\xff")
+    return prefix[:-1] + bytes([prefix[-1] + 1]) if prefix else None
