@@ -1,0 +1,126 @@
+"""Which commits a reader sees.
+
+VERSIONS.  Every batch of writes is one commit and gets one timestamp, which its rows carry for as long as history is
+kept.  Nothing is overwritten: an update adds a version, and a reader picks, of each row, the newest version that it
+may see.
+
+SNAPSHOTS.  A snapshot is ONE integer T.  It sees exactly the commits with timestamp <= T.  There is no list of
+exceptions (PostgreSQL's xip, Kudu's "applying" set): whoever holds T may hand it to another thread, write it into a
+ticket or compare it with a page's smallest and largest timestamp, and always means the same rows.
+
+That works only if no commit appears later at or below a T that was handed out.  A commit lives like this:
+
+    start() -> 17       17 is in flight: its rows are being applied, its log record is being written
+    ... apply the rows, wait until the log is on the disk ...
+    finish(17)          17 is visible: to every snapshot from now on, and in every later life of the store
+
+and a snapshot is taken like this (time goes right, o = start, x = finish):
+
+    13   o-------x
+    15       o---------------------x
+    16           o-----x
+    18                   o--------------x
+    snapshots   ^12  ^14  ^14      ^17  ^now
+
+16 is finished long before 15, yet stays unseen until 15 is finished: snapshots are prefixes of the commits' order.
+So T is one less than the smallest timestamp in flight, or simply now when nothing is in flight.
+
+WHY SNAPSHOTS NEVER GO BACK.  Let S be a snapshot handed out earlier.  Every start() after it returned more than S,
+because all timestamps and all "now" snapshots come from one clock that only goes up, read under one lock.  And all that
+was in flight when S was handed out was greater than S, by the rule above.  So whatever is in flight later is greater
+than S, and the next snapshot is at least S.
+
+READING ONE'S OWN WRITES.  A writer's answer carries its timestamp t; after finish(t), a snapshot may still be below t
+while an older commit is in flight.  A reader that must see t calls wait_for(t) and reads at t, not at snapshot().
+
+FAILURE.  When the log cannot be written, commits whose rows were applied but whose record may or may not be on the disk
+stay in flight for ever: only a restart will tell.  Snapshots then stand still just below the first of them, which is
+right (readers see what is known to be durable), and waiting is pointless: poison() says so to all who wait.
+
+WHAT THIS IS NOT.  It locks no rows and finds no conflicts: a tablet applies one batch at a time under its write lock.
+It keeps no snapshot alive either: how far back T may lie is the history's matter (SnapshotTooOldError).
+"""
+
+from __future__ import annotations
+
+import threading
+
+from sortedcontainers import SortedList
+
+from ...schemas.errors import UnavailableError
+from .clock import Clock
+
+
+class MvccManager:
+    """Hands out timestamps to commits, and snapshots to readers.  Threads may share it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._in_flight = SortedList()
+        self._poison: str | None = None
+        self._changed = threading.Condition(threading.Lock())
+
+    @property
+    def in_flight_count(self) -> int:
+        return len(self._in_flight)
+
+    def start(self) -> int:
+        """Return the timestamp of a new commit, greater than every timestamp and snapshot handed out before.
+
+        No snapshot reaches it before ``finish`` or ``abort``; the caller owes exactly one of the two, or ``poison``.
+        """
+        with self._changed:
+            timestamp = self._clock.now()
+            self._in_flight.add(timestamp)
+            return timestamp
+
+    def finish(self, timestamp: int) -> None:
+        """Make a commit visible: its rows are applied and, as far as was promised, durable."""
+        self._remove(timestamp)
+
+    def abort(self, timestamp: int) -> None:
+        """Forget a commit of which nothing was applied.  Its timestamp is not used again."""
+        self._remove(timestamp)
+
+    def snapshot(self) -> int:
+        """Return the newest T such that every commit <= T is finished and every later one will be > T."""
+        with self._changed:
+            oldest = self._oldest()
+            return self._clock.now() if oldest is None else oldest - 1
+
+    def wait_for(self, timestamp: int, timeout: float | None = None) -> None:
+        """Return when ``timestamp`` is a snapshot: nothing at or below it is in flight, nor ever will be.
+
+        A timestamp in the future pushes the clock past it; how much future is believed is the caller's decision.
+        ``timeout`` is in seconds.  Raises UnavailableError when it runs out, and at once when the log has failed, for
+        then a commit that is in flight stays so.
+        """
+        with self._changed:
+            self._clock.update(timestamp)
+            self._changed.wait_for(lambda: self._readable(timestamp) or self._poison, timeout)
+            if self._readable(timestamp):
+                return
+            if self._poison:
+                raise UnavailableError(f"timestamp {timestamp} will not become readable: {self._poison}")
+            raise UnavailableError(f"timestamp {timestamp} was not readable after {timeout} s: commits are in flight")
+
+    def poison(self, reason: str) -> None:
+        """Let nobody wait for what is in flight: the log has failed.  The first ``reason`` stays.
+
+        Snapshots go on: they stay below the commits whose fate is unknown.
+        """
+        with self._changed:
+            self._poison = self._poison or reason
+            self._changed.notify_all()
+
+    def _readable(self, timestamp: int) -> bool:
+        oldest = self._oldest()
+        return oldest is None or oldest > timestamp
+
+    def _oldest(self) -> int | None:
+        return next(iter(self._in_flight), None)
+
+    def _remove(self, timestamp: int) -> None:
+        with self._changed:
+            self._in_flight.remove(timestamp)
+            self._changed.notify_all()
