@@ -28,8 +28,8 @@ def gather_bytes(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return (offsets, data) of the byte strings at ``indices`` (checked int64), end to end from 0.
 
-    Where ``valid`` (one bool a result) is False the result is empty. Raises OverflowError when the result would
-    hold more than 2**31 - 1 bytes.
+    Where ``valid`` (one bool a result) is False the result is empty. Raises OverflowError when
+    the result would hold more than 2**31 - 1 bytes.
     """
     starts = offsets[:-1][indices].astype(np.int64)
     lengths = offsets[1:][indices] - starts

@@ -1,7 +1,8 @@
 """Memory for vectors: from Arrow's pool, with room to overshoot.
 
-Arrow's pool (mimalloc) hands the same pages back again and again, where a fresh ``malloc`` of a large array
-pays a page fault every 4 KB: filling reused memory runs at 40 GB/s, fresh memory at 2 GB/s.
+Arrow's pool (mimalloc) hands the same pages back again and again, where a fresh ``malloc`` of a
+large array pays a page fault every 4 KB: filling reused memory runs at 40 GB/s, fresh memory at 2
+GB/s.
 """
 
 import numpy as np
@@ -12,7 +13,8 @@ SLACK_BYTES = 256
 
 
 def allocate(count: int, dtype: np.dtype | type | str) -> np.ndarray:
-    """Return an uninitialised, writable array of ``count`` cells, 64-byte aligned, with slack past its end.
+    """Return an uninitialised, writable array of ``count`` cells, 64-byte aligned, with slack past
+    its end.
 
     The array owns its memory: it goes back to the pool when the last view of it is dropped.
     """
@@ -30,7 +32,8 @@ def allocate_zeroed(count: int, dtype: np.dtype | type | str) -> np.ndarray:
 
 
 def address_of(array: np.ndarray) -> int:
-    """Return the address of the first byte of ``array``, which must be contiguous and outlive the use.
+    """Return the address of the first byte of ``array``, which must be contiguous and outlive the
+    use.
 
     Six times faster than ``array.ctypes.data``. Raises ValueError when the array is not contiguous.
     """

@@ -1,7 +1,8 @@
 """The physical types: how a cell of a column lies in memory and on disk.
 
-Many logical types share a physical one: a date is an INT32 of days, a timestamp an INT64 of microseconds,
-a decimal the narrowest integer that holds its precision. All integers are little-endian.
+Many logical types share a physical one: a date is an INT32 of days, a timestamp an INT64 of
+microseconds, a decimal the narrowest integer that holds its precision. All integers are
+little-endian.
 """
 
 from enum import StrEnum
@@ -62,8 +63,8 @@ _INTEGERS = frozenset(physical for physical in PhysicalType if physical.startswi
 def physical_of(arrow_type: pa.DataType) -> PhysicalType:
     """Return the physical type that stores ``arrow_type``.
 
-    A dictionary type is stored as its value type. Raises TypeError for a type that the store does not keep;
-    timestamps must be in microseconds (callers cast before).
+    A dictionary type is stored as its value type. Raises TypeError for a type that the store does
+    not keep; timestamps must be in microseconds (callers cast before).
     """
     if pa.types.is_dictionary(arrow_type):
         return physical_of(arrow_type.value_type)

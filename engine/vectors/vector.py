@@ -8,11 +8,12 @@ Three shapes, all immutable by contract (nobody writes into a vector that has be
     DictionaryVector  codes    c0 c1 c2 ...          cell i is cell c_i of the dictionary
                       dictionary BytesVector without NULLs
 
-``valid`` is one bool a row, or None when no cell is NULL. A cell under NULL is zero, empty, or code 0, so that two
-vectors with equal cells have equal bytes.
+``valid`` is one bool a row, or None when no cell is NULL. A cell under NULL is zero, empty, or code
+0, so that two vectors with equal cells have equal bytes.
 
-``slice`` returns views; ``take``, ``concat`` and ``patch`` copy. Row numbers given to them are checked here, once, and
-the kernels below trust them. A BytesVector holds at most 2**31 - 1 bytes; OverflowError says when it would not.
+``slice`` returns views; ``take``, ``concat`` and ``patch`` copy. Row numbers given to them are
+checked here, once, and the kernels below trust them. A BytesVector holds at most 2**31 - 1 bytes;
+OverflowError says when it would not.
 """
 
 from collections.abc import Sequence
@@ -148,9 +149,11 @@ def materialize(vector: DictionaryVector) -> BytesVector:
 
 
 def concat(vectors: Sequence[Vector]) -> Vector:
-    """Return the rows of all ``vectors``, one after the other; at least one vector, all of one physical type.
+    """Return the rows of all ``vectors``, one after the other; at least one vector, all of one
+    physical type.
 
-    Dictionary vectors that share one dictionary object stay so; any other mix of byte vectors is materialised.
+    Dictionary vectors that share one dictionary object stay so; any other mix of byte vectors is
+    materialised.
     """
     if len(vectors) == 1:
         return vectors[0]
@@ -177,8 +180,9 @@ def as_bytes(vector: Vector) -> BytesVector:
 def patch(base: Vector, positions: np.ndarray, replacement: Vector) -> Vector:
     """Return ``base`` with the cell at ``positions[i]`` replaced by cell i of ``replacement``.
 
-    ``positions`` are int32 or int64, ascending, without repeats; the result is a copy. A dictionary vector stays one
-    when the replacement shares its dictionary object. Raises IndexError for a position outside ``base``.
+    ``positions`` are int32 or int64, ascending, without repeats; the result is a copy. A dictionary
+    vector stays one when the replacement shares its dictionary object. Raises IndexError for a
+    position outside ``base``.
     """
     assert len(positions) == len(replacement), "one replacement for each position"
     positions = checked_indices(positions, len(base))

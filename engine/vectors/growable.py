@@ -1,0 +1,102 @@
+"""A column that only grows, and that can be read while it grows.
+
+One thread appends (its callers hold a lock); any number of threads take views without a lock. That
+is safe because
+
+* a row, once appended, is never written again: the appender writes only past the last row;
+* when the arrays are full, their rows are copied into larger ones and the reference is swapped; a
+view taken
+  before keeps the old arrays alive and equal;
+* a reader asks only for rows whose count was handed to it after their append returned, so whichever
+array it finds
+  holds them.
+"""
+
+import numpy as np
+
+from .gather import MAX_DATA_BYTES
+from .memory import allocate
+from .physical import PhysicalType
+from .vector import BytesVector, FixedVector, Vector, as_bytes
+
+_FIRST_CAPACITY = 1024
+
+
+class GrowableColumn:
+    """An append-only column of one physical type; appending is amortised constant per cell."""
+
+    def __init__(self, physical: PhysicalType) -> None:
+        self.physical = physical
+        self._row_count = 0
+        self._valid: np.ndarray | None = None  # made at the first NULL
+        self._cells = allocate(0, physical.dtype)
+        self._offsets = allocate(0, np.int32)
+        self._data_bytes = 0
+        if physical is PhysicalType.BYTES:
+            self._offsets = allocate(1, np.int32)
+            self._offsets[0] = 0
+
+    def __len__(self) -> int:
+        return self._row_count
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes reserved: what the column costs, not what its rows fill."""
+        valid = 0 if self._valid is None else self._valid.nbytes
+        return self._cells.nbytes + self._offsets.nbytes + valid
+
+    def append(self, vector: Vector) -> None:
+        """Append the rows of ``vector``, of this column's physical type. One caller at a time.
+
+        Raises OverflowError, with nothing appended, when the column would hold more than 2**31 - 1
+        bytes of strings.
+        """
+        last = self._row_count + len(vector)
+        if self.physical is PhysicalType.BYTES:
+            self._append_bytes(as_bytes(vector), last)
+        else:
+            assert isinstance(vector, FixedVector), "a fixed column takes fixed vectors"
+            self._cells = _grown(self._cells, self._row_count, last)
+            self._cells[self._row_count : last] = vector.values
+        self._append_valid(vector.valid, last)
+        self._row_count = last
+
+    def view(self, row_count: int) -> FixedVector | BytesVector:
+        """Return the first ``row_count`` rows without copying; they stay as they are while others append."""
+        valid = self._valid
+        valid = None if valid is None else valid[:row_count]
+        if self.physical is PhysicalType.BYTES:
+            return BytesVector(self._offsets[: row_count + 1], self._cells, valid)
+        return FixedVector(self._cells[:row_count], valid)
+
+    def _append_bytes(self, vector: BytesVector, last: int) -> None:
+        start, end = int(vector.offsets[0]), int(vector.offsets[-1])
+        data_end = self._data_bytes + end - start
+        if data_end > MAX_DATA_BYTES:
+            raise OverflowError(f"{data_end} bytes do not fit in one column of {MAX_DATA_BYTES}")
+        self._cells = _grown(self._cells, self._data_bytes, data_end)
+        self._offsets = _grown(self._offsets, self._row_count + 1, last + 1)
+        self._cells[self._data_bytes : data_end] = vector.data[start:end]
+        offsets = self._offsets[self._row_count + 1 : last + 1]
+        np.add(vector.offsets[1:], self._data_bytes - start, out=offsets)
+        self._data_bytes = data_end
+
+    def _append_valid(self, valid: np.ndarray | None, last: int) -> None:
+        if self._valid is None:
+            if valid is None or valid.all():
+                return
+            grown = allocate(max(last, _FIRST_CAPACITY), np.bool_)
+            grown[: self._row_count] = True
+        else:
+            grown = _grown(self._valid, self._row_count, last)
+        grown[self._row_count : last] = True if valid is None else valid
+        self._valid = grown
+
+
+def _grown(array: np.ndarray, used: int, needed: int) -> np.ndarray:
+    """Return ``array`` if ``needed`` cells fit, else one of at least twice its size with the first ``used`` cells."""
+    if needed <= len(array):
+        return array
+    larger = allocate(max(needed, 2 * len(array), _FIRST_CAPACITY), array.dtype)
+    larger[:used] = array[:used]
+    return larger
