@@ -1,0 +1,79 @@
+"""Nyala through its public API: behind a server of its own, and in this process."""
+
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import nyala
+from bench.data import KEY, SCHEMA
+
+START_SECONDS_MAX = 120
+
+
+class EmbeddedNyala:
+    """The engine in this process, with its defaults: every acknowledged batch is fsynced."""
+
+    def __init__(self, folder: Path) -> None:
+        self._use(nyala.open(str(folder)))
+
+    def _use(self, database: Any) -> None:
+        self.database = database
+        self.table = database.create_table("orders", SCHEMA, primary_key=[KEY])
+
+    def load(self, table: pa.Table) -> None:
+        self.table.insert(table)
+
+    def settle(self) -> None:
+        self.table.maintain("flush")
+        self.table.maintain("flush_deltas")
+
+    def scan(self, columns: list[str] | None = None, where: str | None = None) -> pa.Table:
+        return self.table.scan(columns=columns, where=where).to_arrow()
+
+    def upsert(self, rows: pa.Table) -> None:
+        self.table.upsert(rows)
+
+    def get(self, key: int) -> dict[str, Any] | None:
+        return self.table.get((key,))
+
+    def close(self) -> None:
+        self.database.close()
+
+
+class ServedNyala(EmbeddedNyala):
+    """The same behind ``nyala serve`` in a process of its own: everything goes through DoPut, DoGet and a socket."""
+
+    def __init__(self, folder: Path) -> None:
+        port = free_port()
+        url = f"grpc://127.0.0.1:{port}"
+        command = [sys.executable, "-m", "nyala", "serve", "--data", str(folder), "--listen", url]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        wait_until_open(port, self.process)
+        self._use(nyala.connect(url))
+
+    def close(self) -> None:
+        super().close()
+        self.process.terminate()
+        self.process.wait(timeout=60)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_until_open(port: int, process: subprocess.Popen) -> None:
+    """Return when the port accepts connections; raise when the process ends or takes too long."""
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while process.poll() is None and time.monotonic() < deadline:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise RuntimeError("nyala serve did not start")

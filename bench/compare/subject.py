@@ -1,0 +1,39 @@
+"""What every store in the comparison must do."""
+
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+
+class Subject(Protocol):
+    """An empty store in a folder of its own, holding one table of ``bench.data.SCHEMA`` with its primary key."""
+
+    def load(self, table: pa.Table) -> None:
+        """Insert all rows; return when they are durable."""
+        ...
+
+    def settle(self) -> None:
+        """Bring what was written into the form that it is kept in: a flush, a checkpoint."""
+        ...
+
+    def scan(self, columns: list[str] | None = None, where: str | None = None) -> pa.Table:
+        """Return the rows as Arrow, strings as strings."""
+        ...
+
+    def upsert(self, rows: pa.Table) -> None:
+        """Insert or replace whole rows by their key in one call; return when they are durable."""
+        ...
+
+    def get(self, key: int) -> dict[str, Any] | None:
+        """Return one row by its key."""
+        ...
+
+    def close(self) -> None:
+        """Stop cleanly."""
+        ...
+
+
+def folder_bytes(folder: Path) -> int:
+    """Return what the files under ``folder`` take on disk, logs included."""
+    return sum(file.stat().st_blocks * 512 for file in folder.rglob("*") if file.is_file())
