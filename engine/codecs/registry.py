@@ -8,11 +8,13 @@ from ...schemas.encoding import encodings_for, plain_name
 from ...schemas.types import LogicalType
 from .bitshuffle import BitshuffleCodec
 from .codec import Codec
+from .dictionary import DictionaryCodec
 from .plain import PlainCodec
+from .run_length import RunLengthCodec
 
 __all__ = ["codec_by_code", "codec_by_name", "default_encoding", "encodings_for"]
 
-_CODECS: tuple[Codec, ...] = (PlainCodec(), BitshuffleCodec())
+_CODECS: tuple[Codec, ...] = (PlainCodec(), BitshuffleCodec(), RunLengthCodec(), DictionaryCodec())
 _BY_CODE = {codec.code: codec for codec in _CODECS}
 _BY_NAME = {codec.name: codec for codec in _CODECS}
 

@@ -46,9 +46,7 @@ def compress_bound(size: int) -> int:
 @kernel
 def compress_block(source: int, source_size: int, target: int, target_capacity: int) -> int:
     """Compress one block; return its size, or 0 when it does not fit ``target_capacity``."""
-    return lz4_compress(
-        source, target, np.int32(source_size), np.int32(target_capacity), np.int32(1)
-    )
+    return lz4_compress(source, target, np.int32(source_size), np.int32(target_capacity), np.int32(1))
 
 
 @kernel

@@ -13,6 +13,7 @@ and are seen by a coverage tool.
 ``copy8/16/32/64(target, source)``    move that many bytes, all read before any is written
 ``copy_bytes(target, source, n)``     memcpy: exactly ``n`` bytes, no overlap
 ``fill64(address, v)``                write the 8 bytes of ``v`` (uint64) eight times
+``changes_u8/u16/u32/u64(address)``   of the cells in 64 bytes: bit i = cell i differs from i + 1
 ``address_of(array)``                 the address of its first byte
 ``view_u8 ... view_f64(address, n)``  an array over memory that the caller keeps alive
 ``prefetch(address)``                 a hint; any address is safe
@@ -29,6 +30,10 @@ if config.DISABLE_JIT:  # pyright: ignore[reportAttributeAccessIssue]
     from .simd_python import (
         address_of,
         byte_swap64,
+        changes_u8,
+        changes_u16,
+        changes_u32,
+        changes_u64,
         copy8,
         copy16,
         copy32,
@@ -63,6 +68,10 @@ else:
     from .simd_llvm import (
         address_of,
         byte_swap64,
+        changes_u8,
+        changes_u16,
+        changes_u32,
+        changes_u64,
         copy8,
         copy16,
         copy32,
@@ -97,6 +106,10 @@ else:
 __all__ = [
     "address_of",
     "byte_swap64",
+    "changes_u8",
+    "changes_u16",
+    "changes_u32",
+    "changes_u64",
     "copy8",
     "copy16",
     "copy32",

@@ -94,6 +94,25 @@ def _make_view(element: types.Number) -> Callable:
     return view
 
 
+def _make_changes(width: int) -> Callable:
+    @intrinsic
+    def changes(typing_context, address):
+        def generate(context, builder, signature, arguments):
+            cells = ir.VectorType(ir.IntType(8 * width), 64 // width)
+            neighbours = builder.add(arguments[0], INT64(width))
+            differ = builder.icmp_unsigned(
+                "!=",
+                load_unaligned(builder, arguments[0], cells),
+                load_unaligned(builder, neighbours, cells),
+            )
+            mask = builder.bitcast(differ, ir.IntType(64 // width))
+            return mask if width == 1 else builder.zext(mask, INT64)
+
+        return types.uint64(types.int64), generate
+
+    return changes
+
+
 load_u8 = _make_load(types.uint8)
 load_u16 = _make_load(types.uint16)
 load_u32 = _make_load(types.uint32)
@@ -106,6 +125,10 @@ copy8 = _make_copy(8)
 copy16 = _make_copy(16)
 copy32 = _make_copy(32)
 copy64 = _make_copy(64)
+changes_u8 = _make_changes(1)
+changes_u16 = _make_changes(2)
+changes_u32 = _make_changes(4)
+changes_u64 = _make_changes(8)
 view_u8 = _make_view(types.uint8)
 view_u16 = _make_view(types.uint16)
 view_u32 = _make_view(types.uint32)

@@ -46,6 +46,17 @@ def _make_view(dtype: type) -> Callable[[int, int], np.ndarray]:
     return view
 
 
+def _make_changes(dtype: type) -> Callable[[int], np.uint64]:
+    count = 64 // np.dtype(dtype).itemsize
+
+    def changes(address):
+        cells = np.frombuffer(ctypes.string_at(int(address), 64 + 64 // count), dtype)
+        bits = np.packbits(cells[1:] != cells[:-1], bitorder="little")
+        return np.uint64(int.from_bytes(bits.tobytes(), "little"))
+
+    return changes
+
+
 load_u8 = _make_load(np.uint8)
 load_u16 = _make_load(np.uint16)
 load_u32 = _make_load(np.uint32)
@@ -58,6 +69,10 @@ copy8 = _make_copy(8)
 copy16 = _make_copy(16)
 copy32 = _make_copy(32)
 copy64 = _make_copy(64)
+changes_u8 = _make_changes(np.uint8)
+changes_u16 = _make_changes(np.uint16)
+changes_u32 = _make_changes(np.uint32)
+changes_u64 = _make_changes(np.uint64)
 view_u8 = _make_view(np.uint8)
 view_u16 = _make_view(np.uint16)
 view_u32 = _make_view(np.uint32)
