@@ -143,6 +143,8 @@ def _stream_fault(stream: StreamEntry, end: int) -> str | None:
     for number, page in enumerate(stream.pages):
         if page.row_count != min(page_rows, row_count - number * page_rows):
             return f"page {number} has {page.row_count} rows"
+    if len({page.zone is None for page in stream.pages}) > 1:
+        return "bounds for some of its pages only"
     for page in stream.all_pages:
         if page.offset < HEADER_BYTES or page.offset + page.length > end:
             return f"a page at bytes {page.offset} to {page.offset + page.length}, outside the file's pages"
@@ -179,13 +181,13 @@ def zone_map_from(page: PageEntry, zone: ZoneEntry, physical: PhysicalType) -> Z
     return ZoneMap(low, high, page.null_count, page.row_count, zone.exact, zone.has_nan)
 
 
-def _to_json(value: ZoneValue | None) -> int | str | None:
+def _to_json(value: ZoneValue) -> int | str | None:
     if isinstance(value, float):
         return value.hex()
     return base64.b64encode(value).decode() if isinstance(value, bytes) else value
 
 
-def _from_json(value: int | str | None, physical: PhysicalType) -> ZoneValue | None:
+def _from_json(value: int | str | None, physical: PhysicalType) -> ZoneValue:
     if value is None:
         return None
     if physical in _FLOATS and isinstance(value, str):

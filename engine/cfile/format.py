@@ -156,7 +156,7 @@ class PageHeader(NamedTuple):
 
     def _flags_fault(self) -> str | None:
         bitmap_length = (self.row_count + 7) // 8 if self.flags & HAS_BITMAP else 0
-        if self.flags & ~_KNOWN_FLAGS or self.flags & HAS_BITMAP and self.flags & ALL_NULL:
+        if self.flags & ~_KNOWN_FLAGS or (self.flags & HAS_BITMAP and self.flags & ALL_NULL):
             return f"flags {self.flags:#x}"
         if self.bitmap_length != bitmap_length:
             return f"a bitmap of {self.bitmap_length} bytes for {self.row_count} rows"

@@ -10,7 +10,9 @@ raised by one (``b"ab\\xff..."`` becomes ``b"ac"``). A prefix of 0xff bytes alon
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +23,8 @@ from ..vectors.vector import BytesVector, DictionaryVector, FixedVector, Vector
 
 MAX_VALUE_BYTES = 64
 
-ZoneValue = int | float | bytes
+ZoneValue = Any
+"""An int, a float or bytes, by the column's physical type, or None; Any, so that two of one column compare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +36,8 @@ class ZoneMap:
     ``exact`` says that min and max are themselves cells of the page, not only bounds. A bool is 0 or 1.
     """
 
-    min: ZoneValue | None
-    max: ZoneValue | None
+    min: ZoneValue
+    max: ZoneValue
     null_count: int
     row_count: int
     exact: bool
@@ -75,7 +78,7 @@ def _float_bounds(cells: np.ndarray) -> tuple[float | None, float | None, bool]:
     return (-0.0 if low == 0 else low), (0.0 if high == 0 else high), has_nan
 
 
-def _int128_extreme(cells: np.ndarray, extreme: np.ufunc) -> int:
+def _int128_extreme(cells: np.ndarray, extreme: Callable[[np.ndarray], Any]) -> int:
     """Return the min or max of 128-bit integers: the high words decide, then the low ones."""
     high = extreme(cells["hi"])
     low = extreme(cells["lo"][cells["hi"] == high])
@@ -95,7 +98,7 @@ def _bytes_bounds(vector: BytesVector | DictionaryVector) -> tuple[bytes, bytes]
 def _arrow_bounds(cells: BytesVector, chosen: np.ndarray | None) -> tuple[bytes, bytes]:
     mask = None if chosen is None else pa.py_buffer(np.packbits(chosen, bitorder="little"))
     buffers = [mask, pa.py_buffer(cells.offsets), pa.py_buffer(cells.data)]
-    bounds = pc.min_max(pa.Array.from_buffers(pa.binary(), len(cells), buffers))
+    bounds = pc.call_function("min_max", [pa.Array.from_buffers(pa.binary(), len(cells), buffers)])
     return bounds["min"].as_py(), bounds["max"].as_py()
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from nyala.engine.cfile.footer import PageEntry, page_entry, zone_map_from
 from nyala.engine.cfile.zone_map import MAX_VALUE_BYTES, ZoneMap, raised_prefix, zone_map_of
 from nyala.engine.vectors.physical import INT128_DTYPE, PhysicalType

@@ -1,0 +1,125 @@
+"""From the pages of one stream as vectors to the same pages as bytes; the dictionary's fall-backs live here.
+
+A dictionary belongs to a whole stream and is complete only at its end, so it is written behind the pages that use
+it. Two things turn a stream that was meant to have a dictionary to plain pages:
+
+* more than half of the rows of its first full page are distinct: there is no dictionary at all;
+* a page would take the dictionary over its limits: that page and all later ones are plain, the earlier ones keep
+  their codes. (Kudu does the same at the end of a block.)
+"""
+
+import numpy as np
+
+from ..codecs.codec import Codec
+from ..codecs.compression import LZ4
+from ..codecs.dictionary import DictionaryBuilder
+from ..codecs.registry import codec_by_name
+from ..vectors.physical import PhysicalType
+from ..vectors.vector import BytesVector, DictionaryVector, Vector, as_bytes
+from .format import IS_DICTIONARY
+from .page import EncodedPage, encode_page
+
+MAX_DISTINCT_SHARE = 0.5
+"""More distinct values than this share of the rows of the first full page: a dictionary does not pay."""
+
+
+class StreamEncoder:
+    """Encodes the pages of one stream, in order, each with the same codec."""
+
+    def __init__(self, physical: PhysicalType, codec: Codec, compression: int) -> None:
+        self.physical = physical
+        self.encodings: list[str] = []
+        """Names of the codecs used so far, in order of first use."""
+        self._codec = codec
+        self._compression = compression
+
+    def encode(self, cells: Vector) -> tuple[EncodedPage, Vector]:
+        """Return the next page of the stream, and its cells in the shape whose bounds are found fastest."""
+        if isinstance(cells, DictionaryVector):
+            cells = as_bytes(cells)
+        return self._page(self._codec, cells), cells
+
+    def dictionary_page(self) -> EncodedPage | None:
+        """Return the page of distinct values that goes behind the stream's pages, if it has one."""
+        return None
+
+    def _page(self, codec: Codec, cells: Vector) -> EncodedPage:
+        if codec.name not in self.encodings:
+            self.encodings.append(codec.name)
+        return encode_page(cells, self.physical, codec, self._compression)
+
+
+class DictionaryEncoder(StreamEncoder):
+    """Encodes strings as codes for as long as that pays, then as they are."""
+
+    def __init__(self, physical: PhysicalType, codec: Codec, compression: int, page_rows: int) -> None:
+        super().__init__(physical, codec_by_name("plain"), compression)
+        self._coder = codec
+        self._page_rows = page_rows
+        builder = DictionaryBuilder()
+        self._builder: DictionaryBuilder | None = builder
+        self._values = builder.dictionary()
+        self._takes_values = True
+        self._page_count = 0
+
+    def encode(self, cells: Vector) -> tuple[EncodedPage, Vector]:
+        """Return the next page: codes while the dictionary takes its values, plain from then on."""
+        coded = self._coded(cells)
+        self._page_count += 1
+        if coded is None:
+            return super().encode(cells)
+        return self._page(self._coder, coded), coded
+
+    def dictionary_page(self) -> EncodedPage | None:
+        if self._builder is None or len(self._builder) == 0:
+            return None
+        plain = codec_by_name("plain")
+        return encode_page(self._builder.dictionary(), self.physical, plain, LZ4, IS_DICTIONARY)
+
+    def _codes(self, builder: DictionaryBuilder, cells: Vector) -> np.ndarray | None:
+        """Return the codes of the cells, their values added to the dictionary; None when it would be too large."""
+        if cells.valid is not None and not cells.valid.any():
+            return np.zeros(len(cells), np.int32)
+        if isinstance(cells, DictionaryVector):
+            return _recoded(builder, cells)
+        assert isinstance(cells, BytesVector)
+        return builder.add(cells)
+
+    def _coded(self, cells: Vector) -> DictionaryVector | None:
+        """Return the cells as codes of the stream's dictionary, or None when they are to be plain."""
+        if self._builder is None or not self._takes_values:
+            return None
+        codes = self._codes(self._builder, cells)
+        if codes is None:
+            self._takes_values = False
+            return None
+        is_first = self._page_count == 0 and len(cells) == self._page_rows
+        if is_first and len(self._builder) > MAX_DISTINCT_SHARE * len(cells):
+            self._builder = None
+            return None
+        if len(self._values) < len(self._builder):
+            self._values = self._builder.dictionary()
+        return DictionaryVector(codes, self._values, cells.valid)
+
+
+def _recoded(builder: DictionaryBuilder, cells: DictionaryVector) -> np.ndarray | None:
+    """Return the codes of cells that have codes already: each distinct value is looked up once."""
+    used = np.zeros(len(cells.dictionary), np.bool_)
+    used[cells.codes if cells.valid is None else cells.codes[cells.valid]] = True
+    old_codes = np.flatnonzero(used)
+    new_codes = builder.add(cells.dictionary.take(old_codes))
+    if new_codes is None:
+        return None
+    mapping = np.zeros(len(used), np.int32)
+    mapping[old_codes] = new_codes
+    codes = mapping[cells.codes]
+    if cells.valid is not None:
+        codes[~cells.valid] = 0
+    return codes
+
+
+def stream_encoder(physical: PhysicalType, codec: Codec, compression: int, page_rows: int) -> StreamEncoder:
+    """Return the encoder of a new stream that is to be encoded by ``codec``."""
+    if codec.name == "dictionary":
+        return DictionaryEncoder(physical, codec, compression, page_rows)
+    return StreamEncoder(physical, codec, compression)

@@ -1,0 +1,236 @@
+"""Read one stream of an open cfile: ranges of rows, and rows by number."""
+
+import threading
+from itertools import pairwise
+
+import numpy as np
+
+from ..codecs.codec import CorruptPageError
+from ..codecs.dictionary import DictionaryCodec, attach
+from ..vectors.physical import PhysicalType
+from ..vectors.vector import (
+    BytesVector,
+    DictionaryVector,
+    FixedVector,
+    Vector,
+    concat,
+    nulls,
+    zeros,
+)
+from .cache import PageCache
+from .footer import StreamEntry, zone_map_from
+from .format import IS_DICTIONARY, StreamKey
+from .page import FileImage, Page, load_page
+from .zone_map import ZoneMap
+
+
+class StreamReader:
+    """The cells of one stream, by row number from 0.
+
+    Any number of threads may read at once. A page is verified when it is first touched, by its checksum and then by
+    its codec, and trusted from then on; when two threads touch it first, both verify it. What is returned owns its
+    memory and outlives the reader.
+
+    Every method that reads raises CorruptionError, which names path, offset, column and page, when the file does
+    not hold what was written, and IndexError for rows outside [0, row_count].
+    """
+
+    def __init__(self, image: FileImage, entry: StreamEntry, cache: PageCache) -> None:
+        self.key = StreamKey(entry.column_id, entry.role)
+        self.physical = entry.physical
+        self.row_count = entry.row_count
+        self.page_rows = entry.page_rows
+        """Rows of every page but the last; a power of two."""
+        self.page_count = len(entry.pages)
+        self.encoding_names = tuple(entry.encodings)
+        """The encodings in use, in order of first use."""
+        self.raw_bytes = entry.raw_bytes
+        """Bytes of the cells, without offsets and before any encoding."""
+        self.compressed_bytes = sum(page.length for page in entry.all_pages)
+        """Bytes in the file: pages with their headers, and the dictionary."""
+        self.entry = entry
+        self._image = image
+        self._cache = cache
+        self._shift = entry.page_rows.bit_length() - 1
+        self._pages: list[Page | None] = [None] * self.page_count
+        self._zone_maps: list[ZoneMap] | None = None
+        self._dictionary: BytesVector | None = None
+        self._dictionary_lock = threading.Lock()
+
+    @property
+    def zone_maps(self) -> list[ZoneMap]:
+        """The bounds of each page; empty when the stream was written without."""
+        if self._zone_maps is None:
+            pages = self.entry.pages
+            try:
+                self._zone_maps = [zone_map_from(page, page.zone, self.physical) for page in pages if page.zone]
+            except ValueError as error:
+                raise self._image.corruption(self._image.footer_offset, self.key, error) from error
+        return self._zone_maps
+
+    def read(self, first: int, last: int) -> Vector:
+        """Return rows [first, last). Rows of one page are decoded once, into the memory that is returned."""
+        if not 0 <= first <= last <= self.row_count:
+            raise IndexError(f"rows [{first}, {last}) of {self.row_count}")
+        if first == last:
+            return zeros(self.physical, 0)
+        pages = range(first >> self._shift, ((last - 1) >> self._shift) + 1)
+        if len(pages) == 1:
+            start = pages[0] << self._shift
+            return self._read_page(pages[0], first - start, last - start)
+        return concat([self._read_page(number, *self._part(number, first, last)) for number in pages])
+
+    def gather(self, rows: np.ndarray) -> Vector:
+        """Return the cells at ``rows`` (integers, any order, repeats allowed), in that order.
+
+        Decodes only the mini-blocks that hold them.
+        """
+        rows = np.ascontiguousarray(rows, np.int64)
+        if len(rows) == 0:
+            return zeros(self.physical, 0)
+        low, high = (int(rows.min()), int(rows.max())) if len(rows) > 1 else (int(rows[0]),) * 2
+        if low < 0 or high >= self.row_count:
+            raise IndexError(f"rows from {low} to {high} of {self.row_count}")
+        number = low >> self._shift
+        if number == high >> self._shift:
+            return self._gather_page(number, rows - (number << self._shift) if number else rows)
+        return self._gather_pages(rows)
+
+    def load(self, number: int) -> tuple[Page, Vector]:
+        """Verify page ``number`` anew, whatever is remembered of it, and return it with all of its cells."""
+        self._pages[number] = None
+        page = self._page(number)
+        return page, self._read_page(number, 0, page.row_count)
+
+    def codec_name(self, number: int) -> str:
+        """Return the encoding of page ``number``."""
+        return self._page(number).codec.name
+
+    def dictionary(self) -> BytesVector | None:
+        """Return the distinct values of the stream's dictionary pages, or None if it has none.
+
+        Always the same object, so that vectors of different pages can be joined by their codes.
+        """
+        if self._dictionary is None and self.entry.dictionary is not None:
+            with self._dictionary_lock:
+                if self._dictionary is None:
+                    self._dictionary = self._load_dictionary()
+        return self._dictionary
+
+    def _part(self, number: int, first: int, last: int) -> tuple[int, int]:
+        """Return which rows of page ``number`` lie in [first, last), counted from the page's first."""
+        start = number << self._shift
+        return max(first - start, 0), min(last - start, self.page_rows)
+
+    def _read_page(self, number: int, first: int, last: int) -> Vector:
+        page = self._page(number)
+        if page.is_all_null:
+            return self._nulls(last - first)
+        try:
+            payload = self._payload(page)
+            cells = page.codec.decode(payload, self.physical, page.row_count, first, last)
+            return self._assemble(cells, page.valid_range(first, last), page)
+        except CorruptPageError as error:
+            raise self._image.corruption(page.offset, self._name(number), error) from error
+
+    def _gather_page(self, number: int, rows: np.ndarray) -> Vector:
+        """Return the cells at ``rows``, counted from the page's first."""
+        page = self._page(number)
+        if page.is_all_null:
+            return self._nulls(len(rows))
+        try:
+            payload = self._payload(page)
+            cells = page.codec.gather(payload, self.physical, page.row_count, rows)
+            return self._assemble(cells, page.valid_at(rows), page)
+        except CorruptPageError as error:
+            raise self._image.corruption(page.offset, self._name(number), error) from error
+
+    def _gather_pages(self, rows: np.ndarray) -> Vector:
+        """Gather from each page the rows that it holds, then bring them into the order asked for."""
+        numbers = rows >> self._shift
+        order = None
+        if (numbers[1:] < numbers[:-1]).any():
+            # numpy sorts 16-bit integers by radix, ten times faster than by comparison
+            small = numbers.astype(np.uint16) if self.page_count <= 1 << 16 else numbers
+            order = np.argsort(small, kind="stable")
+            rows, numbers = rows[order], numbers[order]
+        cuts = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist(), len(rows)]
+        rows = rows & (self.page_rows - 1)
+        cells = concat([self._gather_page(int(numbers[first]), rows[first:last]) for first, last in pairwise(cuts)])
+        if order is None:
+            return cells
+        places = np.empty_like(order)
+        places[order] = np.arange(len(order))
+        return cells.take(places)
+
+    def _assemble(self, cells: Vector, valid: np.ndarray | None, page: Page) -> Vector:
+        """Join decoded cells with their validity, and codes with their dictionary."""
+        if isinstance(cells, BytesVector):
+            return cells if valid is None else BytesVector(cells.offsets, cells.data, valid)
+        assert isinstance(cells, FixedVector), "no codec returns anything else"
+        if isinstance(page.codec, DictionaryCodec):
+            dictionary = self.dictionary()
+            assert dictionary is not None, "checked when the page was loaded"
+            return attach(cells, dictionary, valid)
+        return cells if valid is None else FixedVector(cells.values, valid)
+
+    def _nulls(self, row_count: int) -> Vector:
+        dictionary = self.dictionary()
+        if dictionary is None:
+            return nulls(self.physical, row_count)
+        codes = np.zeros(row_count, np.int32)
+        return DictionaryVector(codes, dictionary, np.zeros(row_count, np.bool_))
+
+    def _payload(self, page: Page) -> np.ndarray:
+        if not page.is_compressed:
+            return page.stored
+        return self._cache.get((self._image.file_id, page.offset), page.decompressed)
+
+    def _page(self, number: int) -> Page:
+        page = self._pages[number]
+        if page is None:
+            page = self._pages[number] = self._load_page(number)
+        return page
+
+    def _load_page(self, number: int) -> Page:
+        name = self._name(number)
+        page = load_page(self._image, name, self.entry.pages[number])
+        fault = self._fault(page)
+        if fault:
+            raise self._image.corruption(page.offset, name, fault)
+        if not page.is_all_null:
+            self._check_payload(page, name, self.physical)
+        return page
+
+    def _fault(self, page: Page) -> str | None:
+        """Return why the page, sound in itself, cannot be one of this stream's, or None."""
+        if page.header.flags & IS_DICTIONARY:
+            return "values of a dictionary, where rows are expected"
+        if not page.codec.supports(self.physical):
+            return f"encoding {page.codec.name} does not fit {self.physical} cells"
+        if isinstance(page.codec, DictionaryCodec) and not page.is_all_null and self.dictionary() is None:
+            return "codes of a dictionary, but the stream has none"
+        return None
+
+    def _check_payload(self, page: Page, name: str, physical: PhysicalType) -> None:
+        """Let the codec look at the payload before any kernel does."""
+        try:
+            payload = self._payload(page)
+            page.codec.check(payload, physical, page.row_count)
+        except CorruptPageError as error:
+            raise self._image.corruption(page.offset, name, error) from error
+
+    def _load_dictionary(self) -> BytesVector:
+        entry = self.entry.dictionary
+        assert entry is not None
+        name = f"dictionary of {self.key}"
+        page = load_page(self._image, name, entry)
+        if page.header.flags != IS_DICTIONARY or page.codec.name != "plain" or page.row_count == 0:
+            raise self._image.corruption(page.offset, name, "not the page of a dictionary")
+        self._check_payload(page, name, PhysicalType.BYTES)
+        cells = page.codec.decode(self._payload(page), PhysicalType.BYTES, page.row_count, 0, page.row_count)
+        assert isinstance(cells, BytesVector)
+        return cells
+
+    def _name(self, number: int) -> str:
+        return f"{self.key} page {number}"
