@@ -10,11 +10,12 @@ from .bitshuffle import BitshuffleCodec
 from .codec import Codec
 from .dictionary import DictionaryCodec
 from .plain import PlainCodec
+from .prefix import PrefixCodec
 from .run_length import RunLengthCodec
 
 __all__ = ["codec_by_code", "codec_by_name", "default_encoding", "encodings_for"]
 
-_CODECS: tuple[Codec, ...] = (PlainCodec(), BitshuffleCodec(), RunLengthCodec(), DictionaryCodec())
+_CODECS: tuple[Codec, ...] = (PlainCodec(), BitshuffleCodec(), RunLengthCodec(), DictionaryCodec(), PrefixCodec())
 _BY_CODE = {codec.code: codec for codec in _CODECS}
 _BY_NAME = {codec.name: codec for codec in _CODECS}
 
