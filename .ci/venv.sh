@@ -28,6 +28,6 @@ if ! .venv/bin/python -c 'import pip' 2>/dev/null; then
 fi
 
 echo "installing nyala[$extra] into .venv"
-.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input \
+.venv/bin/python -m pip install --quiet --use-pep517 --disable-pip-version-check --no-input \
     --root-user-action ignore --editable ".[$extra]"
 touch ".venv/.installed-$extra"

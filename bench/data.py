@@ -16,9 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# pyarrow.compute makes its functions at run time, out of sight of type checkers.
-# pyright: reportAttributeAccessIssue=false
-
 CHUNK_ROWS = 1_000_000
 KEY_GAP = 104_729
 FIRST_MICROSECOND = 1_700_000_000_000_000
