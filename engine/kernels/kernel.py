@@ -1,10 +1,11 @@
 """The one decorator of every compiled function, so that the flags live in one place."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
+from numba.core import config
 
 from . import cache
 
@@ -19,14 +20,20 @@ _FLAGS: dict[str, Any] = {
     "boundscheck": False,
 }
 
+KERNELS: list[Any] = []
+"""All kernels imported so far, in the order of their definition: callees before their callers."""
+
 
 def kernel(function: Function) -> Function:
     """Compile ``function`` with numba on first use and keep the machine code on disk.
 
     A kernel releases the GIL, raises nothing (it returns a negative code), and checks nothing: its
-    caller has validated every length and offset.
+    caller has validated every length and offset. Annotate the arguments of a kernel that Python
+    calls (``int`` is an int64, addresses included): `warm_up` compiles it from its annotations.
     """
-    return _compiled(function, **_FLAGS)
+    compiled = _compiled(function, **_FLAGS)
+    KERNELS.append(compiled)
+    return compiled
 
 
 def inline(function: Function) -> Function:
@@ -35,7 +42,9 @@ def inline(function: Function) -> Function:
 
 
 def _compiled(function: Function, **flags: Any) -> Function:
-    if numba.config.DISABLE_JIT:  # pyright: ignore[reportAttributeAccessIssue]
+    if config.DISABLE_JIT:  # pyright: ignore[reportAttributeAccessIssue]
         # Machine integers wrap around without a word; numpy's scalars warn.
         return np.errstate(over="ignore")(function)
-    return numba.njit(**flags)(function)
+    dispatcher = numba.njit(**flags)(function)
+    cache.survive_damage(dispatcher)
+    return cast(Function, dispatcher)
