@@ -99,9 +99,7 @@ def _fixed(cells: np.ndarray, valid: np.ndarray | None) -> FixedVector:
     return FixedVector(cells, valid)
 
 
-def _from_decimals(
-    array: pa.Array, valid: np.ndarray | None, physical: PhysicalType
-) -> FixedVector:
+def _from_decimals(array: pa.Array, valid: np.ndarray | None, physical: PhysicalType) -> FixedVector:
     wide = _fixed(_cells(array, INT128_DTYPE), valid)
     if physical is PhysicalType.INT128:
         return wide
@@ -118,9 +116,7 @@ def _from_strings(array: pa.Array, valid: np.ndarray | None) -> BytesVector:
     is_large = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
     offset_type = np.dtype(np.int64 if is_large else np.int32)
     offset_buffer, data_buffer = array.buffers()[1:]
-    offsets = np.frombuffer(
-        offset_buffer, offset_type, len(array) + 1, array.offset * offset_type.itemsize
-    )
+    offsets = np.frombuffer(offset_buffer, offset_type, len(array) + 1, array.offset * offset_type.itemsize)
     data = np.frombuffer(b"" if data_buffer is None else data_buffer, np.uint8)
     if is_large:
         first, last = int(offsets[0]), int(offsets[-1])
@@ -170,9 +166,7 @@ def _bytes_to_arrow(vector: BytesVector, arrow_type: pa.DataType) -> pa.Array:
     return _array(arrow_type, len(vector), vector.valid, buffers)
 
 
-def _array(
-    arrow_type: pa.DataType, row_count: int, valid: np.ndarray | None, buffers: list[pa.Buffer]
-) -> pa.Array:
+def _array(arrow_type: pa.DataType, row_count: int, valid: np.ndarray | None, buffers: list[pa.Buffer]) -> pa.Array:
     null_count = 0 if valid is None else row_count - int(np.count_nonzero(valid))
     bitmap = None
     if valid is not None and null_count:

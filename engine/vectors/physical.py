@@ -54,9 +54,7 @@ _DTYPES = {
     PhysicalType.FLOAT64: np.dtype("<f8"),
     PhysicalType.BYTES: np.dtype("<u1"),
 }
-_WIDTHS = {physical: dtype.itemsize for physical, dtype in _DTYPES.items()} | {
-    PhysicalType.BYTES: 0
-}
+_WIDTHS = {physical: dtype.itemsize for physical, dtype in _DTYPES.items()} | {PhysicalType.BYTES: 0}
 _INTEGERS = frozenset(physical for physical in PhysicalType if physical.startswith("int"))
 
 

@@ -53,7 +53,7 @@ class FixedVector:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BytesVector:
-    """Cells of any length: ``data`` holds them end to end, ``offsets`` (int32, rows + 1) says where each starts."""
+    """Cells of any length: ``data`` holds them end to end, ``offsets`` (int32, rows + 1) says where."""
 
     offsets: np.ndarray
     data: np.ndarray
@@ -139,9 +139,7 @@ def nulls(physical: PhysicalType, row_count: int) -> FixedVector | BytesVector:
 def materialize(vector: DictionaryVector) -> BytesVector:
     """Return the same cells without a dictionary."""
     if len(vector.dictionary) == 0:  # every row is NULL: there is no cell for the codes to name
-        return BytesVector(
-            allocate_zeroed(len(vector) + 1, np.int32), allocate(0, np.uint8), vector.valid
-        )
+        return BytesVector(allocate_zeroed(len(vector) + 1, np.int32), allocate(0, np.uint8), vector.valid)
     cells = vector.dictionary
     codes = checked_indices(vector.codes, len(cells))
     offsets, data = gather_bytes(cells.offsets, cells.data, codes, vector.valid)
