@@ -110,8 +110,10 @@ class CFileWriter:
         """Close and remove the file. Does nothing after ``finish`` or ``abort``."""
         if self._is_open:
             self._is_open = False
-            self._file.close()
-            self._fs.unlink(self.path)
+            try:
+                self._file.close()
+            finally:
+                self._fs.unlink(self.path)
 
     def __enter__(self) -> Self:
         return self
