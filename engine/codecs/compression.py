@@ -22,7 +22,6 @@ NONE, LZ4, ZSTD, ZLIB, SNAPPY = range(5)
 ZSTD_LEVEL = 1
 """Higher levels save a few percent more and take several times as long."""
 
-Buffer = bytes | memoryview | np.ndarray
 
 _SNAPPY = pa.Codec("snappy")
 
@@ -40,7 +39,7 @@ def compression_name(code: int) -> str:
     return COMPRESSIONS[code]
 
 
-def compress(code: int, payload: Buffer) -> bytes:
+def compress(code: int, payload: bytes | memoryview) -> bytes:
     """Return ``payload`` (any contiguous bytes) compressed by compression ``code``."""
     if code == LZ4:
         return lz4.block.compress(payload, store_size=False)

@@ -28,8 +28,9 @@ def kernel(function: Function) -> Function:
     """Compile ``function`` with numba on first use and keep the machine code on disk.
 
     A kernel releases the GIL, raises nothing (it returns a negative code), and checks nothing: its
-    caller has validated every length and offset. Annotate the arguments of a kernel that Python
-    calls (``int`` is an int64, addresses included): `warm_up` compiles it from its annotations.
+    caller has validated every length and offset. Arguments are int64, addresses included, unless
+    annotated otherwise: `warm_up` compiles every kernel from its annotations; it leaves out those
+    whose name starts with an underscore, which other kernels call.
     """
     compiled = _compiled(function, **_FLAGS)
     KERNELS.append(compiled)

@@ -22,6 +22,7 @@ Progress = Callable[[int, int, str], None]
 """Called with kernels done, kernels in all, and the name of the next one."""
 
 _TYPES: dict[Any, types.Type] = {
+    inspect.Parameter.empty: types.int64,
     int: types.int64,
     float: types.float64,
     bool: types.boolean,
@@ -62,7 +63,12 @@ def _import_all() -> None:
 
 
 def _signature(kernel: Any) -> tuple[types.Type, ...] | None:
-    """Return the argument types a kernel's annotations name, None for helpers of other kernels."""
+    """Return the argument types of a kernel that Python calls, None for a helper of other kernels.
+
+    Helpers have names with an underscore, or arguments that no Python caller could give.
+    """
+    if kernel.__name__.startswith("_"):
+        return None
     parameters = inspect.signature(kernel.py_func, eval_str=True).parameters.values()
     signature = tuple(_TYPES.get(parameter.annotation) for parameter in parameters)
     return None if None in signature else signature  # pyright: ignore[reportReturnType]
