@@ -128,6 +128,9 @@ def check_directory(path: str, footer: Footer, footer_offset: int) -> None:
 
     After this, offsets and row counts of the footer are safe to compute with.
     """
+    keys = [(stream.column_id, stream.role) for stream in footer.streams]
+    if len(set(keys)) < len(keys):
+        raise CorruptionError(path, footer_offset, "two streams of one name")
     for stream in footer.streams:
         fault = _stream_fault(stream, footer_offset)
         if fault:

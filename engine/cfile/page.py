@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schemas.errors import CorruptionError, InvalidArgumentError
-from ..codecs.codec import Codec
-from ..codecs.compression import NONE, compress, decompress
+from ..codecs.codec import Codec, CorruptPageError
+from ..codecs.compression import NONE, compress, compression_name, decompress
 from ..codecs.registry import codec_by_code
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import Vector
@@ -75,7 +75,7 @@ def encode_page(vector: Vector, physical: PhysicalType, codec: Codec, compressio
 def _smaller(payload: np.ndarray, compression: int) -> tuple[bytes | memoryview, int]:
     """Return the payload, compressed if that saves enough, and the compression it ended up with."""
     if compression != NONE and len(payload):
-        compressed = compress(compression, payload)
+        compressed = compress(compression, payload.data)
         if len(compressed) <= len(payload) * (1 - MIN_SAVING):
             return compressed, compression
     return payload.data, NONE
@@ -112,17 +112,17 @@ class Page:
         return decompress(header.compression, self.stored, header.raw_length)
 
     def valid_range(self, first: int, last: int) -> np.ndarray | None:
-        """Return one bool for each of the rows [first, last), or None when no cell of the page is NULL."""
+        """Return one bool for each of the rows [first, last), or None when the page has no bitmap."""
         if self.bitmap is None:
-            return np.zeros(last - first, np.bool_) if self.is_all_null else None
+            return None
         start = first >> 3
         bits = np.unpackbits(self.bitmap[start : (last + 7) >> 3], bitorder="little")
         return bits[first - 8 * start : last - 8 * start].view(np.bool_)
 
     def valid_at(self, rows: np.ndarray) -> np.ndarray | None:
-        """Return one bool for each of ``rows``, or None when no cell of the page is NULL."""
+        """Return one bool for each of ``rows``, or None when the page has no bitmap."""
         if self.bitmap is None:
-            return np.zeros(len(rows), np.bool_) if self.is_all_null else None
+            return None
         return (self.bitmap[rows >> 3] >> (rows & 7).astype(np.uint8) & 1).view(np.bool_)
 
 
@@ -163,8 +163,10 @@ def load_page(image: FileImage, what: str, entry: PageEntry) -> Page:
         raise image.corruption(offset, what, fault)
     try:
         codec = codec_by_code(header.encoding)
-    except KeyError:
-        raise image.corruption(offset, what, f"unknown encoding {header.encoding}") from None
+        compression_name(header.compression)
+    except (KeyError, CorruptPageError):
+        why = f"unknown encoding {header.encoding} or compression {header.compression}"
+        raise image.corruption(offset, what, why) from None
     return _page_of(image.data, offset, header, codec)
 
 

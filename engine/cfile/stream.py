@@ -42,7 +42,7 @@ class StreamReader:
         self.page_rows = entry.page_rows
         """Rows of every page but the last; a power of two."""
         self.page_count = len(entry.pages)
-        self.encoding_names = tuple(entry.encodings)
+        self.encoding_names = list(entry.encodings)
         """The encodings in use, in order of first use."""
         self.raw_bytes = entry.raw_bytes
         """Bytes of the cells, without offsets and before any encoding."""
@@ -96,15 +96,12 @@ class StreamReader:
             return self._gather_page(number, rows - (number << self._shift) if number else rows)
         return self._gather_pages(rows)
 
-    def load(self, number: int) -> tuple[Page, Vector]:
-        """Verify page ``number`` anew, whatever is remembered of it, and return it with all of its cells."""
-        self._pages[number] = None
-        page = self._page(number)
-        return page, self._read_page(number, 0, page.row_count)
-
-    def codec_name(self, number: int) -> str:
-        """Return the encoding of page ``number``."""
-        return self._page(number).codec.name
+    def page(self, number: int) -> Page:
+        """Return page ``number``, verified now or before."""
+        page = self._pages[number]
+        if page is None:
+            page = self._pages[number] = self._load_page(number)
+        return page
 
     def dictionary(self) -> BytesVector | None:
         """Return the distinct values of the stream's dictionary pages, or None if it has none.
@@ -123,7 +120,7 @@ class StreamReader:
         return max(first - start, 0), min(last - start, self.page_rows)
 
     def _read_page(self, number: int, first: int, last: int) -> Vector:
-        page = self._page(number)
+        page = self.page(number)
         if page.is_all_null:
             return self._nulls(last - first)
         try:
@@ -135,7 +132,7 @@ class StreamReader:
 
     def _gather_page(self, number: int, rows: np.ndarray) -> Vector:
         """Return the cells at ``rows``, counted from the page's first."""
-        page = self._page(number)
+        page = self.page(number)
         if page.is_all_null:
             return self._nulls(len(rows))
         try:
@@ -185,12 +182,6 @@ class StreamReader:
         if not page.is_compressed:
             return page.stored
         return self._cache.get((self._image.file_id, page.offset), page.decompressed)
-
-    def _page(self, number: int) -> Page:
-        page = self._pages[number]
-        if page is None:
-            page = self._pages[number] = self._load_page(number)
-        return page
 
     def _load_page(self, number: int) -> Page:
         name = self._name(number)

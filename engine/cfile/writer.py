@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ...schemas.errors import InvalidArgumentError
+from ..codecs.codec import Codec
 from ..codecs.compression import compression_code
 from ..codecs.registry import codec_by_name
 from ..fs.filesystem import FileSystem
@@ -66,7 +67,7 @@ class CFileWriter:
         """
         key = StreamKey(*key)
         assert key not in self._streams, f"{key} is written twice"
-        codec, compression_number = _codes(physical, encoding, compression)
+        codec, compression_number = _encoding_of(physical, encoding, compression)
         page_rows, vectors = choose_page_rows(vectors, physical)
         encoder = stream_encoder(physical, codec, compression_number, page_rows)
         pages: list[PageEntry] = []
@@ -142,7 +143,7 @@ class CFileWriter:
         self._file.pwrite(self._file.size, *parts)
 
 
-def _codes(physical: PhysicalType, encoding: str, compression: str) -> tuple[Any, int]:
+def _encoding_of(physical: PhysicalType, encoding: str, compression: str) -> tuple[Codec, int]:
     """Return (codec, compression code) by their names."""
     try:
         codec, code = codec_by_name(encoding), compression_code(compression)

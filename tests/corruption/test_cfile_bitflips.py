@@ -252,3 +252,20 @@ def test_a_dictionary_that_is_missing_or_another_page_is_found():
 def test_an_unknown_feature_is_refused_by_name():
     with pytest.raises(InvalidArgumentError, match="time_travel"):
         open_image(with_footer(image_of("base"), required_features=["time_travel"]))
+
+
+def test_a_stray_bit_between_pages_is_found_by_verify_though_its_checksum_is_right():
+    image = image_of("base")
+    offset, length = page_places(image)[0]
+    assert image[offset + length - 1] == 0, "the first page ends in padding"
+    damaged = with_flip(image, 8 * (offset + length - 1))
+    crc = seal_page(FILE_ID, offset, [damaged[offset + 4 : offset + length]])
+    with pytest.raises(CorruptionError, match="padding"):
+        open_image(damaged[:offset] + crc + damaged[offset + 4 :]).verify()
+
+
+def test_two_streams_of_one_name_are_found():
+    image = image_of("base")
+    streams = open_image(image).footer.streams
+    with pytest.raises(CorruptionError, match="two streams"):
+        open_image(with_footer(image, streams=[streams[0], *streams]))

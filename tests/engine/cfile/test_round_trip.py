@@ -40,7 +40,7 @@ def valid_pattern(pattern, row_count):
 def test_every_encoding(stored, make, physical, encoding, nulls_are):
     vector = make.vector_of(physical, 3000, valid_pattern(nulls_are, 3000))
     stream = stored(physical, chunks(vector, 700), encoding)
-    assert stream.encoding_names == (encoding,)
+    assert stream.encoding_names == [encoding]
     assert make.cells_of(stream.read(0, 3000)) == make.cells_of(vector)
     assert make.cells_of(stream.read(1023, 2050)) == make.cells_of(vector.slice(1023, 2050))
 
@@ -102,7 +102,7 @@ def test_dictionary_is_shared_by_all_pages(stored, make):
 def test_a_dictionary_that_does_not_pay_is_dropped(stored, make):
     vector = make.strings([b"%d" % row for row in range(PAGE_ROWS + 10)])
     stream = stored(PhysicalType.BYTES, [vector], "dictionary")
-    assert stream.encoding_names == ("plain",) and stream.entry.dictionary is None
+    assert stream.encoding_names == ["plain"] and stream.entry.dictionary is None
     assert make.cells_of(stream.read(0, len(vector))) == make.cells_of(vector)
 
 
@@ -110,7 +110,7 @@ def test_a_dictionary_that_fills_up_mid_stream_leaves_the_rest_plain(stored, mak
     few = make.vector_of(PhysicalType.BYTES, PAGE_ROWS)
     many = make.strings([b"%d" % row for row in range(PAGE_ROWS)])
     stream = stored(PhysicalType.BYTES, [few, many, few], "dictionary")
-    assert stream.encoding_names == ("dictionary", "plain")
+    assert stream.encoding_names == ["dictionary", "plain"]
     for page, vector in enumerate([few, many, few]):
         read = stream.read(page * PAGE_ROWS, (page + 1) * PAGE_ROWS)
         assert make.cells_of(read) == make.cells_of(vector)
