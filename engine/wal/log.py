@@ -1,0 +1,215 @@
+"""The write-ahead log of a store: what is acknowledged is in here before it is anywhere else.
+
+log = WriteAheadLog.open(fs, "wal", store_uuid, expect=manifest.clean_stop)
+for record in log.replay():
+    apply(record)
+
+log.reserve(nbytes)                          # may wait, may find the disk full; take no lock before it
+with ordering_lock:
+    lsn = log.append(timestamp, pieces)      # takes its place in the order; returns at once
+log.wait(lsn)                                # one sync serves all who wait
+
+manifest.clean_stop = log.close()
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...schemas.errors import InternalError, UnavailableError
+from ..fs.filesystem import FileSystem, parent_of
+from .format import LogRecord
+from .reader import CleanStop, LogReader
+from .segments import SegmentInfo, SegmentList, segment_numbers
+from .writer import LogEnd, LogWriter, WalOptions
+
+if TYPE_CHECKING:
+    from ..fs.filesystem import BytesLike
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class WalStats:
+    """Counts of records, groups (each one sync) and bytes are since the log was opened."""
+
+    segment_count: int
+    size_bytes: int
+    first_lsn: int
+    last_lsn: int
+    durable_lsn: int
+    records: int
+    groups: int
+    bytes_written: int
+    torn_bytes: int
+
+
+class WriteAheadLog:
+    """One log.  Open it, replay it to the end in one thread, then append from as many as you like."""
+
+    def __init__(self, fs: FileSystem, directory: str, options: WalOptions, reader: LogReader) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._options = options
+        self._reader: LogReader | None = reader
+        self._writer: LogWriter | None = None
+        self._segments = SegmentList(fs, [])
+        self._first_lsn = reader.first_lsn
+        self.torn_bytes = 0
+
+    @classmethod
+    def open(
+        cls,
+        fs: FileSystem,
+        directory: str,
+        store_uuid: bytes,
+        options: WalOptions | None = None,
+        expect: CleanStop | None = None,
+        reached: int = 0,
+    ) -> WriteAheadLog:
+        """Open the log in ``directory``, which is made if it is missing.
+
+        ``store_uuid`` (16 bytes) keeps logs of different stores apart.  ``expect`` is what the last ``close`` returned,
+        None if there was none; one from before a later unclean stop does no harm.  ``reached`` is an lsn that other
+        files prove to have been durable: a log that ends before it has lost records.
+
+        Raises CorruptionError, and UnavailableError when the disk cannot be read or written.
+        """
+        assert len(store_uuid) == 16, "a uuid has 16 bytes"
+        try:
+            if not fs.exists(directory):
+                fs.make_directory(directory)
+            fs.sync_directory(parent_of(directory))
+        except OSError as error:
+            raise UnavailableError(f"{directory} cannot be made: {error}") from error
+        reader = LogReader(fs, directory, store_uuid, expect, reached)
+        return cls(fs, directory, options or WalOptions(), reader)
+
+    def replay(self) -> Iterator[LogRecord]:
+        """Yield every record in order; at the end the log is ready to append.  Once, and to the end.
+
+        A payload is a view into a mapped segment, valid as long as it is referenced.  Raises as ``open`` does.
+        """
+        reader, self._reader = self._reader, None
+        if reader is None:
+            raise InternalError("a log is replayed once")
+        for group in reader.groups():
+            yield from group.records
+        self._writer = self._start_writing(reader)
+
+    @property
+    def first_lsn(self) -> int:
+        """The smallest lsn that is still in the log; last_lsn + 1 if it holds none."""
+        segments = self._segments.all()
+        return segments[0].first_lsn if segments else self._first_lsn
+
+    @property
+    def last_lsn(self) -> int:
+        """The lsn of the last record appended."""
+        return self._ready.last_lsn
+
+    @property
+    def durable_lsn(self) -> int:
+        """The lsn up to which all records are on the disk."""
+        return self._ready.durable_lsn
+
+    @property
+    def failed(self) -> UnavailableError | None:
+        """Why the log can no longer be written, or None."""
+        return self._writer.failed if self._writer else None
+
+    def reserve(self, nbytes: int) -> None:
+        """Make sure that this thread's next ``append``, of up to ``nbytes``, has its place in memory and on the disk.
+
+        Waits while more than ``options.queue_bytes`` wait for the disk: take no lock before it that appenders need.
+        Raises StorageFullError (nothing has happened; later calls may succeed) and UnavailableError.
+        """
+        self._ready.reserve(nbytes)
+
+    def release(self) -> None:
+        """Give back a reservation that will not be used; nothing happens if there is none."""
+        self._ready.release()
+
+    def append(self, timestamp: int, payload: Iterable[BytesLike]) -> int:
+        """Enqueue one record, of these pieces one after the other, and return its lsn: 1, 2, 3, ...
+
+        The pieces are not copied; leave them unchanged until the record is durable.  Raises only if ``reserve`` was not
+        called for as much, or the log has failed or is closed; then the record is not in the log.
+        """
+        return self._ready.append(timestamp, payload)
+
+    def wait(self, lsn: int) -> None:
+        """Return when the record is on the disk; UnavailableError if that cannot be known before a restart."""
+        self._ready.wait(lsn)
+
+    def written(self, lsn: int) -> None:
+        """Return when the operating system has the record: it survives the process, not a power failure."""
+        self._ready.wait_written(lsn)
+
+    def free_before(self, lsn: int) -> int:
+        """Delete the segments whose records are all < ``lsn``, except the newest; return the bytes freed."""
+        return self._segments.free_before(lsn)
+
+    def segments(self) -> list[SegmentInfo]:
+        return self._segments.all()
+
+    def stats(self) -> WalStats:
+        segments, writer = self._segments.all(), self._ready
+        return WalStats(
+            segment_count=len(segments),
+            size_bytes=sum(segment.size_bytes for segment in segments),
+            first_lsn=self.first_lsn,
+            last_lsn=writer.last_lsn,
+            durable_lsn=writer.durable_lsn,
+            records=writer.counters.records,
+            groups=writer.counters.groups,
+            bytes_written=writer.counters.bytes_written,
+            torn_bytes=self.torn_bytes,
+        )
+
+    def close(self) -> CleanStop | None:
+        """Make all that was appended durable, and stop.
+
+        Returns what the next ``open`` should expect.  None if nothing may be expected: the log has failed, was not
+        replayed to its end, or was cut when it was opened and not written since.  Closing again returns the same.
+        """
+        return self._writer.close() if self._writer else None
+
+    @property
+    def _ready(self) -> LogWriter:
+        if self._writer is None:
+            raise InternalError("a log must be replayed to its end before it is used")
+        return self._writer
+
+    def _start_writing(self, reader: LogReader) -> LogWriter:
+        """Settle what was read: after this no power failure changes it, so new groups may build on it."""
+        try:
+            for path in reader.unborn:
+                self._fs.unlink(path)
+            if reader.segments:
+                # A killed process may have left its last group in the memory of the operating system.
+                self._fs.sync_file(reader.segments[-1].path)
+            self._fs.sync_directory(self._directory)
+        except OSError as error:
+            raise UnavailableError(f"{self._directory} cannot be made ready: {error}") from error
+        self.torn_bytes = reader.torn_bytes
+        if reader.torn_bytes:
+            _logger.warning(
+                "%s: cut a torn tail of %d bytes after lsn %d; it was never acknowledged",
+                reader.segments[-1].path,
+                reader.torn_bytes,
+                reader.last_lsn,
+            )
+        self._segments = SegmentList(self._fs, reader.segments)
+        numbers = segment_numbers(self._fs, self._directory)
+        end = LogEnd(
+            store_uuid=reader.store_uuid or b"",
+            last_lsn=reader.last_lsn,
+            crc=reader.crc,
+            next_segment=numbers[-1] + 1 if numbers else 1,
+            tail_cut=reader.torn_bytes > 0,
+        )
+        return LogWriter(self._fs, self._directory, self._options, end, self._segments)

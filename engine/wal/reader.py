@@ -1,0 +1,272 @@
+"""Reads a log from its first byte to its last, and tells a torn tail from corruption.
+
+The writer writes a group only after the sync of the one before it has returned.  So after a power failure at most ONE
+group may be damaged, the last; whatever else is damaged was damaged later.  The rules that follow from it:
+
+* a damaged group that a sound header follows in its segment is corruption;
+* a damaged group at the end of the last segment is a torn tail: its write had not been acknowledged, so it is cut;
+* the next segment's header says that the tail before it was cut, and links to the last sound group.  Where the flag is
+  missing, or the link leads elsewhere, the damage is corruption;
+* a segment is linked into the log by its header before it gets a group: one without a sound header is unborn if it is
+  the last and nothing follows the header, and corrupt otherwise.
+
+After a clean stop nothing may be torn: with ``expect`` every damage up to the stop, and after it in the same segment,
+is corruption.  A later segment means that the log was opened and written again since.
+
+Nothing is changed on the disk here, so ``verify`` and ``dump`` use the same reader.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...schemas.errors import CorruptionError, UnavailableError
+from ..fs.filesystem import FileSystem, ReadableFile
+from .format import (
+    ALIGNMENT,
+    GROUP_MAGIC,
+    SEGMENT_HEADER_BYTES,
+    GroupHeader,
+    LogRecord,
+    MalformedError,
+    SegmentHeader,
+    decode_group_header,
+    decode_payload,
+    decode_records,
+    seed_of,
+)
+from .segments import SegmentInfo, segment_numbers, segment_path
+
+_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class CleanStop:
+    """Where the log ended when it was closed: the last record, and the crc of its group."""
+
+    last_lsn: int
+    crc: int
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One write of the log: all its records became durable together, or none."""
+
+    path: str
+    offset: int
+    header: GroupHeader
+    records: list[LogRecord]
+
+
+class LogReader:
+    """Reads once, forwards: iterate ``groups`` to the end, then ask for the rest.
+
+    ``last_lsn`` and ``crc`` are the link that the next group must carry; ``segments`` are those read; ``unborn`` names
+    the files to remove before the next segment is made; ``torn_bytes`` were found after the last sound group.
+
+    ``store_uuid`` None takes the first segment's word for it.  ``reached`` is an lsn that is known to have been
+    durable.  The constructor and ``groups`` raise CorruptionError, and UnavailableError when the disk cannot be read.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        store_uuid: bytes | None = None,
+        expect: CleanStop | None = None,
+        reached: int = 0,
+    ) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._expect = expect
+        self._reached = reached
+        self._stopped_in: int | None = None
+        self.store_uuid = store_uuid
+        self.unborn: list[str] = []
+        self.segments: list[SegmentInfo] = []
+        self.torn_bytes = 0
+        self._headers = self._read_headers()
+        self.first_lsn = self._headers[0].first_lsn if self._headers else 1
+        self.last_lsn = self.first_lsn - 1
+        self.crc = self._headers[0].previous_crc if self._headers else 0
+        self._end = (segment_path(directory, self._headers[0].number if self._headers else 1), 0)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(header.size for header in self._headers)
+
+    def groups(self) -> Iterator[Group]:
+        """Yield every sound group in order; the records are views of one segment's mapping at a time."""
+        self._meet_expectation(self.last_lsn, self.last_lsn, self.crc, None)
+        for header, following in itertools.zip_longest(self._headers, self._headers[1:]):
+            path = segment_path(self._directory, header.number)
+            view = self._view(path)
+            offset, bad = yield from self._sound_groups(view, path, header.number)
+            self._end = (path, offset)
+            self.segments.append(SegmentInfo(header.number, path, header.size, header.first_lsn, self.last_lsn))
+            if following is not None:
+                self._check_link(view, offset, bad, following)
+            else:
+                self._check_tail(view, offset, bad, header.number)
+        self._check_end()
+
+    def _sound_groups(
+        self, view: memoryview, path: str, number: int
+    ) -> Generator[Group, None, tuple[int, MalformedError]]:
+        """Yield the groups of a segment; return where they end, and what was found there instead of a group."""
+        offset = SEGMENT_HEADER_BYTES
+        while True:
+            try:
+                group = self._read_group(view, path, offset, seed_of(self.store_uuid or b"", number, offset))
+            except MalformedError as bad:
+                return offset, bad
+            header = group.header
+            self._meet_expectation(header.first_lsn, header.last_lsn, header.crc, number)
+            self.last_lsn, self.crc = header.last_lsn, header.crc
+            yield group
+            offset += header.extent
+
+    def _read_group(self, view: memoryview, path: str, offset: int, seed: int) -> Group:
+        header = decode_group_header(view, offset, seed)
+        payload = decode_payload(view, offset, header, seed)
+        if (header.first_lsn, header.previous_crc) != (self.last_lsn + 1, self.crc):
+            # Sound, hence not torn: no power failure does this.
+            raise CorruptionError(path, offset, f"lsn {header.first_lsn} does not follow lsn {self.last_lsn}")
+        try:
+            return Group(path, offset, header, list(decode_records(payload, header)))
+        except MalformedError as bad:
+            raise CorruptionError(path, offset, bad.why) from None
+
+    def _check_link(self, view: memoryview, offset: int, bad: MalformedError, following: SegmentHeader) -> None:
+        """A segment that another one follows ends where that one says, in zeroes unless its tail was cut."""
+        path, _ = self._end
+        if (following.first_lsn, following.previous_crc) != (self.last_lsn + 1, self.crc):
+            why = f"{bad.why}, but segment {following.number} goes on at lsn {following.first_lsn} of another group"
+            raise CorruptionError(path, offset, why)
+        if not following.previous_tail_cut and content_end(view, offset) > offset:
+            raise CorruptionError(path, offset, f"{bad.why}, where the log was whole")
+
+    def _check_tail(self, view: memoryview, offset: int, bad: MalformedError, number: int) -> None:
+        """What follows the last sound group of the last segment is nothing, or one torn write."""
+        path, _ = self._end
+        stopped_here = self._stopped_in == number and not self.unborn
+        if stopped_here and self._expect and self.last_lsn > self._expect.last_lsn:
+            raise CorruptionError(path, offset, f"the log goes on after its clean stop at lsn {self._expect.last_lsn}")
+        self.torn_bytes = content_end(view, offset) - offset
+        if not self.torn_bytes:
+            return
+        later = self._sound_header_after(view, offset + bad.extent, number)
+        if later is not None:
+            raise CorruptionError(path, offset, f"{bad.why}, yet a sound group follows at byte {later}")
+        if stopped_here:
+            raise CorruptionError(path, offset, f"{bad.why}, though the log was stopped cleanly before")
+
+    def _sound_header_after(self, view: memoryview, offset: int, number: int) -> int | None:
+        """Return where the next sound group header is: it was written after everything before it was durable."""
+        if offset >= len(view):
+            return None
+        words = np.frombuffer(view[offset : len(view) // ALIGNMENT * ALIGNMENT], dtype="<u4")[:: ALIGNMENT // 4]
+        for position in np.flatnonzero(words == int.from_bytes(GROUP_MAGIC, "little")):
+            candidate = offset + int(position) * ALIGNMENT
+            try:
+                decode_group_header(view, candidate, seed_of(self.store_uuid or b"", number, candidate))
+            except MalformedError:
+                continue
+            return candidate
+        return None
+
+    def _meet_expectation(self, first_lsn: int, last_lsn: int, crc: int, number: int | None) -> None:
+        """The group that holds the last lsn before the clean stop must end with it, and be that very group."""
+        stop = self._expect
+        if stop is None or not first_lsn <= stop.last_lsn <= last_lsn:
+            return
+        if (stop.last_lsn, stop.crc) != (last_lsn, crc):
+            raise CorruptionError(*self._end, f"lsn {last_lsn} is not of the group that the clean stop noted")
+        self._stopped_in = number
+
+    def _check_end(self) -> None:
+        known = max(self._reached, self._expect.last_lsn if self._expect else 0)
+        if self.last_lsn < known:
+            raise CorruptionError(*self._end, f"the log ends at lsn {self.last_lsn}, but lsn {known} was durable")
+
+    def _read_headers(self) -> list[SegmentHeader]:
+        """Return the headers of all segments that were born, oldest first."""
+        numbers = self._numbers()
+        while numbers and self._is_unborn(segment_path(self._directory, numbers[-1])):
+            self.unborn.append(segment_path(self._directory, numbers.pop()))
+        headers: list[SegmentHeader] = []
+        for expected, number in enumerate(numbers, numbers[0] if numbers else 0):
+            if number != expected:
+                raise CorruptionError(segment_path(self._directory, expected), 0, "this segment of the log is missing")
+            headers.append(self._read_header(number))
+        return headers
+
+    def _read_header(self, number: int) -> SegmentHeader:
+        path = segment_path(self._directory, number)
+        start, size = self._peek(path)
+        try:
+            header = SegmentHeader.decode(start)
+        except MalformedError as bad:
+            raise CorruptionError(path, 0, bad.why) from None
+        self.store_uuid = self.store_uuid or header.store_uuid
+        if header.store_uuid != self.store_uuid:
+            raise CorruptionError(path, 0, f"this segment belongs to store {header.store_uuid.hex()}")
+        if header.number != number:
+            raise CorruptionError(path, 0, f"this is segment {header.number} under another's name")
+        if header.size != size:
+            raise CorruptionError(path, size, f"the file should have {header.size} bytes")
+        return header
+
+    def _is_unborn(self, path: str) -> bool:
+        """Whether the last file has no sound header, and so no group; CorruptionError if there is one all the same."""
+        try:
+            SegmentHeader.decode(self._peek(path)[0])
+        except MalformedError as bad:
+            view = self._view(path)
+            if content_end(view, min(SEGMENT_HEADER_BYTES, len(view))) > SEGMENT_HEADER_BYTES:
+                raise CorruptionError(path, 0, f"{bad.why}, yet bytes follow it") from None
+            return True
+        return False
+
+    def _numbers(self) -> list[int]:
+        try:
+            return segment_numbers(self._fs, self._directory)
+        except OSError as error:
+            raise UnavailableError(f"{self._directory} cannot be read: {error}") from error
+
+    def _peek(self, path: str) -> tuple[bytes, int]:
+        """Return what should be a file's header, and the file's size."""
+        with self._opened(path) as file:
+            return file.pread(0, SEGMENT_HEADER_BYTES), file.size
+
+    def _view(self, path: str) -> memoryview:
+        with self._opened(path) as file:
+            return file.view()
+
+    @contextmanager
+    def _opened(self, path: str) -> Iterator[ReadableFile]:
+        try:
+            file = self._fs.open(path)
+            try:
+                yield file
+            finally:
+                file.close()
+        except OSError as error:
+            raise UnavailableError(f"{path} cannot be read: {error}") from error
+
+
+def content_end(view: memoryview, start: int) -> int:
+    """Return one past the last byte from ``start`` on that is not zero; ``start`` if there is none."""
+    end = len(view)
+    while end > start:
+        first = max(start, end - _CHUNK_BYTES)
+        chunk = np.frombuffer(view[first:end], dtype=np.uint8)
+        if chunk.max():
+            return first + int(np.flatnonzero(chunk)[-1]) + 1
+        end = first
+    return start
