@@ -1,0 +1,225 @@
+"""Orders of keys: radix-like refinement of tied byte strings, and merges of sorted runs.
+
+A string is seen as words: 8 bytes from some depth on, big-endian, padded with zeros, so that words
+compare as the bytes do. Padding makes "a" and "a\\0" tie; `_ending` then says which is the prefix.
+"""
+
+import numpy as np
+
+from .gather import load_offset
+from .kernel import inline, kernel
+from .keys import string_less
+from .simd import (
+    byte_swap64,
+    load_u8,
+    load_u64,
+    trailing_zeros64,
+    view_i64,
+    view_u64,
+)
+
+_SMALL_GROUP = 16
+"""Strings sorted by plain comparison, without looking at words."""
+
+
+@kernel
+def common_prefix_length(offsets, data, count):
+    """Return how many leading bytes all strings (at least one) share."""
+    start = load_offset(offsets, 0)
+    shared = load_offset(offsets, 1) - start
+    for i in range(1, count):
+        other = load_offset(offsets, i)
+        shared = min(shared, load_offset(offsets, i + 1) - other)
+        position = np.int64(0)
+        while position + 8 <= shared:
+            differ = load_u64(data + start + position) ^ load_u64(data + other + position)
+            if differ != 0:
+                shared = position + (trailing_zeros64(differ) >> 3)
+            position += 8
+        while position < shared:
+            if load_u8(data + start + position) != load_u8(data + other + position):
+                shared = position
+            position += 1
+    return shared
+
+
+@inline
+def _word_at(address, length):
+    """Return the first 8 of ``length`` bytes (which may be negative) as a big-endian word."""
+    if length >= 8:
+        return byte_swap64(load_u64(address))
+    word = np.uint64(0)
+    for i in range(length):
+        word |= np.uint64(load_u8(address + i)) << np.uint64(56 - 8 * i)
+    return word
+
+
+@kernel
+def prefix_words(offsets, data, count, depth, result):
+    """Write the word of each string at ``depth``."""
+    words = view_u64(result, count)
+    for i in range(count):
+        start = load_offset(offsets, i) + depth
+        words[i] = _word_at(data + start, load_offset(offsets, i + 1) - start)
+
+
+@kernel
+def tied_groups(words, order, count, groups):
+    """Write (first, last) of each run of rows in ``order`` with equal words; return their number."""
+    words_of_row = view_u64(words, count)
+    rows = view_i64(order, count)
+    ties = view_i64(groups, count)
+    group_count = first = np.int64(0)
+    for i in range(1, count + 1):
+        if i < count and words_of_row[rows[i]] == words_of_row[rows[first]]:
+            continue
+        if i - first > 1:
+            ties[2 * group_count], ties[2 * group_count + 1] = first, i
+            group_count += 1
+        first = i
+    return group_count
+
+
+@kernel
+def _insertion_sort(offsets, data, rows, depth):
+    """Sort a few rows by their whole strings, which agree up to ``depth``."""
+    for i in range(1, rows.size):
+        row = rows[i]
+        start = load_offset(offsets, row) + depth
+        length = load_offset(offsets, row + 1) - start
+        place = i
+        while place > 0:
+            other = rows[place - 1]
+            other_start = load_offset(offsets, other) + depth
+            other_length = load_offset(offsets, other + 1) - other_start
+            if not string_less(data + start, length, data + other_start, other_length):
+                break
+            rows[place] = other
+            place -= 1
+        rows[place] = row
+
+
+@inline
+def _ending(offsets, row, depth):
+    """Return how many of the string's bytes lie in the word at ``depth``; 9 if it goes on after."""
+    return min(load_offset(offsets, row + 1) - load_offset(offsets, row) - depth, 9)
+
+
+@inline
+def _word_less(offsets, word, row, other_word, other_row, depth):
+    if word != other_word:
+        return word < other_word
+    return _ending(offsets, row, depth) < _ending(offsets, other_row, depth)
+
+
+@kernel
+def _merge_sort(offsets, depth, words, rows, spare_words, spare_rows):
+    """Sort ``words`` and ``rows`` together, in place, by word and then by `_ending`."""
+    count = rows.size
+    width = 1
+    while width < count:
+        for first in range(0, count, 2 * width):
+            left, right = first, min(first + width, count)
+            middle, last = right, min(first + 2 * width, count)
+            for place in range(first, last):
+                if left < middle and not (
+                    right < last and _word_less(offsets, words[right], rows[right], words[left], rows[left], depth)
+                ):
+                    spare_words[place], spare_rows[place] = words[left], rows[left]
+                    left += 1
+                else:
+                    spare_words[place], spare_rows[place] = words[right], rows[right]
+                    right += 1
+        words[:] = spare_words
+        rows[:] = spare_rows
+        width *= 2
+
+
+@kernel
+def split_groups(offsets, data, order, groups, group_count, depth, scratch, count, next_groups):
+    """Sort each group of rows by the word at ``depth``; write and count the groups still tied.
+
+    The strings of a group agree up to ``depth``. A small group is sorted for good. ``scratch`` is
+    room for 3 x ``count`` int64, ``count`` being the rows of all; ``next_groups`` like ``groups``.
+    """
+    all_rows = view_i64(order, count)
+    ties = view_i64(groups, 2 * group_count)
+    open_ties = view_i64(next_groups, count)
+    open_count = np.int64(0)
+    for group in range(group_count):
+        first, last = ties[2 * group], ties[2 * group + 1]
+        size = last - first
+        rows = all_rows[first:last]
+        if size <= _SMALL_GROUP:
+            _insertion_sort(offsets, data, rows, depth)
+            continue
+        words = view_u64(scratch, size)
+        for i in range(size):
+            start = load_offset(offsets, rows[i]) + depth
+            words[i] = _word_at(data + start, load_offset(offsets, rows[i] + 1) - start)
+        spare_words = view_u64(scratch + 8 * size, size)
+        spare_rows = view_i64(scratch + 16 * size, size)
+        _merge_sort(offsets, depth, words, rows, spare_words, spare_rows)
+        run = np.int64(0)
+        for i in range(1, size + 1):
+            if (
+                i < size
+                and words[i] == words[run]
+                and _ending(offsets, rows[i], depth) == _ending(offsets, rows[run], depth)
+            ):
+                continue
+            if i - run > 1 and _ending(offsets, rows[run], depth) == 9:
+                open_ties[2 * open_count] = first + run
+                open_ties[2 * open_count + 1] = first + i
+                open_count += 1
+            run = i
+    return open_count
+
+
+@kernel
+def merge_words(words, rows, first, middle, last, result_words, result_rows):
+    """Merge the sorted runs [first, middle) and [middle, last), without a branch on the data."""
+    source, source_rows = view_u64(words, last), view_i64(rows, last)
+    target, target_rows = view_u64(result_words, last), view_i64(result_rows, last)
+    left, right, place = first, middle, first
+    while left < middle and right < last:
+        left_word, right_word = source[left], source[right]
+        is_right = right_word < left_word
+        target[place] = right_word if is_right else left_word
+        target_rows[place] = source_rows[right if is_right else left]
+        right += np.int64(is_right)
+        left += np.int64(not is_right)
+        place += 1
+    _copy_rest(source, source_rows, left, middle, target, target_rows, place)
+    _copy_rest(source, source_rows, right, last, target, target_rows, place + middle - left)
+
+
+@kernel
+def merge_strings(offsets, data, words, rows, first, middle, last, result_words, result_rows):
+    """Merge as `merge_words` does; equal words are settled by the whole strings of their rows."""
+    source, source_rows = view_u64(words, last), view_i64(rows, last)
+    target, target_rows = view_u64(result_words, last), view_i64(result_rows, last)
+    left, right, place = first, middle, first
+    while left < middle and right < last:
+        is_right = source[right] < source[left]
+        if source[right] == source[left]:
+            start = load_offset(offsets, source_rows[right])
+            length = load_offset(offsets, source_rows[right] + 1) - start
+            other = load_offset(offsets, source_rows[left])
+            other_length = load_offset(offsets, source_rows[left] + 1) - other
+            is_right = string_less(data + start, length, data + other, other_length)
+        taken = right if is_right else left
+        target[place] = source[taken]
+        target_rows[place] = source_rows[taken]
+        right += np.int64(is_right)
+        left += np.int64(not is_right)
+        place += 1
+    _copy_rest(source, source_rows, left, middle, target, target_rows, place)
+    _copy_rest(source, source_rows, right, last, target, target_rows, place + middle - left)
+
+
+@inline
+def _copy_rest(source, source_rows, first, last, target, target_rows, place):
+    for i in range(last - first):
+        target[place + i] = source[first + i]
+        target_rows[place + i] = source_rows[first + i]

@@ -1,0 +1,39 @@
+"""Encoded primary keys: all that the floors above use, in one place."""
+
+from .key_encoder import KeyEncoder
+from .key_order import argsort_keys, keys_ascend, merge_order
+from .key_vector import (
+    BytesKeys,
+    KeyVector,
+    U64Keys,
+    concat_keys,
+    equal_at,
+    first_occurrences,
+    hash_keys,
+    key_bytes,
+    keys_as_bytes,
+    keys_less_equal,
+    lower_bound,
+    slice_keys,
+    take_keys,
+)
+
+__all__ = [
+    "BytesKeys",
+    "KeyEncoder",
+    "KeyVector",
+    "U64Keys",
+    "argsort_keys",
+    "concat_keys",
+    "equal_at",
+    "first_occurrences",
+    "hash_keys",
+    "key_bytes",
+    "keys_as_bytes",
+    "keys_ascend",
+    "keys_less_equal",
+    "lower_bound",
+    "merge_order",
+    "slice_keys",
+    "take_keys",
+]
