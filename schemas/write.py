@@ -26,7 +26,8 @@ class WriteCommand(BaseModel):
     op: Operation = Operation.UPSERT
     atomic: bool = False
     """Any row that fails refuses its batch whole."""
-    durability: Durability = Durability.FSYNC
+    durability: Durability | None = None
+    """None means what the store was opened with."""
 
 
 class RowError(BaseModel):

@@ -95,8 +95,6 @@ class DeltaMemStore:
         self._logs: dict[int, DeltaLog] = {}
         self.first_lsn: int | None = None
         """The log position of the oldest delta; the log before it is not needed for this store."""
-        self.rows = 0
-        """Row changes taken in, over all commits."""
 
     def __bool__(self) -> bool:
         return self.first_lsn is not None
@@ -127,7 +125,6 @@ class DeltaMemStore:
             if column_id not in self._logs:
                 self._logs[column_id] = DeltaLog(physical)
             self._logs[column_id].append(rowids, timestamps, values)
-        self.rows += len(rowids)
         if self.first_lsn is None:
             self.first_lsn = lsn
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..vectors.vector import Vector
-from . import LIVE
 from .file import DeltaFile
 from .memstore import DeltaMemStore
 from .run import Patch, merge_patches, redo_patch, undo_patch
@@ -32,12 +31,16 @@ class DeltaStores:
 class DeltaTracker:
     """The deltas of one rowset. Readers need no lock; whoever changes the stores holds the tablet's write lock."""
 
-    def __init__(
-        self, base_timestamp: int, undo: tuple[DeltaFile, ...] = (), redo: tuple[DeltaFile, ...] = ()
-    ) -> None:
+    def __init__(self, base_timestamp: int) -> None:
         self.base_timestamp = base_timestamp
         """The base shows the rows as they were at this timestamp."""
-        self.stores = DeltaStores(undo, redo, (DeltaMemStore(),))
+        self.stores = DeltaStores((), (), (DeltaMemStore(),))
+        self.frozen_at = (0, 0)
+        """The newest timestamp and log position in the tablet when the frozen store was set aside."""
+
+    def load(self, undo: tuple[DeltaFile, ...], redo: tuple[DeltaFile, ...]) -> None:
+        """Take over the delta files of a rowset that is being opened, older ones first."""
+        self.stores = replace(self.stores, undo=undo, redo=redo)
 
     @property
     def active(self) -> DeltaMemStore:
@@ -105,14 +108,6 @@ class DeltaTracker:
     def files(self) -> tuple[DeltaFile, ...]:
         """All delta files."""
         return (*self.stores.undo, *self.stores.redo)
-
-    @property
-    def may_hide_rows(self) -> bool:
-        """Whether any store holds deltas of the liveness column."""
-        stores = self.stores
-        return any(LIVE in file.metadata.deltas for file in stores.redo) or any(
-            store.log(LIVE) is not None for store in stores.memory
-        )
 
     def close(self) -> None:
         """Let go of the files."""

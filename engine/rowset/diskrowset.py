@@ -94,6 +94,13 @@ class DiskRowSet(RowSet):
         assert isinstance(cells, FixedVector)
         return cells.values.astype(np.bool_)
 
+    def base_live_at(self, rows: np.ndarray) -> np.ndarray | None:
+        if not self._has_live_stream:
+            return None
+        cells = self._reader.stream(StreamKey(LIVE, "base")).gather(rows)
+        assert isinstance(cells, FixedVector)
+        return cells.values.astype(np.bool_)
+
     def keys_at(self, rows: np.ndarray) -> KeyVector:
         return self._encoder.encode([self.base_at(column, rows) for column in self._key_columns])
 

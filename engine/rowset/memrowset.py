@@ -29,6 +29,8 @@ class MemRowSet(RowSet):
         self.deltas = DeltaTracker(base_timestamp=0)
         self.live = LiveRows(0)
         self.first_lsn: int | None = None
+        self.complete_at_lsn = 0
+        """Once set aside: all its rows were inserted up to this log position."""
         self._columns = {column.id: GrowableColumn(physical_of(column.logical.arrow)) for column in columns}
         self._keys_are_u64 = keys_are_u64
         self._keys = GrowableColumn(PhysicalType.INT64 if keys_are_u64 else PhysicalType.BYTES)
@@ -77,6 +79,9 @@ class MemRowSet(RowSet):
         return self._columns[column.id].view(self._row_count).take(rows)
 
     def base_live(self, first: int, last: int) -> np.ndarray | None:
+        return None
+
+    def base_live_at(self, rows: np.ndarray) -> np.ndarray | None:
         return None
 
     def inserted_at(self, count: int) -> np.ndarray:

@@ -45,6 +45,10 @@ class RowSet(ABC):
         """Return which rows of [first, last) the base shows as existing; None for all."""
 
     @abstractmethod
+    def base_live_at(self, rows: np.ndarray) -> np.ndarray | None:
+        """Return which of ``rows`` the base shows as existing; None for all."""
+
+    @abstractmethod
     def keys_at(self, rows: np.ndarray) -> KeyVector:
         """Return the encoded keys of ``rows`` (int64, any order)."""
 
@@ -83,6 +87,15 @@ class RowSet(ABC):
         patched = patch.apply(cells, first)
         assert isinstance(patched, FixedVector)
         return patched.values.astype(np.bool_)
+
+    def live_at(self, rows: np.ndarray, snapshot: int) -> np.ndarray:
+        """Return which of ``rows`` (ascending, distinct) exist at ``snapshot``."""
+        visible = rows < self.row_count(snapshot)
+        base = self.base_live_at(rows)
+        cells = FixedVector(np.ones(len(rows), np.uint8) if base is None else base.astype(np.uint8))
+        patched = self.deltas.apply_at(LIVE, cells, rows, snapshot)
+        assert isinstance(patched, FixedVector)
+        return visible & patched.values.astype(np.bool_)
 
     def zone_maps_at(self, column_id: int, first: int, last: int, snapshot: int) -> list[ZoneMap]:
         """Return bounds of the cells that ``snapshot`` sees; empty when unknown or when deltas may have moved them."""

@@ -1,0 +1,107 @@
+"""Catalog: the open tables by name, kept in step with the manifest."""
+
+from __future__ import annotations
+
+import threading
+
+from sortedcontainers import SortedDict
+
+from ..schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError
+from ..schemas.limits import Limits
+from ..schemas.table import TableDefinition, TableSchema
+from .table import Table
+from .tablet import files
+from .tablet.environment import Environment
+from .tablet.manifest import TableEntry, TabletEntry
+from .tablet.open import open_tablet
+from .tablet.tablet import Tablet
+
+
+class Catalog:
+    """All tables of a store. Thread safe."""
+
+    def __init__(self, environment: Environment, limits: Limits) -> None:
+        self._environment = environment
+        self._limits = limits
+        self._tables: SortedDict[str, Table] = SortedDict()
+        self._lock = threading.Lock()
+
+    def load(self) -> None:
+        """Open every table of the manifest. Raises CorruptionError when a file is not what was written."""
+        for entry in self._environment.manifest.current.tables:
+            tablets = tuple(open_tablet(tablet, entry.schema_, self._environment) for tablet in entry.tablets)
+            self._tables[entry.name] = Table(entry.id, entry.name, entry.schema_, entry.options, tablets)
+
+    def create(self, definition: TableDefinition) -> Table:
+        """Create a table; with ``if_not_exists`` return the one there is.
+
+        Raises:
+            AlreadyPresentError: there is a table of that name.
+            InvalidArgumentError: the definition breaks a rule.
+        """
+        schema = TableSchema.create(definition, self._limits)
+        if definition.partition_by:
+            raise InvalidArgumentError("partition_by is not available in this version: a table has one tablet")
+        with self._lock:
+            if found := self._tables.get(definition.name):
+                if definition.if_not_exists:
+                    return found
+                raise AlreadyPresentError(f"there is a table {definition.name!r} already")
+            table = self._make(definition, schema)
+            self._tables[table.name] = table
+            return table
+
+    def drop(self, name: str) -> Table:
+        """Take a table out of the catalog and the manifest, delete its files, and return it.
+
+        Scans that run keep reading what they hold open.
+        """
+        with self._lock:
+            table = self.table(name)
+            self._environment.manifest.commit(lambda manifest: manifest.without_table(table.table_id))
+            del self._tables[name]
+        for tablet in table.tablets:
+            with tablet.maintenance_lock:
+                self._delete_files(tablet)
+        return table
+
+    def table(self, name: str) -> Table:
+        """Return a table. Raises NotFoundError naming the tables there are."""
+        if found := self._tables.get(name):
+            return found
+        known = ", ".join(list(self._tables)[:20]) or "none"
+        raise NotFoundError(f"there is no table {name!r}; the tables are: {known}")
+
+    def names(self) -> list[str]:
+        """Return the names of all tables, sorted."""
+        return list(self._tables)
+
+    def tablets(self) -> list[Tablet]:
+        """Return the tablets of all tables."""
+        return [tablet for table in list(self._tables.values()) for tablet in table.tablets]
+
+    def _make(self, definition: TableDefinition, schema: TableSchema) -> Table:
+        manifest = self._environment.manifest
+        table_id, tablet_id = manifest.new_id(), manifest.new_id()
+        fs, directory = self._environment.fs, files.directory(tablet_id)
+        fs.make_directory(directory)
+        fs.sync_directory(files.ROOT)
+        entry = TableEntry(
+            id=table_id,
+            name=definition.name,
+            schema_=schema,
+            options=definition.options,
+            tablets=(TabletEntry(id=tablet_id),),
+        )
+        manifest.commit(lambda current: current.with_table(entry))
+        return Table(table_id, definition.name, schema, definition.options, (Tablet(tablet_id, schema),))
+
+    def _delete_files(self, tablet: Tablet) -> None:
+        """Delete the directory of a dropped tablet; what cannot be deleted is swept at the next start."""
+        fs, directory = self._environment.fs, files.directory(tablet.tablet_id)
+        try:
+            for name in fs.list(directory):
+                fs.unlink(f"{directory}/{name}")
+            fs.remove_directory(directory)
+        except OSError:
+            return

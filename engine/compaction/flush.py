@@ -1,0 +1,199 @@
+"""Flush a MemRowSet: write its rows as a DiskRowSet that every snapshot reads the same.
+
+ 1. Under the write lock, set the MemRowSet aside and start a new one. Its rows are complete now; updates and deletes of
+    them go on into its DeltaMemStore. Take a mark of that store and the newest timestamp F in the tablet.
+ 2. Wait until everything up to F is durable.
+ 3. Write the rows in key order as they are at F (base file) and what takes each back to before (UNDO file): the insert of
+    a row is undone by making it dead before its timestamp.
+ 4. Commit both files to the manifest. A crash before leaves the rows to the log, a crash after finds them in the files.
+ 5. Under the write lock, carry over the deltas that came after the mark, their rows renumbered, point the key index
+    to the new rowset, and put the new version in place.
+
+A failure before 4 removes the files and leaves the MemRowSet as it was, frozen; the next flush takes it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ...schemas.errors import StorageFullError
+from ..delta import LIVE
+from ..delta.file import write_delta_file
+from ..delta.run import DeltaRun, invert
+from ..fs.failures import is_full
+from ..rowset.base_file import write_base_file
+from ..rowset.diskrowset import DiskRowSet
+from ..rowset.location import pack
+from ..rowset.memrowset import MemRowSet
+from ..tablet import files
+from ..tablet.environment import Environment
+from ..tablet.manifest import RowsetEntry, TabletEntry
+from ..tablet.open import open_rowset, remove_orphans
+from ..tablet.tablet import Tablet
+from ..tablet.version import Version
+from ..vectors.keys import hash_keys, take_keys
+from ..vectors.physical import PhysicalType
+from ..vectors.vector import FixedVector, Vector, zeros
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Mark:
+    """The moment at which a MemRowSet is written."""
+
+    memrowset: MemRowSet
+    deltas: dict[int, int]
+    timestamp: int
+    lsn: int
+
+
+@dataclass(frozen=True, slots=True)
+class FlushReport:
+    """What a flush wrote."""
+
+    rows: int
+    bytes_written: int
+
+
+def flush_memrowset(tablet: Tablet, environment: Environment) -> FlushReport | None:
+    """Flush the oldest MemRowSet of a tablet; None when there are no rows. One caller at a time for a tablet.
+
+    Raises:
+        StorageFullError: the disk is full; nothing is lost.
+        UnavailableError: the log or the manifest has failed.
+    """
+    mark = _freeze(tablet)
+    if mark is None:
+        return None
+    environment.mvcc.wait_for(mark.timestamp)
+    order = mark.memrowset.key_order(0, len(mark.memrowset))
+    assert order is not None, "a MemRowSet stands in the order of arrival"
+    rowset, size = _write(tablet, environment, mark, order)
+    with tablet.write_lock:
+        _swap(tablet, mark, rowset, order)
+    return FlushReport(len(rowset), size)
+
+
+def _freeze(tablet: Tablet) -> _Mark | None:
+    with tablet.write_lock:
+        version = tablet.version
+        if not version.frozen:
+            if not len(version.active):
+                return None
+            version.active.complete_at_lsn = tablet.last_lsn
+            version = replace(version, active=tablet.new_memrowset(), frozen=(version.active,))
+            tablet.version = version
+        oldest = version.frozen[0]
+        return _Mark(oldest, oldest.deltas.active.counts(), tablet.last_timestamp, tablet.last_lsn)
+
+
+def _write(tablet: Tablet, environment: Environment, mark: _Mark, order: np.ndarray) -> tuple[DiskRowSet, int]:
+    """Write base and UNDO file, commit them, and return the rowset opened."""
+    fs, directory = environment.fs, files.directory(tablet.tablet_id)
+    base_id, undo_id = environment.manifest.new_id(), environment.manifest.new_id()
+    base_path = files.path(tablet.tablet_id, base_id, "base")
+    undo_path = files.path(tablet.tablet_id, undo_id, "undo")
+    entry = RowsetEntry(id=base_id, undo=(undo_id,), durable_lsn=mark.lsn)
+    try:
+        cells, undo = _at_mark(tablet, mark, order)
+        alive = cells.pop(LIVE)
+        assert isinstance(alive, FixedVector)
+        keys = take_keys(mark.memrowset.keys(len(order)), order)
+        encodings, version = files.encodings(tablet.schema), tablet.schema.version
+        live = alive.values.astype(np.bool_)
+        write_base_file(fs, base_path, base_id, cells, live, keys, encodings, mark.timestamp, version)
+        write_delta_file(fs, undo_path, undo_id, "undo", base_id, undo, encodings)
+        fs.sync_directory(directory)
+        rowset = open_rowset(tablet, environment, entry, slot=-1)
+    except BaseException as error:
+        remove_orphans(environment, base_path, undo_path)
+        if isinstance(error, OSError) and is_full(error):
+            raise StorageFullError("the disk is full; the flush will be tried again") from error
+        raise
+    _commit(tablet, environment, mark, entry)
+    return rowset, rowset.size_bytes + sum(file.size_bytes for file in rowset.deltas.files)
+
+
+def _at_mark(tablet: Tablet, mark: _Mark, order: np.ndarray) -> tuple[dict[int, Vector], dict[int, DeltaRun]]:
+    """Return the cells of every column at the mark, in key order, and the UNDO run of every column that changed."""
+    memrowset, count = mark.memrowset, len(order)
+    new_rowid = np.empty(count, np.int32)
+    new_rowid[order] = np.arange(count, dtype=np.int32)
+    redo = {
+        column_id: _renumbered(run, new_rowid)
+        for column_id, run in memrowset.deltas.active.until(mark.deltas).items()
+    }
+    cells: dict[int, Vector] = {}
+    undo: dict[int, DeltaRun] = {}
+    for column in tablet.schema.columns:
+        vector = memrowset.base(column, 0, count).take(order)
+        if column.id in redo:
+            vector, undo[column.id] = invert(vector, redo[column.id])
+        cells[column.id] = vector
+    births = _births(memrowset.inserted_at(count)[order], redo.get(LIVE))
+    cells[LIVE], undo[LIVE] = invert(zeros(PhysicalType.BOOL, count), births)
+    return cells, undo
+
+
+def _births(inserted_at: np.ndarray, changes: DeltaRun | None) -> DeltaRun:
+    """Return the liveness of rows as changes of rows that were never there: born when inserted, then ``changes``."""
+    rowids = np.arange(len(inserted_at), dtype=np.int32)
+    born = FixedVector(np.ones(len(inserted_at), np.uint8))
+    if changes is None:
+        return DeltaRun(rowids, inserted_at, born)
+    assert isinstance(changes.values, FixedVector)
+    all_rowids = np.concatenate([rowids, changes.rowids])
+    order = np.argsort(all_rowids, kind="stable")
+    timestamps = np.concatenate([inserted_at, changes.timestamps])[order]
+    values = np.concatenate([born.values, changes.values.values])[order]
+    return DeltaRun(all_rowids[order], timestamps, FixedVector(values))
+
+
+def _renumbered(run: DeltaRun, new_rowid: np.ndarray) -> DeltaRun:
+    rowids = new_rowid[run.rowids]
+    order = np.argsort(rowids, kind="stable")
+    return DeltaRun(rowids[order], run.timestamps[order], run.values.take(order))
+
+
+def _commit(tablet: Tablet, environment: Environment, mark: _Mark, entry: RowsetEntry) -> None:
+    complete = mark.memrowset.complete_at_lsn
+
+    def add(old: TabletEntry) -> TabletEntry:
+        return old.model_copy(update={"rowsets": (*old.rowsets, entry), "inserts_durable_lsn": complete})
+
+    try:
+        environment.manifest.commit(lambda manifest: manifest.with_tablet(tablet.tablet_id, add))
+    except StorageFullError:
+        paths = [files.path(tablet.tablet_id, entry.id, "base")]
+        remove_orphans(environment, *paths, *(files.path(tablet.tablet_id, undo, "undo") for undo in entry.undo))
+        raise
+
+
+def _swap(tablet: Tablet, mark: _Mark, rowset: DiskRowSet, order: np.ndarray) -> None:
+    memrowset, count = mark.memrowset, len(order)
+    new_rowid = np.empty(count, np.int32)
+    new_rowid[order] = np.arange(count, dtype=np.int32)
+    rowset.slot = tablet.free_slot()
+    tablet.take_slot(rowset)
+    _carry_over(tablet, memrowset.deltas.active.since(mark.deltas), new_rowid, rowset, mark.lsn + 1)
+    if memrowset.live.dead_count:
+        rowset.live.load(memrowset.live.at(order))
+    hashes = hash_keys(memrowset.keys(count))
+    old, new = pack(memrowset.slot, np.arange(count)), pack(rowset.slot, new_rowid)
+    tablet.index.relocate(hashes, old, new)
+    version = tablet.version
+    tablet.version = Version(version.active, version.frozen[1:], (*version.disk, rowset))
+    tablet.inserts_durable_lsn = memrowset.complete_at_lsn
+    tablet.drop_slot(memrowset.slot)
+
+
+def _carry_over(
+    tablet: Tablet, missed: Mapping[int, DeltaRun], new_rowid: np.ndarray, rowset: DiskRowSet, lsn: int
+) -> None:
+    physical = files.encodings(tablet.schema)
+    for column_id, run in missed.items():
+        moved = _renumbered(run, new_rowid)
+        columns = {column_id: (physical[column_id].physical, moved.values)}
+        rowset.deltas.active.append(FixedVector(moved.rowids), FixedVector(moved.timestamps), columns, lsn)

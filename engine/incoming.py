@@ -1,0 +1,171 @@
+"""Incoming: a record batch as it was sent, checked against a table's schema, row by row where rows may be refused.
+
+What is wrong with the batch as a whole (an unknown column, a type that does not fit, a missing key column) is raised.
+What is wrong with single rows (NULL where none may be, a cell that is too large, a date out of range) refuses those
+rows. A varchar cell that is too long is cut to its length in characters, as the contract says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..schemas.column import ColumnSchema
+from ..schemas.errors import InvalidArgumentError
+from ..schemas.limits import Limits
+from ..schemas.operation import Operation
+from ..schemas.table import TableSchema
+
+_FIRST_DATE, _LAST_DATE = -719_162, 2_932_896
+"""0001-01-01 and 9999-12-31 in days since 1970."""
+
+
+@dataclass(slots=True, eq=False)
+class RowRefusals:
+    """Why rows are refused; a row keeps the first reason found."""
+
+    row_count: int
+    reasons: list[tuple[str, str]] = field(default_factory=list)
+    """(code, message)"""
+    by_row: np.ndarray | None = None
+    """int16, one a row: 1 + the position of its reason, 0 for none."""
+
+    def refuse(self, rows: np.ndarray, code: str, message: str) -> None:
+        """Refuse the rows where the bool array ``rows`` is true."""
+        if not rows.any():
+            return
+        if self.by_row is None:
+            self.by_row = np.zeros(self.row_count, np.int16)
+        self.reasons.append((code, message))
+        self.by_row[rows & (self.by_row == 0)] = len(self.reasons)
+
+    def accepted(self) -> np.ndarray | None:
+        """Return the positions of the rows that were not refused; None for all."""
+        return None if self.by_row is None else np.flatnonzero(self.by_row == 0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Incoming:
+    """The accepted rows of a batch, columns named by id, and what was refused."""
+
+    rows: pa.RecordBatch
+    positions: np.ndarray | None
+    """Where each row stood in the batch as it was sent; None when all are there."""
+    refusals: RowRefusals
+
+    def without(self, rows: np.ndarray, message: str) -> Incoming:
+        """Return the batch with more rows refused as TOO_LARGE: those where the bool array ``rows`` is true."""
+        positions = np.arange(len(rows)) if self.positions is None else self.positions
+        refused = np.zeros(self.refusals.row_count, np.bool_)
+        refused[positions[rows]] = True
+        self.refusals.refuse(refused, "TOO_LARGE", message)
+        return Incoming(self.rows.filter(pa.array(~rows)), positions[~rows], self.refusals)
+
+    @property
+    def column_ids(self) -> list[int]:
+        """The columns that were sent."""
+        return [int(name) for name in self.rows.schema.names]
+
+
+def check_batch(batch: pa.RecordBatch, schema: TableSchema, operation: Operation, limits: Limits) -> Incoming:
+    """Check a batch and return its rows, columns in the order of the schema and of its types.
+
+    Raises:
+        InvalidArgumentError: when no row of the batch can be taken, whatever its cells.
+    """
+    columns = _columns(batch, schema, operation)
+    refusals = RowRefusals(batch.num_rows)
+    arrays = [_checked(batch.column(column.name), column, refusals, limits) for column in columns]
+    rows = pa.RecordBatch.from_arrays(arrays, names=[str(column.id) for column in columns])
+    positions = refusals.accepted()
+    if positions is not None:
+        rows = rows.take(pa.array(positions))
+    return Incoming(rows, positions, refusals)
+
+
+def _columns(batch: pa.RecordBatch, schema: TableSchema, operation: Operation) -> list[ColumnSchema]:
+    names = batch.schema.names
+    if len(set(names)) < len(names):
+        raise InvalidArgumentError("a column is named twice in the data")
+    if unknown := [name for name in names if name not in schema.by_name]:
+        known = ", ".join(schema.by_name)
+        raise InvalidArgumentError(f"the table has no column {unknown[0]!r}; its columns are {known}")
+    present = set(names)
+    if missing := [column.name for column in schema.key if column.name not in present]:
+        raise InvalidArgumentError(f"the data lacks the key column {missing[0]!r}")
+    values = [column for column in schema.values if column.name in present]
+    if operation.base is Operation.DELETE and values:
+        raise InvalidArgumentError(f"delete takes the key columns only, not {values[0].name!r}")
+    if operation.base is Operation.UPDATE and not values:
+        raise InvalidArgumentError("update needs at least one column beside the key")
+    return [*schema.key, *values]
+
+
+def _checked(array: pa.Array, column: ColumnSchema, refusals: RowRefusals, limits: Limits) -> pa.Array:
+    array = _cast(array, column)
+    kind = column.logical
+    if array.null_count and not column.nullable:
+        message = f"column {column.name!r} is NULL and may not be"
+        refusals.refuse(_bools(array.is_null()), "INVALID_ARGUMENT", message)
+    if kind.name == "varchar":
+        array = _cut(array, kind.length)
+    if kind.is_variable:
+        too_large = pc.greater(pc.binary_length(array), limits.cell_bytes)
+        message = f"the cell of column {column.name!r} has more than {limits.cell_bytes:,} bytes"
+        refusals.refuse(_bools(too_large), "TOO_LARGE", message)
+    if kind.name == "date" and len(array):
+        days = array.view(pa.int32())
+        outside = pc.or_(pc.less(days, _FIRST_DATE), pc.greater(days, _LAST_DATE))
+        message = f"column {column.name!r} holds a date outside 0001-01-01 to 9999-12-31"
+        refusals.refuse(_bools(outside), "INVALID_ARGUMENT", message)
+    return array
+
+
+def _cast(array: pa.Array, column: ColumnSchema) -> pa.Array:
+    target = column.logical.arrow
+    if array.type == target:
+        return array
+    if not _is_castable(array.type, target):
+        raise InvalidArgumentError(f"column {column.name!r} is {column.type}; the data has {array.type}")
+    try:
+        cast = array.cast(target)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidArgumentError(
+            f"column {column.name!r} is {column.type}; the data has {array.type} and does not fit: {error}"
+        ) from None
+    return cast
+
+
+def _is_castable(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether a cast keeps the meaning of every cell that it does not refuse."""
+    is_ = pa.types
+    if is_.is_null(source):
+        return True
+    if is_.is_dictionary(source):
+        return _is_castable(source.value_type, target) or source.value_type == target
+    if is_.is_integer(target) or is_.is_floating(target):
+        return is_.is_integer(source) or is_.is_floating(source)
+    if is_.is_decimal(target):
+        return is_.is_integer(source) or is_.is_decimal(source)
+    if is_.is_timestamp(target):
+        return is_.is_timestamp(source) or is_.is_date(source)
+    if is_.is_date(target):
+        return is_.is_date(source)
+    if is_.is_string(target):
+        return is_.is_large_string(source) or source == pa.string_view()
+    if is_.is_binary(target):
+        return is_.is_large_binary(source) or is_.is_fixed_size_binary(source) or source == pa.binary_view()
+    return False
+
+
+def _cut(array: pa.Array, length: int) -> pa.Array:
+    longest = pc.max(pc.utf8_length(array)).as_py()
+    return pc.utf8_slice_codeunits(array, 0, length) if longest and longest > length else array
+
+
+def _bools(mask: pa.Array) -> np.ndarray:
+    """Return an Arrow bool array, NULL as false, as numpy's."""
+    return np.asarray(pc.fill_null(mask, False).to_numpy(zero_copy_only=False), np.bool_)

@@ -1,0 +1,50 @@
+"""Recovery: bring the tablets to where the log ends, whatever stopped the store."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from ..schemas.errors import CorruptionError
+from .options import StoreOptions
+from .tablet.change import unpack_changes
+from .tablet.environment import Environment
+from .tablet.manifest import Manifest
+from .tablet.tablet import Tablet
+from .upkeep import flush
+from .wal.log import WriteAheadLog
+
+log = logging.getLogger("nyala.recovery")
+
+
+def check_log(wal: WriteAheadLog, manifest: Manifest) -> None:
+    """Check that the log reaches back to what the files do not hold. Raises CorruptionError when it does not."""
+    if wal.first_lsn > manifest.log_needed_from:
+        why = f"the log starts at record {wal.first_lsn}, but is needed from record {manifest.log_needed_from} on"
+        raise CorruptionError("wal", 0, why)
+
+
+def replay(
+    wal: WriteAheadLog, tablets: Mapping[int, Tablet], environment: Environment, options: StoreOptions
+) -> tuple[int, int]:
+    """Apply what the log holds and the files do not; returns the rows applied and the newest timestamp in the log.
+
+    Changes of tablets that were dropped since are passed over. Memory is bounded by flushing on the way.
+
+    Raises:
+        CorruptionError: the log is not what was written.
+    """
+    rows, newest = 0, 0
+    for record in wal.replay():
+        newest = max(newest, record.timestamp)
+        for change in unpack_changes(record.payload, record.lsn):
+            tablet = tablets.get(change.tablet_id)
+            if tablet is None:
+                continue
+            with tablet.write_lock:
+                rows += tablet.replay(change, record.timestamp, record.lsn)
+            if tablet.version.active.nbytes > options.flush_bytes:
+                flush(tablet, environment)
+    if rows:
+        log.info("replayed %d row changes from the log", rows)
+    return rows, newest

@@ -1,0 +1,106 @@
+"""From a scan's words to what the tablets read: columns by id, a bound filter, a key range, one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from typing import Any
+
+import pyarrow as pa
+
+from ..schemas.description import ScanSplit
+from ..schemas.errors import NotFoundError
+from ..schemas.limits import Limits
+from ..schemas.scan import ScanSpec
+from .filter.bind import bind
+from .filter.prune import key_range
+from .filter.where import parse_where
+from .table import Table
+from .tablet.chunk import PruneCount, ScanRequest
+from .tablet.ordered import scan_ordered
+from .tablet.scan import prune, scan_unordered
+from .tablet.tablet import Tablet
+
+
+def resolve(spec: ScanSpec, table: Table, snapshot: int, limits: Limits, chunk_bytes: int) -> ScanRequest:
+    """Resolve a scan against the table's schema.
+
+    Raises:
+        InvalidArgumentError, NotFoundError: for a column or filter that cannot be.
+    """
+    spec.checked()
+    schema = table.schema
+    names = schema.arrow.names if spec.columns is None else spec.columns
+    where = parse_where(spec.where, limits)
+    bound = None if where is None else bind(where, schema)
+    filter_ids = [] if bound is None else bound.column_ids
+    return ScanRequest(
+        columns=tuple(schema.column(name) for name in names),
+        where=bound,
+        filter_columns=tuple(schema.by_id[column_id] for column_id in filter_ids),
+        keys=key_range(bound, schema, table.tablets[0].encoder),
+        snapshot=snapshot,
+        chunk_bytes=chunk_bytes,
+    )
+
+
+def wanted_tablets(spec: ScanSpec, table: Table) -> list[Tablet]:
+    """Return the tablets that a scan reads. Raises NotFoundError for a ticket whose tablet is gone."""
+    if spec.tablet is None:
+        return list(table.tablets)
+    found = [tablet for tablet in table.tablets if tablet.tablet_id == spec.tablet]
+    if not found:
+        raise NotFoundError(f"table {table.name!r} has no tablet {spec.tablet}")
+    return found
+
+
+def run(
+    spec: ScanSpec, table: Table, request: ScanRequest, tablets: list[Tablet], pool: Executor, ahead: int
+) -> Iterator[pa.RecordBatch]:
+    """Pin the tablets' versions and return the batches of a scan."""
+    if spec.limit == 0 or (request.where is not None and request.where.is_trivially_false):
+        return iter(())
+    versions = [tablet.version for tablet in tablets]
+    if spec.ordered:
+        rowsets = [rowset for version in versions for rowset in version.rowsets()]
+        batches = scan_ordered(rowsets, request, table.schema.key, tablets[0].encoder)
+    else:
+        reach = 0 if spec.limit is not None else ahead
+        batches = (batch for version in versions for batch in scan_unordered(version, request, pool, reach))
+    return batches if spec.limit is None else _limited(batches, spec.limit)
+
+
+def _limited(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+    left = limit
+    for batch in batches:
+        yield batch.slice(0, left)
+        left -= batch.num_rows
+        if left <= 0:
+            return
+
+
+def estimate(tablets: list[Tablet], request: ScanRequest) -> tuple[list[ScanSplit], dict[str, Any]]:
+    """Return one split a tablet with what it would read at most, and what is left out and why."""
+    counts = [(tablet, prune(tablet.version, request)) for tablet in tablets]
+    splits = [
+        ScanSplit(tablet=tablet.tablet_id, rows=count.rows_in_chunks, bytes=int(count.bytes_in_chunks))
+        for tablet, count in counts
+    ]
+    return splits, _explain([count for _, count in counts], request)
+
+
+def _explain(counts: list[PruneCount], request: ScanRequest) -> dict[str, Any]:
+    return {
+        "snapshot": request.snapshot,
+        "columns_read": [column.name for column in request.columns_read],
+        "key_range": {
+            "lower": request.keys.lower.hex() if request.keys.lower is not None else None,
+            "upper": request.keys.upper.hex() if request.keys.upper is not None else None,
+        },
+        "rowsets": sum(count.rowsets for count in counts),
+        "rowsets_pruned_by_key_range": sum(count.rowsets_by_key for count in counts),
+        "chunks": sum(count.chunks for count in counts),
+        "chunks_pruned_by_zone_map": sum(count.chunks_by_zone_map for count in counts),
+        "rows": sum(count.rows_total for count in counts),
+        "rows_to_read": sum(count.rows_in_chunks for count in counts),
+    }

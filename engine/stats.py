@@ -1,0 +1,67 @@
+"""Statistics of a table, from what its tablets hold in memory about their files."""
+
+from __future__ import annotations
+
+from ..schemas.column import ColumnSchema
+from ..schemas.description import ColumnStats, TableStats, TabletStats
+from .cfile.format import StreamKey
+from .table import Table
+from .tablet.tablet import Tablet
+from .tablet.version import Version
+
+
+def table_stats(table: Table) -> TableStats:
+    """Return the statistics of a table."""
+    tablets = [_tablet_stats(tablet) for tablet in table.tablets]
+    versions = [tablet.version for tablet in table.tablets]
+    return TableStats(
+        name=table.name,
+        live_rows=sum(tablet.live_rows for tablet in tablets),
+        bytes_on_disk=sum(tablet.bytes_on_disk for tablet in tablets),
+        tablets=tablets,
+        columns=[_column_stats(column, versions) for column in table.schema.columns],
+    )
+
+
+def _tablet_stats(tablet: Tablet) -> TabletStats:
+    version = tablet.version
+    files = [file for rowset in version.disk for file in rowset.deltas.files]
+    return TabletStats(
+        tablet=tablet.tablet_id,
+        live_rows=tablet.live_rows,
+        rowsets=len(version.disk),
+        delta_files=len(files),
+        memory_bytes=tablet.memory_bytes,
+        bytes_on_disk=sum(rowset.size_bytes for rowset in version.disk) + sum(file.size_bytes for file in files),
+        average_rowset_height=average_height(version),
+    )
+
+
+def average_height(version: Version) -> float:
+    """Return how many DiskRowSets the key range of an average one overlaps, itself included, weighted by rows.
+
+    Stands for the expected number of rowsets that the look-up of a random existing key would search without an index.
+    """
+    rowsets = version.disk
+    total = sum(len(rowset) for rowset in rowsets)
+    if not total:
+        return 0.0
+    heights = (
+        len(rowset) * sum(other.min_key <= rowset.max_key and rowset.min_key <= other.max_key for other in rowsets)
+        for rowset in rowsets
+    )
+    return sum(heights) / total
+
+
+def _column_stats(column: ColumnSchema, versions: list[Version]) -> ColumnStats:
+    key = StreamKey(column.id, "base")
+    streams = [
+        rowset.reader.stream(key) for version in versions for rowset in version.disk if key in rowset.reader.streams()
+    ]
+    encodings = dict.fromkeys(name for stream in streams for name in stream.encoding_names)
+    return ColumnStats(
+        name=column.name,
+        encodings=list(encodings) or [column.encoding],
+        bytes_on_disk=sum(stream.compressed_bytes for stream in streams),
+        raw_bytes=sum(stream.raw_bytes for stream in streams),
+    )

@@ -1,0 +1,321 @@
+"""Store: the engine's one door. Implements ``schemas.service.StoreService`` in this process."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version as package_version
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ..schemas.description import Health, ScanPlan, TableDescription, TableStats
+from ..schemas.errors import CorruptionError, InvalidArgumentError, SnapshotTooOldError, UnavailableError
+from ..schemas.scan import ScanSpec
+from ..schemas.service import MaintenanceKind, ScanStream
+from ..schemas.table import TableDefinition
+from ..schemas.timestamp import last_of, parse_moment
+from ..schemas.write import WriteCommand, WriteResult
+from . import recovery, scanning, upkeep
+from .catalog import Catalog
+from .cfile.cache import PageCache
+from .commit_log import CommitLog
+from .fs.filesystem import FileSystem
+from .fs.local import LocalFileSystem
+from .maintenance.manager import MaintenanceManager
+from .maintenance.op import MaintenanceOp
+from .memory_gate import MemoryGate
+from .mvcc.clock import Clock, SystemClock
+from .mvcc.mvcc import MvccManager
+from .options import StoreOptions
+from .stats import table_stats
+from .table import Table
+from .tablet import files
+from .tablet.environment import Environment
+from .tablet.manifest import CleanStopEntry, Manifest, ManifestFile
+from .tablet.open import sweep
+from .tablet.read import schema_of
+from .wal.log import WriteAheadLog
+from .wal.reader import CleanStop
+from .wal.writer import WalOptions
+
+_LOCK_PATH = "lock"
+_WAL_PATH = "wal"
+
+
+class Store:
+    """An open data directory. Thread safe. Close it, or leave it to recovery: nothing acknowledged is lost either way."""
+
+    def __init__(self, fs: FileSystem, options: StoreOptions, clock: Clock) -> None:
+        """Use ``Store.open``."""
+        self.options = options
+        self._fs = fs
+        self._clock = clock
+        self._closed = False
+        self._lock = fs.lock(_LOCK_PATH)
+        try:
+            self._open()
+        except BaseException:
+            self._lock.close()
+            raise
+
+    @classmethod
+    def open(
+        cls, where: str | Path | FileSystem, options: StoreOptions | None = None, clock: Clock | None = None
+    ) -> Store:
+        """Open the store in a directory, which is made when it is missing, and recover what a crash left in the log.
+
+        Raises:
+            UnavailableError: another process has it open, or the disk fails.
+            CorruptionError: a file is not what was written; the text says which and where.
+        """
+        fs = LocalFileSystem(where) if isinstance(where, str | Path) else where
+        return cls(fs, options or StoreOptions(), clock or SystemClock())
+
+    def _open(self) -> None:
+        manifest_file = ManifestFile.open(self._fs) or self._create()
+        manifest = manifest_file.current
+        self._mvcc = MvccManager(self._clock)
+        self._environment = Environment(
+            self._fs, manifest_file, self._mvcc, PageCache(self.options.page_cache_bytes)
+        )
+        self._wal = self._open_wal(manifest)
+        recovery.check_log(self._wal, manifest)
+        self._catalog = Catalog(self._environment, self.options.limits)
+        self._catalog.load()
+        sweep(self._environment, manifest)
+        tablets = {tablet.tablet_id: tablet for tablet in self._catalog.tablets()}
+        self._clock.update(max([manifest.last_timestamp] + [tablet.last_timestamp for tablet in tablets.values()]))
+        _, newest = recovery.replay(self._wal, tablets, self._environment, self.options)
+        self._clock.update(newest)
+        self._log = CommitLog(self._wal, self._mvcc)
+        self._pool = ThreadPoolExecutor(self.options.scan_threads, thread_name_prefix="nyala-scan")
+        self._maintenance = MaintenanceManager(self._operations)
+        self._gate = MemoryGate(
+            self.options.memory_bytes, self.options.memory_wait_seconds, self._catalog.tablets, self._ask_for_flush
+        )
+        if self.options.maintenance == "on":
+            self._maintenance.start()
+
+    def _create(self) -> ManifestFile:
+        """Make an empty store; refuse to make one over the remains of another."""
+        for directory in (files.ROOT, _WAL_PATH):
+            if self._fs.exists(directory) and self._fs.list(directory):
+                raise CorruptionError("manifest", 0, f"there is no manifest, but the directory {directory} has files")
+            self._fs.make_directory(directory)
+        self._fs.sync_directory("")
+        return ManifestFile.create(self._fs, uuid.uuid4().hex)
+
+    def _open_wal(self, manifest: Manifest) -> WriteAheadLog:
+        stop = manifest.clean_stop
+        return WriteAheadLog.open(
+            self._fs,
+            _WAL_PATH,
+            uuid.UUID(manifest.store_uuid).bytes,
+            WalOptions(segment_bytes=self.options.wal_segment_bytes),
+            CleanStop(stop.last_lsn, stop.crc) if stop else None,
+            manifest.last_durable_lsn,
+        )
+
+    # Tables
+
+    def create_table(self, definition: TableDefinition) -> TableDescription:
+        """See StoreService."""
+        self._check_open()
+        return _described(self._catalog.create(definition))
+
+    def drop_table(self, name: str) -> None:
+        """See StoreService."""
+        self._check_open()
+        self._catalog.drop(name)
+
+    def tables(self) -> list[str]:
+        """See StoreService."""
+        self._check_open()
+        return self._catalog.names()
+
+    def describe_table(self, name: str) -> TableDescription:
+        """See StoreService."""
+        self._check_open()
+        return _described(self._catalog.table(name))
+
+    def table_stats(self, name: str) -> TableStats:
+        """See StoreService."""
+        self._check_open()
+        return table_stats(self._catalog.table(name))
+
+    # Rows
+
+    def write(self, command: WriteCommand, batch: pa.RecordBatch) -> WriteResult:
+        """See StoreService."""
+        self._check_open()
+        table = self._catalog.table(command.table)
+        limits = self.options.limits
+        if batch.nbytes > limits.batch_bytes:
+            raise InvalidArgumentError(
+                f"a batch of {batch.nbytes:,} bytes is too large: it is one commit, of at most {limits.batch_bytes:,} bytes; "
+                "cut it into several"
+            )
+        self._gate.admit(batch.nbytes)
+        result = table.write(command, batch, self._log, limits, command.durability or self.options.durability)
+        if any(tablet.version.active.nbytes >= self.options.flush_bytes for tablet in table.tablets):
+            self._maintenance.notify()
+        return result
+
+    def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:
+        """See StoreService."""
+        for batch in batches:
+            yield self.write(command, batch)
+
+    def scan(self, spec: ScanSpec) -> ScanStream:
+        """See StoreService."""
+        self._check_open()
+        table = self._catalog.table(spec.table)
+        tablets = scanning.wanted_tablets(spec, table)
+        snapshot = self._snapshot(spec.as_of, table)
+        options = self.options
+        request = scanning.resolve(spec, table, snapshot, options.limits, options.scan_batch_bytes)
+        batches = scanning.run(spec, table, request, tablets, self._pool, 2 * options.scan_threads)
+        return ScanStream(schema_of(request.columns), snapshot, batches)
+
+    def plan(self, spec: ScanSpec) -> ScanPlan:
+        """See StoreService."""
+        self._check_open()
+        table = self._catalog.table(spec.table)
+        tablets = scanning.wanted_tablets(spec, table)
+        snapshot = self._snapshot(spec.as_of, table)
+        options = self.options
+        request = scanning.resolve(spec, table, snapshot, options.limits, options.scan_batch_bytes)
+        splits, explain = scanning.estimate(tablets, request)
+        return ScanPlan(snapshot=snapshot, schema_version=table.schema.version, splits=splits, explain=explain)
+
+    def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
+        """See StoreService."""
+        self._check_open()
+        return self._catalog.table(table).get(keys, self._mvcc.snapshot(), self.options.limits)
+
+    # The store
+
+    def maintain(self, table: str, op: str) -> dict[str, Any]:
+        """See StoreService."""
+        self._check_open()
+        if op not in set(MaintenanceKind):
+            known = ", ".join(MaintenanceKind)
+            raise InvalidArgumentError(f"no maintenance is called {op!r}; there are {known}")
+        work = upkeep.flush if op == MaintenanceKind.FLUSH else upkeep.flush_all_deltas
+        reports = [work(tablet, self._environment) for tablet in self._catalog.table(table).tablets]
+        self._after_flush()
+        done = [report for report in reports if report]
+        return {
+            "op": op,
+            "rows": sum(report.rows for report in done),
+            "bytes_written": sum(report.bytes_written for report in done),
+        }
+
+    def now(self) -> int:
+        """See StoreService."""
+        self._check_open()
+        return self._mvcc.snapshot()
+
+    def health(self) -> Health:
+        """See StoreService."""
+        self._check_open()
+        reason = self._log.read_only_reason or self._environment.manifest.failed
+        return Health(status="read_only" if reason else "ok", reason=reason or "", version=package_version("nyala"))
+
+    def run_maintenance_once(self) -> str | None:
+        """Do the most worthwhile maintenance now, on this thread; return its name, None when there is none."""
+        return self._maintenance.run_once()
+
+    def close(self) -> None:
+        """See StoreService."""
+        if self._closed:
+            return
+        self._closed = True
+        self._maintenance.stop()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        try:
+            self._stop_cleanly()
+        finally:
+            for tablet in self._catalog.tablets():
+                tablet.close()
+            self._lock.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _stop_cleanly(self) -> None:
+        stop = self._wal.close()
+        if stop is None or self._environment.manifest.failed:
+            return
+        entry = CleanStopEntry(last_lsn=stop.last_lsn, crc=stop.crc)
+        edit = {"clean_stop": entry, "last_timestamp": self._clock.now()}
+        self._environment.manifest.commit(lambda manifest: manifest.model_copy(update=edit))
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UnavailableError("the store is closed")
+
+    def _snapshot(self, as_of: int | str | None, table: Table) -> int:
+        """Return the snapshot that ``as_of`` means, once everything at or below it is visible."""
+        if as_of is None:
+            return self._mvcc.snapshot()
+        snapshot = parse_moment(as_of)
+        now = self._clock.physical_microseconds()
+        if snapshot > last_of(now + self.options.clock_error_seconds * 1_000_000):
+            raise InvalidArgumentError(f"as_of {as_of!r} lies in the future")
+        age = table.options.history_max_age_seconds
+        if snapshot < last_of(now - age * 1_000_000):
+            raise SnapshotTooOldError(
+                f"as_of {as_of!r} lies before the history of table {table.name!r}, which keeps {age:,} seconds"
+            )
+        self._mvcc.wait_for(snapshot)
+        return snapshot
+
+    def _operations(self) -> list[MaintenanceOp]:
+        operations: list[MaintenanceOp] = []
+        for name in self._catalog.names():
+            table = self._catalog.table(name)
+            if table.options.maintenance == "on":
+                for tablet in table.tablets:
+                    shared = (tablet, self._environment, self.options, self._gate.is_pressed, self._after_flush)
+                    operations += [upkeep.FlushOp(*shared), upkeep.FlushDeltasOp(*shared)]
+        return operations
+
+    def _after_flush(self) -> None:
+        """Let waiting writers in and free the log that no memory store needs any more."""
+        self._gate.freed()
+        self._free_log()
+
+    def _free_log(self) -> None:
+        needed = self._wal.last_lsn + 1
+        for tablet in self._catalog.tablets():
+            with tablet.write_lock:
+                first = tablet.first_unflushed_lsn()
+            needed = min(needed, first or needed)
+        segments = self._wal.segments()
+        if len(segments) > 1 and segments[0].last_lsn < needed:
+            self._environment.manifest.commit(
+                lambda manifest: manifest.model_copy(update={"log_needed_from": needed})
+            )
+            self._wal.free_before(needed)
+
+    def _ask_for_flush(self) -> bool:
+        self._maintenance.notify()
+        return self.options.maintenance == "on"
+
+
+def _described(table: Table) -> TableDescription:
+    return TableDescription(
+        name=table.name,
+        table_id=table.table_id,
+        schema_version=table.schema.version,
+        columns=list(table.schema.columns),
+        primary_key=[column.name for column in table.schema.key],
+        options=table.options,
+    )

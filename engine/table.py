@@ -1,0 +1,143 @@
+"""Table: routes a batch to its tablets and commits it; finds rows by key; unites the scans of its tablets.
+
+For now a table has one tablet. All that knows this is ``_route``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from ..schemas.column import ColumnSchema
+from ..schemas.errors import InvalidArgumentError
+from ..schemas.limits import Limits
+from ..schemas.literal import from_json
+from ..schemas.operation import Operation
+from ..schemas.table import TableOptions, TableSchema
+from ..schemas.write import Durability, WriteCommand, WriteResult
+from .answer import answer, required_columns
+from .commit_log import CommitLog
+from .incoming import Incoming, check_batch
+from .tablet import outcome
+from .tablet.change import Change, ChangeKind
+from .tablet.lookup import look_up
+from .tablet.outcome import Outcome
+from .tablet.tablet import Tablet
+from .vectors.keys import BytesKeys, KeyVector, first_occurrences, hash_keys, take_keys
+
+
+class Table:
+    """An open table. Thread safe."""
+
+    def __init__(
+        self, table_id: int, name: str, schema: TableSchema, options: TableOptions, tablets: tuple[Tablet, ...]
+    ) -> None:
+        self.table_id = table_id
+        self.name = name
+        self.schema = schema
+        self.options = options
+        self.tablets = tablets
+        self._defaults = {column.id: _default_cell(column) for column in schema.values}
+
+    def write(
+        self, command: WriteCommand, batch: pa.RecordBatch, log: CommitLog, limits: Limits, durability: Durability
+    ) -> WriteResult:
+        """Apply a batch as one commit; return when it is durable. Row errors are in the answer.
+
+        Raises:
+            InvalidArgumentError: the batch as a whole is wrong.
+            StorageFullError, UnavailableError: nothing was applied, or (UnavailableError of a failed log) it is not known.
+        """
+        incoming = check_batch(batch, self.schema, command.op, limits)
+        incoming, keys = self._keyed(incoming, command.op, limits)
+        hashes = hash_keys(keys)
+        tablet = self._route(keys)
+        present = set(incoming.column_ids)
+        commit = None
+        with tablet.write_lock:
+            decided = tablet.decide(
+                command.op,
+                keys,
+                hashes,
+                first_occurrences(keys, hashes),
+                is_complete=not required_columns(self.schema, present),
+                has_values=len(present) > self.schema.key_columns,
+            )
+            rejected = command.atomic and _has_errors(incoming, decided)
+            if decided.changes_rows and not rejected:
+                changes = self._changes(tablet, incoming.rows, decided)
+                with log.commit([change for change, _ in changes]) as commit:
+                    for change, locations in changes:
+                        tablet.apply(change, locations, commit.timestamp, commit.lsn)
+        if commit is None:
+            timestamp = log.settle()
+        else:
+            log.acknowledge(commit, durability)
+            timestamp = commit.timestamp
+        return answer(batch, self.schema, incoming, decided.status, timestamp, durability, rejected)
+
+    def get(self, keys: pa.RecordBatch, snapshot: int, limits: Limits) -> pa.Table:
+        """Return the live rows of the given keys at ``snapshot``, in the order asked."""
+        incoming = check_batch(keys, self.schema, Operation.DELETE, limits)
+        if incoming.refusals.reasons:
+            raise InvalidArgumentError(incoming.refusals.reasons[0][1])
+        incoming, encoded = self._keyed(incoming, Operation.DELETE, limits)
+        return look_up(self._route(encoded), encoded, snapshot, self.schema.columns)
+
+    def _keyed(self, incoming: Incoming, operation: Operation, limits: Limits) -> tuple[Incoming, KeyVector]:
+        """Encode the keys and refuse those that are too large; deletes of them are let through to find nothing."""
+        keys = self.tablets[0].encode_keys(incoming.rows)
+        if operation.base is Operation.DELETE or not isinstance(keys, BytesKeys):
+            return incoming, keys
+        too_large = np.diff(keys.offsets) > limits.key_bytes
+        if not too_large.any():
+            return incoming, keys
+        kept = np.flatnonzero(~too_large)
+        return incoming.without(too_large, f"the encoded key has more than {limits.key_bytes:,} bytes"), take_keys(
+            keys, kept
+        )
+
+    def _route(self, keys: KeyVector) -> Tablet:
+        """Return the tablet that holds the keys."""
+        del keys
+        return self.tablets[0]
+
+    def _changes(self, tablet: Tablet, rows: pa.RecordBatch, decided: Outcome) -> list[tuple[Change, np.ndarray]]:
+        """Return what is to be logged and applied, with the locations of its rows."""
+        changes: list[tuple[Change, np.ndarray]] = []
+
+        def add(kind: ChangeKind, part: pa.RecordBatch, chosen: np.ndarray, locations: np.ndarray) -> None:
+            if len(chosen):
+                taken = part if len(chosen) == part.num_rows and _is_ascending(chosen) else part.take(pa.array(chosen))
+                changes.append((Change(tablet.tablet_id, kind, taken), locations))
+
+        if len(decided.stores):
+            add(ChangeKind.STORE, self._completed(rows), decided.stores, decided.store_locations)
+        add(ChangeKind.UPDATE, rows, decided.updates, decided.update_locations)
+        keys = rows.select([str(column.id) for column in self.schema.key])
+        add(ChangeKind.DELETE, keys, decided.deletes, decided.delete_locations)
+        return changes
+
+    def _completed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows with every column of the table, defaults where the data had none."""
+        present = set(rows.schema.names)
+        arrays = [
+            rows.column(str(column.id))
+            if str(column.id) in present
+            else pa.repeat(self._defaults[column.id], rows.num_rows)
+            for column in self.schema.columns
+        ]
+        return pa.RecordBatch.from_arrays(arrays, names=[str(column.id) for column in self.schema.columns])
+
+
+def _default_cell(column: ColumnSchema) -> pa.Scalar:
+    value = from_json(column.write_default, column.logical, f"the write_default of column {column.name!r}:")
+    return pa.scalar(value, column.logical.arrow)
+
+
+def _has_errors(incoming: Incoming, decided: Outcome) -> bool:
+    return incoming.refusals.by_row is not None or bool((decided.status < outcome.IGNORED).any())
+
+
+def _is_ascending(rows: np.ndarray) -> bool:
+    return len(rows) < 2 or bool((rows[1:] > rows[:-1]).all())

@@ -1,0 +1,122 @@
+"""Chunks: the runs of consecutive rows of a rowset that a scan reads at once, and which of them it leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ...schemas.column import ColumnSchema
+from ..cfile.zone_map import ZoneMap
+from ..codecs.codec import BLOCK_ROWS, PAGE_ROWS
+from ..filter.bind import BoundFilter
+from ..filter.prune import KeyRange, may_match
+from ..rowset.rowset import RowSet
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScanRequest:
+    """A scan of one tablet, resolved against its schema.
+
+    ``columns`` are put out, in this order; ``filter_columns`` are those that ``where`` reads.
+    """
+
+    columns: tuple[ColumnSchema, ...]
+    where: BoundFilter | None
+    filter_columns: tuple[ColumnSchema, ...]
+    keys: KeyRange
+    snapshot: int
+    chunk_bytes: int
+
+    @property
+    def columns_read(self) -> tuple[ColumnSchema, ...]:
+        """All columns that are read, each once."""
+        return tuple({column.id: column for column in (*self.filter_columns, *self.columns)}.values())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chunk:
+    """Rows [first, last) of a rowset."""
+
+    rowset: RowSet
+    first: int
+    last: int
+
+
+@dataclass(slots=True)
+class PruneCount:
+    """What was left out, for ``explain``."""
+
+    rowsets: int = 0
+    rowsets_by_key: int = 0
+    chunks: int = 0
+    chunks_by_zone_map: int = 0
+    rows_in_chunks: int = 0
+    rows_total: int = 0
+    bytes_in_chunks: float = 0.0
+
+
+def chunks(rowset: RowSet, request: ScanRequest, count: PruneCount) -> Iterator[Chunk]:
+    """Yield the chunks of a rowset that may hold a row of the scan, in row order; add to ``count``."""
+    row_count = rowset.row_count(request.snapshot)
+    first, last = rowset.row_range(request.keys.lower, request.keys.upper)
+    last = min(last, row_count)
+    count.rowsets += 1
+    count.rows_total += row_count
+    if first >= last:
+        count.rowsets_by_key += 1
+        return
+    row_bytes = _row_bytes(rowset, request.columns_read)
+    for chunk_first, chunk_last in _cut(first, last, _chunk_rows(row_bytes, request.chunk_bytes)):
+        count.chunks += 1
+        if _is_pruned(rowset, chunk_first, chunk_last, request):
+            count.chunks_by_zone_map += 1
+            continue
+        count.rows_in_chunks += chunk_last - chunk_first
+        count.bytes_in_chunks += (chunk_last - chunk_first) * row_bytes
+        yield Chunk(rowset, chunk_first, chunk_last)
+
+
+def _row_bytes(rowset: RowSet, columns: Sequence[ColumnSchema]) -> float:
+    cells = rowset.row_bytes
+    return max(1.0, sum(cells.get(column.id, 0.0) for column in columns))
+
+
+def _chunk_rows(row_bytes: float, chunk_bytes: int) -> int:
+    """Return a power of two from one mini-block to one page, so that chunks end where blocks and pages do."""
+    rows = PAGE_ROWS
+    while rows > BLOCK_ROWS and rows * row_bytes > chunk_bytes:
+        rows //= 2
+    return rows
+
+
+def _cut(first: int, last: int, size: int) -> Iterator[tuple[int, int]]:
+    for start in range(first - first % size, last, size):
+        yield max(start, first), min(start + size, last)
+
+
+def _is_pruned(rowset: RowSet, first: int, last: int, request: ScanRequest) -> bool:
+    if request.where is None:
+        return False
+
+    def zone_map_of(column_id: int) -> ZoneMap | None:
+        return joined(rowset.zone_maps_at(column_id, first, last, request.snapshot))
+
+    return not may_match(request.where, zone_map_of, last - first)
+
+
+def joined(zones: Sequence[ZoneMap]) -> ZoneMap | None:
+    """Return bounds of all pages together; None when there are none."""
+    if len(zones) < 2:
+        return zones[0] if zones else None
+    with_values = [zone for zone in zones if zone.min is not None]
+    unbounded = any(zone.max is None for zone in with_values)
+    lows = [zone.min for zone in with_values if zone.min is not None]
+    highs = [zone.max for zone in with_values if zone.max is not None]
+    return ZoneMap(
+        min(lows, default=None),
+        None if unbounded else max(highs, default=None),
+        sum(zone.null_count for zone in zones),
+        sum(zone.row_count for zone in zones),
+        exact=all(zone.exact for zone in zones),
+        has_nan=any(zone.has_nan for zone in zones),
+    )

@@ -1,0 +1,30 @@
+"""What the files of a tablet are called. Directories and files are numbers: no name of a user reaches the disk."""
+
+from ...schemas.column import ColumnSchema
+from ...schemas.table import TableSchema
+from ..delta import LIVE
+from ..delta.file import ColumnEncoding
+from ..vectors.physical import PhysicalType, physical_of
+
+ROOT = "tablets"
+
+
+def directory(tablet_id: int) -> str:
+    """Return the directory of a tablet."""
+    return f"{ROOT}/{tablet_id}"
+
+
+def path(tablet_id: int, file_id: int, kind: str) -> str:
+    """Return the path of a file; ``kind`` is base, undo or redo."""
+    return f"{ROOT}/{tablet_id}/{file_id}.{kind}"
+
+
+def encodings(schema: TableSchema) -> dict[int, ColumnEncoding]:
+    """Return how the cells of each column are stored, the system column included."""
+    by_id = {column.id: _encoding(column) for column in schema.columns}
+    by_id[LIVE] = ColumnEncoding(PhysicalType.BOOL, "run_length", "none")
+    return by_id
+
+
+def _encoding(column: ColumnSchema) -> ColumnEncoding:
+    return ColumnEncoding(physical_of(column.logical.arrow), column.encoding, column.compression)

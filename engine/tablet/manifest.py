@@ -1,0 +1,220 @@
+"""The manifest: which tables there are and which files hold them, as one checksummed document.
+
+Every change writes the whole document anew: ``manifest.new`` is written and synced, renamed over ``manifest``, and the
+directory is synced. That is the one commit point for files: before it they are orphans, after it they are the store.
+A document that is always whole leaves no doubt about torn tails; the price, some kilobytes for each flush, is small
+beside the flush. Layout (little-endian), drawn in docs/format/manifest.md::
+
+    magic 8 | format version u4 | body length u8 | crc u4 of magic to length and body | body: JSON
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import zlib
+from collections.abc import Callable
+
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
+
+from ...schemas.errors import CorruptionError, InvalidArgumentError, StorageFullError, UnavailableError
+from ...schemas.table import TableOptions, TableSchema
+from ..fs.failures import is_full
+from ..fs.filesystem import FileSystem
+
+PATH = "manifest"
+_NEW_PATH = "manifest.new"
+_MAGIC = b"NYALAMAN"
+_VERSION = 1
+_HEADER = struct.Struct("<8sIQI")
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class RowsetEntry(_Entry):
+    """A DiskRowSet; ``id`` is also that of its base file."""
+
+    id: PositiveInt
+    undo: tuple[int, ...] = ()
+    redo: tuple[int, ...] = ()
+    durable_lsn: NonNegativeInt
+    """Changes of its rows up to this log position are in the files."""
+
+
+class TabletEntry(_Entry):
+    """A tablet."""
+
+    id: PositiveInt
+    inserts_durable_lsn: NonNegativeInt = 0
+    """New rows up to this log position are in base files."""
+    rowsets: tuple[RowsetEntry, ...] = ()
+
+
+class TableEntry(_Entry):
+    """A table."""
+
+    id: PositiveInt
+    name: str
+    schema_: TableSchema
+    options: TableOptions
+    tablets: tuple[TabletEntry, ...]
+
+
+class CleanStopEntry(_Entry):
+    """How the log ended when the store was closed; gone while it is open."""
+
+    last_lsn: NonNegativeInt
+    crc: NonNegativeInt
+
+
+class Manifest(_Entry):
+    """The whole document."""
+
+    store_uuid: str
+    next_id: PositiveInt = 1
+    """Ids of tables, tablets and files are given from here and never again."""
+    tables: tuple[TableEntry, ...] = ()
+    log_needed_from: PositiveInt = 1
+    """The log must reach back to this position; what came before is in files."""
+    last_timestamp: NonNegativeInt = 0
+    """The clock starts above this."""
+    clean_stop: CleanStopEntry | None = None
+
+    def with_table(self, table: TableEntry) -> Manifest:
+        """Return the manifest with one more table."""
+        return self.model_copy(update={"tables": (*self.tables, table)})
+
+    def without_table(self, table_id: int) -> Manifest:
+        """Return the manifest without a table."""
+        return self.model_copy(update={"tables": tuple(table for table in self.tables if table.id != table_id)})
+
+    def with_tablet(self, tablet_id: int, edit: Callable[[TabletEntry], TabletEntry]) -> Manifest:
+        """Return the manifest with one tablet edited; as it is when the tablet was dropped meanwhile."""
+
+        def edited(table: TableEntry) -> TableEntry:
+            tablets = tuple(edit(tablet) if tablet.id == tablet_id else tablet for tablet in table.tablets)
+            return table.model_copy(update={"tablets": tablets})
+
+        return self.model_copy(update={"tables": tuple(edited(table) for table in self.tables)})
+
+    def has_tablet(self, tablet_id: int) -> bool:
+        """Whether a tablet is there."""
+        return any(tablet.id == tablet_id for table in self.tables for tablet in table.tablets)
+
+    @property
+    def last_durable_lsn(self) -> int:
+        """The newest log position that any file is known to hold; the log must reach it."""
+        tablets = [tablet for table in self.tables for tablet in table.tablets]
+        rowsets = [rowset.durable_lsn for tablet in tablets for rowset in tablet.rowsets]
+        return max([tablet.inserts_durable_lsn for tablet in tablets] + rowsets, default=0)
+
+
+class ManifestFile:
+    """The manifest in memory and on disk. Thread safe."""
+
+    def __init__(self, fs: FileSystem, manifest: Manifest) -> None:
+        self._fs = fs
+        self._manifest = manifest
+        self._lock = threading.Lock()
+        self._next_id = manifest.next_id
+        self.failed: str | None = None
+        """Why the manifest on disk is in doubt; nothing more may be written then."""
+
+    @classmethod
+    def open(cls, fs: FileSystem) -> ManifestFile | None:
+        """Read the manifest; None when there is none. Raises CorruptionError when it is not what was written."""
+        if fs.exists(_NEW_PATH):
+            fs.unlink(_NEW_PATH)
+        return cls(fs, read_manifest(fs)) if fs.exists(PATH) else None
+
+    @classmethod
+    def create(cls, fs: FileSystem, store_uuid: str) -> ManifestFile:
+        """Write the manifest of an empty store."""
+        file = cls(fs, Manifest(store_uuid=store_uuid))
+        file.commit(lambda manifest: manifest)
+        return file
+
+    @property
+    def current(self) -> Manifest:
+        """The document as it stands on disk."""
+        return self._manifest
+
+    def new_id(self) -> int:
+        """Return an id that nothing has."""
+        with self._lock:
+            self._next_id += 1
+            return self._next_id - 1
+
+    def commit(self, edit: Callable[[Manifest], Manifest]) -> Manifest:
+        """Edit the manifest and make the edit durable.
+
+        Raises:
+            StorageFullError: the disk is full; nothing changed.
+            UnavailableError: the disk failed; what it holds is unknown until the store is opened anew.
+        """
+        with self._lock:
+            if self.failed:
+                raise UnavailableError(f"the store is read-only: {self.failed}; restart it to recover")
+            edited = edit(self._manifest).model_copy(update={"next_id": self._next_id})
+            self._write_new(pack_manifest(edited))
+            self._install()
+            self._manifest = edited
+            return edited
+
+    def _write_new(self, document: bytes) -> None:
+        try:
+            if self._fs.exists(_NEW_PATH):
+                self._fs.unlink(_NEW_PATH)
+            file = self._fs.create(_NEW_PATH)
+            try:
+                file.append(document)
+                file.sync()
+            finally:
+                file.close()
+        except OSError as error:
+            if is_full(error):
+                raise StorageFullError("the disk is full; the manifest could not be written") from error
+            self._fail(error)
+
+    def _install(self) -> None:
+        try:
+            self._fs.rename(_NEW_PATH, PATH)
+            self._fs.sync_directory("")
+        except OSError as error:
+            self._fail(error)
+
+    def _fail(self, error: OSError) -> None:
+        self.failed = f"the manifest cannot be written ({error.strerror or error})"
+        raise UnavailableError(f"{self.failed}; reads go on; restart the store to recover") from error
+
+
+def pack_manifest(manifest: Manifest) -> bytes:
+    """Return the bytes of a manifest."""
+    body = manifest.model_dump_json().encode()
+    crc = zlib.crc32(body, zlib.crc32(_HEADER.pack(_MAGIC, _VERSION, len(body), 0)[:-4]))
+    return _HEADER.pack(_MAGIC, _VERSION, len(body), crc) + body
+
+
+def read_manifest(fs: FileSystem) -> Manifest:
+    """Read the manifest on disk. Raises CorruptionError when it is not what was written."""
+    file = fs.open(PATH)
+    try:
+        document = file.pread(0, file.size)
+    finally:
+        file.close()
+    if len(document) < _HEADER.size:
+        raise CorruptionError(PATH, 0, f"{len(document)} bytes are too few for a manifest")
+    magic, version, length, crc = _HEADER.unpack_from(document)
+    body = document[_HEADER.size :]
+    if zlib.crc32(body, zlib.crc32(document[: _HEADER.size - 4])) != crc or length != len(body):
+        raise CorruptionError(PATH, 0, "checksum of the manifest")
+    if magic != _MAGIC:
+        raise CorruptionError(PATH, 0, "this is no manifest")
+    if version != _VERSION:
+        raise InvalidArgumentError(f"the manifest has format version {version}; this build reads version {_VERSION}")
+    try:
+        return Manifest.model_validate_json(body)
+    except ValidationError as error:
+        raise CorruptionError(PATH, _HEADER.size, f"the manifest cannot be understood: {error}") from error

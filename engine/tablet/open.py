@@ -1,0 +1,80 @@
+"""Open the files that the manifest names, and sweep those that it does not."""
+
+from ...schemas.errors import CorruptionError
+from ...schemas.table import TableSchema
+from ..delta.file import DeltaFile
+from ..rowset.diskrowset import DiskRowSet
+from . import files
+from .environment import Environment
+from .manifest import Manifest, RowsetEntry, TabletEntry
+from .tablet import Tablet
+
+
+def open_tablet(entry: TabletEntry, schema: TableSchema, environment: Environment) -> Tablet:
+    """Open a tablet with its rowsets; what is only in the log is replayed by the caller.
+
+    Raises:
+        CorruptionError: when a file is missing or not what was written.
+    """
+    tablet = Tablet(entry.id, schema)
+    tablet.inserts_durable_lsn = tablet.last_lsn = entry.inserts_durable_lsn
+    for rowset_entry in entry.rowsets:
+        rowset = open_rowset(tablet, environment, rowset_entry, tablet.free_slot())
+        rowset.load_liveness()
+        tablet.add_diskrowset(rowset)
+        tablet.last_lsn = max(tablet.last_lsn, rowset.durable_lsn)
+        newest = [file.metadata.last_timestamp for file in rowset.deltas.files]
+        tablet.last_timestamp = max(tablet.last_timestamp, rowset.metadata.base_timestamp, *newest)
+    return tablet
+
+
+def open_rowset(tablet: Tablet, environment: Environment, entry: RowsetEntry, slot: int) -> DiskRowSet:
+    """Open the files of a rowset. Raises CorruptionError when one is missing or not what was written."""
+    fs, cache = environment.fs, environment.page_cache
+
+    def present(file_id: int, kind: str) -> str:
+        path = files.path(tablet.tablet_id, file_id, kind)
+        if not fs.exists(path):
+            raise CorruptionError(path, 0, "the manifest names this file, but it is not there")
+        return path
+
+    path = present(entry.id, "base")
+    rowset = DiskRowSet.open(fs, path, entry.id, slot, tablet.schema.key, tablet.encoder, cache)
+    rowset.durable_lsn = entry.durable_lsn
+    undo = tuple(DeltaFile.open(fs, present(file_id, "undo"), file_id, cache) for file_id in entry.undo)
+    redo = tuple(DeltaFile.open(fs, present(file_id, "redo"), file_id, cache) for file_id in entry.redo)
+    rowset.deltas.load(undo, redo)
+    return rowset
+
+
+def remove_orphans(environment: Environment, *paths: str) -> None:
+    """Remove files that no manifest names; one that cannot be removed is swept at the next start."""
+    for path in paths:
+        try:
+            if environment.fs.exists(path):
+                environment.fs.unlink(path)
+        except OSError:
+            continue
+
+
+def sweep(environment: Environment, manifest: Manifest) -> list[str]:
+    """Remove what a crash left: files and directories of tablets that the manifest does not name. Returns their paths."""
+    fs = environment.fs
+    tablets = {str(tablet.id): tablet for table in manifest.tables for tablet in table.tablets}
+    swept: list[str] = []
+    for name in fs.list(files.ROOT):
+        directory = f"{files.ROOT}/{name}"
+        wanted = _file_names(tablets[name]) if name in tablets else set()
+        orphans = [f"{directory}/{file}" for file in fs.list(directory) if file not in wanted]
+        for path in orphans:
+            fs.unlink(path)
+        if name not in tablets:
+            fs.remove_directory(directory)
+        swept += orphans
+    return swept
+
+
+def _file_names(tablet: TabletEntry) -> set[str]:
+    names = {f"{rowset.id}.base" for rowset in tablet.rowsets}
+    names |= {f"{file_id}.undo" for rowset in tablet.rowsets for file_id in rowset.undo}
+    return names | {f"{file_id}.redo" for rowset in tablet.rowsets for file_id in rowset.redo}

@@ -1,0 +1,46 @@
+"""Scan a tablet at a snapshot: its version is pinned, pruned, and read chunk by chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future
+
+import pyarrow as pa
+
+from .chunk import Chunk, PruneCount, ScanRequest, chunks
+from .read import read_chunk
+from .version import Version
+
+
+def scan_unordered(version: Version, request: ScanRequest, pool: Executor, ahead: int) -> Iterator[pa.RecordBatch]:
+    """Yield the selected rows, rowset by rowset; ``ahead`` chunks are read by ``pool`` before they are asked for."""
+    count = PruneCount()
+    wanted = (chunk for rowset in version.rowsets() for chunk in chunks(rowset, request, count))
+    yield from _read_ahead(wanted, request, pool, ahead)
+
+
+def prune(version: Version, request: ScanRequest) -> PruneCount:
+    """Count what a scan would read, without reading it."""
+    count = PruneCount()
+    for rowset in version.rowsets():
+        for _ in chunks(rowset, request, count):
+            pass
+    return count
+
+
+def _read_ahead(
+    wanted: Iterator[Chunk], request: ScanRequest, pool: Executor, ahead: int
+) -> Iterator[pa.RecordBatch]:
+    """Read chunks in order, several at once. Kernels release the GIL, so plain threads share the work."""
+    running: list[Future[pa.RecordBatch | None]] = []
+    try:
+        for chunk in wanted:
+            running.append(pool.submit(read_chunk, chunk, request))
+            if len(running) > ahead and (batch := running.pop(0).result()) is not None:
+                yield batch
+        while running:
+            if (batch := running.pop(0).result()) is not None:
+                yield batch
+    finally:
+        for future in running:
+            future.cancel()

@@ -1,0 +1,260 @@
+"""Tablet: one MemRowSet and many DiskRowSets that share a key space; ``decide``, ``apply`` and the version are its doors.
+
+Locking. ``write_lock`` serialises writers: from the look-up of a batch's keys until its changes are in the stores, so that
+what was decided still holds when it is applied. Readers take it only to look up keys. A flush takes it twice for a
+moment: to set the MemRowSet aside, and to put the new DiskRowSet in its place.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+
+from ...schemas.operation import Operation
+from ...schemas.table import TableSchema
+from ..delta import LIVE
+from ..rowset.diskrowset import DiskRowSet
+from ..rowset.key_index import KeyIndex
+from ..rowset.location import SLOTS_MAX, by_slot, pack, rowids_of
+from ..rowset.memrowset import MemRowSet
+from ..rowset.rowset import RowSet
+from ..vectors.arrow import from_arrow
+from ..vectors.keys import KeyEncoder, KeyVector, equal_at, hash_keys, slice_keys, take_keys
+from ..vectors.physical import PhysicalType, physical_of
+from ..vectors.vector import FixedVector, Vector
+from .change import Change, ChangeKind
+from .outcome import Outcome, decide
+from .version import Version
+
+_INDEX_ROWS = 1 << 18
+"""Rows whose keys are read at once while the index is built."""
+
+
+class Tablet:
+    """One tablet, open. Thread safety as the module says."""
+
+    def __init__(self, tablet_id: int, schema: TableSchema) -> None:
+        self.tablet_id = tablet_id
+        self.schema = schema
+        self.encoder = KeyEncoder([physical_of(column.logical.arrow) for column in schema.key])
+        self.write_lock = threading.Lock()
+        self.maintenance_lock = threading.Lock()
+        """Held by the one flush or compaction that works on the tablet."""
+        self.last_timestamp = 0
+        """The newest commit in the stores."""
+        self.last_lsn = 0
+        self.inserts_durable_lsn = 0
+        """New rows up to this log position are in base files."""
+        self._slots: list[RowSet | None] = []
+        self._index: KeyIndex | None = None
+        self.version = Version(self.new_memrowset())
+
+    # Rowsets and their slots
+
+    def new_memrowset(self) -> MemRowSet:
+        """Return an empty MemRowSet in a slot of its own."""
+        memrowset = MemRowSet(self.free_slot(), self.schema.columns, self.encoder.is_u64)
+        self._slots[memrowset.slot] = memrowset
+        return memrowset
+
+    def free_slot(self) -> int:
+        """Return a slot that no rowset has, for ``take_slot``."""
+        for slot, rowset in enumerate(self._slots):
+            if rowset is None:
+                return slot
+        if len(self._slots) == SLOTS_MAX:
+            raise OverflowError(f"tablet {self.tablet_id} has {SLOTS_MAX} rowsets")
+        self._slots.append(None)
+        return len(self._slots) - 1
+
+    def take_slot(self, rowset: RowSet) -> None:
+        """Make ``rowset`` known under its slot."""
+        self._slots[rowset.slot] = rowset
+
+    def drop_slot(self, slot: int) -> None:
+        """Forget the rowset in ``slot``; no location in the index may name it any more."""
+        self._slots[slot] = None
+
+    def rowset(self, slot: int) -> RowSet:
+        """Return the rowset in a slot that is taken."""
+        rowset = self._slots[slot]
+        assert rowset is not None, "the index names a slot that is taken"
+        return rowset
+
+    def add_diskrowset(self, rowset: DiskRowSet) -> None:
+        """Add a rowset while the tablet is being opened."""
+        self.take_slot(rowset)
+        self.version = Version(self.version.active, self.version.frozen, (*self.version.disk, rowset))
+
+    # Look-ups, under the write lock
+
+    @property
+    def index(self) -> KeyIndex:
+        """Where each key lives; built from the rowsets when it is first wanted."""
+        if self._index is None:
+            self._index = self._build_index()
+        return self._index
+
+    def find(self, keys: KeyVector, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the location of each key (-1 where there is none) and whether its row lives now."""
+
+        def verify(positions: np.ndarray, locations: np.ndarray) -> np.ndarray:
+            same = np.empty(len(positions), np.bool_)
+            for slot, group in by_slot(locations):
+                stored = self.rowset(slot).keys_at(rowids_of(locations[group]))
+                same[group] = equal_at(keys, positions[group], stored, np.arange(len(group)))
+            return same
+
+        locations = self.index.find(hashes, verify)
+        alive = np.zeros(len(locations), np.bool_)
+        known = np.flatnonzero(locations >= 0)
+        for slot, group in by_slot(locations[known]):
+            rows = known[group]
+            alive[rows] = self.rowset(slot).live.at(rowids_of(locations[rows]))
+        return locations, alive
+
+    def decide(
+        self,
+        operation: Operation,
+        keys: KeyVector,
+        hashes: np.ndarray,
+        first: np.ndarray,
+        is_complete: bool,
+        has_values: bool,
+    ) -> Outcome:
+        """Decide what becomes of the rows of a batch; ``first`` as `outcome.decide` takes it."""
+
+        def find(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            if len(rows) == len(hashes):
+                return self.find(keys, hashes)
+            return self.find(take_keys(keys, rows), hashes[rows])
+
+        return decide(operation, first, find, is_complete, has_values)
+
+    # Changes, under the write lock
+
+    def apply(self, change: Change, locations: np.ndarray, timestamp: int, lsn: int) -> None:
+        """Put a change into the stores. ``locations`` says where its keys live, -1 for a new row."""
+        cells = self._cells(change.rows)
+        if change.kind is ChangeKind.STORE:
+            self._store(cells, locations, timestamp, lsn)
+        elif change.kind is ChangeKind.UPDATE:
+            self._append_deltas(cells, locations, timestamp, lsn, None)
+        else:
+            self._append_deltas({}, locations, timestamp, lsn, False)
+        self.last_timestamp = max(self.last_timestamp, timestamp)
+        self.last_lsn = max(self.last_lsn, lsn)
+
+    def replay(self, change: Change, timestamp: int, lsn: int) -> int:
+        """Apply what of a logged change is in no file yet; returns the number of rows applied."""
+        keys = self.encode_keys(change.rows)
+        locations, _ = self.find(keys, hash_keys(keys))
+        wanted = np.zeros(len(locations), np.bool_)
+        if change.kind is ChangeKind.STORE and lsn > self.inserts_durable_lsn:
+            wanted |= locations < 0
+        known = np.flatnonzero(locations >= 0)
+        for slot, group in by_slot(locations[known]):
+            wanted[known[group]] = lsn > self._durable_lsn(slot)
+        rows = np.flatnonzero(wanted)
+        if len(rows):
+            part = change.rows if len(rows) == len(wanted) else change.rows.take(pa.array(rows))
+            self.apply(Change(change.tablet_id, change.kind, part), locations[rows], timestamp, lsn)
+        return len(rows)
+
+    def encode_keys(self, rows: pa.RecordBatch) -> KeyVector:
+        """Return the encoded keys of a batch whose columns are named by id."""
+        return self.encoder.encode([self._vector(rows, column.id) for column in self.schema.key])
+
+    # State
+
+    @property
+    def live_rows(self) -> int:
+        """Rows that exist now."""
+        return sum(rowset.live.live_count for rowset in self.version.rowsets())
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of the memory stores."""
+        version = self.version
+        deltas = sum(rowset.deltas.memory_bytes for rowset in version.disk)
+        return deltas + sum(memrowset.nbytes for memrowset in version.in_memory)
+
+    def first_unflushed_lsn(self) -> int | None:
+        """Return the oldest log position that a memory store still needs; under the write lock."""
+        version = self.version
+        positions = [memrowset.first_lsn for memrowset in version.in_memory]
+        positions += [rowset.deltas.first_lsn for rowset in version.disk]
+        return min((lsn for lsn in positions if lsn is not None), default=None)
+
+    def close(self) -> None:
+        """Let go of the files."""
+        for rowset in self.version.disk:
+            rowset.close()
+
+    # Inner workings
+
+    def _store(self, cells: dict[int, Vector], locations: np.ndarray, timestamp: int, lsn: int) -> None:
+        new = np.flatnonzero(locations < 0)
+        if len(new) == len(locations):
+            self._insert(cells, timestamp, lsn)
+            return
+        if len(new):
+            self._insert({column_id: vector.take(new) for column_id, vector in cells.items()}, timestamp, lsn)
+        old = np.flatnonzero(locations >= 0)
+        revived = {column_id: vector.take(old) for column_id, vector in cells.items()}
+        self._append_deltas(revived, locations[old], timestamp, lsn, True)
+
+    def _insert(self, cells: dict[int, Vector], timestamp: int, lsn: int) -> None:
+        keys = self.encoder.encode([cells[column.id] for column in self.schema.key])
+        active = self.version.active
+        rowids = active.insert(cells, keys, timestamp, lsn)
+        self.index.insert(hash_keys(keys), pack(active.slot, rowids))
+
+    def _append_deltas(
+        self, cells: dict[int, Vector], locations: np.ndarray, timestamp: int, lsn: int, alive: bool | None
+    ) -> None:
+        """Add new cells, and a new liveness unless ``alive`` is None, for rows that have a location."""
+        values = {column.id: column for column in self.schema.values if column.id in cells}
+        for slot, group in by_slot(locations):
+            rowset, rowids = self.rowset(slot), rowids_of(locations[group])
+            whole = len(group) == len(locations)
+            columns: dict[int, tuple[PhysicalType, Vector]] = {
+                column_id: (physical_of(column.logical.arrow), cells[column_id] if whole else cells[column_id].take(group))
+                for column_id, column in values.items()
+            }
+            if alive is not None:
+                columns[LIVE] = (PhysicalType.BOOL, FixedVector(np.full(len(group), alive, np.uint8)))
+                rowset.live.set(rowids, alive)
+            timestamps = FixedVector(np.full(len(group), timestamp, np.int64))
+            rowset.deltas.active.append(FixedVector(rowids.astype(np.int32)), timestamps, columns, lsn)
+
+    def _cells(self, rows: pa.RecordBatch) -> dict[int, Vector]:
+        return {int(name): self._vector(rows, int(name)) for name in rows.schema.names}
+
+    def _vector(self, rows: pa.RecordBatch, column_id: int) -> Vector:
+        array = rows.column(str(column_id))
+        return from_arrow(array, physical_of(array.type))
+
+    def _durable_lsn(self, slot: int) -> int:
+        rowset = self.rowset(slot)
+        return rowset.durable_lsn if isinstance(rowset, DiskRowSet) else 0
+
+    def _build_index(self) -> KeyIndex:
+        index = KeyIndex()
+        version = self.version
+        index.reserve(sum(len(rowset) for rowset in (*version.disk, *version.in_memory)))
+        for rowset in version.disk:
+            for first, last in _spans(len(rowset), _INDEX_ROWS):
+                keys = rowset.keys_in(first, last)
+                index.insert(hash_keys(keys), pack(rowset.slot, np.arange(first, last)))
+        for memrowset in version.in_memory:
+            keys = slice_keys(memrowset.keys(len(memrowset)), 0, len(memrowset))
+            index.insert(hash_keys(keys), pack(memrowset.slot, np.arange(len(memrowset))))
+        return index
+
+
+def _spans(row_count: int, size: int) -> Iterable[tuple[int, int]]:
+    return ((first, min(first + size, row_count)) for first in range(0, row_count, size))

@@ -1,0 +1,35 @@
+"""Version: the rowsets of a tablet at one moment.
+
+A version is never changed; a flush puts a new one in its place. A scan keeps the version that it started with and so
+sees the same rowsets to its end. Everything that is committed up to the scan's snapshot is in it, because the snapshot
+is taken first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..rowset.diskrowset import DiskRowSet
+from ..rowset.memrowset import MemRowSet
+from ..rowset.rowset import RowSet
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Version:
+    """``active`` takes new rows; ``frozen`` are being written to disk, oldest first."""
+
+    active: MemRowSet
+    frozen: tuple[MemRowSet, ...] = ()
+    disk: tuple[DiskRowSet, ...] = ()
+
+    def rowsets(self) -> Iterator[RowSet]:
+        """Yield all rowsets, those on disk first."""
+        yield from self.disk
+        yield from self.frozen
+        yield self.active
+
+    @property
+    def in_memory(self) -> tuple[MemRowSet, ...]:
+        """The MemRowSets, oldest first."""
+        return (*self.frozen, self.active)
