@@ -1,0 +1,172 @@
+"""A filter bound to a table: column ids instead of names, physical cells instead of literals, and no NOT.
+
+SQL's logic has three values: a comparison with NULL is unknown, NOT unknown is unknown, and a row is selected only
+where the whole is true. ``bind`` pushes every NOT down to the leaves (De Morgan's laws hold in three values), where it
+turns the comparison round. What is left is AND and OR over leaves, and those are monotone: a row where AND is true
+has all parts true, a row where OR is true has one. So "false" and "unknown" never need to be told apart again: every leaf says
+in which rows it is TRUE, AND is the intersection, OR the union, and one mask a node is enough.
+
+Leaves select no NULL, save ``NullTest``. Floats compare as IEEE 754 says: NaN equals nothing and is neither below nor
+above anything, -0.0 equals 0.0. So ``x < 5`` is false, not unknown, for a NaN, and NOT (x < 5) is TRUE for it, although
+``x >= 5`` is not: ``matches_nan`` on a leaf says whether it takes the NaNs beside the numbers that it names.
+
+Cells are Python values of the physical type: int (a bool is 0 or 1, a decimal its unscaled integer), float, or bytes.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from ..vectors.physical import PhysicalType
+from .arrow import Cell
+from .lookup import Lookup, make_lookup
+
+Op = Literal["=", "<>", "<", "<=", ">", ">="]
+
+INVERSE: dict[Op, Op] = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+"""The comparison that holds where one does not, for cells that are neither NULL nor NaN."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """Cells that stand to ``cell`` as ``op`` says; with ``matches_nan`` also those that are NaN.
+
+    ``matches_nan`` of ``<>`` on a float column is always true, of ``=`` always false.
+    """
+
+    column_id: int
+    physical: PhysicalType
+    op: Op
+    cell: Cell
+    matches_nan: bool = False
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """Cells that are among ``cells``: at least two, ascending, each once, none of them NaN.
+
+    ``negated``: cells, NaNs included, that are not among them.
+    """
+
+    column_id: int
+    physical: PhysicalType
+    cells: tuple[Cell, ...]
+    negated: bool = False
+
+    @cached_property
+    def lookup(self) -> Lookup:
+        """The cells in the form that finds them fastest, made once for all pages."""
+        return make_lookup(self.cells, self.physical)
+
+
+@dataclass(frozen=True, slots=True)
+class Matcher:
+    """A LIKE pattern as an Arrow function: ``match_substring``, ``ends_with`` or ``match_substring_regex``."""
+
+    function: str
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class LikeMatch:
+    """Strings that ``matcher`` finds; all of them begin with ``prefix``. ``negated``: the other strings."""
+
+    column_id: int
+    matcher: Matcher
+    prefix: bytes
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NullTest:
+    """Rows where the cell is NULL, or where it is not."""
+
+    column_id: int
+    is_null: bool
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """Rows where every part is true; without parts, every row."""
+
+    parts: tuple["Node", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """Rows where one part is true; without parts, no row."""
+
+    parts: tuple["Node", ...]
+
+
+Leaf = Compare | OneOf | LikeMatch | NullTest
+Node = Leaf | And | Or
+
+TRUE = And(())
+FALSE = Or(())
+
+
+@dataclass(frozen=True)
+class BoundFilter:
+    """A filter as a scan uses it; immutable, for any number of threads."""
+
+    root: Node
+
+    @cached_property
+    def column_ids(self) -> list[int]:
+        """The ids of the columns that the filter reads, each once, those of the cheapest leaves first."""
+        return list(dict.fromkeys(leaf.column_id for leaf in leaves(self.root)))
+
+    @property
+    def is_trivially_true(self) -> bool:
+        """Whether every row is selected, whatever its cells."""
+        return self.root == TRUE
+
+    @property
+    def is_trivially_false(self) -> bool:
+        """Whether no row can be selected, whatever its cells."""
+        return self.root == FALSE
+
+
+def all_of(parts: Iterable[Node]) -> Node:
+    """Return the AND of ``parts``: flat, without constants, the cheapest parts first."""
+    flat: list[Node] = []
+    for part in parts:
+        if part == FALSE:
+            return FALSE
+        flat.extend(part.parts if isinstance(part, And) else (part,))
+    return flat[0] if len(flat) == 1 else And(tuple(sorted(flat, key=_cost)))
+
+
+def any_of(parts: Iterable[Node]) -> Node:
+    """Return the OR of ``parts``: flat, without constants, the cheapest parts first."""
+    flat: list[Node] = []
+    for part in parts:
+        if part == TRUE:
+            return TRUE
+        flat.extend(part.parts if isinstance(part, Or) else (part,))
+    return flat[0] if len(flat) == 1 else Or(tuple(sorted(flat, key=_cost)))
+
+
+def leaves(node: Node) -> Iterator[Leaf]:
+    """Yield the leaves from left to right."""
+    if isinstance(node, And | Or):
+        for part in node.parts:
+            yield from leaves(part)
+    else:
+        yield node
+
+
+def _cost(node: Node) -> int:
+    """Return a rank: what is cheap and selects little comes first, so that AND is often decided before it ends."""
+    if isinstance(node, And | Or):
+        return max((_cost(part) for part in node.parts), default=0)
+    if isinstance(node, NullTest):
+        return 0
+    if isinstance(node, LikeMatch):
+        return 8
+    on_bytes = 4 if node.physical is PhysicalType.BYTES else 0
+    if isinstance(node, OneOf):
+        return on_bytes + 2
+    return on_bytes + (1 if node.op == "=" else 3)

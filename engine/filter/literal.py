@@ -1,0 +1,248 @@
+"""Where a literal stands among the cells of a column: the step that keeps comparisons true to mathematics.
+
+A literal need not be a cell. ``x > 2.5`` makes sense for an int32, and so do ``x < 10000000000`` and, for a date,
+``d < TIMESTAMP '2024-05-31 12:00:00'``. Cells are ordered, so every literal either is one or falls into a gap between
+two neighbours, and the cell below that gap says all about it::
+
+    exact      the literal is ``cell``
+    not exact  ``cell`` < literal < the next cell; ``cell`` is None when the literal is below every cell, and the
+               greatest cell when it is above them all
+
+Floats are the exception, as in any SQL: a literal is rounded to the nearest cell, so that ``x = 0.1`` finds what was
+written as 0.1. Only a number too large for the type is placed in the gap before infinity.
+"""
+
+import base64
+import datetime as dt
+import decimal
+import math
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...schemas.types import LogicalType
+from .arrow import Cell
+
+_EPOCH = dt.datetime(1970, 1, 1)
+_MICROSECOND = dt.timedelta(microseconds=1)
+_DAY_MICROSECONDS = 24 * 60 * 60 * 1_000_000
+_FINER_THAN_MICROSECONDS = re.compile(r"([.,]\d{6})(\d+)")
+_GREATEST_POWER = 64
+"""No cell reaches 10 ** 64: what does need not be written out to be placed."""
+_MOST_DIGITS = 1_000
+"""Far more than any type holds; what is longer would only cost time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a literal stands; see above. ``cell`` is NaN, and exact, for the float that has no place."""
+
+    cell: Cell | None
+    is_exact: bool = True
+
+    @property
+    def is_nan(self) -> bool:
+        return isinstance(self.cell, float) and math.isnan(self.cell)
+
+
+def place(value: Any, kind: LogicalType) -> Place:
+    """Return where ``value``, JSON as ``schemas.literal.to_json`` makes it, stands among the cells of ``kind``.
+
+    Beside that JSON it takes what SQL text tells apart: ``{"decimal": digits}``, ``{"date": ISO text}``,
+    ``{"timestamp": ISO text}``; and the Python values of all these.
+
+    Raises:
+        ValueError: for a literal that cannot be compared with the type.
+    """
+    try:
+        return _PLACERS[kind.name](value, kind)
+    except (TypeError, ArithmeticError, KeyError, AttributeError) as error:
+        raise ValueError(str(error)) from None
+
+
+def bounds(kind: LogicalType) -> tuple[int, int] | None:
+    """Return the least and the greatest cell; None for the types whose cells have no such ends."""
+    if kind.name == "decimal":
+        greatest = 10**kind.precision - 1
+        return -greatest, greatest
+    bits = _BITS.get(kind.name)
+    if bits is None:
+        return None
+    return (0, 1) if bits == 1 else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+
+
+def expected(kind: LogicalType) -> str:
+    """Return in words what a column of ``kind`` is compared with."""
+    if kind.is_integer or kind.is_floating or kind.name == "decimal":
+        return "a number"
+    return _EXPECTED[kind.name]
+
+
+def shown(value: Any) -> str:
+    """Return a literal as an error message shows it."""
+    if isinstance(value, dict) and len(value) == 1:
+        ((kind, value),) = value.items()
+        text = str(value) if kind in ("decimal", "float") else repr(value)
+    else:
+        text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+_BITS = {"bool": 1, "int8": 8, "int16": 16, "int32": 32, "int64": 64, "date": 32, "timestamp[us]": 64}
+_EXPECTED = {
+    "bool": "TRUE or FALSE",
+    "date": "a date such as '2024-05-31', or a timestamp",
+    "timestamp[us]": "a timestamp such as '2024-05-31 23:59:59', or a date",
+    "string": "a string",
+    "varchar": "a string",
+    "binary": "X'...' or a string",
+}
+
+
+def _bool(value: Any, _: LogicalType) -> Place:
+    if not isinstance(value, bool):
+        raise ValueError
+    return Place(int(value))
+
+
+def _integer(value: Any, kind: LogicalType) -> Place:
+    if isinstance(value, str):
+        raise ValueError
+    return _on_grid(_number(value), 0, kind)
+
+
+def _decimal(value: Any, kind: LogicalType) -> Place:
+    return _on_grid(_number(value), kind.scale, kind)
+
+
+def _number(value: Any) -> int | decimal.Decimal:
+    """Return a number exactly as it was written; not a number is Decimal's NaN."""
+    if isinstance(value, bool):
+        raise ValueError
+    if isinstance(value, int | decimal.Decimal):
+        return value
+    if isinstance(value, float):
+        return decimal.Decimal(repr(value))  # the digits that the caller saw
+    if isinstance(value, dict):
+        (value,) = (value[key] for key in ("decimal", "float") if key in value)
+    if not isinstance(value, str):
+        raise ValueError
+    return decimal.Decimal(value)
+
+
+def _on_grid(number: int | decimal.Decimal, scale: int, kind: LogicalType) -> Place:
+    """Place a number on the grid of multiples of 10 ** -scale."""
+    if isinstance(number, int):
+        return _within(number * 10**scale, True, kind)
+    if number.is_nan():
+        return Place(math.nan)
+    if not number:
+        return _within(0, True, kind)
+    if number.is_infinite() or number.adjusted() > _GREATEST_POWER:
+        far = 10 ** (2 * _GREATEST_POWER)
+        return _within(-far if number.is_signed() else far, False, kind)
+    sign, digits, exponent = number.as_tuple()
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError
+    unscaled = int(decimal.Decimal((sign, digits, 0)))
+    shift = int(exponent) + scale
+    if shift >= 0:
+        return _within(unscaled * 10**shift, True, kind)
+    below, rest = divmod(unscaled, 10 ** min(-shift, len(digits) + 1))
+    return _within(below, rest == 0, kind)
+
+
+def _within(below: int, is_exact: bool, kind: LogicalType) -> Place:
+    ends = bounds(kind)
+    assert ends is not None
+    least, greatest = ends
+    if below < least:
+        return Place(None, False)
+    if below > greatest:
+        return Place(greatest, False)
+    return Place(below, is_exact)
+
+
+def _float(value: Any, kind: LogicalType) -> Place:
+    if isinstance(value, float):
+        exact, number = value, value
+    else:
+        exact = _number(value)
+        number = float(decimal.Decimal(exact))
+    greatest = sys.float_info.max
+    if kind.name == "float":
+        greatest = float(np.finfo(np.float32).max)
+        with np.errstate(over="ignore"):
+            number = float(np.float32(number))
+    if math.isinf(number) and exact not in (math.inf, -math.inf):
+        return Place(greatest if number > 0 else -math.inf, False)
+    return Place(number)
+
+
+def _date(value: Any, kind: LogicalType) -> Place:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _within(value, True, kind)
+    microseconds, is_exact = _moment(value)
+    days, rest = divmod(microseconds, _DAY_MICROSECONDS)
+    return Place(days, is_exact and rest == 0)
+
+
+def _timestamp(value: Any, kind: LogicalType) -> Place:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _within(value, True, kind)
+    return Place(*_moment(value))
+
+
+def _moment(value: Any) -> tuple[int, bool]:
+    """Return microseconds since 1970 in UTC, rounded down, and whether nothing was lost by that."""
+    if isinstance(value, dict):
+        value = dt.date.fromisoformat(value["date"].strip()) if "date" in value else value["timestamp"]
+    if isinstance(value, dt.datetime):
+        return _microseconds(value), True
+    if isinstance(value, dt.date):
+        return _microseconds(dt.datetime.combine(value, dt.time())), True
+    if not isinstance(value, str):
+        raise ValueError
+    text, finer = value.strip(), ""
+    if match := _FINER_THAN_MICROSECONDS.search(text):
+        finer = match[2]
+        text = text[: match.start(2)] + text[match.end(2) :]
+    return _microseconds(dt.datetime.fromisoformat(text)), not finer.strip("0")
+
+
+def _microseconds(moment: dt.datetime) -> int:
+    offset = moment.utcoffset() or dt.timedelta()
+    return (moment.replace(tzinfo=None) - _EPOCH) // _MICROSECOND - offset // _MICROSECOND
+
+
+def _text(value: Any, _: LogicalType) -> Place:
+    if not isinstance(value, str):
+        raise ValueError
+    return Place(value.encode())
+
+
+def _binary(value: Any, _: LogicalType) -> Place:
+    if isinstance(value, dict):
+        return Place(base64.b64decode(value["base64"], validate=True))
+    return Place(value.encode() if isinstance(value, str) else bytes(memoryview(value)))
+
+
+_PLACERS: dict[str, Callable[[Any, LogicalType], Place]] = {
+    "bool": _bool,
+    "int8": _integer,
+    "int16": _integer,
+    "int32": _integer,
+    "int64": _integer,
+    "date": _date,
+    "timestamp[us]": _timestamp,
+    "float": _float,
+    "double": _float,
+    "decimal": _decimal,
+    "string": _text,
+    "varchar": _text,
+    "binary": _binary,
+}

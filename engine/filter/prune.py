@@ -1,0 +1,214 @@
+"""What a filter says about rows that were not read: by zone maps whether a page may hold one that matches, and by the
+columns of the primary key between which encoded keys all of them lie.
+
+Both err on one side only: where ``may_match`` is False, and outside of ``key_range``, no row is selected.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ...schemas.table import TableSchema
+from ..cfile.zone_map import ZoneMap
+from ..vectors.keys import KeyEncoder
+from .arrow import Cell
+from .bound import And, BoundFilter, Compare, Leaf, LikeMatch, Node, NullTest, OneOf, Or
+from .like import prefix_end
+
+
+def may_match(bound: BoundFilter, zone_map_of: Callable[[int], ZoneMap | None], row_count: int) -> bool:
+    """Return whether the filter may be true for one of the ``row_count`` rows of a page.
+
+    ``zone_map_of`` gives the zone map of a column's cells in that page by column id; None where nothing is known.
+    """
+    return row_count > 0 and _may_match(bound.root, zone_map_of)
+
+
+def _may_match(node: Node, zone_map_of: Callable[[int], ZoneMap | None]) -> bool:
+    if isinstance(node, And):
+        return all(_may_match(part, zone_map_of) for part in node.parts)
+    if isinstance(node, Or):
+        return any(_may_match(part, zone_map_of) for part in node.parts)
+    zone = zone_map_of(node.column_id)
+    return zone is None or _leaf_may_match(node, zone)
+
+
+def _leaf_may_match(leaf: Leaf, zone: ZoneMap) -> bool:
+    cell_count = zone.row_count - zone.null_count
+    if isinstance(leaf, NullTest):
+        return zone.null_count > 0 if leaf.is_null else cell_count > 0
+    if cell_count == 0:
+        return False
+    if zone.has_nan and _takes_nan(leaf):
+        return True
+    if zone.min is None:  # every cell is NaN; without one, nothing is known
+        return not zone.has_nan
+    if isinstance(leaf, Compare):
+        return _compare_may_match(leaf, zone)
+    if isinstance(leaf, OneOf):
+        return _one_of_may_match(leaf, zone)
+    return leaf.negated or _reaches(zone, leaf.prefix, prefix_end(leaf.prefix))
+
+
+def _takes_nan(leaf: Compare | OneOf | LikeMatch) -> bool:
+    return leaf.matches_nan if isinstance(leaf, Compare) else leaf.negated
+
+
+def _compare_may_match(leaf: Compare, zone: ZoneMap) -> bool:
+    low, high, cell = zone.min, zone.max, leaf.cell
+    match leaf.op:
+        case "=":
+            return low <= cell and (high is None or cell <= high)  # pyright: ignore[reportOptionalOperand]
+        case "<":
+            return low < cell  # pyright: ignore[reportOptionalOperand]
+        case "<=":
+            return low <= cell  # pyright: ignore[reportOptionalOperand]
+        case ">":
+            return high is None or high > cell
+        case ">=":
+            return high is None or high >= cell
+    return not (_holds_one_value(zone) and low == cell)
+
+
+def _one_of_may_match(leaf: OneOf, zone: ZoneMap) -> bool:
+    first = bisect_left(leaf.cells, zone.min)
+    if leaf.negated:
+        is_listed = first < len(leaf.cells) and leaf.cells[first] == zone.min
+        return not (_holds_one_value(zone) and is_listed)
+    return first < len(leaf.cells) and (zone.max is None or leaf.cells[first] <= zone.max)
+
+
+def _holds_one_value(zone: ZoneMap) -> bool:
+    """Whether all cells that are neither NULL nor NaN are equal to ``min``."""
+    return zone.exact and zone.min == zone.max
+
+
+def _reaches(zone: ZoneMap, low: bytes, end: bytes | None) -> bool:
+    """Whether a cell of the zone may be in [low, end)."""
+    assert isinstance(zone.min, bytes) and not isinstance(zone.max, int | float)
+    return (zone.max is None or zone.max >= low) and (end is None or zone.min < end)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """Encoded keys from ``lower`` (included; None: the first) up to ``upper`` (not included; None: the last)."""
+
+    lower: bytes | None
+    upper: bytes | None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no key can lie in the range."""
+        return self.upper is not None and (self.lower or b"") >= self.upper
+
+
+ALL_KEYS = KeyRange(None, None)
+NO_KEYS = KeyRange(b"", b"")
+
+
+def key_range(bound: BoundFilter, schema: TableSchema, encoder: KeyEncoder) -> KeyRange:
+    """Return a range that holds the encoded key of every row that the filter can select.
+
+    As long as the leading key columns are held to one value each they make a prefix; the first that is held to an
+    interval, or not at all, ends it. Intervals come from any mixture of AND and OR: AND intersects, OR takes the hull.
+    """
+    prefix: list[Any] = []
+    last = _Interval()
+    for column in reversed(schema.key):  # every column is looked at: an empty interval anywhere leaves no keys
+        if (interval := _interval(bound.root, column.id)) is None:
+            return NO_KEYS
+        prefix, last = ([interval.point, *prefix], last) if interval.point is not None else ([], interval)
+    return _encode(prefix, last, schema, encoder)
+
+
+@dataclass(frozen=True, slots=True)
+class _Interval:
+    """Cells from ``low`` to ``high``, each None for no end.
+
+    ``low`` is (cell, whether it is left out), ``high`` is (cell, whether it belongs): so tuples compare as ends do.
+    """
+
+    low: tuple[Any, bool] | None = None
+    high: tuple[Any, bool] | None = None
+
+    @property
+    def point(self) -> Cell | None:
+        """The only cell of an interval that has but one."""
+        return self.low[0] if self.low and self.high and self.low[0] == self.high[0] else None
+
+    @property
+    def is_empty(self) -> bool:
+        if self.low is None or self.high is None:
+            return False
+        return self.low[0] > self.high[0] or (self.low[0] == self.high[0] and (self.low[1] or not self.high[1]))
+
+
+def _interval(node: Node, column_id: int) -> _Interval | None:
+    """Return where the cells of a column lie in the rows that ``node`` selects; None when it selects no row."""
+    if isinstance(node, And):
+        return _intersection([_interval(part, column_id) for part in node.parts])
+    if isinstance(node, Or):
+        return _hull([_interval(part, column_id) for part in node.parts])
+    if node.column_id != column_id:
+        return _Interval()
+    if isinstance(node, Compare):
+        return _of_compare(node)
+    if isinstance(node, OneOf) and not node.negated:
+        return _Interval((node.cells[0], False), (node.cells[-1], True))
+    if isinstance(node, LikeMatch) and not node.negated and (end := prefix_end(node.prefix)):
+        return _Interval((node.prefix, False), (end, False))
+    return _Interval()
+
+
+def _of_compare(leaf: Compare) -> _Interval:
+    match leaf.op:
+        case "=":
+            return _Interval((leaf.cell, False), (leaf.cell, True))
+        case "<" | "<=":
+            return _Interval(high=(leaf.cell, leaf.op == "<="))
+        case ">" | ">=":
+            return _Interval(low=(leaf.cell, leaf.op == ">"))
+    return _Interval()
+
+
+def _intersection(intervals: list[_Interval | None]) -> _Interval | None:
+    there = [interval for interval in intervals if interval]
+    low = max((interval.low for interval in there if interval.low), default=None)
+    high = min((interval.high for interval in there if interval.high), default=None)
+    both = _Interval(low, high)
+    return None if both.is_empty or len(there) < len(intervals) else both
+
+
+def _hull(intervals: list[_Interval | None]) -> _Interval | None:
+    there = [interval for interval in intervals if interval]
+    if not there:
+        return None
+    lows = [interval.low for interval in there if interval.low]
+    highs = [interval.high for interval in there if interval.high]
+    return _Interval(
+        min(lows) if len(lows) == len(there) else None,
+        max(highs) if len(highs) == len(there) else None,
+    )
+
+
+def _encode(prefix: list[Any], last: _Interval, schema: TableSchema, encoder: KeyEncoder) -> KeyRange:
+    """Return the range of keys that begin with the cells of ``prefix``, followed by a cell in ``last``."""
+
+    def end(cells: list[Any], is_past: bool) -> bytes | None:
+        """The first key that begins with ``cells``, or the first past all of them; None when there is none."""
+        encoded = encoder.encode_bound(tuple(cells))
+        if not is_past:
+            return encoded
+        is_raw = len(cells) == len(schema.key) and schema.key[-1].logical.is_variable
+        # Only the last component has no end of its own: the key that follows b"ab" is b"ab\0", not b"ac".
+        return encoded + b"\0" if is_raw else prefix_end(encoded)
+
+    lower = upper = None
+    if prefix or last.low:
+        lower = end([*prefix, last.low[0]], last.low[1]) if last.low else end(prefix, False)
+        if lower is None:  # above the greatest key
+            return NO_KEYS
+    if prefix or last.high:
+        upper = end([*prefix, last.high[0]], last.high[1]) if last.high else end(prefix, True)
+    return KeyRange(lower, upper)
