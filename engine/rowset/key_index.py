@@ -1,0 +1,143 @@
+"""The key index of a tablet: from the hash of a primary key to where its row lives.
+
+One hash table for the whole tablet, whatever the number of its rowsets, so that looking up a key
+costs one cache miss and one comparison with the real key. A slot holds 24 bits of the hash and a
+location of 40 bits; what a location means is the caller's business. Two keys may look alike (they
+share tag and neighbourhood, one pair in about ten million), so `find` asks the caller to compare the
+keys themselves.
+
+Memory: 12 bytes a slot (8, and 4 of hash bits that let the table grow without reading keys), at most
+70 % of the slots in use: 17 bytes a key after `reserve` or just before growing, 34 just after.
+
+Not thread-safe: writers, and readers beside writers, hold the tablet's write lock.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ..kernels import hash_index as kernels
+from ..vectors.memory import address_of, allocate
+
+Verify = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""(positions int64[m] in the batch looked up, locations int64[m]) -> bool[m]: is the key there?"""
+
+_MAX_LOAD = 0.7
+_FIRST_CAPACITY = 1024
+LOCATION_MAX = (1 << kernels.LOCATION_BITS) - 1
+
+
+class KeyIndex:
+    """Maps the keys of a tablet, alive or dead, to locations: integers from 0 to 2**40 - 1."""
+
+    def __init__(self) -> None:
+        self._key_count = 0
+        self._make_table(_FIRST_CAPACITY)
+
+    def __len__(self) -> int:
+        """Return the number of keys."""
+        return self._key_count
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the table takes."""
+        return self._slots.nbytes + self._hash_bits.nbytes
+
+    def find(self, hashes: np.ndarray, verify: Verify) -> np.ndarray:
+        """Return the location (int64) of each key, -1 for a key that is not there.
+
+        ``hashes`` are the keys' 64-bit hashes (uint64). ``verify`` is called with all candidates at
+        once; for those that turn out to be other keys the search goes on, and it is called again if
+        there are more. It is not called when there are none.
+        """
+        count = len(hashes)
+        locations = allocate(count, np.int64)
+        positions, cursors = allocate(count, np.int64), allocate(count, np.int64)
+        search = (
+            address_of(self._slots),
+            self._capacity,
+            address_of(hashes),
+            count,
+            address_of(locations),
+            address_of(positions),
+            address_of(cursors),
+        )
+        candidates = kernels.find_candidates(*search)
+        while candidates:
+            at = positions[:candidates].copy()
+            other = np.flatnonzero(~verify(at, locations[at]))
+            positions[: len(other)] = at[other]
+            cursors[: len(other)] = cursors[other]
+            candidates = kernels.next_candidates(*search, len(other)) if len(other) else 0
+        return locations
+
+    def insert(self, hashes: np.ndarray, locations: np.ndarray) -> None:
+        """Add keys that are known to be absent. Locations are int64."""
+        _check(hashes, locations)
+        self.reserve(self._key_count + len(hashes))
+        table = address_of(self._slots), address_of(self._hash_bits), self._capacity
+        kernels.insert(*table, address_of(hashes), address_of(locations), len(hashes))
+        self._key_count += len(hashes)
+
+    def relocate(self, hashes: np.ndarray, old_locations: np.ndarray, new_locations: np.ndarray) -> None:
+        """Change the locations of keys that are there, in place.
+
+        No new location may be among the old ones: rows move to a rowset that is new to the index.
+        Raises KeyError when a key was not at its old location; the others have moved.
+        """
+        _check(hashes, old_locations)
+        _check(hashes, new_locations)
+        missing = kernels.relocate(
+            address_of(self._slots),
+            self._capacity,
+            address_of(hashes),
+            address_of(old_locations),
+            address_of(new_locations),
+            len(hashes),
+        )
+        if missing:
+            raise KeyError(f"{missing} of {len(hashes)} keys are not at their old locations")
+
+    def remove(self, hashes: np.ndarray, locations: np.ndarray) -> None:
+        """Take out keys that are there.
+
+        Raises KeyError when a key was not at its location; the others are out.
+        """
+        _check(hashes, locations)
+        table = address_of(self._slots), address_of(self._hash_bits), self._capacity
+        missing = int(kernels.remove(*table, address_of(hashes), address_of(locations), len(hashes)))
+        self._key_count -= len(hashes) - missing
+        if missing:
+            raise KeyError(f"{missing} of {len(hashes)} keys are not at their locations")
+
+    def reserve(self, key_count: int) -> None:
+        """Make room for ``key_count`` keys in all, so that they are inserted without growing.
+
+        A table that must grow at least doubles, so that growing is amortised.
+        """
+        needed = int(key_count / _MAX_LOAD) + 1
+        if needed <= self._capacity:
+            return
+        slots, hash_bits, capacity = self._slots, self._hash_bits, self._capacity
+        self._make_table(max(needed, 2 * capacity))
+        kernels.rehash(
+            address_of(slots),
+            address_of(hash_bits),
+            capacity,
+            address_of(self._slots),
+            address_of(self._hash_bits),
+            self._capacity,
+        )
+
+    def _make_table(self, capacity: int) -> None:
+        # Not from Arrow's pool: a large np.zeros is in huge pages, which random access wants.
+        self._capacity = capacity
+        self._slots = np.zeros(capacity, np.uint64)
+        self._hash_bits = np.zeros(capacity, np.uint32)
+
+
+def _check(hashes: np.ndarray, locations: np.ndarray) -> None:
+    assert hashes.dtype == np.uint64, "hashes are uint64"
+    assert locations.dtype == np.int64, "locations are int64"
+    assert len(hashes) == len(locations), "one location a key"
+    assert not len(locations) or 0 <= locations.min() <= locations.max() <= LOCATION_MAX
