@@ -23,7 +23,7 @@ class Catalog:
     def __init__(self, environment: Environment, limits: Limits) -> None:
         self._environment = environment
         self._limits = limits
-        self._tables: SortedDict[str, Table] = SortedDict()
+        self._tables = SortedDict()
         self._lock = threading.Lock()
 
     def load(self) -> None:

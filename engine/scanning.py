@@ -31,13 +31,12 @@ def resolve(spec: ScanSpec, table: Table, snapshot: int, limits: Limits, chunk_b
     spec.checked()
     schema = table.schema
     names = schema.arrow.names if spec.columns is None else spec.columns
-    where = parse_where(spec.where, limits)
-    bound = None if where is None else bind(where, schema)
-    filter_ids = [] if bound is None else bound.column_ids
+    predicate = parse_where(spec.where, limits)
+    bound = bind(predicate, schema)
     return ScanRequest(
         columns=tuple(schema.column(name) for name in names),
-        where=bound,
-        filter_columns=tuple(schema.by_id[column_id] for column_id in filter_ids),
+        where=None if predicate is None else bound,
+        filter_columns=tuple(schema.by_id[column_id] for column_id in bound.column_ids),
         keys=key_range(bound, schema, table.tablets[0].encoder),
         snapshot=snapshot,
         chunk_bytes=chunk_bytes,

@@ -78,9 +78,7 @@ class Store:
         manifest_file = ManifestFile.open(self._fs) or self._create()
         manifest = manifest_file.current
         self._mvcc = MvccManager(self._clock)
-        self._environment = Environment(
-            self._fs, manifest_file, self._mvcc, PageCache(self.options.page_cache_bytes)
-        )
+        self._environment = Environment(self._fs, manifest_file, self._mvcc, PageCache(self.options.page_cache_bytes))
         self._wal = self._open_wal(manifest)
         recovery.check_log(self._wal, manifest)
         self._catalog = Catalog(self._environment, self.options.limits)
@@ -300,9 +298,7 @@ class Store:
             needed = min(needed, first or needed)
         segments = self._wal.segments()
         if len(segments) > 1 and segments[0].last_lsn < needed:
-            self._environment.manifest.commit(
-                lambda manifest: manifest.model_copy(update={"log_needed_from": needed})
-            )
+            self._environment.manifest.commit(lambda manifest: manifest.model_copy(update={"log_needed_from": needed}))
             self._wal.free_before(needed)
 
     def _ask_for_flush(self) -> bool:

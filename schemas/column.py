@@ -121,7 +121,5 @@ def _compression(definition: ColumnDefinition) -> str:
 
 def _comment(definition: ColumnDefinition) -> str:
     if len(definition.comment.encode()) > 256:
-        raise InvalidArgumentError(
-            f"the comment of column {definition.name!r} has more than 256 bytes"
-        )
+        raise InvalidArgumentError(f"the comment of column {definition.name!r} has more than 256 bytes")
     return definition.comment

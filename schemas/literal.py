@@ -35,9 +35,7 @@ def to_json(value: Any) -> Any:
         return str(value)
     if hasattr(value, "item"):  # a numpy scalar
         return to_json(value.item())
-    raise InvalidArgumentError(
-        f"a value of the type {type(value).__name__} cannot be a literal: {value!r}"
-    )
+    raise InvalidArgumentError(f"a value of the type {type(value).__name__} cannot be a literal: {value!r}")
 
 
 def from_json(value: Any, kind: LogicalType, what: str = "the value") -> Any:

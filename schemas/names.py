@@ -14,9 +14,7 @@ def check_identifier(name: object, what: str, limits: Limits) -> str:
         InvalidArgumentError: with ``what`` ("table", "column") in the text.
     """
     if not isinstance(name, str) or not name:
-        raise InvalidArgumentError(
-            f"a {what} needs a name that is a non-empty string, not {name!r}"
-        )
+        raise InvalidArgumentError(f"a {what} needs a name that is a non-empty string, not {name!r}")
     try:
         encoded = name.encode()
     except UnicodeEncodeError:
@@ -26,7 +24,5 @@ def check_identifier(name: object, what: str, limits: Limits) -> str:
             f"the {what} name starting {name[:40]!r} has {len(encoded)} bytes; at most {limits.identifier_bytes} are allowed"
         )
     if "\0" in name or name != name.strip():
-        raise InvalidArgumentError(
-            f"the {what} name {name!r} holds a NUL or starts or ends with white space"
-        )
+        raise InvalidArgumentError(f"the {what} name {name!r} holds a NUL or starts or ends with white space")
     return name

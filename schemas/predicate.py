@@ -77,9 +77,7 @@ class Junction(_Node):
     args: list[Predicate]
 
 
-Predicate = Annotated[
-    Comparison | InList | Between | Like | NullTest | Not | Junction, Field(discriminator="op")
-]
+Predicate = Annotated[Comparison | InList | Between | Like | NullTest | Not | Junction, Field(discriminator="op")]
 Not.model_rebuild()
 Junction.model_rebuild()
 _ADAPTER: TypeAdapter[Predicate] = TypeAdapter(Predicate)

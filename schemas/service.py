@@ -71,9 +71,7 @@ class StoreService(Protocol):
         """
         ...
 
-    def write_all(
-        self, command: WriteCommand, batches: Iterable[pa.RecordBatch]
-    ) -> Iterator[WriteResult]:
+    def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:
         """Apply batches one by one, in order, each one commit; yield an answer for each, pipelined where that pays.
 
         Error positions count from the start of their own batch.

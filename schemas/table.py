@@ -59,15 +59,10 @@ class TableDefinition(BaseModel):
         """
         chosen = dict(column_options or {})
         if unknown := set(chosen) - set(schema.names):
-            raise InvalidArgumentError(
-                f"column_options names no column of the schema: {', '.join(sorted(unknown))}"
-            )
+            raise InvalidArgumentError(f"column_options names no column of the schema: {', '.join(sorted(unknown))}")
         if isinstance(primary_key, str):
             raise InvalidArgumentError("primary_key is a list of column names, not one name")
-        columns = [
-            _definition(field, field.name in primary_key, chosen.get(field.name))
-            for field in schema
-        ]
+        columns = [_definition(field, field.name in primary_key, chosen.get(field.name)) for field in schema]
         return cls(
             name=name,
             columns=columns,
@@ -77,14 +72,8 @@ class TableDefinition(BaseModel):
         )
 
 
-def _definition(
-    field: pa.Field, is_key: bool, options: ColumnOptions | Mapping[str, Any] | None
-) -> ColumnDefinition:
-    given = (
-        options
-        if isinstance(options, ColumnOptions)
-        else ColumnOptions.model_validate(dict(options or {}))
-    )
+def _definition(field: pa.Field, is_key: bool, options: ColumnOptions | Mapping[str, Any] | None) -> ColumnDefinition:
+    given = options if isinstance(options, ColumnOptions) else ColumnOptions.model_validate(dict(options or {}))
     return ColumnDefinition(
         name=field.name,
         type=given.type or str(LogicalType.from_arrow(field)),
@@ -176,9 +165,7 @@ def _check_columns(definition: TableDefinition, limits: Limits) -> None:
     for column in definition.columns:
         check_identifier(column.name, "column", limits)
         if column.name.startswith("_"):
-            raise InvalidArgumentError(
-                f"column {column.name!r}: names that start with _ are the store's own"
-            )
+            raise InvalidArgumentError(f"column {column.name!r}: names that start with _ are the store's own")
         if column.name in seen:
             raise InvalidArgumentError(f"two columns are called {column.name!r}")
         seen.add(column.name)
@@ -187,9 +174,7 @@ def _check_columns(definition: TableDefinition, limits: Limits) -> None:
 def _check_primary_key(definition: TableDefinition) -> None:
     key = definition.primary_key
     if not key:
-        raise InvalidArgumentError(
-            f"table {definition.name!r} needs a primary key of at least one column"
-        )
+        raise InvalidArgumentError(f"table {definition.name!r} needs a primary key of at least one column")
     leading = [column.name for column in definition.columns[: len(key)]]
     if leading != key:
         raise InvalidArgumentError(
@@ -199,6 +184,4 @@ def _check_primary_key(definition: TableDefinition) -> None:
         if column.nullable:
             raise InvalidArgumentError(f"key column {column.name!r} must not be nullable")
         if not LogicalType.parse(column.type).may_be_key:
-            raise InvalidArgumentError(
-                f"key column {column.name!r} has the type {column.type}, which no key may have"
-            )
+            raise InvalidArgumentError(f"key column {column.name!r} has the type {column.type}, which no key may have")

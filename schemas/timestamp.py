@@ -33,14 +33,10 @@ def parse_moment(moment: int | str | dt.datetime) -> int:
         InvalidArgumentError: for a datetime without a time zone (whose would it be?), or text that is no datetime.
     """
     if isinstance(moment, bool):
-        raise InvalidArgumentError(
-            "as_of is a timestamp, a datetime with a time zone or ISO text, not a bool"
-        )
+        raise InvalidArgumentError("as_of is a timestamp, a datetime with a time zone or ISO text, not a bool")
     if isinstance(moment, int):
         if moment < 0:
-            raise InvalidArgumentError(
-                f"as_of {moment} is negative; timestamps count microseconds since 1970 << 12"
-            )
+            raise InvalidArgumentError(f"as_of {moment} is negative; timestamps count microseconds since 1970 << 12")
         return moment
     if isinstance(moment, str):
         try:
@@ -48,9 +44,7 @@ def parse_moment(moment: int | str | dt.datetime) -> int:
         except ValueError:
             raise InvalidArgumentError(f"as_of {moment!r} is no ISO 8601 date and time") from None
     if not isinstance(moment, dt.datetime) or moment.tzinfo is None:
-        raise InvalidArgumentError(
-            f"as_of {moment!r} needs a time zone, as in 2026-01-31T12:00:00Z"
-        )
+        raise InvalidArgumentError(f"as_of {moment!r} needs a time zone, as in 2026-01-31T12:00:00Z")
     microseconds = (moment - _EPOCH) // _MICROSECOND
     if microseconds < 0:
         raise InvalidArgumentError(f"as_of {moment.isoformat()} lies before 1970")

@@ -62,9 +62,7 @@ class LogicalType:
             return cls._decimal(int(match[1]), int(match[2]))
         if match := _VARCHAR.fullmatch(text):
             return cls._varchar(int(match[1]))
-        raise InvalidArgumentError(
-            f"{word!r} is no column type; the types are {', '.join(type_words())}"
-        )
+        raise InvalidArgumentError(f"{word!r} is no column type; the types are {', '.join(type_words())}")
 
     @classmethod
     def _decimal(cls, precision: int, scale: int) -> LogicalType:
@@ -77,9 +75,7 @@ class LogicalType:
     @classmethod
     def _varchar(cls, length: int) -> LogicalType:
         if not 1 <= length <= 65_535:
-            raise InvalidArgumentError(
-                f"varchar({length}) is out of range: the length is 1 to 65535 characters"
-            )
+            raise InvalidArgumentError(f"varchar({length}) is out of range: the length is 1 to 65535 characters")
         return cls("varchar", length=length)
 
     @classmethod

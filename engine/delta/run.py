@@ -17,6 +17,7 @@ import numpy as np
 
 from ..vectors.vector import Vector, concat, patch
 
+
 @dataclass(frozen=True, slots=True, eq=False)
 class DeltaRun:
     """Deltas of one column, sorted by (rowid, timestamp)."""

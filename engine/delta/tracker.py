@@ -35,7 +35,7 @@ class DeltaTracker:
         self.base_timestamp = base_timestamp
         """The base shows the rows as they were at this timestamp."""
         self.stores = DeltaStores((), (), (DeltaMemStore(),))
-        self.frozen_at = (0, 0)
+        self.frozen_at: tuple[int, int] = (0, 0)
         """The newest timestamp and log position in the tablet when the frozen store was set aside."""
 
     def load(self, undo: tuple[DeltaFile, ...], redo: tuple[DeltaFile, ...]) -> None:

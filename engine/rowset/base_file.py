@@ -1,8 +1,8 @@
 """The base file of a DiskRowSet: a cfile of kind ``base``.
 
-    (column id, "base")     one stream a column, rows in the order of their encoded keys
-    (LIVE, "base")          which rows exist; absent when all do
-    (0, "key_index")        the encoded key of the first row of every 1,024 rows
+(column id, "base")     one stream a column, rows in the order of their encoded keys
+(LIVE, "base")          which rows exist; absent when all do
+(0, "key_index")        the encoded key of the first row of every 1,024 rows
 """
 
 from __future__ import annotations

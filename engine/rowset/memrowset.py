@@ -14,7 +14,7 @@ from ...schemas.column import ColumnSchema
 from ..cfile.zone_map import ZoneMap
 from ..delta.tracker import DeltaTracker
 from ..vectors.growable import GrowableColumn
-from ..vectors.keys import BytesKeys, KeyVector, U64Keys, argsort_keys, slice_keys, take_keys
+from ..vectors.keys import BytesKeys, KeyEncoder, KeyVector, U64Keys, argsort_keys, slice_keys, take_keys
 from ..vectors.physical import PhysicalType, physical_of
 from ..vectors.vector import BytesVector, FixedVector, Vector
 from .liveness import LiveRows
@@ -24,7 +24,7 @@ from .rowset import RowSet
 class MemRowSet(RowSet):
     """Appended under the tablet's write lock, read without a lock."""
 
-    def __init__(self, slot: int, columns: Sequence[ColumnSchema], keys_are_u64: bool) -> None:
+    def __init__(self, slot: int, columns: Sequence[ColumnSchema], encoder: KeyEncoder) -> None:
         self.slot = slot
         self.deltas = DeltaTracker(base_timestamp=0)
         self.live = LiveRows(0)
@@ -32,8 +32,8 @@ class MemRowSet(RowSet):
         self.complete_at_lsn = 0
         """Once set aside: all its rows were inserted up to this log position."""
         self._columns = {column.id: GrowableColumn(physical_of(column.logical.arrow)) for column in columns}
-        self._keys_are_u64 = keys_are_u64
-        self._keys = GrowableColumn(PhysicalType.INT64 if keys_are_u64 else PhysicalType.BYTES)
+        self._key_width = encoder.width
+        self._keys = GrowableColumn(PhysicalType.INT64 if encoder.is_u64 else PhysicalType.BYTES)
         self._timestamps = GrowableColumn(PhysicalType.INT64)
         self._row_count = 0
         self._order: np.ndarray | None = None
@@ -60,12 +60,6 @@ class MemRowSet(RowSet):
         first = self._row_count
         self._row_count += count
         return np.arange(first, first + count, dtype=np.int64)
-
-    def fits(self, cells: Mapping[int, Vector], keys: KeyVector) -> bool:
-        """Whether no column would pass 2 GiB of variable-length cells by an insert."""
-        incoming = [vector.data_bytes for vector in (*cells.values(), _key_cells(keys)) if isinstance(vector, BytesVector)]
-        held = max((column.nbytes for column in (*self._columns.values(), self._keys)), default=0)
-        return held + max(incoming, default=0) < 1 << 30
 
     def row_count(self, snapshot: int) -> int:
         timestamps = self._timestamps.view(self._row_count)
@@ -95,7 +89,7 @@ class MemRowSet(RowSet):
         cells = self._keys.view(count)
         if isinstance(cells, BytesVector):
             return BytesKeys(cells.offsets, cells.data)
-        return U64Keys(cells.values.view(np.uint64))
+        return U64Keys(cells.values.view(np.uint64), self._key_width)
 
     def keys_at(self, rows: np.ndarray) -> KeyVector:
         return take_keys(self.keys(self._row_count), rows)

@@ -92,21 +92,14 @@ def _merge(streams: list[_Stream]) -> Iterator[pa.RecordBatch]:
     running: list[_Stream] = []
     while waiting or running:
         running = [stream for stream in running if stream.open()]
-        if not running:
-            _start(waiting, running)
+        bound = min((stream.head.last_key for stream in running if stream.head), default=None)
+        if waiting and (bound is None or (waiting[-1].first_key or b"") <= bound):
+            running.append(waiting.pop())
             continue
-        bound = min(stream.head.last_key for stream in running if stream.head)
-        if waiting and (waiting[-1].first_key or b"") <= bound:
-            _start(waiting, running)
-            continue
+        if bound is None:
+            return
         parts = [part for stream in running if (part := stream.take_until(bound))]
         yield _merged(parts)
-
-
-def _start(waiting: list[_Stream], running: list[_Stream]) -> None:
-    stream = waiting.pop()
-    if stream.open():
-        running.append(stream)
 
 
 def _merged(parts: list[_Run]) -> pa.RecordBatch:
@@ -117,9 +110,7 @@ def _merged(parts: list[_Run]) -> pa.RecordBatch:
     return pa.concat_batches([part.rows for part in parts]).take(pa.array(starts[sources] + rows))
 
 
-def _stream(
-    rowset: RowSet, request: ScanRequest, key: tuple[ColumnSchema, ...], encoder: KeyEncoder
-) -> _Stream:
+def _stream(rowset: RowSet, request: ScanRequest, key: tuple[ColumnSchema, ...], encoder: KeyEncoder) -> _Stream:
     wanted = chunks(rowset, request, PruneCount())
     if isinstance(rowset, MemRowSet):
         return _Stream(_sorted_whole(list(wanted), request, key, encoder), None)
@@ -149,6 +140,4 @@ def _sorted_whole(
 
 
 def _keys(rows: pa.RecordBatch, key: tuple[ColumnSchema, ...], encoder: KeyEncoder) -> KeyVector:
-    return encoder.encode(
-        [from_arrow(rows.column(column.name), physical_of(column.logical.arrow)) for column in key]
-    )
+    return encoder.encode([from_arrow(rows.column(column.name), physical_of(column.logical.arrow)) for column in key])

@@ -100,9 +100,7 @@ def _actors(base: Operation, first: np.ndarray, leaders: np.ndarray) -> np.ndarr
     return last[leaders]
 
 
-def _of_all_rows(
-    operation: Operation, status: np.ndarray, first: np.ndarray, leaders: np.ndarray
-) -> np.ndarray:
+def _of_all_rows(operation: Operation, status: np.ndarray, first: np.ndarray, leaders: np.ndarray) -> np.ndarray:
     if len(leaders) == len(first):
         return status
     by_row = np.empty(len(first), np.int8)

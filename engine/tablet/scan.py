@@ -28,9 +28,7 @@ def prune(version: Version, request: ScanRequest) -> PruneCount:
     return count
 
 
-def _read_ahead(
-    wanted: Iterator[Chunk], request: ScanRequest, pool: Executor, ahead: int
-) -> Iterator[pa.RecordBatch]:
+def _read_ahead(wanted: Iterator[Chunk], request: ScanRequest, pool: Executor, ahead: int) -> Iterator[pa.RecordBatch]:
     """Read chunks in order, several at once. Kernels release the GIL, so plain threads share the work."""
     running: list[Future[pa.RecordBatch | None]] = []
     try:

@@ -56,7 +56,7 @@ class Tablet:
 
     def new_memrowset(self) -> MemRowSet:
         """Return an empty MemRowSet in a slot of its own."""
-        memrowset = MemRowSet(self.free_slot(), self.schema.columns, self.encoder.is_u64)
+        memrowset = MemRowSet(self.free_slot(), self.schema.columns, self.encoder)
         self._slots[memrowset.slot] = memrowset
         return memrowset
 
@@ -222,7 +222,10 @@ class Tablet:
             rowset, rowids = self.rowset(slot), rowids_of(locations[group])
             whole = len(group) == len(locations)
             columns: dict[int, tuple[PhysicalType, Vector]] = {
-                column_id: (physical_of(column.logical.arrow), cells[column_id] if whole else cells[column_id].take(group))
+                column_id: (
+                    physical_of(column.logical.arrow),
+                    cells[column_id] if whole else cells[column_id].take(group),
+                )
                 for column_id, column in values.items()
             }
             if alive is not None:

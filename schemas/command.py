@@ -1,0 +1,112 @@
+"""The JSON of Arrow Flight: commands, tickets, action bodies and what answers carry beside their data."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+
+from .errors import InvalidArgumentError
+from .write import WriteCommand, WriteResult
+
+Model = TypeVar("Model", bound=BaseModel)
+
+LATER = {
+    "writer": "a write stream with a writer and exactly-once retries is not supported yet; leave out `writer`",
+    "commit": "staging a whole stream (`commit`) is not supported yet: every batch commits as it arrives",
+    "changes": "reading changes is not supported yet; leave out `changes`",
+}
+"""Words of the protocol that this version refuses by name, so that nobody takes them for granted."""
+
+
+class TableName(BaseModel):
+    """The body of ``drop_table``, ``describe_table`` and ``table_stats``, and the command of DoExchange."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    table: str = Field(validation_alias=AliasChoices("table", "name"))
+
+
+class MaintainBody(TableName):
+    """The body of ``maintain``."""
+
+    op: str
+
+
+class BatchMetadata(BaseModel):
+    """The ``app_metadata`` of a batch in DoPut: ask for an answer to this batch, under this number."""
+
+    model_config = ConfigDict(frozen=True)
+
+    seq: int | None = None
+
+
+class PutResult(WriteResult):
+    """A ``PutResult`` of DoPut: what became of the batch that carried ``seq``, or of all that carried none."""
+
+    seq: int | None = None
+
+
+class InfoMetadata(BaseModel):
+    """The ``app_metadata`` of a FlightInfo: what its tickets are pinned to."""
+
+    model_config = ConfigDict(frozen=True)
+
+    snapshot: int
+    schema_version: int
+
+
+class RowCount(BaseModel):
+    """The ``app_metadata`` of an answer in DoExchange."""
+
+    model_config = ConfigDict(frozen=True)
+
+    rows: int
+
+
+def read_json(model: type[Model], body: bytes, what: str) -> Model:
+    """Return ``body`` as a ``model``; ``what`` names it in errors.
+
+    Raises:
+        InvalidArgumentError: where it is no JSON, lacks a part, or has one that is wrong or unknown.
+    """
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        raise InvalidArgumentError(explain(error, what)) from None
+
+
+def explain(error: ValidationError, what: str) -> str:
+    """Say in one line what is wrong with ``what``: the first finding, and how many more there are."""
+    findings = error.errors(include_url=False, include_input=False)
+    first = findings[0]
+    part = ".".join(str(step) for step in first["loc"])
+    if first["type"] == "extra_forbidden":
+        return LATER.get(part) or f"{what} has a part {part!r} that is not known"
+    more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+    return f"{what} is wrong{f' at {part}' if part else ''}: {first['msg']}{more}"
+
+
+def write_command(path: list[bytes], command: bytes) -> WriteCommand:
+    """Return what a DoPut descriptor asks for: a path of one name is an upsert, a command is JSON.
+
+    Raises:
+        InvalidArgumentError: for anything else.
+    """
+    if path:
+        return WriteCommand(table=table_of(path))
+    return read_json(WriteCommand, command, "the DoPut command")
+
+
+def table_of(path: list[bytes]) -> str:
+    """Return the table that a descriptor path names.
+
+    Raises:
+        InvalidArgumentError: unless it is one name in UTF-8.
+    """
+    if len(path) != 1:
+        raise InvalidArgumentError(f"a descriptor path is one table name, not {len(path)} parts")
+    try:
+        return path[0].decode()
+    except UnicodeDecodeError:
+        raise InvalidArgumentError("the descriptor path is not valid UTF-8") from None
