@@ -1,0 +1,54 @@
+"""Numbers and names of the codecs; the types that the schemas promise."""
+
+import pytest
+
+from nyala.engine.codecs.registry import (
+    codec_by_code,
+    codec_by_name,
+    default_encoding,
+    encodings_for,
+)
+from nyala.engine.vectors.physical import physical_of
+from nyala.schemas.types import LogicalType
+
+TYPES = [
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "date",
+    "timestamp[us]",
+    "float",
+    "double",
+    "decimal(9,2)",
+    "decimal(18,2)",
+    "decimal(38,2)",
+    "string",
+    "varchar(10)",
+    "binary",
+]
+
+
+def test_numbers_on_disk_never_change():
+    names = {code: codec_by_code(code).name for code in range(1, 6)}
+    assert names == {1: "plain", 2: "bitshuffle", 3: "run_length", 4: "dictionary", 5: "prefix"}
+    for code in (0, 6, 255):
+        with pytest.raises(KeyError):
+            codec_by_code(code)
+
+
+def test_names_and_aliases():
+    assert codec_by_name("rle") is codec_by_name("run_length")
+    assert codec_by_name("DICT") is codec_by_name("dictionary")
+    with pytest.raises(KeyError):
+        codec_by_name("zigzag")
+
+
+@pytest.mark.parametrize("word", TYPES)
+def test_every_encoding_of_a_type_can_store_it(word):
+    kind = LogicalType.parse(word)
+    physical = physical_of(kind.arrow)
+    for name in encodings_for(kind):
+        assert codec_by_name(name).supports(physical)
+    assert default_encoding(kind) == encodings_for(kind)[0]
