@@ -1,8 +1,8 @@
 """CommitLog: the order of commits, the same in the log and in time.
 
-A commit is logged and given its timestamp in one step, so that log positions and timestamps rise together. It is then
-applied to the stores, by the writer that holds the tablet's lock, and acknowledged when its log record is durable and all
-commits before it are visible.
+A commit is logged and given its timestamp in one step, so that log positions and timestamps rise together. It is
+then applied to the stores, by the writer that holds the tablet's lock, and acknowledged when its log record is durable
+and all commits before it are visible.
 """
 
 from __future__ import annotations

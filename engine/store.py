@@ -46,7 +46,7 @@ _WAL_PATH = "wal"
 
 
 class Store:
-    """An open data directory. Thread safe. Close it, or leave it to recovery: nothing acknowledged is lost either way."""
+    """An open data directory. Thread safe. Closed or left to recovery: nothing acknowledged is lost either way."""
 
     def __init__(self, fs: FileSystem, options: StoreOptions, clock: Clock) -> None:
         """Use ``Store.open``."""
@@ -153,8 +153,8 @@ class Store:
         limits = self.options.limits
         if batch.nbytes > limits.batch_bytes:
             raise InvalidArgumentError(
-                f"a batch of {batch.nbytes:,} bytes is too large: it is one commit, of at most {limits.batch_bytes:,} bytes; "
-                "cut it into several"
+                f"a batch of {batch.nbytes:,} bytes is too large: it is one commit, of at most "
+                f"{limits.batch_bytes:,} bytes; cut it into several"
             )
         self._gate.admit(batch.nbytes)
         result = table.write(command, batch, self._log, limits, command.durability or self.options.durability)

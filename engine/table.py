@@ -46,7 +46,8 @@ class Table:
 
         Raises:
             InvalidArgumentError: the batch as a whole is wrong.
-            StorageFullError, UnavailableError: nothing was applied, or (UnavailableError of a failed log) it is not known.
+            StorageFullError: nothing was applied.
+            UnavailableError: nothing was applied; or, when the log failed, whether it was is known after a restart.
         """
         incoming = check_batch(batch, self.schema, command.op, limits)
         incoming, keys = self._keyed(incoming, command.op, limits)

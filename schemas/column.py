@@ -81,7 +81,7 @@ class ColumnSchema(BaseModel):
         """Return the column that ``definition`` describes, with the defaults of its type filled in.
 
         Raises:
-            InvalidArgumentError: for an unknown type, an encoding that does not fit it, a default that is no such value.
+            InvalidArgumentError: for an unknown type, an encoding that does not fit it, or a default of another type.
         """
         kind = LogicalType.parse(definition.type)
         for what in ("read_default", "write_default"):

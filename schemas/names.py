@@ -21,7 +21,8 @@ def check_identifier(name: object, what: str, limits: Limits) -> str:
         raise InvalidArgumentError(f"the {what} name {name!r} is not valid UTF-8") from None
     if len(encoded) > limits.identifier_bytes:
         raise InvalidArgumentError(
-            f"the {what} name starting {name[:40]!r} has {len(encoded)} bytes; at most {limits.identifier_bytes} are allowed"
+            f"the {what} name starting {name[:40]!r} has {len(encoded)} bytes; "
+            f"at most {limits.identifier_bytes} are allowed"
         )
     if "\0" in name or name != name.strip():
         raise InvalidArgumentError(f"the {what} name {name!r} holds a NUL or starts or ends with white space")

@@ -107,7 +107,8 @@ def check_size(predicate: Predicate, limits: Limits) -> Predicate:
         nodes += 1
         if isinstance(node, InList) and len(node.values) > limits.in_list_values:
             raise InvalidArgumentError(
-                f"IN on column {node.column!r} lists {len(node.values):,} values; at most {limits.in_list_values:,} are allowed"
+                f"IN on column {node.column!r} lists {len(node.values):,} values; "
+                f"at most {limits.in_list_values:,} are allowed"
             )
         if nodes > limits.predicate_nodes:
             raise InvalidArgumentError(f"the filter has more than {limits.predicate_nodes:,} parts")

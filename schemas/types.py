@@ -93,7 +93,8 @@ class LogicalType:
         if pa.types.is_decimal128(kind) and kind.scale >= 0:
             return cls._decimal(kind.precision, kind.scale)
         raise InvalidArgumentError(
-            f"column {field.name!r} has the type {kind}, which a table cannot hold; the nearest that works is {nearest(kind)}"
+            f"column {field.name!r} has the type {kind}, which a table cannot hold; "
+            f"the nearest that works is {nearest(kind)}"
         )
 
     def __str__(self) -> str:

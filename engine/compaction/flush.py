@@ -1,10 +1,10 @@
 """Flush a MemRowSet: write its rows as a DiskRowSet that every snapshot reads the same.
 
- 1. Under the write lock, set the MemRowSet aside and start a new one. Its rows are complete now; updates and deletes of
-    them go on into its DeltaMemStore. Take a mark of that store and the newest timestamp F in the tablet.
+ 1. Under the write lock, set the MemRowSet aside and start a new one. Its rows are complete now; updates and deletes
+    of them go on into its DeltaMemStore. Take a mark of that store and the newest timestamp F in the tablet.
  2. Wait until everything up to F is durable.
- 3. Write the rows in key order as they are at F (base file) and what takes each back to before (UNDO file): the insert of
-    a row is undone by making it dead before its timestamp.
+ 3. Write the rows in key order as they are at F (base file) and what takes each back to before (UNDO file): the insert
+    of a row is undone by making it dead before its timestamp.
  4. Commit both files to the manifest. A crash before leaves the rows to the log, a crash after finds them in the files.
  5. Under the write lock, carry over the deltas that came after the mark, their rows renumbered, point the key index
     to the new rowset, and put the new version in place.
@@ -122,8 +122,7 @@ def _at_mark(tablet: Tablet, mark: _Mark, order: np.ndarray) -> tuple[dict[int, 
     new_rowid = np.empty(count, np.int32)
     new_rowid[order] = np.arange(count, dtype=np.int32)
     redo = {
-        column_id: _renumbered(run, new_rowid)
-        for column_id, run in memrowset.deltas.active.until(mark.deltas).items()
+        column_id: _renumbered(run, new_rowid) for column_id, run in memrowset.deltas.active.until(mark.deltas).items()
     }
     cells: dict[int, Vector] = {}
     undo: dict[int, DeltaRun] = {}

@@ -2,8 +2,8 @@
 
 For each column an append-only log of (rowid, timestamp, value) in the order of the timestamps. Reading wants the order
 of the rows: the log is sorted when it is read, the sorted prefix is kept, and the rest, the tail, is looked through
-until it has grown enough to be worth sorting in. One thread appends, under the tablet's write lock; readers take no lock:
-they see a prefix of each log, and what they miss is later than any snapshot they may ask for.
+until it has grown enough to be worth sorting in. One thread appends, under the tablet's write lock; readers take no
+lock: they see a prefix of each log, and what they miss is later than any snapshot they may ask for.
 """
 
 from __future__ import annotations

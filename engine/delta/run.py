@@ -53,7 +53,7 @@ class Patch:
         return patch(base, self.rowids - first_row, self.values) if len(self.rowids) else base
 
     def at(self, rows: np.ndarray) -> Patch:
-        """Return the patch for the cells that a gather of ``rows`` (ascending, distinct) made: rowids become positions."""
+        """Return the patch of the cells that a gather of ``rows`` (ascending, distinct) made: by position in it."""
         positions = np.searchsorted(rows, self.rowids)
         positions[positions == len(rows)] = 0
         hit = np.flatnonzero(rows[positions] == self.rowids) if len(rows) else np.empty(0, np.int64)

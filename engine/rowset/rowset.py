@@ -15,7 +15,6 @@ from ..cfile.zone_map import ZoneMap
 from ..delta import LIVE
 from ..delta.tracker import DeltaTracker
 from ..vectors.keys import KeyVector
-from ..vectors.physical import PhysicalType
 from ..vectors.vector import FixedVector, Vector
 from .liveness import LiveRows
 

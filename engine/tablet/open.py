@@ -58,7 +58,7 @@ def remove_orphans(environment: Environment, *paths: str) -> None:
 
 
 def sweep(environment: Environment, manifest: Manifest) -> list[str]:
-    """Remove what a crash left: files and directories of tablets that the manifest does not name. Returns their paths."""
+    """Remove the files and directories that a crash left and no manifest names; return the paths of the files."""
     fs = environment.fs
     tablets = {str(tablet.id): tablet for table in manifest.tables for tablet in table.tablets}
     swept: list[str] = []

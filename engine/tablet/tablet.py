@@ -1,7 +1,7 @@
-"""Tablet: one MemRowSet and many DiskRowSets that share a key space; ``decide``, ``apply`` and the version are its doors.
+"""Tablet: one MemRowSet and many DiskRowSets that share a key space. Its doors: ``decide``, ``apply``, the version.
 
-Locking. ``write_lock`` serialises writers: from the look-up of a batch's keys until its changes are in the stores, so that
-what was decided still holds when it is applied. Readers take it only to look up keys. A flush takes it twice for a
+Locking. ``write_lock`` serialises writers: from the look-up of a batch's keys until its changes are in the stores, so
+that what was decided still holds when it is applied. Readers take it only to look up keys. A flush takes it twice for a
 moment: to set the MemRowSet aside, and to put the new DiskRowSet in its place.
 """
 
