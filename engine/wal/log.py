@@ -23,7 +23,7 @@ from ...schemas.errors import InternalError, UnavailableError
 from ..fs.filesystem import FileSystem, parent_of
 from .format import LogRecord
 from .reader import CleanStop, LogReader
-from .segments import SegmentInfo, SegmentList, segment_numbers
+from .segments import SegmentInfo, SegmentList
 from .writer import LogEnd, LogWriter, WalOptions
 
 if TYPE_CHECKING:
@@ -204,12 +204,11 @@ class WriteAheadLog:
                 reader.last_lsn,
             )
         self._segments = SegmentList(self._fs, reader.segments)
-        numbers = segment_numbers(self._fs, self._directory)
         end = LogEnd(
             store_uuid=reader.store_uuid or b"",
             last_lsn=reader.last_lsn,
             crc=reader.crc,
-            next_segment=numbers[-1] + 1 if numbers else 1,
+            next_segment=reader.segments[-1].number + 1 if reader.segments else 1,
             tail_cut=reader.torn_bytes > 0,
         )
         return LogWriter(self._fs, self._directory, self._options, end, self._segments)

@@ -96,10 +96,6 @@ class LogReader:
         self.crc = self._headers[0].previous_crc if self._headers else 0
         self._end = (segment_path(directory, self._headers[0].number if self._headers else 1), 0)
 
-    @property
-    def size_bytes(self) -> int:
-        return sum(header.size for header in self._headers)
-
     def groups(self) -> Iterator[Group]:
         """Yield every sound group in order; the records are views of one segment's mapping at a time."""
         self._meet_expectation(self.last_lsn, self.last_lsn, self.crc, None)
