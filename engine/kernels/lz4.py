@@ -10,6 +10,7 @@ source, whatever the bytes, so a damaged block costs an error code and nothing e
 """
 
 import ctypes
+from collections.abc import Callable
 
 import lz4.block
 import numpy as np
@@ -29,9 +30,14 @@ def _external(symbol: str, argument_types: list[types.Type]) -> types.ExternalFu
     return types.ExternalFunction(f"nyala_{symbol}", types.int32(*argument_types))
 
 
+def _interpreted(symbol: str) -> Callable[..., int]:
+    function = getattr(_LIBRARY, symbol)
+    return lambda *arguments: function(*map(int, arguments))
+
+
 if config.DISABLE_JIT:  # pyright: ignore[reportAttributeAccessIssue]
-    lz4_compress = _LIBRARY.LZ4_compress_fast
-    lz4_decompress = _LIBRARY.LZ4_decompress_safe
+    lz4_compress = _interpreted("LZ4_compress_fast")
+    lz4_decompress = _interpreted("LZ4_decompress_safe")
 else:
     _POINTERS = [types.int64, types.int64]
     lz4_compress = _external("LZ4_compress_fast", [*_POINTERS, *[types.int32] * 3])

@@ -22,6 +22,13 @@ def strings(*cells: bytes, valid: list[bool] | None = None) -> BytesVector:
     return BytesVector(offsets, data, None if valid is None else np.array(valid))
 
 
+def codes(builder: DictionaryBuilder, *cells: bytes, valid: list[bool] | None = None) -> list[int]:
+    """Add the cells and return their codes; the limits must allow it."""
+    added = builder.add(strings(*cells, valid=valid))
+    assert added is not None
+    return added.tolist()
+
+
 def values(builder: DictionaryBuilder) -> list[bytes]:
     dictionary = builder.dictionary()
     data = dictionary.data.tobytes()
@@ -33,56 +40,55 @@ def values(builder: DictionaryBuilder) -> list[bytes]:
 @given(st.lists(st.lists(st.binary(max_size=3) | st.binary(max_size=40), max_size=60), max_size=4))
 def test_codes_are_those_of_arrow(batches):
     builder = DictionaryBuilder()
-    codes = [builder.add(strings(*batch)) for batch in batches]
+    found = [code for batch in batches for code in codes(builder, *batch)]
     joined = pa.array([cell for batch in batches for cell in batch], pa.binary())
     expected = joined.dictionary_encode()
     assert values(builder) == expected.dictionary.to_pylist()
-    assert [int(code) for batch in codes for code in batch] == expected.indices.to_pylist()
+    assert found == expected.indices.to_pylist()
 
 
 def test_strings_that_differ_only_in_length_or_in_one_byte():
     cells = [b"\0" * n for n in range(40)]
     cells += [b"a" * n + b"b" + b"a" * (39 - n) for n in range(40)]
-    codes = DictionaryBuilder().add(strings(*cells, *cells))
-    assert codes.tolist() == [*range(80), *range(80)]
+    assert codes(DictionaryBuilder(), *cells, *cells) == [*range(80), *range(80)]
 
 
 def test_tables_grow_with_the_values():
     cells = [b"value %d" % i for i in range(50_000)]
     builder = DictionaryBuilder()
-    assert builder.add(strings(*cells)).tolist() == list(range(50_000))
-    assert builder.add(strings(*cells[::-1])).tolist() == list(range(50_000))[::-1]
+    assert codes(builder, *cells) == list(range(50_000))
+    assert codes(builder, *cells[::-1]) == list(range(50_000))[::-1]
     assert values(builder) == cells
 
 
 def test_null_rows_get_code_zero_and_add_nothing():
     builder = DictionaryBuilder()
-    codes = builder.add(strings(b"", b"b", b"", b"b", valid=[False, True, False, True]))
-    assert codes.tolist() == [0, 0, 0, 0]
+    null = [False, True, False, True]
+    assert codes(builder, b"", b"b", b"", b"b", valid=null) == [0, 0, 0, 0]
     assert values(builder) == [b"b"]
 
 
 @pytest.mark.parametrize("limits", [{"max_values": 3}, {"max_bytes": 5}])
 def test_beyond_a_limit_nothing_is_added(limits):
     builder = DictionaryBuilder(**limits)
-    assert builder.add(strings(b"a", b"bb", b"a")).tolist() == [0, 1, 0]
+    assert codes(builder, b"a", b"bb", b"a") == [0, 1, 0]
     assert builder.add(strings(b"bb", b"c", b"dd", b"e")) is None
     assert values(builder) == [b"a", b"bb"]
     assert len(builder) == 2 and builder.data_bytes == 3
-    assert builder.add(strings(b"e", b"bb")).tolist() == [2, 1]
+    assert codes(builder, b"e", b"bb") == [2, 1]
     assert values(builder) == [b"a", b"bb", b"e"]
 
 
 def test_exactly_at_the_limits():
     builder = DictionaryBuilder(max_values=2, max_bytes=4)
-    assert builder.add(strings(b"abc", b"d", b"abc")).tolist() == [0, 1, 0]
+    assert codes(builder, b"abc", b"d", b"abc") == [0, 1, 0]
     assert builder.add(strings(b"")) is None
 
 
 def test_a_value_larger_than_all_room_so_far():
     cell = bytes(range(256)) * 2000
     builder = DictionaryBuilder()
-    assert builder.add(strings(b"small", cell, cell)).tolist() == [0, 1, 1]
+    assert codes(builder, b"small", cell, cell) == [0, 1, 1]
     assert values(builder) == [b"small", cell]
 
 
@@ -106,12 +112,12 @@ def test_a_dictionary_given_out_does_not_change():
 
 @pytest.mark.parametrize(("largest", "width"), [(255, 1), (256, 2), (65_535, 2), (65_536, 4)])
 def test_codes_take_the_narrowest_width_of_their_page(largest, width):
-    codes = np.array([0, largest, 7], np.int32)
-    payload = CODEC.encode(FixedVector(codes), PhysicalType.BYTES)
+    cells = np.array([0, largest, 7], np.int32)
+    payload = CODEC.encode(FixedVector(cells), PhysicalType.BYTES)
     assert payload[0] == width
     assert len(payload) == 1 + 4 + 3 * width
     CODEC.check(payload, PhysicalType.BYTES, 3)
-    assert CODEC.decode(payload, PhysicalType.BYTES, 3, 0, 3).values.tolist() == codes.tolist()
+    assert CODEC.decode(payload, PhysicalType.BYTES, 3, 0, 3).values.tolist() == cells.tolist()
 
 
 def test_attach_joins_codes_and_values():
@@ -127,8 +133,8 @@ def test_a_code_without_a_value_is_corruption(code):
 
 
 def test_an_empty_dictionary_serves_rows_that_are_all_null():
-    codes = FixedVector(np.zeros(3, np.int32))
-    vector = attach(codes, strings(), np.zeros(3, np.bool_))
+    zeros = FixedVector(np.zeros(3, np.int32))
+    vector = attach(zeros, strings(), np.zeros(3, np.bool_))
     assert materialize(vector).offsets.tolist() == [0, 0, 0, 0]
     with pytest.raises(CorruptPageError):
         attach(FixedVector(np.array([1], np.int32)), strings())

@@ -1,0 +1,71 @@
+"""How far kernels write past their results: no further than they say."""
+
+import numpy as np
+import pytest
+from lz4 import block
+
+from nyala.engine.kernels import blocks, lz4, prefix, run_length
+
+MARK = 0xA5
+
+
+def marked(size: int) -> np.ndarray:
+    return np.full(size, MARK, np.uint8)
+
+
+def untouched_after(memory: np.ndarray, size: int) -> bool:
+    return bool((memory[size:] == MARK).all())
+
+
+@pytest.mark.parametrize("width", [1, 2, 4, 8])
+@pytest.mark.parametrize("rows", [1, 64, 65, 1000])
+def test_runs(width, rows):
+    cells = np.random.default_rng(rows).integers(0, 2, rows).astype(f"u{width}")
+    lasts = marked(2 * rows + 256)
+    found = run_length.find_runs(cells.ctypes.data, rows, width, lasts.ctypes.data)
+    assert untouched_after(lasts, 2 * found + run_length.LASTS_SLACK_BYTES)
+    taken = marked(found * width + 256)
+    run_length.take_cells(cells.ctypes.data, width, lasts.ctypes.data, found, taken.ctypes.data)
+    assert untouched_after(taken, found * width)
+    target = marked(rows * width + 256)
+    run_length.write_runs(lasts.ctypes.data, taken.ctypes.data, width, 0, rows, 0, target.ctypes.data)
+    assert target[: cells.nbytes].tobytes() == cells.tobytes()
+    assert untouched_after(target, cells.nbytes + run_length.FILL_SLACK_BYTES)
+
+
+@pytest.mark.parametrize("width", [1, 2, 4, 8, 16])
+def test_noise_that_lz4_makes_larger(width):
+    cells = np.random.default_rng(width).integers(0, 256, 1500 * width, dtype=np.uint8)
+    scratch = np.zeros(blocks.SCRATCH_BYTES, np.uint8)
+    target = marked(8 + cells.size + 512)
+    start = target.ctypes.data
+    packed = blocks.pack_blocks(cells.ctypes.data, 1500, width, start, start + 8, scratch.ctypes.data)
+    assert packed == cells.size
+    assert untouched_after(target, 8 + cells.size + blocks.PACK_SLACK_BYTES)
+
+
+def test_strings_restored():
+    texts = [b"row %d" % row for row in range(1500)]
+    offsets = np.cumsum([0, *map(len, texts)]).astype(np.int32)
+    data = np.frombuffer(b"".join(texts), np.uint8)
+    payload = marked(8 + 2 + 5 * 1500 + data.size + 256)
+    start, end = payload.ctypes.data, data.ctypes.data + data.size
+    size = prefix.pack_blocks(offsets.ctypes.data, data.ctypes.data, end, 1500, start, start + 8)
+    assert untouched_after(payload, 8 + size + prefix.COPY_SLACK_BYTES)
+    numbers = np.arange(2)
+    target = marked(data.size + 256)
+    prefix.restore_blocks(start, start + 8 + size, 1500, numbers.ctypes.data, 2, target.ctypes.data)
+    assert target[: data.size].tobytes() == data.tobytes()
+    assert untouched_after(target, data.size + prefix.COPY_SLACK_BYTES)
+
+
+def test_lz4_never_writes_past_its_target():
+    raw = b"abcdefgh" * 1000
+    packed = np.frombuffer(block.compress(raw, store_size=False), np.uint8)
+    target = marked(9000)
+    for capacity in (0, 1, 100, 7999):
+        assert lz4.decompress_block(packed.ctypes.data, packed.size, target.ctypes.data, capacity) < 0
+        assert untouched_after(target, capacity)
+    written = lz4.decompress_block(packed.ctypes.data, packed.size, target.ctypes.data, 8000)
+    assert written == 8000 and target[:8000].tobytes() == raw
+    assert untouched_after(target, 8000)

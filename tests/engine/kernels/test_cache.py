@@ -1,0 +1,148 @@
+"""Where compiled kernels go, and what happens when that place is missing, shared or damaged."""
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nyala.engine.kernels import cache
+
+KERNEL = """
+from nyala.engine.kernels.lz4 import compress_block
+from numba.core import config
+import numpy as np
+raw = np.zeros(1000, np.uint8)
+packed = np.zeros(1100, np.uint8)
+assert 0 < compress_block(raw.ctypes.data, 1000, packed.ctypes.data, 1100) < 50
+stats = compress_block.stats
+print(config.CACHE_DIR, sum(stats.cache_hits.values()), sum(stats.cache_misses.values()))
+"""
+
+
+def run_kernel(base: Path, **environment: str) -> tuple[Path, int, int]:
+    """Call one kernel in a new process; return its cache directory, cache hits and misses."""
+    process = subprocess.run(
+        [sys.executable, "-c", KERNEL],
+        env={**os.environ, "NYALA_CACHE_DIR": str(base), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+    directory, hits, misses = process.stdout.split()
+    return Path(directory), int(hits), int(misses)
+
+
+def test_the_second_process_finds_what_the_first_compiled(tmp_path):
+    directory, hits, misses = run_kernel(tmp_path)
+    assert (hits, misses) == (0, 1)
+    assert directory.parent == tmp_path / "nyala" and directory.name.startswith("kernels-")
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert run_kernel(tmp_path) == (directory, 1, 0)
+
+
+@pytest.mark.parametrize("pattern", ["*.nbi", "*.nbc"])
+@pytest.mark.parametrize("damage", ["truncated", "empty", "zeros", "noise"])
+def test_a_damaged_entry_is_compiled_again(tmp_path, pattern, damage):
+    directory, _, _ = run_kernel(tmp_path)
+    for entry in directory.rglob(pattern):
+        content = entry.read_bytes()
+        half = len(content) // 2
+        entry.write_bytes(
+            {
+                "truncated": content[:half],
+                "empty": b"",
+                "zeros": bytes(len(content)),
+                "noise": bytes(range(256)) * 10,
+            }[damage]
+        )
+    assert run_kernel(tmp_path) == (directory, 0, 1)
+    assert run_kernel(tmp_path) == (directory, 1, 0)
+
+
+def test_a_directory_that_cannot_be_made_is_replaced_by_a_temporary_one(tmp_path):
+    obstacle = tmp_path / "file"
+    obstacle.write_text("no directory")
+    directory, hits, misses = run_kernel(obstacle)
+    assert obstacle not in directory.parents
+    assert (hits, misses) == (0, 1)
+    assert not directory.exists(), "left behind"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
+def test_a_read_only_directory_is_replaced_by_a_temporary_one(tmp_path):
+    tmp_path.chmod(0o500)
+    directory, _, _ = run_kernel(tmp_path)
+    tmp_path.chmod(0o700)
+    assert tmp_path not in directory.parents
+
+
+def test_an_unwritable_directory_is_not_used(tmp_path, monkeypatch):
+    """The same for root, whom no mode stops: the probe file cannot be made."""
+    monkeypatch.setenv("NYALA_CACHE_DIR", str(tmp_path))
+
+    def refuse(**_):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(cache.tempfile, "TemporaryFile", refuse)
+    directory = cache.cache_directory()
+    assert tmp_path not in directory.parents
+    shutil.rmtree(directory)
+
+
+def test_a_directory_that_others_may_write_to_is_not_used(tmp_path, monkeypatch):
+    monkeypatch.setenv("NYALA_CACHE_DIR", str(tmp_path))
+    directory = cache.cache_directory()
+    assert directory.parent == tmp_path / "nyala"
+    directory.chmod(0o777)
+    other = cache.cache_directory()
+    assert other != directory and tmp_path not in other.parents
+    shutil.rmtree(other)
+
+
+def test_without_a_home(monkeypatch):
+    def no_home():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("NYALA_CACHE_DIR", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(cache.Path, "home", no_home)
+    directory = cache.cache_directory()
+    assert directory.is_dir()
+    shutil.rmtree(directory)
+
+
+def test_the_base_is_ours_then_xdg_then_home(tmp_path, monkeypatch):
+    monkeypatch.delenv("NYALA_CACHE_DIR", raising=False)
+    monkeypatch.setattr(cache.Path, "home", lambda: tmp_path / "home")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert cache.cache_directory().is_relative_to(tmp_path / "home" / ".cache" / "nyala")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache.cache_directory().is_relative_to(tmp_path / "xdg" / "nyala")
+    monkeypatch.setenv("NYALA_CACHE_DIR", str(tmp_path / "ours"))
+    assert cache.cache_directory().is_relative_to(tmp_path / "ours" / "nyala")
+
+
+def test_an_edited_source_changes_the_digest(tmp_path):
+    for source in cache.KERNELS_DIRECTORY.glob("*.py"):
+        shutil.copy(source, tmp_path)
+    before = cache.source_digest(tmp_path)
+    assert before == cache.source_digest()
+    helper = tmp_path / "simd_llvm.py"
+    helper.write_text(helper.read_text() + "\n# edited\n")
+    assert cache.source_digest(tmp_path) != before
+
+
+def test_kernels_stand_in_the_folder_that_the_digest_covers():
+    engine = cache.KERNELS_DIRECTORY.parent
+    elsewhere = [
+        source
+        for source in engine.rglob("*.py")
+        if source.parent != cache.KERNELS_DIRECTORY
+        and ("@kernel" in source.read_text() or "numba" in source.read_text())
+    ]
+    assert elsewhere == []
