@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version as package_version
@@ -31,7 +32,7 @@ from .mvcc.clock import Clock, SystemClock
 from .mvcc.mvcc import MvccManager
 from .options import StoreOptions
 from .stats import table_stats
-from .table import Table
+from .table import PendingWrite, Table
 from .tablet import files
 from .tablet.environment import Environment
 from .tablet.manifest import CleanStopEntry, Manifest, ManifestFile
@@ -43,6 +44,8 @@ from .wal.writer import WalOptions
 
 _LOCK_PATH = "lock"
 _WAL_PATH = "wal"
+_WRITES_AHEAD = 4
+"""Batches of one ``write_all`` that are applied while the first of them is made durable."""
 
 
 class Store:
@@ -148,6 +151,10 @@ class Store:
 
     def write(self, command: WriteCommand, batch: pa.RecordBatch) -> WriteResult:
         """See StoreService."""
+        return self.begin_write(command, batch).result()
+
+    def begin_write(self, command: WriteCommand, batch: pa.RecordBatch) -> PendingWrite:
+        """See StoreService."""
         self._check_open()
         table = self._catalog.table(command.table)
         limits = self.options.limits
@@ -157,15 +164,21 @@ class Store:
                 f"{limits.batch_bytes:,} bytes; cut it into several"
             )
         self._gate.admit(batch.nbytes)
-        result = table.write(command, batch, self._log, limits, command.durability or self.options.durability)
+        durability = command.durability or self.options.durability
+        pending = table.begin_write(command, batch, self._log, limits, durability)
         if any(tablet.version.active.nbytes >= self.options.flush_bytes for tablet in table.tablets):
             self._maintenance.notify()
-        return result
+        return pending
 
     def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:
         """See StoreService."""
+        pending: deque[PendingWrite] = deque()
         for batch in batches:
-            yield self.write(command, batch)
+            pending.append(self.begin_write(command, batch))
+            if len(pending) > _WRITES_AHEAD:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
 
     def scan(self, spec: ScanSpec) -> ScanStream:
         """See StoreService."""

@@ -5,6 +5,8 @@ For now a table has one tablet. All that knows this is ``_route``.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
 
@@ -16,7 +18,7 @@ from ..schemas.operation import Operation
 from ..schemas.table import TableOptions, TableSchema
 from ..schemas.write import Durability, WriteCommand, WriteResult
 from .answer import answer, required_columns
-from .commit_log import CommitLog
+from .commit_log import Commit, CommitLog
 from .incoming import Incoming, check_batch
 from .tablet import outcome
 from .tablet.change import Change, ChangeKind
@@ -24,6 +26,33 @@ from .tablet.lookup import look_up
 from .tablet.outcome import Outcome
 from .tablet.tablet import Tablet
 from .vectors.keys import BytesKeys, KeyVector, first_occurrences, hash_keys, take_keys
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PendingWrite:
+    """A write that is applied and not acknowledged: nobody sees it yet."""
+
+    schema: TableSchema
+    batch: pa.RecordBatch
+    incoming: Incoming
+    status: np.ndarray
+    rejected: bool
+    commit: Commit | None
+    log: CommitLog
+    durability: Durability
+
+    def result(self) -> WriteResult:
+        """Return the answer once the write is durable and visible. Call it once, from any thread.
+
+        Raises:
+            UnavailableError: the log failed; whether the write survives is known after a restart.
+        """
+        timestamp = self.log.settle() if self.commit is None else self.commit.timestamp
+        if self.commit is not None:
+            self.log.acknowledge(self.commit, self.durability)
+        return answer(
+            self.batch, self.schema, self.incoming, self.status, timestamp, self.durability, self.rejected
+        )
 
 
 class Table:
@@ -39,15 +68,14 @@ class Table:
         self.tablets = tablets
         self._defaults = {column.id: _default_cell(column) for column in schema.values}
 
-    def write(
+    def begin_write(
         self, command: WriteCommand, batch: pa.RecordBatch, log: CommitLog, limits: Limits, durability: Durability
-    ) -> WriteResult:
-        """Apply a batch as one commit; return when it is durable. Row errors are in the answer.
+    ) -> PendingWrite:
+        """Apply a batch as one commit, and return what becomes its answer when the commit is durable.
 
         Raises:
             InvalidArgumentError: the batch as a whole is wrong.
-            StorageFullError: nothing was applied.
-            UnavailableError: nothing was applied; or, when the log failed, whether it was is known after a restart.
+            StorageFullError, UnavailableError: nothing was applied.
         """
         incoming = check_batch(batch, self.schema, command.op, limits)
         incoming, keys = self._keyed(incoming, command.op, limits)
@@ -70,12 +98,7 @@ class Table:
                 with log.commit([change for change, _ in changes]) as commit:
                     for change, locations in changes:
                         tablet.apply(change, locations, commit.timestamp, commit.lsn)
-        if commit is None:
-            timestamp = log.settle()
-        else:
-            log.acknowledge(commit, durability)
-            timestamp = commit.timestamp
-        return answer(batch, self.schema, incoming, decided.status, timestamp, durability, rejected)
+        return PendingWrite(self.schema, batch, incoming, decided.status, rejected, commit, log, durability)
 
     def get(self, keys: pa.RecordBatch, snapshot: int, limits: Limits) -> pa.Table:
         """Return the live rows of the given keys at ``snapshot``, in the order asked."""

@@ -157,7 +157,7 @@ def _verify_log(fs: FileSystem, manifest: Manifest, report: VerifyReport) -> Non
             for _ in unpack_changes(record.payload, record.lsn):
                 pass
     report.files += len(reader.segments)
-    report.bytes += reader.size_bytes
+    report.bytes += sum(segment.size_bytes for segment in reader.segments)
     if reader.torn_bytes:
         report.notes.append(
             f"wal: a torn tail of {reader.torn_bytes} bytes, never acknowledged, is cut at the next start"

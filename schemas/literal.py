@@ -89,7 +89,7 @@ def _date(value: Any, _: LogicalType) -> dt.date:
         return value
     if isinstance(value, int) and not isinstance(value, bool):
         return dt.date(1970, 1, 1) + dt.timedelta(days=value)
-    return dt.date.fromisoformat(value.strip())
+    return dt.date.fromisoformat(_text(value, _).strip())
 
 
 def _timestamp(value: Any, _: LogicalType) -> dt.datetime:
@@ -99,7 +99,7 @@ def _timestamp(value: Any, _: LogicalType) -> dt.datetime:
         return _EPOCH + dt.timedelta(microseconds=value)
     if isinstance(value, dt.date):
         return dt.datetime.combine(value, dt.time())
-    return _naive_utc(dt.datetime.fromisoformat(value.strip()))
+    return _naive_utc(dt.datetime.fromisoformat(_text(value, _).strip()))
 
 
 def _decimal(value: Any, kind: LogicalType) -> decimal.Decimal:

@@ -41,6 +41,14 @@ class ScanStream:
         return pa.RecordBatchReader.from_batches(self.schema, self.batches)
 
 
+class PendingResult(Protocol):
+    """A write on its way."""
+
+    def result(self) -> WriteResult:
+        """Return the answer once the write is durable. Call it once, from any thread; may raise ``StoreError``."""
+        ...
+
+
 class StoreService(Protocol):
     """A store. Every method may raise ``StoreError``; all may be called from many threads at once."""
 
@@ -68,6 +76,13 @@ class StoreService(Protocol):
         """Apply one record batch as one commit and return when it is durable.
 
         Row errors are in the answer, never raised.
+        """
+        ...
+
+    def begin_write(self, command: WriteCommand, batch: pa.RecordBatch) -> PendingResult:
+        """Like ``write``, but return as soon as the batch has its place in the order of commits.
+
+        Batches begun one after the other are applied in that order; each is durable when its ``result`` returns.
         """
         ...
 

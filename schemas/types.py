@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -55,17 +56,11 @@ class LogicalType:
         Raises:
             InvalidArgumentError: for a word that is no type, or a precision, scale or length out of range.
         """
-        text = _ALIASES.get(word.strip(), word.strip())
-        if text in _SIMPLE:
-            return cls(text)
-        if match := _DECIMAL.fullmatch(text):
-            return cls._decimal(int(match[1]), int(match[2]))
-        if match := _VARCHAR.fullmatch(text):
-            return cls._varchar(int(match[1]))
-        raise InvalidArgumentError(f"{word!r} is no column type; the types are {', '.join(type_words())}")
+        return _parse(word.strip())
 
     @classmethod
-    def _decimal(cls, precision: int, scale: int) -> LogicalType:
+    def decimal(cls, precision: int, scale: int) -> LogicalType:
+        """Return decimal(precision,scale). Raises InvalidArgumentError when they are out of range."""
         if not (1 <= precision <= 38 and 0 <= scale <= precision):
             raise InvalidArgumentError(
                 f"decimal({precision},{scale}) is out of range: the precision is 1 to 38, the scale 0 to the precision"
@@ -73,7 +68,8 @@ class LogicalType:
         return cls("decimal", precision=precision, scale=scale)
 
     @classmethod
-    def _varchar(cls, length: int) -> LogicalType:
+    def varchar(cls, length: int) -> LogicalType:
+        """Return varchar(length). Raises InvalidArgumentError when it is out of range."""
         if not 1 <= length <= 65_535:
             raise InvalidArgumentError(f"varchar({length}) is out of range: the length is 1 to 65535 characters")
         return cls("varchar", length=length)
@@ -91,7 +87,7 @@ class LogicalType:
         if kind in _BY_ARROW:
             return cls(_BY_ARROW[kind])
         if pa.types.is_decimal128(kind) and kind.scale >= 0:
-            return cls._decimal(kind.precision, kind.scale)
+            return cls.decimal(kind.precision, kind.scale)
         raise InvalidArgumentError(
             f"column {field.name!r} has the type {kind}, which a table cannot hold; "
             f"the nearest that works is {nearest(kind)}"
@@ -135,6 +131,18 @@ class LogicalType:
     def may_be_key(self) -> bool:
         """Whether a primary key may hold it: everything but bool and the floating types."""
         return self.name != "bool" and not self.is_floating
+
+
+@lru_cache(maxsize=1024)
+def _parse(text: str) -> LogicalType:
+    name = _ALIASES.get(text, text)
+    if name in _SIMPLE:
+        return LogicalType(name)
+    if match := _DECIMAL.fullmatch(name):
+        return LogicalType.decimal(int(match[1]), int(match[2]))
+    if match := _VARCHAR.fullmatch(name):
+        return LogicalType.varchar(int(match[1]))
+    raise InvalidArgumentError(f"{text!r} is no column type; the types are {', '.join(type_words())}")
 
 
 def type_words() -> list[str]:
