@@ -269,3 +269,41 @@ def test_two_streams_of_one_name_are_found():
     streams = open_image(image).footer.streams
     with pytest.raises(CorruptionError, match="two streams"):
         open_image(with_footer(image, streams=[streams[0], *streams]))
+
+
+def test_a_dictionary_given_out_as_rows_is_found():
+    image = image_of("base")
+    streams = open_image(image).footer.streams
+    page = streams[1].dictionary
+    assert page is not None
+    changed = streams[1].model_copy(update={"pages": [page], "row_count": page.row_count, "dictionary": None})
+    with pytest.raises(CorruptionError, match="values of a dictionary"):
+        open_image(with_footer(image, streams=[changed])).stream(StreamKey(1, "base")).read(0, 1)
+
+
+def test_a_codec_that_does_not_fit_the_type_is_found():
+    image = image_of("base")
+    changed = open_image(image).footer.streams[3].model_copy(update={"physical": PhysicalType.INT64})
+    with pytest.raises(CorruptionError, match="prefix does not fit int64"):
+        open_image(with_footer(image, streams=[changed])).stream(StreamKey(3, "base")).read(0, 1)
+
+
+def test_a_page_with_another_count_of_rows_is_found():
+    image = image_of("undo")
+    stream = open_image(image).footer.streams[2]
+    changes = {"row_count": ROWS - 1, "pages": [stream.pages[0].model_copy(update={"row_count": ROWS - 1})]}
+    changed = stream.model_copy(update=changes)
+    with pytest.raises(CorruptionError, match="33 rows, the footer says 32"):
+        open_image(with_footer(image, streams=[changed])).stream(StreamKey(2, "base")).read(0, 1)
+
+
+def test_bounds_for_some_pages_only_are_found():
+    fs = MemoryFileSystem()
+    with CFileWriter(fs, "file", FILE_ID, "base") as writer:
+        cells = FixedVector(np.arange(65_537))
+        writer.write_stream(StreamKey(0, "base"), PhysicalType.INT64, [cells], "plain")
+        writer.finish({})
+    image = bytes(fs.open("file").view())
+    first, second = open_image(image).footer.streams[0].pages
+    with pytest.raises(CorruptionError, match="some of its pages only"):
+        open_image(with_stream(image, pages=[first.model_copy(update={"zone": None}), second]))
