@@ -36,6 +36,10 @@ class Source:
     def tree(self) -> ast.Module:
         return ast.parse(self.text)
 
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        return list(ast.walk(self.tree))
+
     @property
     def module(self) -> str:
         """The dotted name it imports as: engine/wal/writer.py is nyala.engine.wal.writer."""
@@ -63,7 +67,7 @@ def sources(folders: tuple[str, ...]) -> list[Source]:
 
 def imported(source: Source) -> Iterator[tuple[int, str]]:
     """Yield (line, absolute name) of all imports; ``from a import b`` yields a and a.b."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name
@@ -93,11 +97,18 @@ def imports_of(source: Source, *banned: str) -> Iterator[Finding]:
             yield line, f"imports {name}"
 
 
+def written(node: ast.AST) -> str:
+    """Return a dotted name as it is written, ``a.b.c``; the part before a call or an index is left out."""
+    if isinstance(node, ast.Attribute):
+        return f"{written(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
 def calls(source: Source) -> Iterator[tuple[int, str]]:
     """Yield (line, dotted name as written) for every call of a name or an attribute."""
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
-            yield node.lineno, ast.unparse(node.func)
+    for node in source.nodes:
+        if isinstance(node, ast.Call):
+            yield node.lineno, written(node.func)
 
 
 def docstring_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -120,7 +131,7 @@ def file_length(source: Source) -> Iterator[Finding]:
 
 def function_length(source: Source) -> Iterator[Finding]:
     """A function fits a screen."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             count = (node.end_lineno or node.lineno) - node.lineno + 1 - docstring_lines(node)
             if count > FUNCTION_LINES_MAX:
@@ -150,7 +161,7 @@ def no_unfinished(source: Source) -> Iterator[Finding]:
 def no_pickle(source: Source) -> Iterator[Finding]:
     """Unpickling runs code that whoever wrote the bytes chose."""
     yield from imports_of(source, "pickle", "cPickle", "marshal", "shelve", "dill", "cloudpickle")
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.keyword) and node.arg == "allow_pickle":
             yield node.value.lineno, "allows pickle"
 
@@ -163,8 +174,8 @@ def no_print(source: Source) -> Iterator[Finding]:
 
 def no_parallel_kernels(source: Source) -> Iterator[Finding]:
     """numba's parallel loops abort a process in which two threads enter them."""
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node).endswith("prange"):
+    for node in source.nodes:
+        if isinstance(node, ast.Name | ast.Attribute) and written(node).endswith("prange"):
             yield node.lineno, "uses prange"
         if isinstance(node, ast.keyword) and node.arg == "parallel":
             yield node.value.lineno, "compiles with parallel="
@@ -319,7 +330,7 @@ def test_every_rule_has_a_planted_violation(rule: Rule) -> None:
 def named_in(source: Source) -> Iterator[str]:
     """Yield the modules that a file imports, or names in a string (as a lazy import does)."""
     yield from (name for _, name in imported(source))
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield from re.findall(r"\bnyala(?:\.\w+)+", node.value) if len(node.value) < 200 else ()
 
