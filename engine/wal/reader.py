@@ -223,9 +223,11 @@ class LogReader:
         try:
             SegmentHeader.decode(self._peek(path)[0])
         except MalformedError as bad:
+            # Its header is the first thing that is written to a segment, after its full size was durable.
             view = self._view(path)
-            if content_end(view, min(SEGMENT_HEADER_BYTES, len(view))) > SEGMENT_HEADER_BYTES:
-                raise CorruptionError(path, 0, f"{bad.why}, yet bytes follow it") from None
+            start = SEGMENT_HEADER_BYTES if len(view) >= SEGMENT_HEADER_BYTES else 0
+            if content_end(view, start) > start:
+                raise CorruptionError(path, 0, f"{bad.why}, yet the segment was in use") from None
             return True
         return False
 
