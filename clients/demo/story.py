@@ -1,0 +1,167 @@
+"""The story that ``nyala demo`` tells, in six chapters; every figure printed is measured while it runs."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+from rich.console import Console
+from rich.rule import Rule
+from rich.table import Table as TextTable
+
+from ..connect import connect
+from ..database import Database
+from ..table import Table
+from .crash import kill_during_load
+from .flights import PRIMARY_KEY, SCHEMA, flights
+from .server_process import ServerProcess
+
+_CORRECTED_DAY = "2013-02-08"
+_CANCELLED_DAY = "2013-02-09"
+_REINSERTED = 25
+
+
+def run_demo(console: Console | None = None, data: Path | None = None) -> None:
+    """Tell the story on a temporary directory, or on the empty directory ``data``, which is then kept.
+
+    Raises:
+        StoreError: something did not go as promised.
+    """
+    console = console or Console(width=min(Console().width, 100), highlight=False)
+    started = time.perf_counter()
+    with _directory(data) as directory, ServerProcess(directory) as server:
+        console.print(Rule("Nyala: a mutable columnar store over Arrow Flight", characters="="))
+        console.print(f"A server process has started on {server.url}, its data in {directory}.\n")
+        with connect(server.url) as database:
+            table = _load(console, database)
+            before = _correct(console, table)
+            _compare(console, table, before)
+            _storage(console, table)
+        kill_during_load(console, server, flights_table=table.name)
+        _farewell(console, time.perf_counter() - started)
+
+
+@contextmanager
+def _directory(data: Path | None) -> Iterator[Path]:
+    if data is not None:
+        data.mkdir(parents=True, exist_ok=True)
+        yield data
+        return
+    with tempfile.TemporaryDirectory(prefix="nyala-demo-") as made:
+        yield Path(made)
+
+
+def _load(console: Console, database: Database) -> Table:
+    _chapter(console, 1, "Load a year of flights", "create_table, then insert(frame): one commit a batch, each fsynced")
+    frame = flights()
+    table = database.create_table("flights", SCHEMA, primary_key=PRIMARY_KEY)
+    started = time.perf_counter()
+    result = table.insert(frame)
+    seconds = time.perf_counter() - started
+    console.print(
+        f"{result.applied:,} rows of {len(SCHEMA)} columns, durable in {seconds:.2f} s: "
+        f"{result.applied / seconds:,.0f} rows a second, through a socket and a write-ahead log."
+    )
+    again = table.insert_ignore(frame.head(1000))
+    console.print(f"The first 1,000 once more with insert_ignore: {again.applied} applied, {again.ignored:,} ignored.\n")
+    return table
+
+
+def _correct(console: Console, table: Table) -> int:
+    """Change the past; return the timestamp just before."""
+    _chapter(console, 2, "Correct it", "upsert, delete and insert of rows that are on disk already")
+    before = table.database.now()
+    late = table.scan(where=_day(_CORRECTED_DAY) + " and arr_delay is not null").to_pandas()
+    late["arr_delay"] = late["arr_delay"] - 15
+    corrected = table.upsert(late[[*PRIMARY_KEY, "arr_delay"]])
+    console.print(f"{_CORRECTED_DAY}, a snow storm: {corrected.applied:,} arrival delays corrected by 15 minutes.")
+    cancelled = table.scan(where=_day(_CANCELLED_DAY) + " and dep_time is null").to_pandas()
+    deleted = table.delete(cancelled[PRIMARY_KEY])
+    console.print(f"{_CANCELLED_DAY}, the day after: {deleted.applied:,} cancelled flights deleted.")
+    inserted = table.insert(_typed(cancelled.head(_REINSERTED)))
+    console.print(f"{inserted.applied} of them inserted again, under the same keys.\n")
+    return before
+
+
+def _compare(console: Console, table: Table, before: int) -> None:
+    _chapter(console, 3, "Look at now and then", "scan(where=...) and scan(where=..., as_of=before)")
+    where = f"time_hour >= timestamp '{_CORRECTED_DAY}' and time_hour < timestamp '2013-02-10'"
+    columns = ["carrier", "arr_delay"]
+    then, now = (
+        _mean_delays(table.scan(columns=columns, where=where, as_of=moment).to_arrow()) for moment in (before, None)
+    )
+    text = TextTable("carrier", title=f"Mean arrival delay in minutes, {_CORRECTED_DAY} and {_CANCELLED_DAY}")
+    for heading in ("flights then", "flights now", "delay then", "delay now", "change"):
+        text.add_column(heading, justify="right")
+    for carrier in sorted(then, key=lambda name: -then[name][0])[:8]:
+        (rows_then, delay_then), (rows_now, delay_now) = then[carrier], now.get(carrier, (0, None))
+        change = "" if delay_then is None or delay_now is None else f"{delay_now - delay_then:+.1f}"
+        text.add_row(carrier, f"{rows_then:,}", f"{rows_now:,}", _minutes(delay_then), _minutes(delay_now), change)
+    console.print(text)
+    total_then, total_now = table.scan(as_of=before).count(), table.scan().count()
+    console.print(f"Rows in the table: {total_then:,} then, {total_now:,} now. Both can be read for seven days.\n")
+
+
+def _mean_delays(rows: pa.Table) -> dict[str, tuple[int, float | None]]:
+    grouped = rows.group_by("carrier").aggregate([("carrier", "count"), ("arr_delay", "mean")])
+    return {
+        row["carrier"]: (row["carrier_count"], row["arr_delay_mean"])
+        for row in grouped.to_pylist()
+    }
+
+
+def _storage(console: Console, table: Table) -> None:
+    _chapter(console, 4, "Look inside", "maintain('flush'), then stats()")
+    table.maintain("flush")
+    table.maintain("flush_deltas")
+    stats = table.stats()
+    rows = stats["live_rows"]
+    text = TextTable("column", "encoding", title=f"{rows:,} live rows, {stats['bytes_on_disk'] / 1e6:.1f} MB on disk")
+    for heading in ("bytes", "bytes a row", "of raw"):
+        text.add_column(heading, justify="right")
+    for column in stats["columns"]:
+        size, raw = column["bytes_on_disk"], max(column["raw_bytes"], 1)
+        text.add_row(
+            column["name"], ", ".join(column["encodings"]), f"{size:,}", f"{size / rows:.2f}", f"{size / raw:.0%}"
+        )
+    console.print(text)
+    started = time.perf_counter()
+    whole = table.scan().to_arrow()
+    seconds = time.perf_counter() - started
+    console.print(
+        f"A scan of everything into Arrow: {whole.num_rows:,} rows, {whole.nbytes / 1e6:.0f} MB in {seconds:.2f} s, "
+        f"{whole.num_rows / seconds / 1e6:.1f} million rows a second.\n"
+    )
+
+
+def _farewell(console: Console, seconds: float) -> None:
+    _chapter(console, 6, "Where to go next", f"all of this took {seconds:.0f} s")
+    console.print("  README.md                 ten lines of Python to start from")
+    console.print("  docs/python.md            the Python API: write, scan, time travel")
+    console.print("  docs/flight.md            the wire, for a client in any language")
+    console.print("  docs/guarantees.md        what is promised, and the test that proves each promise")
+    console.print("  nyala serve --data DIR    a server of your own")
+
+
+def _chapter(console: Console, number: int, title: str, how: str) -> None:
+    console.print(f"[bold]{number}. {title}[/bold]  [dim]{how}[/dim]")
+
+
+def _day(day: str) -> str:
+    following = (pd.Timestamp(day) + pd.Timedelta(days=1)).date()
+    return f"time_hour >= timestamp '{day}' and time_hour < timestamp '{following}'"
+
+
+def _typed(frame: pd.DataFrame) -> pa.Table:
+    """Return rows that came out of the table in the table's types: pandas makes floats of integers with NULLs."""
+    return pa.Table.from_pandas(frame, schema=SCHEMA, preserve_index=False)
+
+
+def _minutes(delay: float | None) -> str:
+    return "" if delay is None else f"{delay:.1f}"
+
