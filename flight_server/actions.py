@@ -1,0 +1,109 @@
+"""DoAction: what is not data, as JSON in and JSON out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow.flight as fl
+
+from ..schemas.command import MaintainBody, TableName, read_json
+from ..schemas.errors import InvalidArgumentError
+from ..schemas.scan import ScanSpec
+from ..schemas.service import StoreService
+from ..schemas.table import TableDefinition
+from .config import ServerConfig
+from .get import sized
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One action: ``run`` takes the body and returns the JSON of the answer."""
+
+    about: str
+    run: Callable[[StoreService, bytes], str]
+
+
+def _create_table(store: StoreService, body: bytes) -> str:
+    definition = read_json(TableDefinition, body, "the body of create_table")
+    return store.create_table(definition).model_dump_json()
+
+
+def _drop_table(store: StoreService, body: bytes) -> str:
+    store.drop_table(_table(body, "drop_table"))
+    return "{}"
+
+
+def _describe_table(store: StoreService, body: bytes) -> str:
+    return store.describe_table(_table(body, "describe_table")).model_dump_json()
+
+
+def _table_stats(store: StoreService, body: bytes) -> str:
+    return store.table_stats(_table(body, "table_stats")).model_dump_json()
+
+
+def _maintain(store: StoreService, body: bytes) -> str:
+    asked = read_json(MaintainBody, body, "the body of maintain")
+    return json.dumps(store.maintain(asked.table, asked.op))
+
+
+def _explain(store: StoreService, body: bytes) -> str:
+    return store.plan(read_json(ScanSpec, body, "the body of explain").checked()).model_dump_json()
+
+
+def _now(store: StoreService, _: bytes) -> str:
+    return json.dumps({"timestamp": store.now()})
+
+
+def _health(store: StoreService, _: bytes) -> str:
+    return store.health().model_dump_json()
+
+
+def _table(body: bytes, action: str) -> str:
+    return read_json(TableName, body, f"the body of {action}").table
+
+
+VERBS = {
+    "create_table": Verb(
+        'Create a table: {"name","columns":[{"name","type","nullable","encoding","compression","read_default",'
+        '"write_default","comment"}],"primary_key":[...],"if_not_exists","options":{...}}. Answers its description.',
+        _create_table,
+    ),
+    "drop_table": Verb('Drop a table with its data: {"table"}. Answers {}.', _drop_table),
+    "describe_table": Verb(
+        'A table\'s columns with ids, types, encodings and defaults, its key, options and schema version: {"table"}.',
+        _describe_table,
+    ),
+    "table_stats": Verb(
+        'A table\'s live rows, bytes on disk and memory, by tablet and by column: {"table"}.', _table_stats
+    ),
+    "maintain": Verb(
+        'Do one kind of maintenance now: {"table","op":"flush"|"flush_deltas"}. Answers what was done.', _maintain
+    ),
+    "explain": Verb("How a scan would run, and what is pruned and why: the JSON of a ticket.", _explain),
+    "now": Verb(
+        'A timestamp at which every write acknowledged so far is visible: no body. Answers {"timestamp"}.', _now
+    ),
+    "health": Verb(
+        'Whether the store takes writes: no body. Answers {"status":"ok"|"read_only","reason","version"}.', _health
+    ),
+}
+
+
+def run(store: StoreService, action: fl.Action, config: ServerConfig) -> list[fl.Result]:
+    """Run one action and return its one result.
+
+    Raises:
+        StoreError: what the action raises; INVALID_ARGUMENT for an unknown one or a body that is wrong or too large.
+    """
+    chosen = VERBS.get(action.type)
+    if chosen is None:
+        raise InvalidArgumentError(f"no action is called {action.type!r}; there are {', '.join(VERBS)}")
+    body = sized(action.body.to_pybytes(), f"the body of {action.type}", config)
+    return [fl.Result(chosen.run(store, body).encode())]
+
+
+def listed() -> list[fl.ActionType]:
+    """Return what ListActions answers."""
+    return [fl.ActionType(name, verb.about) for name, verb in VERBS.items()]

@@ -1,0 +1,180 @@
+"""What a client is told when something goes wrong, and what it is not.
+
+A ``StoreError`` becomes the Flight error that comes closest, with the text ``CODE: message`` and the JSON
+``{"code", "message"}`` as ``extra_info``. Anything else is our bug: the client gets an id, the log gets the traceback
+under that id.
+
+| code | Flight error | gRPC status |
+|---|---|---|
+| UNAVAILABLE | FlightUnavailableError | UNAVAILABLE |
+| UNAUTHENTICATED | FlightUnauthenticatedError | UNAUTHENTICATED |
+| PERMISSION_DENIED | FlightUnauthorizedError | PERMISSION_DENIED |
+| CORRUPTION, INTERNAL | FlightInternalError | INTERNAL |
+| all others | FlightServerError | UNKNOWN |
+
+These five carry ``extra_info``. The exceptions that pyarrow turns into INVALID_ARGUMENT and NOT_FOUND do not, and bring
+a traceback along; only GetSchema has to use them, since pyarrow takes nothing else there.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import sys
+import traceback
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.flight as fl
+
+from ..schemas.errors import (
+    CorruptionError,
+    InternalError,
+    NotFoundError,
+    PermissionDeniedError,
+    StoreError,
+    UnauthenticatedError,
+    UnavailableError,
+)
+
+_HIDES = "hides_from_wire"
+_LOG = logging.getLogger("nyala.flight_server")
+_FLIGHT_ERRORS: dict[str, Callable[[str, bytes], fl.FlightError]] = {
+    UnavailableError.code: fl.FlightUnavailableError,
+    UnauthenticatedError.code: fl.FlightUnauthenticatedError,
+    PermissionDeniedError.code: fl.FlightUnauthorizedError,
+    CorruptionError.code: fl.FlightInternalError,
+    InternalError.code: fl.FlightInternalError,
+}
+
+Item = TypeVar("Item")
+Verb = TypeVar("Verb", bound=Callable[..., Any])
+
+
+class Translator:
+    """Turns whatever was raised into what a client may see; ``private_paths`` are cut from every text."""
+
+    def __init__(self, private_paths: tuple[str, ...] = ()) -> None:
+        self._private = tuple(sorted((path for path in private_paths if path), key=len, reverse=True))
+
+    def public(self, error: BaseException, where: str) -> StoreError:
+        """Return ``error`` as a client may know it; what that hides is logged, under the id that stands in the text."""
+        if isinstance(error, CorruptionError):
+            # The file is named in the log only: where it lies is nothing to a client.
+            return InternalCorruption(f"stored bytes are damaged: {error.why}; {_logged(error, where)}")
+        if isinstance(error, StoreError):
+            return self._without_paths(error)
+        if isinstance(error, fl.FlightError):
+            # Raised by pyarrow in the middle of a stream: the other side is gone.
+            _LOG.info("%s: the client went away: %s", where, type(error).__name__)
+            return UnavailableError("the stream is broken")
+        if isinstance(error, MemoryError):
+            return UnavailableError(f"the server is out of memory for this request; {_logged(error, where)}")
+        return InternalError(f"internal error, {_logged(error, where)}")
+
+    def flight(self, error: BaseException, where: str) -> fl.FlightError:
+        """Return the Flight error that tells a client of ``error``."""
+        known = self.public(error, where)
+        extra = json.dumps({"code": known.code, "message": known.message}).encode()
+        make = _FLIGHT_ERRORS.get(known.code) or fl.FlightServerError
+        return make(f"{known.code}: {known.message}", extra)
+
+    def for_get_schema(self, error: BaseException, where: str) -> Exception:
+        """Return what GetSchema may raise: pyarrow lets only these keep their text there."""
+        known = self.public(error, where)
+        text = f"{known.code}: {known.message}"
+        return pa.ArrowKeyError(text) if known.code == NotFoundError.code else ValueError(text)
+
+    def _without_paths(self, error: StoreError) -> StoreError:
+        message = error.message
+        for path in self._private:
+            message = message.replace(path, "...")
+        if message == error.message:
+            return error
+        shown = StoreError(message)
+        shown.code = error.code
+        return shown
+
+
+class InternalCorruption(StoreError):
+    """A corruption as a client sees it, without the file."""
+
+    code = CorruptionError.code
+
+
+def _logged(error: BaseException, where: str) -> str:
+    identifier = uuid.uuid4().hex[:12]
+    _LOG.error("%s failed, id=%s", where, identifier, exc_info=error)
+    return f"id={identifier}"
+
+
+def verb(method: Verb) -> Verb:
+    """Let nothing but Flight errors out of a verb of the server, whose ``translator`` says which."""
+
+    @functools.wraps(method)
+    def guarded(self: Any, *arguments: Any) -> Any:
+        try:
+            return method(self, *arguments)
+        except BaseException as error:
+            raise self.translator.flight(error, method.__name__) from None
+
+    return guarded  # pyright: ignore[reportReturnType]
+
+
+class Guarded(Iterator[Item]):
+    """The items of a running stream: errors are translated, and ``release`` is called exactly once, at its end.
+
+    The end is the last item, an error, ``close``, or that the last reference goes: the transport drops a stream
+    without a word when its client does, also before the first item.
+    """
+
+    def __init__(self, items: Iterator[Item], translator: Translator, where: str, release: Callable[[], None]) -> None:
+        self._items = items
+        self._translator = translator
+        self._where = where
+        self._release: Callable[[], None] | None = release
+
+    def __next__(self) -> Item:
+        try:
+            return next(self._items)
+        except StopIteration:
+            self.close()
+            raise
+        except BaseException as error:
+            self.close()
+            raise self._translator.flight(error, self._where) from None
+
+    def close(self) -> None:
+        """Release what the stream holds."""
+        release, self._release = self._release, None
+        if release:
+            release()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def hide_tracebacks() -> None:
+    """Keep tracebacks out of error texts, in this process, from now on.
+
+    pyarrow appends the formatted traceback to the text of any exception that is not a Flight error, among them its own
+    (a handler's wrong answer, a batch of the wrong schema). It calls ``traceback.format_exception`` for it, from C++,
+    on a thread without any Python frame; nobody else's calls look like this, and theirs stay as they are.
+    """
+    original = traceback.format_exception
+    if hasattr(original, _HIDES):
+        return
+
+    @functools.wraps(original)
+    def format_exception(*arguments: Any, **options: Any) -> list[str]:
+        try:
+            sys._getframe(1)
+        except ValueError:
+            return ["see the server's log"]
+        return original(*arguments, **options)
+
+    setattr(format_exception, _HIDES, True)
+    traceback.format_exception = format_exception

@@ -1,0 +1,73 @@
+"""DoGet: a ticket is the JSON of a scan, whether GetFlightInfo made it or the client did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.flight as fl
+
+from ..schemas.command import read_json
+from ..schemas.errors import InvalidArgumentError
+from ..schemas.scan import ScanSpec
+from ..schemas.service import ScanStream, StoreService
+from .config import ServerConfig
+from .cutter import cut
+from .errors import Guarded, Translator
+from .limits import Admission, Kind, Slot
+
+
+def scan_spec(body: bytes, what: str, config: ServerConfig) -> ScanSpec:
+    """Return the scan that a ticket or a descriptor's command asks for; ``what`` names it in errors.
+
+    Raises:
+        InvalidArgumentError: where it is too large or no scan.
+    """
+    return read_json(ScanSpec, sized(body, what, config), what).checked()
+
+
+def sized(body: bytes, what: str, config: ServerConfig) -> bytes:
+    """Return ``body`` if it is no larger than a request may be.
+
+    Raises:
+        InvalidArgumentError: where it is.
+    """
+    if len(body) > config.request_bytes_max:
+        raise InvalidArgumentError(f"{what} has {len(body):,} bytes; at most {config.request_bytes_max:,} are allowed")
+    return body
+
+
+def stream(
+    store: StoreService, ticket: bytes, config: ServerConfig, admission: Admission, translator: Translator
+) -> fl.FlightDataStream:
+    """Return the batches that a ticket asks for. The scan is closed when the stream ends or the client goes.
+
+    The stream pulls a Python iterator: the one kind of stream through which an error in its middle keeps its code.
+
+    Raises:
+        StoreError: for a bad ticket, or too many scans.
+    """
+    spec = scan_spec(ticket, "the ticket", config)
+    slot = admission.admit(Kind.SCAN)
+    try:
+        scan = store.scan(spec)
+    except BaseException:
+        slot.release()
+        raise
+    batches = Guarded(_sent(scan, config, admission), translator, "do_get", lambda: _end(scan, slot))
+    return fl.GeneratorStream(scan.schema, batches)
+
+
+def _sent(scan: ScanStream, config: ServerConfig, admission: Admission) -> Iterator[pa.RecordBatch]:
+    for batch in cut(scan.batches, config):
+        admission.check_time()
+        yield batch
+
+
+def _end(scan: ScanStream, slot: Slot) -> None:
+    close = getattr(scan.batches, "close", None)
+    try:
+        if close:
+            close()
+    finally:
+        slot.release()

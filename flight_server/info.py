@@ -1,0 +1,99 @@
+"""GetFlightInfo, ListFlights and GetSchema: what a scan would give, and the tickets to get it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.flight as fl
+
+from ..schemas.command import InfoMetadata, table_of
+from ..schemas.description import ScanPlan, ScanSplit
+from ..schemas.errors import InvalidArgumentError, NotFoundError
+from ..schemas.scan import ScanSpec
+from ..schemas.service import StoreService
+from .config import ServerConfig
+from .get import scan_spec
+
+
+def asked_for(descriptor: fl.FlightDescriptor, config: ServerConfig) -> ScanSpec:
+    """Return the scan that a descriptor means: a path is the whole table now, a command is JSON.
+
+    Raises:
+        InvalidArgumentError: where it is neither.
+    """
+    if descriptor.descriptor_type == fl.DescriptorType.PATH:
+        return ScanSpec(table=table_of(descriptor.path))
+    return scan_spec(descriptor.command or b"", "the command", config)
+
+
+def flight_info(store: StoreService, descriptor: fl.FlightDescriptor, config: ServerConfig) -> fl.FlightInfo:
+    """Return schema, size and tickets of a scan; all tickets read one snapshot.
+
+    Raises:
+        StoreError: for a bad descriptor, or a scan that cannot run.
+    """
+    return _info(store, asked_for(descriptor, config), descriptor)
+
+
+def list_flights(store: StoreService, criteria: bytes) -> list[fl.FlightInfo]:
+    """Return the info of every table.
+
+    Raises:
+        InvalidArgumentError: for criteria, which are not understood.
+    """
+    if criteria:
+        raise InvalidArgumentError("ListFlights takes no criteria: it lists all tables")
+    infos = []
+    for name in store.tables():
+        try:
+            infos.append(_info(store, ScanSpec(table=name), fl.FlightDescriptor.for_path(name)))
+        except NotFoundError:
+            continue  # dropped meanwhile
+    return infos
+
+
+def schema(store: StoreService, descriptor: fl.FlightDescriptor, config: ServerConfig) -> pa.Schema:
+    """Return the schema of a scan's batches.
+
+    Raises:
+        StoreError: for a bad descriptor, or a scan that cannot run.
+    """
+    spec = asked_for(descriptor, config)
+    store.plan(spec)
+    return _schema(store, spec)
+
+
+def _info(store: StoreService, spec: ScanSpec, descriptor: fl.FlightDescriptor) -> fl.FlightInfo:
+    plan = store.plan(spec)
+    is_whole = spec.ordered or spec.limit is not None
+    return fl.FlightInfo(
+        _schema(store, spec),
+        descriptor,
+        [_whole(spec, plan)] if is_whole else [_part(spec, plan, split) for split in plan.splits],
+        total_records=sum(split.rows for split in plan.splits),
+        total_bytes=sum(split.bytes for split in plan.splits),
+        ordered=is_whole,
+        app_metadata=InfoMetadata(snapshot=plan.snapshot, schema_version=plan.schema_version).model_dump_json(),
+    )
+
+
+def _schema(store: StoreService, spec: ScanSpec) -> pa.Schema:
+    fields = {column.name: column.field for column in store.describe_table(spec.table).columns}
+    return pa.schema([fields[name] for name in (fields if spec.columns is None else spec.columns)])
+
+
+def _part(spec: ScanSpec, plan: ScanPlan, split: ScanSplit) -> fl.FlightEndpoint:
+    return _endpoint(spec.model_copy(update={"tablet": split.tablet}), plan, split.model_dump_json())
+
+
+def _whole(spec: ScanSpec, plan: ScanPlan) -> fl.FlightEndpoint:
+    """One endpoint over all tablets: where rows have an order over them, or are counted over them."""
+    only = plan.splits[0].tablet if len(plan.splits) == 1 else None
+    rows, size = (sum(getattr(split, part) for split in plan.splits) for part in ("rows", "bytes"))
+    metadata = ScanSplit.model_construct(tablet=only, rows=rows, bytes=size).model_dump_json()
+    return _endpoint(spec, plan, metadata)
+
+
+def _endpoint(spec: ScanSpec, plan: ScanPlan, metadata: str) -> fl.FlightEndpoint:
+    pinned = spec.model_copy(update={"as_of": plan.snapshot, "split_bytes": None})
+    # No location means: the server that was asked.
+    return fl.FlightEndpoint(pinned.model_dump_json(exclude_defaults=True), [], app_metadata=metadata)

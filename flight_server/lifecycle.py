@@ -1,0 +1,111 @@
+"""The life of a server process: start, announce, wait for a signal, drain, stop.
+
+pyarrow's ``serve`` is never called: it dies of SIGTERM at once, and its shutdown waits for ever for a client that
+has stopped reading. The server runs from its construction on; the main thread only waits.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+
+import pyarrow as pa
+
+from ..schemas.errors import UnavailableError
+from ..schemas.service import StoreService
+from .config import ServerConfig
+from .location import bound_location
+from .server import FlightServer
+
+_LOG = logging.getLogger("nyala.flight_server")
+
+SWITCH_INTERVAL_SECONDS = 2e-4
+"""How long a thread may keep the interpreter: with Python's 5 ms one busy scan delays every small request."""
+SHUTDOWN_SECONDS = 2.0
+"""What the transport gets to close idle connections, after the requests have ended or run out of time."""
+
+
+class StopSignals:
+    """SIGTERM and SIGINT: the first asks to stop, a second to stop at once."""
+
+    def __init__(self) -> None:
+        self._stop = threading.Event()
+        self._in_a_hurry: Callable[[], None] = lambda: None
+
+    def install(self) -> StopSignals:
+        """Take the two signals over; only the main thread may."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._received)
+        return self
+
+    def wait(self) -> None:
+        """Return when the first signal has come."""
+        self._stop.wait()
+
+    def on_second(self, hurry: Callable[[], None]) -> None:
+        """Call ``hurry`` when a second signal comes."""
+        self._in_a_hurry = hurry
+
+    def _received(self, number: int, _: FrameType | None) -> None:
+        if self._stop.is_set():
+            self._in_a_hurry()
+        self._stop.set()
+
+
+def run_server(
+    open_store: Callable[[], StoreService],
+    location: str,
+    config: ServerConfig,
+    announce: Callable[[str], None],
+) -> None:
+    """Serve until a signal comes, then drain and close the store; return if all ended in time, else end the process.
+
+    ``open_store`` is called before the first request can come in, ``announce`` with the bound location when it can.
+
+    Raises:
+        StoreError: what opening the store raises; UNAVAILABLE when the location cannot be listened on.
+    """
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+    signals = StopSignals().install()
+    store = open_store()
+    try:
+        server = _listen(store, location, config)
+    except BaseException:
+        store.close()
+        raise
+    announce(bound_location(location, server.port))
+    signals.wait()
+    signals.on_second(server.admission.expire)
+    if not drain(server, store):
+        # Threads of the transport are stuck in clients that stopped reading; the store is closed, nothing is lost.
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(0)
+
+
+def _listen(store: StoreService, location: str, config: ServerConfig) -> FlightServer:
+    try:
+        return FlightServer(store, location, config)
+    except (pa.ArrowException, OSError) as error:
+        raise UnavailableError(f"cannot listen on {location}: {str(error).partition('. Detail')[0]}") from None
+
+
+def drain(server: FlightServer, store: StoreService) -> bool:
+    """Let nothing new in, let running requests end, close the store; return False if the transport did not end."""
+    seconds = server.config.drain_seconds
+    _LOG.info("stopping: running requests have %g seconds", seconds)
+    server.admission.drain()
+    if not server.admission.wait_until_idle(seconds):
+        _LOG.warning("some requests did not end in time")
+    server.admission.expire()
+    closing = threading.Thread(target=server.shutdown, name="nyala-shutdown", daemon=True)
+    closing.start()
+    closing.join(SHUTDOWN_SECONDS)
+    store.close()
+    _LOG.info("stopped")
+    return not closing.is_alive()

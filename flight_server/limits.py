@@ -1,0 +1,105 @@
+"""Admission: how many streams run at once, and who may still come in while the server drains."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from enum import Enum
+
+from ..schemas.errors import UnavailableError
+from .config import ServerConfig
+
+
+class Kind(Enum):
+    """What is admitted; the value is how an error calls several of them."""
+
+    CALL = "requests"
+    SCAN = "scans"
+    PUT = "write streams"
+
+
+class Slot:
+    """The right to run one request. Releasing twice is harmless, and a slot that is forgotten releases itself."""
+
+    __slots__ = ("_admission", "_kind")
+
+    def __init__(self, admission: Admission, kind: Kind) -> None:
+        self._admission: Admission | None = admission
+        self._kind = kind
+
+    def release(self) -> None:
+        """Give the right back."""
+        admission, self._admission = self._admission, None
+        if admission:
+            admission._leave(self._kind)
+
+    def __enter__(self) -> Slot:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def __del__(self) -> None:
+        self.release()
+
+
+class Admission:
+    """Counts what runs. Three states: open; draining, when nothing new comes in; expired, when streams end as well.
+
+    All methods may be called from many threads at once.
+    """
+
+    def __init__(self, config: ServerConfig) -> None:
+        self._limits = {Kind.SCAN: config.scans_max, Kind.PUT: config.puts_max}
+        self._running: Counter[Kind] = Counter()
+        # Reentrant: a slot may release itself in the middle of `admit`, when the collector runs there.
+        self._changed = threading.Condition(threading.RLock())
+        self._draining = False
+        self._expired = False
+
+    def admit(self, kind: Kind) -> Slot:
+        """Return the right to run one request.
+
+        Raises:
+            UnavailableError: when the server stops, or as many of this kind run as may.
+        """
+        with self._changed:
+            if self._draining:
+                raise UnavailableError("the server is stopping; try again once it is back")
+            if self._running[kind] >= self._limits.get(kind, self._running[kind] + 1):
+                raise UnavailableError(f"{self._limits[kind]} {kind.value} run already; try again later")
+            self._running[kind] += 1
+        return Slot(self, kind)
+
+    def check_time(self) -> None:
+        """Let a running stream go on, or end it when the server's time to stop has come.
+
+        Raises:
+            UnavailableError: after ``expire``.
+        """
+        if self._expired:
+            raise UnavailableError("the server stops now; try again once it is back")
+
+    def drain(self) -> None:
+        """Let nothing new in."""
+        with self._changed:
+            self._draining = True
+
+    def wait_until_idle(self, seconds: float) -> bool:
+        """Wait until nothing runs; return False when that takes longer than ``seconds``, or ``expire`` is called."""
+        deadline = time.monotonic() + seconds
+        with self._changed:
+            while self._running.total() and not self._expired:
+                if not self._changed.wait(max(deadline - time.monotonic(), 0)):
+                    break
+            return not self._running.total()
+
+    def expire(self) -> None:
+        """End what still runs at its next step."""
+        self._expired = True
+
+    def _leave(self, kind: Kind) -> None:
+        with self._changed:
+            self._running[kind] -= 1
+            self._changed.notify_all()

@@ -1,0 +1,60 @@
+"""Where a server listens: reading and judging ``grpc://host:port``."""
+
+from __future__ import annotations
+
+import ipaddress
+from urllib.parse import urlsplit
+
+from ..schemas.errors import InvalidArgumentError
+
+_TCP = ("grpc", "grpc+tcp")
+_UNIX = "grpc+unix"
+DEFAULT_LOCATION = "grpc://127.0.0.1:8815"
+
+
+def check_location(location: str, insecure: bool) -> None:
+    """Refuse what a server cannot, or should not, listen on.
+
+    Raises:
+        InvalidArgumentError: for something that is no location, and, without ``insecure``, for an address that other
+            machines reach: there is neither TLS nor authentication yet.
+    """
+    parts = urlsplit(location)
+    if parts.scheme == _UNIX and parts.path:
+        return
+    host, port = _host_and_port(location)
+    if host is None or port is None or parts.scheme not in _TCP:
+        raise InvalidArgumentError(
+            f"{location!r} is no location to listen on; one looks like {DEFAULT_LOCATION} (port 0: any) or grpc+unix:///path"
+        )
+    if not insecure and not _is_loopback(host):
+        raise InvalidArgumentError(
+            f"{host} can be reached from other machines, and this version has neither TLS nor authentication: "
+            "listen on 127.0.0.1, or say --insecure on a network you trust"
+        )
+
+
+def bound_location(location: str, port: int) -> str:
+    """Return ``location`` with the port that was bound."""
+    parts = urlsplit(location)
+    if parts.scheme == _UNIX:
+        return location
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{parts.scheme}://{host}:{port}"
+
+
+def _host_and_port(location: str) -> tuple[str | None, int | None]:
+    parts = urlsplit(location)
+    try:
+        return parts.hostname, parts.port
+    except ValueError:
+        return parts.hostname, None
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

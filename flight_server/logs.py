@@ -1,0 +1,35 @@
+"""The server's log on standard error: a record is a line of text or of JSON. Never cell values, never requests."""
+
+import json
+import logging
+import sys
+import time
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a record; a traceback is one of its parts."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See logging.Formatter."""
+        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        line = {
+            "time": f"{moment}.{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+def log_to_stderr(level: str = "info", as_json: bool = False) -> None:
+    """Send the records of all parts of Nyala to standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        JsonLines() if as_json else logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    )
+    logger = logging.getLogger("nyala")
+    logger.handlers[:] = [handler]
+    logger.setLevel(level.upper())
+    logger.propagate = False

@@ -1,0 +1,70 @@
+"""DoPut: every batch is a commit of its own, acknowledged when it is durable.
+
+A batch that carries ``{"seq": n}`` is answered by a PutResult of its own; those that carry none are answered together,
+by one at the end of the stream. Batches are applied in the order they come in, by the thread that serves the stream; a
+second thread receives and checks the next ones meanwhile.
+"""
+
+from __future__ import annotations
+
+import pyarrow.flight as fl
+
+from ..schemas.command import BatchMetadata, PutResult, read_json, write_command
+from ..schemas.service import StoreService
+from ..schemas.write import Durability, WriteCommand, WriteResult, combine
+from .config import ServerConfig
+from .get import sized
+from .incoming import Incoming, incoming
+from .limits import Admission
+
+
+def write_stream(
+    store: StoreService,
+    context: fl.ServerCallContext,
+    descriptor: fl.FlightDescriptor,
+    reader: fl.MetadataRecordBatchReader,
+    writer: fl.FlightMetadataWriter,
+    config: ServerConfig,
+    admission: Admission,
+) -> None:
+    """Apply the batches of a stream one by one and answer them.
+
+    Raises:
+        StoreError: for a wrong command, or for the first batch that fails as a whole; those before it are applied and
+            answered already, those after it are not looked at.
+    """
+    command = _command(store, descriptor, config)
+    unanswered: list[WriteResult] = []
+    rows = answered = 0
+    for item in incoming(reader, config, admission):
+        sequence = _sequence(item)
+        result = store.write(command, item.batch)
+        if sequence is None:
+            unanswered.append(result.shifted(rows))
+        else:
+            _answer(writer, result, sequence)
+            answered += 1
+        rows += item.batch.num_rows
+    if not context.is_cancelled() and (unanswered or not answered):
+        _answer(writer, combine(unanswered or [_nothing(store, command)]), None)
+
+
+def _command(store: StoreService, descriptor: fl.FlightDescriptor, config: ServerConfig) -> WriteCommand:
+    is_path = descriptor.descriptor_type == fl.DescriptorType.PATH
+    body = b"" if is_path else sized(descriptor.command or b"", "the command", config)
+    command = write_command(descriptor.path if is_path else [], body)
+    store.describe_table(command.table)  # an unknown table is an error even when no batch follows
+    return command
+
+
+def _sequence(item: Incoming) -> int | None:
+    return read_json(BatchMetadata, item.metadata, "the metadata of a batch").seq if item.metadata else None
+
+
+def _answer(writer: fl.FlightMetadataWriter, result: WriteResult, sequence: int | None) -> None:
+    answer = PutResult(seq=sequence, **dict(result))
+    writer.write(answer.model_dump_json().encode())
+
+
+def _nothing(store: StoreService, command: WriteCommand) -> WriteResult:
+    return WriteResult(timestamp=store.now(), rows=0, applied=0, durability=command.durability or Durability.FSYNC)

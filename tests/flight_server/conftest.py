@@ -1,0 +1,64 @@
+"""Servers over a store of dicts and over the engine."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # for the two helper modules beside this file
+
+from fake_store import FakeStore
+from served import SCHEMA, Served
+
+from nyala.engine.fs.memory import MemoryFileSystem
+from nyala.engine.options import StoreOptions
+from nyala.engine.store import Store
+from nyala.flight_server.config import ServerConfig
+from nyala.schemas.service import StoreService
+from nyala.schemas.table import TableDefinition
+
+
+def open_real() -> Store:
+    return Store.open(MemoryFileSystem(), StoreOptions(maintenance="off"))
+
+
+STORES: dict[str, Callable[[], StoreService]] = {"fake": FakeStore, "engine": open_real}
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest) -> Iterator[StoreService]:
+    opened = STORES[request.param]()
+    opened.create_table(TableDefinition.from_arrow("homes", SCHEMA, ["id"]))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Served]]:
+    """Start servers that are shut down at the end."""
+    running: list[Served] = []
+
+    def start(store: StoreService, config: ServerConfig | None = None) -> Served:
+        running.append(Served(store, config))
+        return running[-1]
+
+    yield start
+    for served in running:
+        served.client.close()
+        served.server.shutdown()
+
+
+@pytest.fixture
+def served(store: StoreService, serve: Callable[..., Served]) -> Served:
+    return serve(store)
+
+
+@pytest.fixture
+def fake(serve: Callable[..., Served]) -> Served:
+    """A server over the store of dicts, with the empty table ``homes``."""
+    store = FakeStore()
+    store.create_table(TableDefinition.from_arrow("homes", SCHEMA, ["id"]))
+    return serve(store)

@@ -1,0 +1,232 @@
+"""A StoreService of dicts: small enough to be right by reading, for testing what stands in front of a store.
+
+Every commit keeps a whole copy of its table, so ``as_of`` is a lookup. Filters are trees of comparisons joined by
+``and``; everything else about filters is the engine's to test.
+"""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from nyala.schemas.description import Health, ScanPlan, ScanSplit, TableDescription, TableStats, TabletStats
+from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError, UnavailableError
+from nyala.schemas.limits import Limits
+from nyala.schemas.literal import from_json
+from nyala.schemas.operation import Operation
+from nyala.schemas.scan import ScanSpec
+from nyala.schemas.service import PendingResult, ScanStream
+from nyala.schemas.table import TableDefinition, TableSchema
+from nyala.schemas.timestamp import parse_moment
+from nyala.schemas.write import Durability, RowError, WriteCommand, WriteResult
+
+Key = tuple[Any, ...]
+Row = dict[str, Any]
+Rows = dict[Key, Row]
+OPERATORS = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+class FakeTable:
+    """One table: its schema and every state it was in."""
+
+    def __init__(self, definition: TableDefinition, table_id: int) -> None:
+        self.schema = TableSchema.create(definition, Limits())
+        self.description = TableDescription(
+            name=definition.name,
+            table_id=table_id,
+            schema_version=1,
+            columns=list(self.schema.columns),
+            primary_key=definition.primary_key,
+            options=definition.options,
+        )
+        self.states: list[tuple[int, Rows]] = [(0, {})]
+
+    def at(self, timestamp: int) -> Rows:
+        return [rows for moment, rows in self.states if moment <= timestamp][-1]
+
+
+@dataclass
+class Done:
+    """See PendingResult."""
+
+    answer: WriteResult
+
+    def result(self) -> WriteResult:
+        return self.answer
+
+
+class FakeStore:
+    """See StoreService. ``batch_rows`` is how many rows a scan's batches have."""
+
+    def __init__(self, batch_rows: int = 1000) -> None:
+        self.batch_rows = batch_rows
+        self.open_scans = 0
+        self.closed = False
+        self._lock = threading.RLock()
+        self._tables: dict[str, FakeTable] = {}
+        self._timestamp = 1 << 12
+
+    def create_table(self, definition: TableDefinition) -> TableDescription:
+        with self._lock:
+            if definition.name in self._tables:
+                if definition.if_not_exists:
+                    return self._tables[definition.name].description
+                raise AlreadyPresentError(f"there is a table {definition.name!r} already")
+            table = self._tables[definition.name] = FakeTable(definition, len(self._tables) + 1)
+            return table.description
+
+    def drop_table(self, name: str) -> None:
+        self._table(name)
+        del self._tables[name]
+
+    def tables(self) -> list[str]:
+        return sorted(self._tables)
+
+    def describe_table(self, name: str) -> TableDescription:
+        return self._table(name).description
+
+    def table_stats(self, name: str) -> TableStats:
+        rows = len(self._table(name).states[-1][1])
+        tablet = TabletStats(
+            tablet=1,
+            live_rows=rows,
+            rowsets=1,
+            delta_files=0,
+            memory_bytes=rows,
+            bytes_on_disk=0,
+            average_rowset_height=1.0,
+        )
+        return TableStats(name=name, live_rows=rows, bytes_on_disk=0, tablets=[tablet], columns=[])
+
+    def write(self, command: WriteCommand, batch: pa.RecordBatch) -> WriteResult:
+        table = self._table(command.table)
+        for field in batch.schema:
+            if field.type != table.schema.column(field.name).field.type:
+                raise InvalidArgumentError(f"column {field.name!r} has the type {field.type}")
+        with self._lock:
+            return self._apply(table, command, batch)
+
+    def _apply(self, table: FakeTable, command: WriteCommand, batch: pa.RecordBatch) -> WriteResult:
+        rows, errors, ignored = dict(table.states[-1][1]), [], 0
+        for position, row in enumerate(batch.to_pylist()):
+            code = self._apply_row(table, rows, row, command.op)
+            if code and command.op.ignores:
+                ignored += 1
+            elif code:
+                errors.append(RowError(row=position, code=code, message=f"row {position}"))
+        self._timestamp += 1
+        if not (errors and command.atomic):
+            table.states.append((self._timestamp, rows))
+        applied = 0 if errors and command.atomic else batch.num_rows - ignored - len(errors)
+        return WriteResult(
+            timestamp=self._timestamp,
+            rows=batch.num_rows,
+            applied=applied,
+            ignored=ignored,
+            error_count=len(errors),
+            errors=errors,
+            durability=command.durability or Durability.FSYNC,
+        )
+
+    def _apply_row(self, table: FakeTable, rows: Rows, row: Row, op: Operation) -> str:
+        key = tuple(row.get(column.name) for column in table.schema.key)
+        if None in key:
+            return "INVALID_ARGUMENT"
+        if op.base is Operation.INSERT and key in rows:
+            return "ALREADY_PRESENT"
+        if op.base in (Operation.UPDATE, Operation.DELETE) and key not in rows:
+            return "NOT_FOUND"
+        if op.base is Operation.DELETE:
+            del rows[key]
+        else:
+            rows[key] = {**dict.fromkeys(table.schema.by_name), **rows.get(key, {}), **row}
+        return ""
+
+    def begin_write(self, command: WriteCommand, batch: pa.RecordBatch) -> PendingResult:
+        return Done(self.write(command, batch))
+
+    def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:
+        for batch in batches:
+            yield self.write(command, batch)
+
+    def scan(self, spec: ScanSpec) -> ScanStream:
+        schema, snapshot, rows = self._selected(spec)
+        return ScanStream(schema, snapshot, self._batches(schema, rows))
+
+    def _batches(self, schema: pa.Schema, rows: list[Row]) -> Iterator[pa.RecordBatch]:
+        self.open_scans += 1
+        try:
+            for start in range(0, len(rows), self.batch_rows):
+                part = rows[start : start + self.batch_rows]
+                whole = pa.RecordBatch.from_pylist(part)
+                yield whole.select(schema.names).cast(schema) if schema.names else whole.select([])
+        finally:
+            self.open_scans -= 1
+
+    def plan(self, spec: ScanSpec) -> ScanPlan:
+        _, snapshot, rows = self._selected(spec)
+        split = ScanSplit(tablet=1, rows=len(rows), bytes=100 * len(rows))
+        return ScanPlan(snapshot=snapshot, schema_version=1, splits=[split], explain={"rows": len(rows)})
+
+    def _selected(self, spec: ScanSpec) -> tuple[pa.Schema, int, list[Row]]:
+        table = self._table(spec.table)
+        names = list(table.schema.by_name) if spec.columns is None else spec.columns
+        schema = pa.schema([table.schema.column(name).field for name in names])
+        snapshot = self._timestamp if spec.as_of is None else parse_moment(spec.as_of)
+        if snapshot > self._timestamp:
+            raise InvalidArgumentError(f"as_of {spec.as_of} lies in the future")
+        state = table.at(snapshot)
+        keys = sorted(state) if spec.ordered else list(state)
+        rows = [state[key] for key in keys if self._matches(table, state[key], spec.where)]
+        return schema, snapshot, rows if spec.limit is None else rows[: spec.limit]
+
+    def _matches(self, table: FakeTable, row: Row, where: Any) -> bool:
+        if where is None:
+            return True
+        if not isinstance(where, dict):
+            raise InvalidArgumentError(f"the filter {where!r} is no tree")
+        if where["op"] == "and":
+            return all(self._matches(table, row, part) for part in where["args"])
+        column = table.schema.column(where["column"])
+        cell, value = row[column.name], from_json(where["value"], column.logical)
+        return cell is not None and OPERATORS[where["op"]](cell, value)
+
+    def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
+        found = self._table(table)
+        state = found.states[-1][1]
+        wanted = [tuple(row[column.name] for column in found.schema.key) for row in keys.to_pylist()]
+        return pa.Table.from_pylist([state[key] for key in wanted if key in state], schema=found.schema.arrow)
+
+    def maintain(self, table: str, op: str) -> dict[str, Any]:
+        self._table(table)
+        if op not in ("flush", "flush_deltas"):
+            raise InvalidArgumentError(f"no maintenance is called {op!r}")
+        return {"op": op, "rows": 0}
+
+    def now(self) -> int:
+        return self._timestamp
+
+    def health(self) -> Health:
+        return Health(status="ok", version="fake")
+
+    def close(self) -> None:
+        self.closed = True
+
+    def _table(self, name: str) -> FakeTable:
+        if self.closed:
+            raise UnavailableError("the store is closed")
+        if found := self._tables.get(name):
+            return found
+        raise NotFoundError(f"there is no table {name!r}")
