@@ -42,7 +42,7 @@ def _load_1_to_7(address, length):
 @kernel
 def hash_string(address, length):
     """Return the hash of ``length`` bytes; none outside them is read."""
-    state = np.uint64(length) ^ _K3
+    state = _K3
     position = np.int64(0)
     while length - position > 16:
         left = load_u64(address + position) ^ state
@@ -55,7 +55,7 @@ def hash_string(address, length):
         left, right = load_u64(address + position), load_u64(address + length - 8)
     elif rest > 0:
         left = _load_1_to_7(address + position, rest)
-    return _mix(_mix(left ^ _K1, right ^ state), _K3)
+    return _mix(_mix(left ^ _K1, right ^ state), _K2 ^ np.uint64(length))
 
 
 @kernel

@@ -1,0 +1,101 @@
+"""Sorting and merging keys, against Python's own order of bytes."""
+
+from itertools import chain
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nyala.engine.vectors.keys import U64Keys, argsort_keys, merge_order
+
+from .conftest import byte_strings, bytes_keys, compiled
+
+
+def sorted_by_us(values):
+    return [values[row] for row in argsort_keys(bytes_keys(values))]
+
+
+@compiled
+@given(st.lists(byte_strings, max_size=60))
+def test_sort_is_memcmp(values):
+    assert sorted_by_us(values) == sorted(values)
+
+
+@compiled
+@given(st.lists(st.integers(0, 2**64 - 1), max_size=50))
+def test_sort_of_words_is_unsigned(values):
+    order = argsort_keys(U64Keys(np.array(values, np.uint64), 8))
+    assert [values[row] for row in order] == sorted(values)
+    assert order.dtype == np.int64
+
+
+@pytest.mark.parametrize("alphabet", [b"\0", b"\0\1", b"\0\xff", b"ab"])
+@pytest.mark.parametrize("prefix", [0, 7, 8, 30])
+def test_sort_of_large_tied_groups(alphabet, prefix):
+    """More rows than the plain sort takes, tied for several words, zeros at every border."""
+    random = np.random.default_rng(prefix)
+    letters = np.frombuffer(alphabet, np.uint8)
+    heads = [b"p" * prefix + bytes([group] * 9) for group in range(3)]
+    values = [
+        heads[random.integers(3)] + letters[random.integers(0, len(letters), length)].tobytes()
+        for length in random.integers(0, 40, 3_000)
+    ]
+    assert sorted_by_us(values) == sorted(values)
+
+
+def test_prefixes_of_each_other():
+    values = [bytes(length) for length in range(100)]
+    values += [b"k" * length for length in range(100)]
+    np.random.default_rng(0).shuffle(values)
+    assert sorted_by_us(values) == sorted(values)
+
+
+@st.composite
+def sorted_streams(draw, values):
+    """Return distinct values dealt to streams, each sorted."""
+    cells = draw(st.sets(values, max_size=60))
+    deal = draw(st.sampled_from(["any", "ranges"]))
+    count = draw(st.integers(1, 7))
+    streams: list[list] = [[] for _ in range(count)]
+    for place, cell in enumerate(sorted(cells)):
+        number = place * count // max(len(cells), 1) if deal == "ranges" else None
+        streams[draw(st.integers(0, count - 1)) if number is None else number].append(cell)
+    return draw(st.permutations(streams))
+
+
+@compiled
+@given(sorted_streams(byte_strings))
+def test_merge_of_strings(streams):
+    sources, rows = merge_order([bytes_keys(stream) for stream in streams])
+    merged = [streams[source][row] for source, row in zip(sources, rows, strict=True)]
+    assert merged == sorted(chain(*streams))
+    assert (sources.dtype, rows.dtype) == (np.int32, np.int64)
+
+
+@compiled
+@given(sorted_streams(st.integers(0, 2**64 - 1) | st.integers(0, 100)))
+def test_merge_of_words(streams):
+    keys = [U64Keys(np.array(stream, np.uint64), 8) for stream in streams]
+    sources, rows = merge_order(keys)
+    merged = [streams[source][row] for source, row in zip(sources, rows, strict=True)]
+    assert merged == sorted(chain(*streams))
+
+
+def test_merge_leaves_its_streams_alone():
+    left, right = np.array([1, 4], np.uint64), np.array([2, 3], np.uint64)
+    left.flags.writeable = right.flags.writeable = False
+    sources, rows = merge_order([U64Keys(left, 8), U64Keys(right, 8)])
+    assert (sources.tolist(), rows.tolist()) == ([0, 1, 1, 0], [0, 0, 1, 1])
+
+
+def test_merge_of_nothing():
+    assert [part.tolist() for part in merge_order([])] == [[], []]
+    assert [part.tolist() for part in merge_order([bytes_keys([])])] == [[], []]
+
+
+def test_merge_keeps_every_one_of_equal_keys():
+    sources, rows = merge_order([bytes_keys([b"a", b"b"]), bytes_keys([b"b"]), bytes_keys([b"a"])])
+    pairs = set(zip(sources.tolist(), rows.tolist(), strict=True))
+    assert pairs == {(0, 0), (0, 1), (1, 0), (2, 0)}
+    assert set(sources[:2].tolist()) == {0, 2}
