@@ -1,0 +1,133 @@
+"""The manifest: golden bytes, damage, and every way in which writing it can fail."""
+
+import errno
+import random
+
+import pytest
+
+from nyala.engine.fs.memory import MemoryFileSystem, PowerFailure
+from nyala.engine.tablet.manifest import Manifest, ManifestFile, RowsetEntry, pack_manifest, read_manifest
+from nyala.schemas.errors import CorruptionError, InvalidArgumentError, StorageFullError, UnavailableError
+
+UUID = "0123456789abcdef0123456789abcdef"
+
+
+def store(manifest: Manifest) -> MemoryFileSystem:
+    fs = MemoryFileSystem()
+    file = fs.create("manifest")
+    file.append(pack_manifest(manifest))
+    file.sync()
+    file.close()
+    fs.sync_directory("")
+    return fs
+
+
+def edited(file: ManifestFile, timestamp: int) -> None:
+    file.commit(lambda manifest: manifest.model_copy(update={"last_timestamp": timestamp}))
+
+
+def test_golden_bytes():
+    packed = pack_manifest(Manifest(store_uuid=UUID))
+    assert packed[:24].hex() == "4e59414c414d414e01000000820000000000000013ecc975"
+    assert packed[24:].decode() == (
+        '{"store_uuid":"0123456789abcdef0123456789abcdef","next_id":1,"tables":[],'
+        '"log_needed_from":1,"last_timestamp":0,"clean_stop":null}'
+    )
+    assert len(packed) == 24 + packed[12]
+
+
+def test_every_bit_flip_is_detected():
+    sound = pack_manifest(Manifest(store_uuid=UUID))
+    for position in range(len(sound) * 8):
+        damaged = bytearray(sound)
+        damaged[position // 8] ^= 1 << position % 8
+        fs = MemoryFileSystem()
+        file = fs.create("manifest")
+        file.append(bytes(damaged))
+        with pytest.raises(CorruptionError):
+            read_manifest(fs)
+
+
+@pytest.mark.parametrize("length", range(0, 60, 7))
+def test_a_truncated_manifest_is_refused(length):
+    fs = MemoryFileSystem()
+    fs.create("manifest").append(pack_manifest(Manifest(store_uuid=UUID))[:length])
+    with pytest.raises(CorruptionError):
+        read_manifest(fs)
+
+
+def test_a_newer_format_is_refused_by_number(monkeypatch):
+    monkeypatch.setattr("nyala.engine.tablet.manifest._VERSION", 2)
+    fs = store(Manifest(store_uuid=UUID))
+    monkeypatch.undo()
+    with pytest.raises(InvalidArgumentError, match="format version 2"):
+        read_manifest(fs)
+
+
+def test_power_failure_at_every_call_leaves_the_old_or_the_new_document():
+    calls = 0
+    while True:
+        fs = store(Manifest(store_uuid=UUID))
+        file = ManifestFile.open(fs)
+        assert file is not None
+        edited(file, 5)
+        fs.crash_at = fs.operations + calls + 1
+        try:
+            edited(file, 6)
+        except PowerFailure:
+            for seed in range(20):
+                found = read_manifest(fs.crash_image(random.Random(seed)))
+                assert found.last_timestamp in (5, 6)
+            calls += 1
+            continue
+        assert calls >= 5, "create, append, sync, rename, sync the directory"
+        return
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, fs: MemoryFileSystem, call: str, number: int) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(number, "injected")
+
+    monkeypatch.setattr(fs, call, fail)
+
+
+def test_a_full_disk_changes_nothing_and_can_be_tried_again(monkeypatch):
+    fs = store(Manifest(store_uuid=UUID))
+    file = ManifestFile.open(fs)
+    assert file is not None
+    failing(monkeypatch, fs, "create", errno.ENOSPC)
+    with pytest.raises(StorageFullError):
+        edited(file, 9)
+    monkeypatch.undo()
+    assert read_manifest(fs).last_timestamp == file.current.last_timestamp == 0
+    edited(file, 9)
+    assert read_manifest(fs).last_timestamp == 9
+
+
+@pytest.mark.parametrize("call", ["rename", "sync_directory"])
+def test_a_failed_install_stops_all_further_writing(monkeypatch, call):
+    fs = store(Manifest(store_uuid=UUID))
+    file = ManifestFile.open(fs)
+    assert file is not None
+    failing(monkeypatch, fs, call, errno.EIO)
+    with pytest.raises(UnavailableError):
+        edited(file, 9)
+    monkeypatch.undo()
+    with pytest.raises(UnavailableError, match="read-only"):
+        edited(file, 10)
+    assert file.failed
+
+
+def test_ids_are_never_given_twice_through_a_restart():
+    fs = MemoryFileSystem()
+    file = ManifestFile.create(fs, UUID)
+    first = [file.new_id() for _ in range(3)]
+    edited(file, 1)
+    again = ManifestFile.open(fs)
+    assert again is not None
+    assert again.new_id() > max(first)
+
+
+def test_the_newest_durable_record_is_known():
+    entry = RowsetEntry(id=3, durable_lsn=17)
+    assert entry.undo == () and Manifest(store_uuid=UUID).last_durable_lsn == 0
