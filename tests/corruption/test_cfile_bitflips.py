@@ -307,3 +307,20 @@ def test_bounds_for_some_pages_only_are_found():
     first, second = open_image(image).footer.streams[0].pages
     with pytest.raises(CorruptionError, match="some of its pages only"):
         open_image(with_stream(image, pages=[first.model_copy(update={"zone": None}), second]))
+
+
+def test_a_null_count_that_lies_is_found_also_without_bounds():
+    fs = MemoryFileSystem()
+    with CFileWriter(fs, "file", FILE_ID, "base") as writer:
+        cells = [integers("i8", VALID)]
+        writer.write_stream(StreamKey(0, "base"), PhysicalType.INT64, cells, "plain", zone_maps=False)
+        writer.finish({})
+    image = bytes(fs.open("file").view())
+    page = open_image(image).footer.streams[0].pages[0]
+    with pytest.raises(CorruptionError, match="7 NULLs, the footer says 6"):
+        open_image(with_stream(image, pages=[page.model_copy(update={"null_count": 6})])).verify()
+
+
+def test_a_footer_of_another_kind_of_file_is_found():
+    with pytest.raises(CorruptionError, match="header and footer"):
+        open_image(with_footer(image_of("base"), kind="undo"))

@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from random import Random
 
 import numpy as np
 import pytest
@@ -113,6 +114,14 @@ def test_describe_goes_on_after_a_damaged_page(fs, make):
     fs.create("damaged").append(bytes(content))
     pages = describe(fs, "damaged")["streams"][0]["pages"]
     assert "checksum" in pages[0]["fault"] and "fault" not in pages[1]
+
+
+def test_a_finished_file_survives_a_power_failure(fs, make):
+    vector = make.vector_of(PhysicalType.INT64, 5000)
+    make.write(fs, {make.KEY: (PhysicalType.INT64, [vector], "plain", "none")})
+    fs.sync_directory("")
+    for seed in range(20):
+        CFileReader.open(fs.crash_image(Random(seed)), "file", make.FILE_ID).verify()
 
 
 def test_an_error_between_streams_leaves_no_file(fs, make):
