@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import threading
+from collections import deque
 from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -28,7 +29,7 @@ class PowerFailure(BaseException):
 class MemoryFileSystem:
     """One disk.
 
-    ``operations`` counts the calls that change something; ``operation_log`` names them.  With ``crash_at=N`` the
+    ``operations`` counts the calls that change something; ``operation_log`` names the latest.  With ``crash_at=N`` the
     N-th raises PowerFailure before it takes effect, and so does every call after it.
     """
 
@@ -36,7 +37,7 @@ class MemoryFileSystem:
         self.capacity_bytes = capacity_bytes
         self.crash_at = crash_at
         self.operations = 0
-        self.operation_log: list[str] = []
+        self.operation_log: deque[str] = deque(maxlen=100_000)
         self._root = DurableDirectory()
         self._used_bytes = 0
         self._locked: set[str] = set()

@@ -20,13 +20,13 @@ who wait get UnavailableError, and only a restart finds out what is on the disk.
 
 from __future__ import annotations
 
-import errno
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...schemas.errors import StorageFullError, UnavailableError
+from ..fs.failures import is_full
 from ..fs.filesystem import FileSystem, views_of
 from .format import (
     GROUP_HEADER_BYTES,
@@ -43,7 +43,7 @@ from .segments import NewSegment, SegmentList
 if TYPE_CHECKING:
     from ..fs.filesystem import BytesLike
 
-_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+GROUP_RECORDS_MAX = 1 << 16  # bounds what a reader holds in memory for one group
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,14 +206,14 @@ class LogWriter:
         with self._rolling:
             if self._thread is not None:
                 self._thread.join()
-            if self.failed is None:
-                try:
+            try:
+                if self._current is not None:
+                    self._current.file.close()
+                    self._current = None
+                if self.failed is None:
                     self._discard_unborn()
-                except OSError as error:
-                    self._fail(error)
-            if self._current is not None:
-                self._current.file.close()
-                self._current = None
+            except OSError as error:
+                self._fail(error)
         return None if self.failed or self._tail_cut else CleanStop(self.durable_lsn, self._crc)
 
     # --- room ---
@@ -243,7 +243,7 @@ class LogWriter:
         try:
             segment = NewSegment.create(self._fs, self._directory, self._next_number, size)
         except OSError as error:
-            if error.errno in _NO_SPACE:
+            if is_full(error):
                 raise StorageFullError(f"the disk has no room for a log segment of {size:,} bytes") from error
             self._fail(error)
             raise self._failure() from error
@@ -292,14 +292,15 @@ class LogWriter:
             self._work.wait_for(lambda: self._queue or self._closing)
             if not self._queue or self.failed:
                 return None
-            records, self._queue = self._queue, []
+            records = self._queue[:GROUP_RECORDS_MAX]
+            del self._queue[: len(records)]
             newborn, self._newborn = self._newborn, []
             segment = self._newest
             assert segment is not None, "every record has claimed room"
             claims = sum(record.footprint for record in records)
             self._claimed -= claims
             size = GROUP_HEADER_BYTES + sum(record.extent for record in records)
-            first_lsn = self.last_lsn - len(records) + 1
+            first_lsn = self.last_lsn - len(self._queue) - len(records) + 1
             return _Batch(records, first_lsn, claims, segment, segment.take(size), size, newborn)
 
     def _write(self, batch: _Batch) -> None:

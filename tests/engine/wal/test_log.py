@@ -15,6 +15,7 @@ import pytest
 
 from nyala.engine.fs import FaultRule, FaultyFileSystem, LocalFileSystem, MemoryFileSystem
 from nyala.engine.fs.memory import MemoryWritableFile
+from nyala.engine.wal import writer
 from nyala.engine.wal.log import WriteAheadLog
 from nyala.engine.wal.reader import CleanStop
 from nyala.engine.wal.writer import WalOptions
@@ -146,6 +147,20 @@ def test_sixteen_threads_share_syncs(bench: Any) -> None:
     assert [lsn for lsn, _, _ in bench.open()[1]] == list(range(1, 801))
 
 
+def test_a_group_has_a_bound(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "GROUP_RECORDS_MAX", 3)
+    log, _ = bench.open()
+    put(log, b"first")
+    gate = Gate(monkeypatch)
+    for number in range(20):
+        log.append(1, [bytes([number])])
+    gate.opened.set()
+    log.wait(21)
+    assert log.stats().groups >= 1 + 7
+    log.close()
+    assert [payload for _, _, payload in bench.open()[1]] == [b"first", *(bytes([number]) for number in range(20))]
+
+
 def test_written_comes_before_durable(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     log, _ = bench.open()
     put(log, b"first")
@@ -220,8 +235,8 @@ def test_every_claim_is_given_back(bench: Any) -> None:
             log.release()
     log.wait(log.last_lsn)
     log.release()
-    writer = log._writer
-    assert (writer._admitted, writer._claimed, writer._reserved) == (0, 0, {})
+    inner = log._writer
+    assert (inner._admitted, inner._claimed, inner._reserved) == (0, 0, {})
 
 
 def test_a_full_disk_refuses_before_anything_happened(bench: Any) -> None:
