@@ -44,17 +44,6 @@ else:
     lz4_decompress = _external("LZ4_decompress_safe", [*_POINTERS, *[types.int32] * 2])
 
 
-def compress_bound(size: int) -> int:
-    """Return the most bytes that ``size`` bytes can compress to."""
-    return size + size // 255 + 16
-
-
-@kernel
-def compress_block(source: int, source_size: int, target: int, target_capacity: int) -> int:
-    """Compress one block; return its size, or 0 when it does not fit ``target_capacity``."""
-    return lz4_compress(source, target, np.int32(source_size), np.int32(target_capacity), np.int32(1))
-
-
 @kernel
 def decompress_block(source: int, source_size: int, target: int, target_capacity: int) -> int:
     """Decompress one block; return its raw size, negative when the bytes are no LZ4 block."""
