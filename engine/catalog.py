@@ -9,6 +9,7 @@ from sortedcontainers import SortedDict
 from ..schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError
 from ..schemas.limits import Limits
 from ..schemas.table import TableDefinition, TableSchema
+from .fs.failures import named
 from .table import Table
 from .tablet import files
 from .tablet.environment import Environment
@@ -84,8 +85,9 @@ class Catalog:
         manifest = self._environment.manifest
         table_id, tablet_id = manifest.new_id(), manifest.new_id()
         fs, directory = self._environment.fs, files.directory(tablet_id)
-        fs.make_directory(directory)
-        fs.sync_directory(files.ROOT)
+        with named("the directory of a table could not be made"):
+            fs.make_directory(directory)
+            fs.sync_directory(files.ROOT)
         entry = TableEntry(
             id=table_id,
             name=definition.name,

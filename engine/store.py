@@ -23,6 +23,7 @@ from . import recovery, scanning, upkeep
 from .catalog import Catalog
 from .cfile.cache import PageCache
 from .commit_log import CommitLog
+from .fs.failures import named
 from .fs.filesystem import FileSystem
 from .fs.local import LocalFileSystem
 from .maintenance.manager import MaintenanceManager
@@ -59,7 +60,8 @@ class Store:
         self._closed = False
         self._lock = fs.lock(_LOCK_PATH)
         try:
-            self._open()
+            with named("the store could not be opened"):
+                self._open()
         except BaseException:
             self._lock.close()
             raise

@@ -23,7 +23,7 @@ from ...schemas.errors import StorageFullError
 from ..delta import LIVE
 from ..delta.file import write_delta_file
 from ..delta.run import DeltaRun, invert
-from ..fs.failures import is_full
+from ..fs.failures import named
 from ..rowset.base_file import write_base_file
 from ..rowset.diskrowset import DiskRowSet
 from ..rowset.location import pack
@@ -91,29 +91,36 @@ def _freeze(tablet: Tablet) -> _Mark | None:
 
 def _write(tablet: Tablet, environment: Environment, mark: _Mark, order: np.ndarray) -> tuple[DiskRowSet, int]:
     """Write base and UNDO file, commit them, and return the rowset opened."""
-    fs, directory = environment.fs, files.directory(tablet.tablet_id)
     base_id, undo_id = environment.manifest.new_id(), environment.manifest.new_id()
     base_path = files.path(tablet.tablet_id, base_id, "base")
     undo_path = files.path(tablet.tablet_id, undo_id, "undo")
     entry = RowsetEntry(id=base_id, undo=(undo_id,), durable_lsn=mark.lsn)
     try:
-        cells, undo = _at_mark(tablet, mark, order)
-        alive = cells.pop(LIVE)
-        assert isinstance(alive, FixedVector)
-        keys = take_keys(mark.memrowset.keys(len(order)), order)
-        encodings, version = files.encodings(tablet.schema), tablet.schema.version
-        live = alive.values.astype(np.bool_)
-        write_base_file(fs, base_path, base_id, cells, live, keys, encodings, mark.timestamp, version)
-        write_delta_file(fs, undo_path, undo_id, "undo", base_id, undo, encodings)
-        fs.sync_directory(directory)
-        rowset = open_rowset(tablet, environment, entry, slot=-1)
-    except BaseException as error:
+        with named("the rows in memory could not be flushed and stay in the log"):
+            rowset = _write_files(tablet, environment, mark, order, entry)
+    except BaseException:
         remove_orphans(environment, base_path, undo_path)
-        if isinstance(error, OSError) and is_full(error):
-            raise StorageFullError("the disk is full; the flush will be tried again") from error
         raise
     _commit(tablet, environment, mark, entry)
     return rowset, rowset.size_bytes + sum(file.size_bytes for file in rowset.deltas.files)
+
+
+def _write_files(
+    tablet: Tablet, environment: Environment, mark: _Mark, order: np.ndarray, entry: RowsetEntry
+) -> DiskRowSet:
+    """Write base and UNDO file of ``entry`` and open them."""
+    cells, undo = _at_mark(tablet, mark, order)
+    alive = cells.pop(LIVE)
+    assert isinstance(alive, FixedVector)
+    keys = take_keys(mark.memrowset.keys(len(order)), order)
+    encodings, version = files.encodings(tablet.schema), tablet.schema.version
+    live = alive.values.astype(np.bool_)
+    fs, tablet_id, (undo_id,) = environment.fs, tablet.tablet_id, entry.undo
+    base_path, undo_path = files.path(tablet_id, entry.id, "base"), files.path(tablet_id, undo_id, "undo")
+    write_base_file(fs, base_path, entry.id, cells, live, keys, encodings, mark.timestamp, version)
+    write_delta_file(fs, undo_path, undo_id, "undo", entry.id, undo, encodings)
+    fs.sync_directory(files.directory(tablet_id))
+    return open_rowset(tablet, environment, entry, slot=-1)
 
 
 def _at_mark(tablet: Tablet, mark: _Mark, order: np.ndarray) -> tuple[dict[int, Vector], dict[int, DeltaRun]]:

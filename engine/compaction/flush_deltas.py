@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...schemas.errors import StorageFullError
 from ..delta.file import DeltaFile, write_delta_file
 from ..delta.memstore import DeltaMemStore
-from ..fs.failures import is_full
+from ..fs.failures import named
 from ..rowset.diskrowset import DiskRowSet
 from ..tablet import files
 from ..tablet.environment import Environment
@@ -65,15 +64,14 @@ def _flush(tablet: Tablet, environment: Environment, mark: _Mark) -> FlushReport
     path = files.path(tablet.tablet_id, file_id, "redo")
     runs = mark.store.until(mark.store.counts())
     try:
-        write_delta_file(fs, path, file_id, "redo", rowset.rowset_id, runs, files.encodings(tablet.schema))
-        fs.sync_directory(files.directory(tablet.tablet_id))
-        file = DeltaFile.open(fs, path, file_id, environment.page_cache)
+        with named("the deltas in memory could not be flushed and stay in the log"):
+            write_delta_file(fs, path, file_id, "redo", rowset.rowset_id, runs, files.encodings(tablet.schema))
+            fs.sync_directory(files.directory(tablet.tablet_id))
+            file = DeltaFile.open(fs, path, file_id, environment.page_cache)
         _commit(tablet, environment, mark, file_id)
-    except BaseException as error:
+    except BaseException:
         if environment.manifest.failed is None:
             remove_orphans(environment, path)
-        if isinstance(error, OSError) and is_full(error):
-            raise StorageFullError("the disk is full; the flush will be tried again") from error
         raise
     with tablet.write_lock:
         rowset.deltas.flushed(file)

@@ -7,6 +7,7 @@ from concurrent.futures import Executor, Future
 
 import pyarrow as pa
 
+from ...schemas.errors import UnavailableError
 from .chunk import Chunk, PruneCount, ScanRequest, chunks
 from .read import read_chunk
 from .version import Version
@@ -33,7 +34,7 @@ def _read_ahead(wanted: Iterator[Chunk], request: ScanRequest, pool: Executor, a
     running: list[Future[pa.RecordBatch | None]] = []
     try:
         for chunk in wanted:
-            running.append(pool.submit(read_chunk, chunk, request))
+            running.append(_submit(pool, chunk, request))
             if len(running) > ahead and (batch := running.pop(0).result()) is not None:
                 yield batch
         while running:
@@ -42,3 +43,10 @@ def _read_ahead(wanted: Iterator[Chunk], request: ScanRequest, pool: Executor, a
     finally:
         for future in running:
             future.cancel()
+
+
+def _submit(pool: Executor, chunk: Chunk, request: ScanRequest) -> Future[pa.RecordBatch | None]:
+    try:
+        return pool.submit(read_chunk, chunk, request)
+    except RuntimeError:
+        raise UnavailableError("the store was closed while it was scanned") from None
