@@ -1,7 +1,7 @@
 """Orders of keys: radix-like refinement of tied byte strings, and merges of sorted runs.
 
 A string is seen as words: 8 bytes from some depth on, big-endian, padded with zeros, so that words
-compare as the bytes do. Padding makes "a" and "a\\0" tie; `_ending` then says which is the prefix.
+compare as the bytes do. Padding makes "a" and "a\\0" tie; `_sort_by_ending` puts the prefix first.
 """
 
 import numpy as np
@@ -13,6 +13,7 @@ from .simd import (
     byte_swap64,
     load_u8,
     load_u64,
+    prefetch,
     trailing_zeros64,
     view_i64,
     view_u64,
@@ -20,6 +21,8 @@ from .simd import (
 
 _SMALL_GROUP = 16
 """Strings sorted by plain comparison, without looking at words."""
+_LOOK_AHEAD = 16
+"""Strings between the one being read and the one being fetched into the cache."""
 
 
 @kernel
@@ -100,39 +103,65 @@ def _insertion_sort(offsets, data, rows, depth):
 
 
 @inline
-def _ending(offsets, row, depth):
-    """Return how many of the string's bytes lie in the word at ``depth``; 9 if it goes on after."""
-    return min(load_offset(offsets, row + 1) - load_offset(offsets, row) - depth, 9)
+def _merge(words, rows, first, middle, last, target_words, target_rows):
+    """Merge the sorted runs [first, middle) and [middle, last), without a branch on the data."""
+    left, right, place = first, middle, first
+    while left < middle and right < last:
+        left_word, right_word = words[left], words[right]
+        is_right = right_word < left_word
+        target_words[place] = right_word if is_right else left_word
+        target_rows[place] = rows[right if is_right else left]
+        right += np.int64(is_right)
+        left += np.int64(not is_right)
+        place += 1
+    _copy_rest(words, rows, left, middle, target_words, target_rows, place)
+    _copy_rest(words, rows, right, last, target_words, target_rows, place + middle - left)
 
 
 @inline
-def _word_less(offsets, word, row, other_word, other_row, depth):
-    if word != other_word:
-        return word < other_word
-    return _ending(offsets, row, depth) < _ending(offsets, other_row, depth)
+def _copy_rest(words, rows, first, last, target_words, target_rows, place):
+    for i in range(last - first):
+        target_words[place + i] = words[first + i]
+        target_rows[place + i] = rows[first + i]
 
 
 @kernel
-def _merge_sort(offsets, depth, words, rows, spare_words, spare_rows):
-    """Sort ``words`` and ``rows`` together, in place, by word and then by `_ending`."""
+def _sort_by_word(words, rows, spare_words, spare_rows):
+    """Sort ``words`` and, along with them, ``rows``, in place: a merge sort, so never slow."""
     count = rows.size
     width = 1
     while width < count:
         for first in range(0, count, 2 * width):
-            left, right = first, min(first + width, count)
-            middle, last = right, min(first + 2 * width, count)
-            for place in range(first, last):
-                if left < middle and not (
-                    right < last and _word_less(offsets, words[right], rows[right], words[left], rows[left], depth)
-                ):
-                    spare_words[place], spare_rows[place] = words[left], rows[left]
-                    left += 1
-                else:
-                    spare_words[place], spare_rows[place] = words[right], rows[right]
-                    right += 1
+            middle, last = min(first + width, count), min(first + 2 * width, count)
+            _merge(words, rows, first, middle, last, spare_words, spare_rows)
         words[:] = spare_words
         rows[:] = spare_rows
         width *= 2
+
+
+@kernel
+def _are_equal(words):
+    same = 1
+    while same < words.size and words[same] == words[0]:
+        same += 1
+    return same >= words.size
+
+
+@kernel
+def _sort_by_ending(offsets, depth, words, rows, spare_words, spare_rows):
+    """Sort rows whose words at ``depth`` are equal; return where those begin that go on after it.
+
+    Of such rows the ones that end within the word are prefixes of the others, the shortest first.
+    """
+    for i in range(rows.size):
+        length = load_offset(offsets, rows[i] + 1) - load_offset(offsets, rows[i])
+        words[i] = np.uint64(min(length - depth, 9))
+    if not _are_equal(words):
+        _sort_by_word(words, rows, spare_words, spare_rows)
+    ended = 0
+    while ended < rows.size and words[ended] < 9:
+        ended += 1
+    return ended
 
 
 @kernel
@@ -155,43 +184,35 @@ def split_groups(offsets, data, order, groups, group_count, depth, scratch, coun
             continue
         words = view_u64(scratch, size)
         for i in range(size):
+            if i + _LOOK_AHEAD < size:
+                prefetch(data + load_offset(offsets, rows[i + _LOOK_AHEAD]) + depth)
             start = load_offset(offsets, rows[i]) + depth
             words[i] = _word_at(data + start, load_offset(offsets, rows[i] + 1) - start)
         spare_words = view_u64(scratch + 8 * size, size)
         spare_rows = view_i64(scratch + 16 * size, size)
-        _merge_sort(offsets, depth, words, rows, spare_words, spare_rows)
+        if not _are_equal(words):
+            _sort_by_word(words, rows, spare_words, spare_rows)
         run = np.int64(0)
         for i in range(1, size + 1):
-            if (
-                i < size
-                and words[i] == words[run]
-                and _ending(offsets, rows[i], depth) == _ending(offsets, rows[run], depth)
-            ):
+            if i < size and words[i] == words[run]:
                 continue
-            if i - run > 1 and _ending(offsets, rows[run], depth) == 9:
-                open_ties[2 * open_count] = first + run
-                open_ties[2 * open_count + 1] = first + i
-                open_count += 1
+            if i - run > 1:
+                tied, spare = slice(run, i), slice(0, i - run)
+                ended = _sort_by_ending(offsets, depth, words[tied], rows[tied], spare_words[spare], spare_rows[spare])
+                if i - run - ended > 1:
+                    open_ties[2 * open_count] = first + run + ended
+                    open_ties[2 * open_count + 1] = first + i
+                    open_count += 1
             run = i
     return open_count
 
 
 @kernel
 def merge_words(words, rows, first, middle, last, result_words, result_rows):
-    """Merge the sorted runs [first, middle) and [middle, last), without a branch on the data."""
+    """Merge the sorted runs [first, middle) and [middle, last) of words, each with its row."""
     source, source_rows = view_u64(words, last), view_i64(rows, last)
     target, target_rows = view_u64(result_words, last), view_i64(result_rows, last)
-    left, right, place = first, middle, first
-    while left < middle and right < last:
-        left_word, right_word = source[left], source[right]
-        is_right = right_word < left_word
-        target[place] = right_word if is_right else left_word
-        target_rows[place] = source_rows[right if is_right else left]
-        right += np.int64(is_right)
-        left += np.int64(not is_right)
-        place += 1
-    _copy_rest(source, source_rows, left, middle, target, target_rows, place)
-    _copy_rest(source, source_rows, right, last, target, target_rows, place + middle - left)
+    _merge(source, source_rows, first, middle, last, target, target_rows)
 
 
 @kernel
@@ -216,10 +237,3 @@ def merge_strings(offsets, data, words, rows, first, middle, last, result_words,
         place += 1
     _copy_rest(source, source_rows, left, middle, target, target_rows, place)
     _copy_rest(source, source_rows, right, last, target, target_rows, place + middle - left)
-
-
-@inline
-def _copy_rest(source, source_rows, first, last, target, target_rows, place):
-    for i in range(last - first):
-        target[place + i] = source[first + i]
-        target_rows[place + i] = source_rows[first + i]

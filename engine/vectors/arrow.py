@@ -91,7 +91,7 @@ def _fixed(cells: np.ndarray, valid: np.ndarray | None) -> FixedVector:
     """Return the cells with zeros under the NULLs, copied only when something else lay there."""
     if valid is None:
         return FixedVector(cells)
-    null = ~valid
+    null = np.flatnonzero(~valid)
     if np.ascontiguousarray(cells[null]).view(np.uint8).any():
         garbage, cells = cells, allocate(len(cells), cells.dtype)
         cells[:] = garbage
