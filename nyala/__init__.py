@@ -1,0 +1,83 @@
+"""Nyala: a mutable columnar store, in this process or over Arrow Flight.
+
+    db = nyala.open("data/")                          # the engine, in this process
+    db = nyala.connect("grpc://127.0.0.1:8815")       # the same over the network
+
+Importing this loads nothing else: a client never imports the engine or a compiler.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nyala.clients.connect import connect as connect
+    from nyala.clients.database import Database as Database
+    from nyala.clients.scan import Scan as Scan
+    from nyala.clients.table import Table as Table
+    from nyala.schemas.column import ColumnOptions as ColumnOptions
+    from nyala.schemas.errors import AlreadyPresentError as AlreadyPresentError
+    from nyala.schemas.errors import ConflictError as ConflictError
+    from nyala.schemas.errors import CorruptionError as CorruptionError
+    from nyala.schemas.errors import InternalError as InternalError
+    from nyala.schemas.errors import InvalidArgumentError as InvalidArgumentError
+    from nyala.schemas.errors import NotFoundError as NotFoundError
+    from nyala.schemas.errors import PermissionDeniedError as PermissionDeniedError
+    from nyala.schemas.errors import RowErrors as RowErrors
+    from nyala.schemas.errors import SnapshotTooOldError as SnapshotTooOldError
+    from nyala.schemas.errors import StorageFullError as StorageFullError
+    from nyala.schemas.errors import StoreError as StoreError
+    from nyala.schemas.errors import UnauthenticatedError as UnauthenticatedError
+    from nyala.schemas.errors import UnavailableError as UnavailableError
+    from nyala.schemas.write import RowError as RowError
+    from nyala.schemas.write import WriteResult as WriteResult
+
+_LAZY = {
+    ".clients.connect": "connect",
+    ".clients.database": "Database",
+    ".clients.scan": "Scan",
+    ".clients.table": "Table",
+    ".schemas.column": "ColumnOptions",
+    ".schemas.write": "RowError WriteResult",
+    ".schemas.errors": "AlreadyPresentError ConflictError CorruptionError InternalError InvalidArgumentError "
+    "NotFoundError PermissionDeniedError RowErrors SnapshotTooOldError StorageFullError StoreError "
+    "UnauthenticatedError UnavailableError",
+}
+_HOMES = {name: module for module, names in _LAZY.items() for name in names.split()}
+
+
+def open(path: str | Path, **options: Any) -> Database:
+    """Open the store in the directory ``path``, made when it is missing; ``options`` are fields of ``StoreOptions``.
+
+    Raises:
+        UnavailableError: another process has it open.
+        CorruptionError: its files are not what was written.
+        InvalidArgumentError: for an option that there is not.
+    """
+    from pydantic import ValidationError
+
+    from nyala.clients.database import Database
+    from nyala.engine.options import StoreOptions
+    from nyala.engine.store import Store
+    from nyala.schemas.command import explain
+    from nyala.schemas.errors import InvalidArgumentError
+
+    try:
+        chosen = StoreOptions(**options)
+    except ValidationError as error:
+        raise InvalidArgumentError(explain(error, "the options of nyala.open")) from None
+    return Database(Store.open(path, chosen))
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name], __name__), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

@@ -1,0 +1,123 @@
+"""Makes columns into what a table holds, where that loses nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from ..schemas.column import ColumnSchema
+from ..schemas.errors import InvalidArgumentError
+from ..schemas.types import LogicalType
+
+_FITTING = {
+    "bool": ("bool",),
+    "integer": ("integer", "floating"),
+    "floating": ("floating", "integer"),
+    "decimal": ("decimal", "integer", "text"),
+    "date": ("date", "timestamp", "text"),
+    "timestamp": ("timestamp", "date", "text"),
+    "text": ("text",),
+    "binary": ("binary", "text"),
+}
+"""Which kinds of column may become which; then still each value must fit. Floats become integers where they are whole,
+since that is what pandas makes of integers with gaps."""
+_WORDS = {
+    "bool": "booleans",
+    "integer": "integers",
+    "floating": "floats",
+    "decimal": "decimals",
+    "date": "dates",
+    "timestamp": "timestamps",
+    "text": "strings",
+    "binary": "bytes",
+}
+
+
+def kind_of(given: pa.DataType) -> str:
+    """Return the kind of an Arrow type: a word of ``_FITTING``, or "null" (no values), or "other" (never fits)."""
+    is_ = pa.types
+    if is_.is_dictionary(given):
+        return kind_of(given.value_type)
+    tests = {
+        "null": is_.is_null(given),
+        "bool": is_.is_boolean(given),
+        "integer": is_.is_integer(given),
+        "floating": is_.is_floating(given),
+        "decimal": is_.is_decimal(given),
+        "date": is_.is_date(given),
+        "timestamp": is_.is_timestamp(given),
+        "text": is_.is_string(given) or is_.is_large_string(given) or is_.is_string_view(given),
+        "binary": is_.is_binary(given) or is_.is_large_binary(given) or is_.is_binary_view(given),
+    }
+    if is_.is_fixed_size_binary(given) and not is_.is_decimal(given):
+        return "binary"
+    return next((kind for kind, holds in tests.items() if holds), "other")
+
+
+class Caster:
+    """Casts the columns of batches of one schema, by name, to those of a table."""
+
+    def __init__(self, given: pa.Schema, columns: Sequence[ColumnSchema]) -> None:
+        """Check names and kinds.
+
+        Raises:
+            InvalidArgumentError: a column that the table has not, a name that comes twice, a type that never fits.
+        """
+        by_name = {column.name: column for column in columns}
+        _check_names(given.names, by_name)
+        self._columns = [by_name[name] for name in given.names]
+        for field, column in zip(given, self._columns, strict=True):
+            _check_kind(field, column.logical)
+        # NULLs are the store's to judge, row by row: so every field may hold them on the way in.
+        self.schema = pa.schema([column.field.with_nullable(True) for column in self._columns])
+
+    def cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a batch with the table's types.
+
+        Raises:
+            InvalidArgumentError: a value that does not fit; the text names its column.
+        """
+        arrays = [
+            values if values.type == column.field.type else cast(values, column.logical, column.name)
+            for values, column in zip(batch.columns, self._columns, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def cast(values: pa.Array, target: LogicalType, name: str) -> pa.Array:
+    """Return ``values`` as the cells of a column of type ``target`` called ``name``.
+
+    Raises:
+        InvalidArgumentError: a value that does not fit.
+    """
+    try:
+        if pa.types.is_dictionary(values.type):
+            values = values.dictionary_decode()
+        if target.name == "decimal" and pa.types.is_integer(values.type):
+            # By way of a decimal that holds every integer: Arrow refuses the direct way by type, not by value.
+            values = values.cast(pa.decimal128(min(38, 20 + target.scale), target.scale))
+        return values.cast(target.arrow)
+    except pa.ArrowException as error:
+        why = str(error).partition("\n")[0]
+        raise InvalidArgumentError(
+            f"column {name!r} is {values.type} and holds what does not fit {target}: {why}"
+        ) from None
+
+
+def _check_names(names: Sequence[str], columns: dict[str, ColumnSchema]) -> None:
+    if unknown := [name for name in names if name not in columns]:
+        known = ", ".join(list(columns)[:20])
+        raise InvalidArgumentError(f"the table has no column {', '.join(map(repr, unknown[:5]))}; it has {known}")
+    if len(set(names)) < len(names):
+        twice = sorted({name for name in names if list(names).count(name) > 1})
+        raise InvalidArgumentError(f"the data has more than one column called {', '.join(map(repr, twice))}")
+
+
+def _check_kind(field: pa.Field, target: LogicalType) -> None:
+    given, fitting = kind_of(field.type), _FITTING[kind_of(target.arrow)]
+    if given != "null" and given not in fitting:
+        works = ", ".join(_WORDS[kind] for kind in fitting)
+        raise InvalidArgumentError(
+            f"column {field.name!r} is {field.type}, which does not become {target}; what works is {works}"
+        )

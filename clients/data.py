@@ -1,0 +1,132 @@
+"""Rows as users have them, in whatever library, made into record batches that a table takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from ..schemas.column import ColumnSchema
+from ..schemas.errors import InvalidArgumentError
+from .batching import in_batches, in_one_batch, in_slices
+from .casting import Caster
+
+_KNOWN = (
+    "a pandas or polars DataFrame, a pyarrow Table, RecordBatch or RecordBatchReader, anything with "
+    "__arrow_c_stream__, a dict of columns or a list of dicts"
+)
+
+
+class WriteData:
+    """The record batches to write: cast to the table's types by name, in pieces of a good size for one commit each.
+
+    Iterate over it once. ``row_count`` is None where only the end will tell.
+    """
+
+    def __init__(self, data: Any, columns: Sequence[ColumnSchema], whole: bool = False) -> None:
+        """Take ``data``; ``whole`` makes one batch of it.
+
+        Raises:
+            InvalidArgumentError: it is no data, or its columns do not fit; values are only looked at on the way.
+        """
+        schema, batches, self.row_count = _read(data, {column.name: column for column in columns})
+        self._caster = Caster(schema, columns)
+        self._batches = batches
+        self._whole = whole
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        cast = map(self._caster.cast, in_slices(self._batches))
+        return in_one_batch(cast) if self._whole else in_batches(cast)
+
+
+Read = tuple[pa.Schema, Iterable[pa.RecordBatch], int | None]
+
+
+def _read(data: Any, columns: Mapping[str, ColumnSchema]) -> Read:
+    """Return schema, batches and number of rows of data of any known form."""
+    if isinstance(data, pa.Table):
+        return data.schema, data.to_batches(), data.num_rows
+    if isinstance(data, pa.RecordBatch):
+        return data.schema, [data], data.num_rows
+    if isinstance(data, pa.RecordBatchReader):
+        return data.schema, data, None
+    if _is_pandas(data, "DataFrame"):
+        return _read_pandas(data, columns)
+    if hasattr(data, "__arrow_c_stream__"):
+        return _read_stream(data)
+    if hasattr(data, "__arrow_c_array__"):
+        return _read(pa.record_batch(data), columns)
+    if isinstance(data, Mapping):
+        return _read_columns(data, columns)
+    if isinstance(data, list | tuple) and all(isinstance(row, Mapping) for row in data):
+        return _read_columns(_transposed(data), columns)
+    raise InvalidArgumentError(f"data is {_KNOWN}, not a {type(data).__name__}")
+
+
+def _is_pandas(data: Any, kind: str) -> bool:
+    """Tell pandas objects without importing pandas."""
+    return any(base.__name__ == kind and base.__module__.startswith("pandas.") for base in type(data).__mro__)
+
+
+def _read_stream(data: Any) -> Read:
+    try:
+        reader = pa.RecordBatchReader.from_stream(data)
+    except (pa.ArrowException, TypeError) as error:
+        raise InvalidArgumentError(f"the stream of a {type(data).__name__} holds no columns: {error}") from None
+    return reader.schema, reader, None
+
+
+def _read_pandas(frame: Any, columns: Mapping[str, ColumnSchema]) -> Read:
+    """The index is not data. NaN, NaT and None are NULL, as pandas means them."""
+    odd = [name for name in frame.columns if not isinstance(name, str)]
+    if odd:
+        raise InvalidArgumentError(f"the DataFrame's columns need names that are strings, not {odd[0]!r}")
+    if len(set(frame.columns)) < len(frame.columns):
+        raise InvalidArgumentError("the DataFrame has two columns of one name")
+    return _read_columns({name: frame[name] for name in frame.columns}, columns)
+
+
+def _transposed(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Return rows as columns. All must have the same: a value left out could mean NULL, or "as it was"."""
+    names = list(rows[0]) if rows else []
+    for number, row in enumerate(rows):
+        if row.keys() != rows[0].keys():
+            raise InvalidArgumentError(
+                f"row {number} has the columns {list(row)}, row 0 has {names}: give None for NULL, "
+                "or write rows with different columns apart"
+            )
+    return {name: [row[name] for row in rows] for name in names}
+
+
+def _read_columns(given: Mapping[str, Any], columns: Mapping[str, ColumnSchema]) -> Read:
+    arrays = {name: _column(name, values, columns.get(name)) for name, values in given.items()}
+    lengths = {name: len(array) for name, array in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        raise InvalidArgumentError(f"the columns differ in length: {lengths}")
+    table = pa.table(arrays)
+    return table.schema, table.to_batches(), table.num_rows
+
+
+def _column(name: str, values: Any, column: ColumnSchema | None) -> pa.Array | pa.ChunkedArray:
+    """Return one column's values as Arrow; ``column`` is what the table knows of it."""
+    if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
+        raise InvalidArgumentError(f"column {name!r} is one {type(values).__name__}, not a list of values")
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values
+    try:
+        if isinstance(values, list | tuple) and column is not None:
+            return _from_python(values, column)
+        return pa.array(values, from_pandas=_is_pandas(values, "Series"))
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        why = str(error).partition("\n")[0]
+        wanted = f", which the table holds as {column.logical}" if column else ""
+        raise InvalidArgumentError(f"the values of column {name!r}{wanted} are of no one type: {why}") from None
+
+
+def _from_python(values: Sequence[Any], column: ColumnSchema) -> pa.Array:
+    """Return Python values as the column's type where they are that, else as what they are, to be cast."""
+    try:
+        return pa.array(values, column.logical.arrow)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return pa.array(values)

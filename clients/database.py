@@ -1,0 +1,95 @@
+"""Database: the tables of a store, in this process or behind Arrow Flight."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+from pydantic import ValidationError
+
+from ..schemas.column import ColumnOptions
+from ..schemas.command import explain
+from ..schemas.errors import InvalidArgumentError
+from ..schemas.service import StoreService
+from ..schemas.table import TableDefinition
+from .table import Table
+
+
+class Database:
+    """The tables of one store. Thread safe. Close it, or use it in a ``with``."""
+
+    def __init__(self, store: StoreService) -> None:
+        self._store = store
+
+    def create_table(
+        self,
+        name: str,
+        schema: pa.Schema,
+        primary_key: Sequence[str],
+        partition_by: Sequence[Any] = (),
+        column_options: Mapping[str, ColumnOptions | Mapping[str, Any]] | None = None,
+        if_not_exists: bool = False,
+        **table_options: Any,
+    ) -> Table:
+        """Create a table.
+
+        ``primary_key`` names the leading columns of ``schema``, in order. ``column_options`` maps column names to
+        ``ColumnOptions``; ``table_options`` are the fields of ``TableOptions``. With ``if_not_exists`` a table of that
+        name is returned as it is, whatever its columns.
+
+        Raises:
+            AlreadyPresentError: there is a table of that name.
+            InvalidArgumentError: for names, types, keys or options that a table cannot have.
+        """
+        if partition_by:
+            raise InvalidArgumentError("partition_by is not supported yet: a table is one tablet; leave it out")
+        if not isinstance(schema, pa.Schema):
+            raise InvalidArgumentError(f"schema is a pyarrow.Schema, not a {type(schema).__name__}")
+        try:
+            definition = TableDefinition.from_arrow(
+                name, schema, primary_key, column_options, if_not_exists, table_options
+            )
+        except ValidationError as error:
+            raise InvalidArgumentError(explain(error, error.title)) from None
+        return Table(self._store, self._store.create_table(definition))
+
+    def table(self, name: str) -> Table:
+        """Return the table called ``name``.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        return Table(self._store, self._store.describe_table(name))
+
+    def tables(self) -> list[str]:
+        """Return the names of all tables, sorted."""
+        return self._store.tables()
+
+    def drop_table(self, name: str) -> None:
+        """Drop a table with its data.
+
+        Raises:
+            NotFoundError: there is none of that name.
+        """
+        self._store.drop_table(name)
+
+    def now(self) -> int:
+        """Return a timestamp at which every write acknowledged so far is visible, and no later one."""
+        return self._store.now()
+
+    def close(self) -> None:
+        """Close the store, or the connection to it. What was acknowledged is durable already."""
+        self._store.close()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Database({self._store!r})"

@@ -1,0 +1,179 @@
+"""FlightStore: a store behind Arrow Flight, with the one interface that all stores have."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as fl
+from pydantic import BaseModel
+
+from ..schemas.command import InfoMetadata
+from ..schemas.description import Health, ScanPlan, TableDescription, TableStats
+from ..schemas.errors import InvalidArgumentError, StoreError
+from ..schemas.scan import ScanSpec
+from ..schemas.service import ScanStream
+from ..schemas.table import TableDefinition
+from ..schemas.write import WriteCommand, WriteResult
+from .flight_errors import as_store_errors
+from .put_stream import PutStream
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A PendingResult that is there already."""
+
+    answer: WriteResult
+
+    def result(self) -> WriteResult:
+        """See PendingResult."""
+        return self.answer
+
+
+class FlightStore:
+    """A client of one server: see ``schemas.service.StoreService``. Thread safe.
+
+    Fork before the first one is made, not after: gRPC does not survive it.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Connect.
+
+        Raises:
+            UnavailableError: nobody answers.
+            InvalidArgumentError: ``url`` is no location.
+        """
+        self.url = url
+        try:
+            self._client = fl.connect(url)
+        except (pa.ArrowException, ValueError, TypeError) as error:
+            raise InvalidArgumentError(f"{url!r} is no location, as grpc://127.0.0.1:8815 is: {error}") from None
+        self.health()
+
+    # Tables
+
+    def create_table(self, definition: TableDefinition) -> TableDescription:
+        """See StoreService."""
+        return TableDescription.model_validate_json(self._action("create_table", definition))
+
+    def drop_table(self, name: str) -> None:
+        """See StoreService."""
+        self._action("drop_table", {"table": name})
+
+    def tables(self) -> list[str]:
+        """See StoreService."""
+        with as_store_errors():
+            return sorted(info.descriptor.path[0].decode() for info in self._client.list_flights())
+
+    def describe_table(self, name: str) -> TableDescription:
+        """See StoreService."""
+        return TableDescription.model_validate_json(self._action("describe_table", {"table": name}))
+
+    def table_stats(self, name: str) -> TableStats:
+        """See StoreService."""
+        return TableStats.model_validate_json(self._action("table_stats", {"table": name}))
+
+    # Rows
+
+    def write(self, command: WriteCommand, batch: pa.RecordBatch) -> WriteResult:
+        """See StoreService."""
+        (result,) = self.write_all(command, [batch])
+        return result
+
+    def begin_write(self, command: WriteCommand, batch: pa.RecordBatch) -> Answered:
+        """See StoreService. Waits for the answer: only one stream keeps an order, and ``write_all`` has one."""
+        return Answered(self.write(command, batch))
+
+    def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:
+        """See StoreService."""
+        waiting = iter(batches)
+        first = next(waiting, None)
+        if first is None:
+            return
+        stream = PutStream(self._client, command, first.schema)
+        try:
+            for batch in chain([first], waiting):
+                yield from stream.send(batch)
+            yield from stream.finish()
+        finally:
+            with suppress(StoreError):  # either none is left to raise, or one is on its way up already
+                stream.close()
+
+    def scan(self, spec: ScanSpec) -> ScanStream:
+        """See StoreService."""
+        with as_store_errors():
+            info = self._client.get_flight_info(fl.FlightDescriptor.for_command(_json(spec)))
+        pinned = InfoMetadata.model_validate_json(info.app_metadata)
+        return ScanStream(info.schema, pinned.snapshot, self._read(info.endpoints))
+
+    def _read(self, endpoints: list[fl.FlightEndpoint]) -> Iterator[pa.RecordBatch]:
+        for endpoint in endpoints:
+            with as_store_errors():
+                reader = self._client.do_get(endpoint.ticket)
+            try:
+                while (batch := _next_batch(reader)) is not None:
+                    yield batch
+            except GeneratorExit:
+                reader.cancel()
+                raise
+
+    def plan(self, spec: ScanSpec) -> ScanPlan:
+        """See StoreService."""
+        return ScanPlan.model_validate_json(self._action("explain", spec))
+
+    def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
+        """See StoreService."""
+        with as_store_errors():
+            descriptor = fl.FlightDescriptor.for_command(json.dumps({"table": table}))
+            writer, reader = self._client.do_exchange(descriptor)
+            try:
+                writer.begin(keys.schema)
+                writer.write_batch(keys)
+                writer.done_writing()
+                return reader.read_all()
+            finally:
+                writer.close()
+
+    # The store
+
+    def maintain(self, table: str, op: str) -> dict[str, Any]:
+        """See StoreService."""
+        return json.loads(self._action("maintain", {"table": table, "op": op}))
+
+    def now(self) -> int:
+        """See StoreService."""
+        return json.loads(self._action("now"))["timestamp"]
+
+    def health(self) -> Health:
+        """See StoreService."""
+        return Health.model_validate_json(self._action("health"))
+
+    def close(self) -> None:
+        """Close the connection; the server goes on."""
+        self._client.close()
+
+    def _action(self, name: str, body: BaseModel | dict[str, Any] | None = None) -> bytes:
+        sent = b"" if body is None else json.dumps(body).encode() if isinstance(body, dict) else _json(body)
+        with as_store_errors():
+            (answer,) = self._client.do_action(fl.Action(name, sent))
+            return answer.body.to_pybytes()
+
+    def __repr__(self) -> str:
+        return f"FlightStore({self.url!r})"
+
+
+def _json(model: BaseModel) -> bytes:
+    return model.model_dump_json(exclude_none=True).encode()
+
+
+def _next_batch(reader: fl.FlightStreamReader) -> pa.RecordBatch | None:
+    with as_store_errors():
+        try:
+            return reader.read_chunk().data
+        except StopIteration:
+            return None

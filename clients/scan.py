@@ -1,0 +1,70 @@
+"""Scan: rows on their way out, in whatever shape they are wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ..schemas.scan import ScanSpec
+from ..schemas.service import StoreService
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What to read. Nothing is read before it is consumed, and each consumption reads anew: without ``as_of``, as of
+    then.
+
+    Consuming raises ``InvalidArgumentError`` for columns, filters and moments that do not fit the table, and
+    ``SnapshotTooOldError`` for a moment whose history is no longer kept.
+    """
+
+    _store: StoreService
+    _spec: ScanSpec
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Yield record batches."""
+        stream = self._store.scan(self._spec)
+        # A generator: closing it, or dropping it, releases what the scan pins.
+        yield from stream.batches
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Return a reader of the batches, which come as they are asked for."""
+        return self._store.scan(self._spec).to_reader()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The batches by the Arrow PyCapsule protocol: for DuckDB, polars and anything else that speaks it."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def to_arrow(self) -> pa.Table:
+        """Return all rows as a pyarrow Table."""
+        stream = self._store.scan(self._spec)
+        return pa.Table.from_batches(list(stream.batches), schema=stream.schema)
+
+    def to_pandas(self, **options: Any) -> pd.DataFrame:
+        """Return all rows as a pandas DataFrame; ``options`` go to ``pyarrow.Table.to_pandas``."""
+        return self.to_arrow().to_pandas(**options)
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return all rows as a polars DataFrame."""
+        import polars
+
+        frame = polars.from_arrow(self.to_arrow())
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
+    def count(self) -> int:
+        """Return how many rows there are, without reading their cells."""
+        counting = self._spec.model_copy(update={"columns": [], "ordered": False})
+        return sum(batch.num_rows for batch in self._store.scan(counting).batches)
+
+    def explain(self) -> dict[str, Any]:
+        """Return how the scan would run: its snapshot and parts, and what is pruned and why."""
+        plan = self._store.plan(self._spec).model_dump(mode="json")
+        return plan.pop("explain") | plan

@@ -1,0 +1,225 @@
+"""Table: writing and reading rows."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from ..schemas.description import TableDescription
+from ..schemas.errors import InvalidArgumentError, RowErrors, StoreError
+from ..schemas.literal import from_json
+from ..schemas.operation import Operation
+from ..schemas.scan import ScanSpec
+from ..schemas.service import StoreService
+from ..schemas.timestamp import parse_moment
+from ..schemas.write import Durability, WriteCommand, WriteResult, combine
+from .data import WriteData
+from .progress import LoadProgress
+from .scan import Scan
+from .where import Where, where_json
+
+OnError = Literal["raise", "return"]
+
+
+class Table:
+    """One table. Thread safe. ``schema``, ``primary_key`` and ``name`` are those of the moment it was looked up."""
+
+    def __init__(self, store: StoreService, description: TableDescription) -> None:
+        self._store = store
+        self._description = description
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return self._description.name
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns, as a scan of all of them gives them."""
+        return pa.schema([column.field for column in self._description.columns])
+
+    @property
+    def primary_key(self) -> list[str]:
+        """The names of the key columns, in order."""
+        return list(self._description.primary_key)
+
+    def describe(self) -> dict[str, Any]:
+        """Return columns with ids, types, encodings and defaults, the key, the options and the schema version."""
+        return self._store.describe_table(self.name).model_dump(mode="json")
+
+    def stats(self) -> dict[str, Any]:
+        """Return live rows, bytes on disk and in memory, rowsets and delta files, by tablet and by column."""
+        return self._store.table_stats(self.name).model_dump(mode="json")
+
+    def maintain(self, op: str) -> dict[str, Any]:
+        """Do one kind of maintenance now, ``flush`` or ``flush_deltas``; return what was done.
+
+        Raises:
+            InvalidArgumentError: for another ``op``.
+        """
+        return self._store.maintain(self.name, op)
+
+    # Writing
+
+    def write(
+        self,
+        data: Any,
+        op: str | Operation = Operation.UPSERT,
+        *,
+        atomic: bool = False,
+        on_error: OnError = "raise",
+        durability: str | Durability | None = None,
+    ) -> WriteResult:
+        """Apply one of the eight operations to every row of ``data``, and return when all is durable.
+
+        ``data`` is a pandas or polars DataFrame, a pyarrow Table, RecordBatch or RecordBatchReader, anything with
+        ``__arrow_c_stream__``, a dict of columns or a list of dicts. Columns are found by name and cast where that
+        loses nothing. Large data is cut into several commits, each visible at once; with ``atomic`` all of it is one
+        commit, which any failing row refuses whole.
+
+        Rows that are refused do not stop their neighbours. They are raised as ``RowErrors``, whose ``result`` says what
+        became of the others, or with ``on_error="return"`` stand in the result's ``errors``.
+
+        Raises:
+            RowErrors: some rows were refused.
+            InvalidArgumentError: the data does not fit the table.
+            StoreError: nothing of the batch in question was applied; a note says how many rows before it were.
+        """
+        if on_error not in ("raise", "return"):
+            raise InvalidArgumentError(f"on_error is 'raise' or 'return', not {on_error!r}")
+        command = WriteCommand(
+            table=self.name,
+            op=_word(Operation, op, "operation"),
+            atomic=atomic,
+            durability=None if durability is None else _word(Durability, durability, "durability"),
+        )
+        result = self._write_all(command, WriteData(data, self._description.columns, whole=atomic))
+        if result.error_count and on_error == "raise":
+            raise RowErrors(result)
+        return result
+
+    def _write_all(self, command: WriteCommand, data: WriteData) -> WriteResult:
+        results: list[WriteResult] = []
+        rows = 0
+        try:
+            with LoadProgress(f"{command.op} {self.name}", data.row_count) as progress:
+                for result in self._store.write_all(command, data):
+                    results.append(result.shifted(rows))
+                    rows += result.rows
+                    progress.advance(result.rows)
+        except StoreError as error:
+            if rows:
+                error.add_note(f"the first {rows:,} rows were processed before that")
+            raise
+        if results:
+            return combine(results)
+        return WriteResult(timestamp=self._store.now(), rows=0, applied=0)
+
+    def insert(self, data: Any, *, atomic: bool = False, on_error: OnError = "raise") -> WriteResult:
+        """Add rows; one whose key is there already is refused with ALREADY_PRESENT. See ``write``."""
+        return self.write(data, Operation.INSERT, atomic=atomic, on_error=on_error)
+
+    def insert_ignore(self, data: Any, *, atomic: bool = False, on_error: OnError = "raise") -> WriteResult:
+        """Add the rows whose keys are not there yet, count the others as ignored. See ``write``."""
+        return self.write(data, Operation.INSERT_IGNORE, atomic=atomic, on_error=on_error)
+
+    def upsert(self, data: Any, *, atomic: bool = False, on_error: OnError = "raise") -> WriteResult:
+        """Add rows, or change in those that are there the columns that ``data`` has. See ``write``."""
+        return self.write(data, Operation.UPSERT, atomic=atomic, on_error=on_error)
+
+    def upsert_ignore(self, data: Any, *, atomic: bool = False, on_error: OnError = "raise") -> WriteResult:
+        """Like ``upsert``, but rows that would be refused for the state they meet are ignored. See ``write``."""
+        return self.write(data, Operation.UPSERT_IGNORE, atomic=atomic, on_error=on_error)
+
+    def update(self, data: Any, *, atomic: bool = False, on_error: OnError = "raise") -> WriteResult:
+        """Change rows; one whose key is not there is refused with NOT_FOUND. See ``write``."""
+        return self.write(data, Operation.UPDATE, atomic=atomic, on_error=on_error)
+
+    def update_ignore(self, data: Any, *, atomic: bool = False, on_error: OnError = "raise") -> WriteResult:
+        """Change the rows whose keys are there, count the others as ignored. See ``write``."""
+        return self.write(data, Operation.UPDATE_IGNORE, atomic=atomic, on_error=on_error)
+
+    def delete(self, data: Any, *, atomic: bool = False, on_error: OnError = "raise") -> WriteResult:
+        """Delete rows by key; one whose key is not there is refused with NOT_FOUND. See ``write``."""
+        return self.write(data, Operation.DELETE, atomic=atomic, on_error=on_error)
+
+    def delete_ignore(self, data: Any, *, atomic: bool = False, on_error: OnError = "raise") -> WriteResult:
+        """Delete the rows whose keys are there, count the others as ignored. See ``write``."""
+        return self.write(data, Operation.DELETE_IGNORE, atomic=atomic, on_error=on_error)
+
+    # Reading
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        where: Where = None,
+        as_of: int | str | dt.datetime | None = None,
+        ordered: bool = False,
+        limit: int | None = None,
+    ) -> Scan:
+        """Return a scan, which reads when it is consumed.
+
+        ``columns`` None means all. ``where`` is SQL text, a filter tree, or pyarrow's list of tuples. ``as_of`` shows
+        the table as it was: a timestamp, an aware datetime or ISO text; None means the moment when reading starts.
+        ``ordered`` gives the order of the primary key.
+
+        Raises:
+            InvalidArgumentError: for an argument of the wrong form. What depends on the table (a column that is not
+                there, SQL that is wrong) is raised when the scan is consumed.
+        """
+        if isinstance(columns, str):
+            raise InvalidArgumentError("columns is a list of column names, not one name")
+        spec = ScanSpec(
+            table=self.name,
+            columns=None if columns is None else list(columns),
+            where=where_json(where),
+            as_of=None if as_of is None else parse_moment(as_of),
+            ordered=ordered,
+            limit=limit,
+        )
+        return Scan(self._store, spec.checked())
+
+    def get(self, key: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any] | None:
+        """Return the live row with a primary key, None when there is none.
+
+        ``key`` is a dict of the key columns or a tuple of their values in order.
+
+        Raises:
+            InvalidArgumentError: it is not the whole key, or a value does not fit its column.
+        """
+        found = self._store.get(self.name, self._key_batch(key)).to_pylist()
+        return found[0] if found else None
+
+    def _key_batch(self, key: Mapping[str, Any] | Sequence[Any]) -> pa.RecordBatch:
+        columns = self._description.columns[: len(self.primary_key)]
+        values = self._key_values(key)
+        arrays = []
+        for column, value in zip(columns, values, strict=True):
+            if value is None:
+                raise InvalidArgumentError(f"key column {column.name!r} is NULL, which no row has")
+            cell = from_json(value, column.logical, f"key column {column.name!r}:")
+            arrays.append(pa.array([cell], column.field.type))
+        return pa.record_batch(arrays, schema=pa.schema([column.field for column in columns]))
+
+    def _key_values(self, key: Mapping[str, Any] | Sequence[Any]) -> list[Any]:
+        names = self.primary_key
+        if isinstance(key, Mapping) and set(key) == set(names):
+            return [key[name] for name in names]
+        if isinstance(key, tuple | list) and len(key) == len(names):
+            return list(key)
+        raise InvalidArgumentError(f"a key of table {self.name!r} is {tuple(names)}, as a dict or a tuple, not {key!r}")
+
+    def __repr__(self) -> str:
+        return f"Table({self.name!r})"
+
+
+def _word(words: type[StrEnum], word: object, what: str) -> Any:
+    try:
+        return words(word)
+    except ValueError:
+        raise InvalidArgumentError(f"no {what} is called {word!r}; there are {', '.join(words)}") from None
