@@ -50,9 +50,7 @@ class PendingWrite:
         timestamp = self.log.settle() if self.commit is None else self.commit.timestamp
         if self.commit is not None:
             self.log.acknowledge(self.commit, self.durability)
-        return answer(
-            self.batch, self.schema, self.incoming, self.status, timestamp, self.durability, self.rejected
-        )
+        return answer(self.batch, self.schema, self.incoming, self.status, timestamp, self.durability, self.rejected)
 
 
 class Table:

@@ -102,9 +102,7 @@ def parse_tree(tree: Any, limits: Limits) -> Predicate:
 
 def check_size(predicate: Predicate, limits: Limits) -> Predicate:
     """Return ``predicate`` if it has no more nodes and values than a store takes."""
-    nodes = 0
-    for node in walk(predicate):
-        nodes += 1
+    for nodes, node in enumerate(walk(predicate), start=1):
         if isinstance(node, InList) and len(node.values) > limits.in_list_values:
             raise InvalidArgumentError(
                 f"IN on column {node.column!r} lists {len(node.values):,} values; "

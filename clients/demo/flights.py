@@ -55,4 +55,4 @@ def flights() -> pd.DataFrame:
     for field in SCHEMA:
         if pa.types.is_integer(field.type):
             frame[field.name] = frame[field.name].astype(str(field.type).capitalize())
-    return frame[SCHEMA.names]
+    return frame.loc[:, SCHEMA.names]

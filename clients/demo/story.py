@@ -39,7 +39,7 @@ def run_demo(console: Console | None = None, data: Path | None = None) -> None:
         console.print(f"A server process has started on {server.url}, its data in {directory}.\n")
         with connect(server.url) as database:
             table = _load(console, database)
-            before = _correct(console, table)
+            before = _correct(console, database, table)
             _compare(console, table, before)
             _storage(console, table)
         kill_during_load(console, server, flights_table=table.name)
@@ -68,14 +68,16 @@ def _load(console: Console, database: Database) -> Table:
         f"{result.applied / seconds:,.0f} rows a second, through a socket and a write-ahead log."
     )
     again = table.insert_ignore(frame.head(1000))
-    console.print(f"The first 1,000 once more with insert_ignore: {again.applied} applied, {again.ignored:,} ignored.\n")
+    console.print(
+        f"The first 1,000 once more with insert_ignore: {again.applied} applied, {again.ignored:,} ignored.\n"
+    )
     return table
 
 
-def _correct(console: Console, table: Table) -> int:
+def _correct(console: Console, database: Database, table: Table) -> int:
     """Change the past; return the timestamp just before."""
     _chapter(console, 2, "Correct it", "upsert, delete and insert of rows that are on disk already")
-    before = table.database.now()
+    before = database.now()
     late = table.scan(where=_day(_CORRECTED_DAY) + " and arr_delay is not null").to_pandas()
     late["arr_delay"] = late["arr_delay"] - 15
     corrected = table.upsert(late[[*PRIMARY_KEY, "arr_delay"]])
@@ -109,10 +111,7 @@ def _compare(console: Console, table: Table, before: int) -> None:
 
 def _mean_delays(rows: pa.Table) -> dict[str, tuple[int, float | None]]:
     grouped = rows.group_by("carrier").aggregate([("carrier", "count"), ("arr_delay", "mean")])
-    return {
-        row["carrier"]: (row["carrier_count"], row["arr_delay_mean"])
-        for row in grouped.to_pylist()
-    }
+    return {row["carrier"]: (row["carrier_count"], row["arr_delay_mean"]) for row in grouped.to_pylist()}
 
 
 def _storage(console: Console, table: Table) -> None:
@@ -164,4 +163,3 @@ def _typed(frame: pd.DataFrame) -> pa.Table:
 
 def _minutes(delay: float | None) -> str:
     return "" if delay is None else f"{delay:.1f}"
-

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from itertools import pairwise
 
 import numpy as np
 
@@ -161,4 +162,4 @@ class DiskRowSet(RowSet):
 
 def _cells(vector: BytesVector) -> list[bytes]:
     data, offsets = vector.data.tobytes(), vector.offsets.tolist()
-    return [data[first:last] for first, last in zip(offsets, offsets[1:], strict=False)]
+    return [data[first:last] for first, last in pairwise(offsets)]

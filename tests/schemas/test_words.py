@@ -12,10 +12,10 @@ from nyala.schemas.predicate import columns_of, from_tuples, parse_tree
 from nyala.schemas.timestamp import datetime_of, last_of, parse_moment
 from nyala.schemas.write import RowError, WriteResult, combine
 
-CODES = (
-    "INVALID_ARGUMENT NOT_FOUND ALREADY_PRESENT CONFLICT SNAPSHOT_TOO_OLD UNAUTHENTICATED PERMISSION_DENIED "
-    "UNAVAILABLE STORAGE_FULL CORRUPTION INTERNAL"
-).split()
+CODES = [
+    "INVALID_ARGUMENT", "NOT_FOUND", "ALREADY_PRESENT", "CONFLICT", "SNAPSHOT_TOO_OLD", "UNAUTHENTICATED",
+    "PERMISSION_DENIED", "UNAVAILABLE", "STORAGE_FULL", "CORRUPTION", "INTERNAL",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("code", CODES)
