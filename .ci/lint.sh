@@ -21,5 +21,5 @@ check ruff "$bin/ruff" check --quiet --output-format concise .
 check format "$bin/ruff" format --quiet --check --output-format concise .
 check pyright "$bin/pyright" --warnings
 cd .typing
-check import-linter "$bin/lint-imports" --config ../pyproject.toml --no-logo
+check import-linter "$bin/lint-imports" --config ../pyproject.toml --no-logo --no-cache
 exit $status
