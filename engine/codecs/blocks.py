@@ -40,6 +40,7 @@ def blocks_of_range(first: int, last: int, row_count: int) -> tuple[np.ndarray, 
 
     Raises IndexError unless 0 <= first <= last <= row_count.
     """
+    assert row_count <= PAGE_ROWS, "refused by check"
     check_range(first, last, row_count)
     start = first // BLOCK_ROWS
     return _ALL_BLOCKS[start : max(start, block_count(last))], start * BLOCK_ROWS
@@ -51,6 +52,7 @@ def blocks_of_rows(rows: np.ndarray, row_count: int) -> tuple[np.ndarray, np.nda
     The places (int64) count the cells of the touched blocks only. Raises IndexError for a row
     outside [0, row_count).
     """
+    assert row_count <= PAGE_ROWS, "refused by check"
     rows = np.ascontiguousarray(rows, np.int64)
     places = allocate(len(rows), np.int64)
     room = np.empty((2, len(_ALL_BLOCKS)), np.int64)
@@ -77,6 +79,7 @@ def row_count_in(blocks: np.ndarray, row_count: int) -> int:
 
 def pack(cells: np.ndarray, head: int = 0) -> np.ndarray:
     """Return ``cells`` as a directory and shuffled, compressed blocks, after ``head`` spare bytes."""
+    assert len(cells) <= PAGE_ROWS, "more rows than a page holds"
     width = cells.dtype.itemsize
     directory = END.itemsize * block_count(len(cells))
     payload = allocate(head + directory + cells.nbytes + kernels.PACK_SLACK_BYTES, np.uint8)

@@ -33,6 +33,8 @@ _WIDTH_BYTES = 1
 _CODE_TYPES = {1: np.dtype("<u1"), 2: np.dtype("<u2"), 4: np.dtype("<u4")}
 _FIRST_SLOTS = 1024
 _FIRST_BYTES = 16 << 10
+_SEED = hash("nyala") >> 1
+"""The interpreter's own secret against chosen collisions: another number in every process."""
 
 
 class DictionaryCodec:
@@ -104,6 +106,7 @@ class DictionaryBuilder:
         self._state[kernels.HASHES] = address_of(self._hashes)
         self._state[kernels.MAX_VALUES] = max_values
         self._state[kernels.MAX_BYTES] = max_bytes
+        self._state[kernels.SEED] = _SEED
         self._slots = self._rehash(_FIRST_SLOTS)
         self._values = self._grow_values(min(_FIRST_BYTES, max_bytes))
 

@@ -15,7 +15,7 @@ from ..vectors.memory import address_of, allocate
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import BytesVector, Vector
 from .blocks import END, block_sizes, blocks_of_range, blocks_of_rows, row_count_in
-from .codec import CorruptPageError, block_count
+from .codec import PAGE_ROWS, CorruptPageError, block_count
 
 
 class PrefixCodec:
@@ -31,6 +31,7 @@ class PrefixCodec:
     def encode(self, vector: Vector, physical: PhysicalType) -> np.ndarray:
         """Return the payload; at most 5 bytes a row larger than the strings."""
         assert isinstance(vector, BytesVector), "prefix stores byte strings"
+        assert len(vector) <= PAGE_ROWS, "more rows than a page holds"
         offsets = np.ascontiguousarray(vector.offsets, np.int32)
         blocks = block_count(len(vector))
         head = END.itemsize * blocks

@@ -11,6 +11,7 @@ serves. Entries that cannot be read (a power cut leaves empty files) are compile
 """
 
 import atexit
+import contextlib
 import hashlib
 import os
 import shutil
@@ -77,22 +78,28 @@ def wipe() -> None:
 
 
 def survive_damage(dispatcher: Any) -> None:
-    """Make a compiled function treat entries of its cache that cannot be read as missing.
+    """Let a compiled function do without its cache: what cannot be read or written is compiled.
 
-    numba lets the error of the unpickler escape from the kernel's first call, in every process,
-    until somebody deletes the file.
+    numba lets the error of the unpickler, or of a full disk, escape from the kernel's first call,
+    in every process, until somebody deletes the file or makes room.
     """
     entries = getattr(dispatcher, "_cache", None)
-    load = getattr(entries, "load_overload", None)
-    if entries is None or load is None:
+    if entries is None:
         return
+    load, save = entries.load_overload, entries.save_overload
 
-    def load_or_recompile(signature: Any, target_context: Any) -> Any:
+    def load_or_compile(signature: Any, target_context: Any) -> Any:
         try:
             return load(signature, target_context)
         except Exception:
             # Whatever the bytes made the unpickler or the linker say, the answer is the same.
-            entries.flush()
+            with contextlib.suppress(OSError):
+                entries.flush()
             return None
 
-    entries.load_overload = load_or_recompile
+    def save_if_possible(signature: Any, compiled: Any) -> None:
+        with contextlib.suppress(OSError):
+            save(signature, compiled)
+
+    entries.load_overload = load_or_compile
+    entries.save_overload = save_if_possible

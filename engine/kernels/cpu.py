@@ -5,16 +5,15 @@ what the machine has. A kernel that names an instruction the target lacks would 
 so the variants are chosen here, once, at import.
 """
 
-from llvmlite import binding
-from numba import config
+from numba.core import config
+from numba.core.codegen import get_host_cpu_features
 
 
 def target_features() -> frozenset[str]:
     """Return the names of the instruction sets of numba's target."""
     stated = config.CPU_FEATURES  # pyright: ignore[reportAttributeAccessIssue]
-    if stated is None:
-        return frozenset(name for name, has in binding.get_host_cpu_features().items() if has)
-    return frozenset(word[1:] for word in stated.split(",") if word.startswith("+"))
+    flags = get_host_cpu_features() if stated is None else stated
+    return frozenset(flag[1:] for flag in flags.split(",") if flag.startswith("+"))
 
 
 FEATURES = target_features()

@@ -5,6 +5,9 @@ Collisions go to the next slot. The distinct values lie end to end, as in a Byte
 with slack, so that up to 16 bytes of one are loaded without looking where it ends; the bytes past
 the end are masked off. Most values of a dictionary column are that short, and then hashing and
 comparing take no branch that depends on the length.
+
+Both factors of the hash's product carry a secret of the process: who writes the strings cannot
+choose them to collide. Codes do not depend on it; they follow the order of first appearance.
 """
 
 import numpy as np
@@ -25,9 +28,6 @@ from .simd import (
 VALUE_SLACK_BYTES = 16
 """Readable bytes that must follow the dictionary's values."""
 
-MAX_PROBES = 512
-"""Slots looked at before giving up: hashes this unlucky are chosen by an adversary."""
-
 DONE, NEEDS_SLOTS, NEEDS_BYTES, EXCEEDED = range(4)
 """Why `add_values` stopped: all rows have codes; a table must grow first; the limits are reached."""
 
@@ -39,7 +39,8 @@ VALUES, VALUES_CAPACITY = 4, 5  # the bytes of the values
 VALUE_COUNT = 6
 MAX_VALUES, MAX_BYTES = 7, 8
 NEXT_ROW = 9  # the first row without a code
-STATE_FIELDS = 10
+SEED = 10
+STATE_FIELDS = 11
 
 _K1 = np.uint64(0x9E3779B185EBCA87)
 _K2 = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -52,7 +53,7 @@ _HIGH_BYTES = np.array([0] * 9 + [(1 << (8 * n)) - 1 for n in range(1, 9)], np.u
 
 @kernel
 def _load_slowly(address, length):
-    """Return up to 8 bytes as a u64 without reading past them."""
+    """Return up to 8 bytes as a uint64 without reading past them."""
     word = np.uint64(0)
     for i in range(length):
         word |= np.uint64(load_u8(address + i)) << np.uint64(8 * i)
@@ -60,24 +61,27 @@ def _load_slowly(address, length):
 
 
 @inline
-def _finish(low, high, length):
-    folded = multiply_fold(low ^ _K1, high ^ _K2 ^ (np.uint64(length) * _K3))
+def _hash_short(low, high, length, seed):
+    """Return the hash of up to 16 bytes, given as two words."""
+    left = low ^ _K1 ^ seed
+    right = high ^ _K2 ^ (np.uint64(length) * _K3) ^ (seed * _K3)
+    folded = multiply_fold(left, right)
     return np.uint32((folded ^ (folded >> np.uint64(32))) & np.uint64(0xFFFFFFFF))
 
 
 @kernel
-def _hash_long(address, length):
+def _hash_long(address, length, seed):
     """Return the hash of more than 16 bytes."""
-    state = _K3
+    state = seed
     position = 0
     while position + 16 < length:
         low = load_u64(address + position)
         high = load_u64(address + position + 8)
-        state = multiply_fold(low ^ _K1 ^ state, high ^ _K2)
+        state = multiply_fold(low ^ _K1 ^ state, high ^ _K2 ^ (seed * _K3))
         position += 16
     low = load_u64(address + length - 16)
     high = load_u64(address + length - 8)
-    return _finish(low ^ state, high, length)
+    return _hash_short(low ^ state, high, length, seed)
 
 
 @kernel
@@ -115,11 +119,11 @@ def _is_value(value, source, length, low, high):
 
 @inline
 def _find(table, hashed, offsets, values, source, length, low, high):
-    """Return (code or -1, slot): the slot where the value is, or where the probing ended."""
+    """Return (code, slot) of a value, or (-1, the empty slot where it belongs)."""
     slot_mask = table.size - 1
     slot = np.int64(hashed) & slot_mask
     code = np.int64(-1)
-    for _ in range(MAX_PROBES):
+    while True:
         entry = table[slot]
         if entry == 0:
             break
@@ -141,7 +145,7 @@ def _append(state, table, slot, hashed, source, length):
     count = state[VALUE_COUNT]
     offsets = view_i32(state[OFFSETS], state[MAX_VALUES] + 1)
     end = np.int64(offsets[count]) + length
-    if count >= state[MAX_VALUES] or end > state[MAX_BYTES] or table[slot] != 0:
+    if count >= state[MAX_VALUES] or end > state[MAX_BYTES]:
         return EXCEEDED
     if 2 * count >= table.size:
         return NEEDS_SLOTS
@@ -182,6 +186,7 @@ def add_values(
     table = view_u64(state[SLOTS], state[SLOT_COUNT])
     value_offsets = view_i32(state[OFFSETS], state[MAX_VALUES] + 1)
     values = state[VALUES]
+    seed = np.uint64(state[SEED])
     for row in range(state[NEXT_ROW], row_count):
         if valid != 0 and load_u8(valid + row) == 0:
             row_codes[row] = 0
@@ -191,10 +196,10 @@ def add_values(
         source = data + start
         low = high = np.uint64(0)
         if length > 16:
-            hashed = _hash_long(source, length)
+            hashed = _hash_long(source, length, seed)
         else:
             low, high = _load_short(source, length, data_end)
-            hashed = _finish(low, high, length)
+            hashed = _hash_short(low, high, length, seed)
         code, slot = _find(table, hashed, value_offsets, values, source, length, low, high)
         if code < 0:
             code = state[VALUE_COUNT]

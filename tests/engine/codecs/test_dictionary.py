@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nyala.engine.codecs import dictionary
 from nyala.engine.codecs.codec import CorruptPageError
 from nyala.engine.codecs.dictionary import DictionaryBuilder, DictionaryCodec, attach
 from nyala.engine.vectors.physical import PhysicalType
@@ -30,9 +31,9 @@ def codes(builder: DictionaryBuilder, *cells: bytes, valid: list[bool] | None = 
 
 
 def values(builder: DictionaryBuilder) -> list[bytes]:
-    dictionary = builder.dictionary()
-    data = dictionary.data.tobytes()
-    ends = dictionary.offsets.tolist()
+    distinct = builder.dictionary()
+    data = distinct.data.tobytes()
+    ends = distinct.offsets.tolist()
     return [data[a:b] for a, b in itertools.pairwise(ends)]
 
 
@@ -92,14 +93,22 @@ def test_a_value_larger_than_all_room_so_far():
     assert values(builder) == [b"small", cell]
 
 
-def test_equal_hashes_without_end_give_up_instead_of_searching_for_ever(monkeypatch):
-    """A dictionary whose slots are all taken by strangers: one value more is one too many."""
-    from nyala.engine.kernels import dictionary as kernels
+def test_codes_do_not_depend_on_the_secret_of_the_process(monkeypatch):
+    cells = [b"value %d" % (i * i % 997) for i in range(3000)]
+    found = []
+    for seed in (0, 1, 2**62 + 12345):
+        monkeypatch.setattr(dictionary, "_SEED", seed)
+        found.append(codes(DictionaryBuilder(), *cells))
+    assert found[0] == found[1] == found[2]
 
+
+def test_strings_that_zero_a_factor_without_the_secret_do_not_collide():
+    """Bytes 8 to 15 cancel the constants of the hash; without a secret all these would be equal."""
+    k2, k3 = 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
+    high = (k2 ^ (16 * k3) & (2**64 - 1)).to_bytes(8, "little")
     builder = DictionaryBuilder()
-    builder._slots[:] = np.uint64(0xFFFFFFFF00000001)
-    assert len(builder._slots) > kernels.MAX_PROBES
-    assert builder.add(strings(b"x")) is None
+    builder.add(strings(*[i.to_bytes(8, "little") + high for i in range(500)]))
+    assert len(np.unique(builder._hashes[:500])) > 490
 
 
 def test_a_dictionary_given_out_does_not_change():
@@ -121,8 +130,7 @@ def test_codes_take_the_narrowest_width_of_their_page(largest, width):
 
 
 def test_attach_joins_codes_and_values():
-    dictionary = strings(b"x", b"yy")
-    vector = attach(FixedVector(np.array([1, 0, 1], np.int32)), dictionary)
+    vector = attach(FixedVector(np.array([1, 0, 1], np.int32)), strings(b"x", b"yy"))
     assert materialize(vector).data.tobytes() == b"yyxyy"
 
 

@@ -1,5 +1,7 @@
 """Every codec with every type it supports: what goes in comes out, to the bit."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -106,3 +108,12 @@ def test_nothing_is_read_past_the_cells_or_the_payload(codec, physical, make_pag
             assert cells_of(codec.decode(payload, physical, rows, 0, rows)) == cells_of(vector)
             last = codec.gather(payload, physical, rows, np.array([rows - 1]))
             assert cells_of(last) == cells_of(vector)[-1:]
+
+
+def test_many_threads_may_read_one_page(codec, physical, make_page, cells_of):
+    vector = make_page(codec, physical, 5000, "sorted", 11)
+    payload = codec.encode(vector, physical)
+    with ThreadPoolExecutor(4) as pool:
+        results = pool.map(lambda _: codec.decode(payload, physical, 5000, 0, 5000), range(40))
+        expected = cells_of(vector)
+        assert all(cells_of(result) == expected for result in results)

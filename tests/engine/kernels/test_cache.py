@@ -46,8 +46,10 @@ def test_the_second_process_finds_what_the_first_compiled(tmp_path):
     assert run_kernel(tmp_path) == (directory, 1, 0)
 
 
-@pytest.mark.parametrize("pattern", ["*.nbi", "*.nbc"])
-@pytest.mark.parametrize("damage", ["truncated", "empty", "zeros", "noise"])
+@pytest.mark.parametrize(
+    ("pattern", "damage"),
+    [("*.nbi", "truncated"), ("*.nbi", "zeros"), ("*.nbc", "empty"), ("*.nbc", "noise")],
+)
 def test_a_damaged_entry_is_compiled_again(tmp_path, pattern, damage):
     directory, _, _ = run_kernel(tmp_path)
     for entry in directory.rglob(pattern):
@@ -63,6 +65,16 @@ def test_a_damaged_entry_is_compiled_again(tmp_path, pattern, damage):
         )
     assert run_kernel(tmp_path) == (directory, 0, 1)
     assert run_kernel(tmp_path) == (directory, 1, 0)
+
+
+def test_a_full_disk_costs_compiling_again_and_nothing_else(tmp_path):
+    """Entries cannot be written: the cache is a directory where numba wants a file."""
+    directory, _, _ = run_kernel(tmp_path)
+    for entry in [*directory.rglob("*.nbi"), *directory.rglob("*.nbc")]:
+        entry.unlink()
+        entry.mkdir()
+    assert run_kernel(tmp_path) == (directory, 0, 1)
+    assert run_kernel(tmp_path) == (directory, 0, 1)
 
 
 def test_a_directory_that_cannot_be_made_is_replaced_by_a_temporary_one(tmp_path):
