@@ -3,8 +3,8 @@
 SQL's logic has three values: a comparison with NULL is unknown, NOT unknown is unknown, and a row is selected only
 where the whole is true. ``bind`` pushes every NOT down to the leaves (De Morgan's laws hold in three values), where it
 turns the comparison round. What is left is AND and OR over leaves, and those are monotone: a row where AND is true
-has all parts true, a row where OR is true has one. So "false" and "unknown" never need to be told apart again: every leaf says
-in which rows it is TRUE, AND is the intersection, OR the union, and one mask a node is enough.
+has all parts true, a row where OR is true has one. So "false" and "unknown" never need to be told apart again: every
+leaf says in which rows it is TRUE, AND is the intersection, OR the union, and one mask a node is enough.
 
 Leaves select no NULL, save ``NullTest``. Floats compare as IEEE 754 says: NaN equals nothing and is neither below nor
 above anything, -0.0 equals 0.0. So ``x < 5`` is false, not unknown, for a NaN, and NOT (x < 5) is TRUE for it, although

@@ -23,6 +23,8 @@ from .bound import FALSE, Compare, LikeMatch, Matcher, Node, NullTest, all_of, a
 from .literal import shown
 
 ESCAPE = "\\"
+MAX_PIECES = 1_000
+"""Wildcards and runs of characters between them: RE2's time is that of the text multiplied by these."""
 _ANY, _ONE = "%", "_"
 _RE2_SPECIAL = frozenset("\\.+*?()|[]{}^$")
 
@@ -34,11 +36,13 @@ def bind_like(column_id: int, pattern: str, negated: bool) -> Node:
     """Return the leaf or comparisons that select what is LIKE ``pattern``, or, ``negated``, the other strings.
 
     Raises:
-        InvalidArgumentError: for a pattern that ends in its escape, or that is too large to compile.
+        InvalidArgumentError: for a pattern that ends in its escape, or that is too large.
     """
     pieces = _pieces(pattern)
     prefix = pieces[0][1].encode() if pieces and not pieces[0][0] else b""
     rest = pieces[1:] if prefix else pieces
+    if len(pieces) > MAX_PIECES:
+        raise InvalidArgumentError(f"the LIKE pattern {shown(pattern)} has more than {MAX_PIECES:,} wildcards and words")
     if not rest:
         return Compare(column_id, PhysicalType.BYTES, "<>" if negated else "=", prefix)
     if rest == [(True, _ANY)]:

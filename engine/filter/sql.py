@@ -69,7 +69,7 @@ def parse_sql(text: str, limits: Limits) -> Predicate:
     """
     if len(text) > MAX_TEXT:
         raise InvalidArgumentError(
-            f"the filter has {len(text):,} characters; at most {MAX_TEXT:,} are read as text, a longer one goes as a tree"
+            f"the filter has {len(text):,} characters; text may have {MAX_TEXT:,}, a longer filter is sent as a tree"
         )
     if not text.isascii():
         _check_unicode(text)

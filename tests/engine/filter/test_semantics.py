@@ -1,0 +1,162 @@
+"""Filters mean what SQL means: against an evaluator that goes row by row, and against DuckDB."""
+
+import base64
+import math
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from nyala.engine.filter.bind import bind
+from nyala.engine.filter.evaluate import select
+from nyala.engine.filter.sql import parse_sql
+from nyala.schemas.predicate import InList, Junction, Not
+from nyala.schemas.table import TableSchema
+from tests.engine.filter import model
+from tests.engine.filter.model import ARROW, COLUMNS, KINDS, LIMITS, ROW_COUNT, SCHEMA, predicates, to_sql, truth
+
+ROWS = [{name: column[row] for name, column in COLUMNS.items()} for row in range(ROW_COUNT)]
+PLAIN = model.vectors_of()
+CODED = model.vectors_of(dictionary=True)
+FIRST, LAST = 31, 117
+SLICED = {column_id: vector.slice(FIRST, LAST) for column_id, vector in PLAIN.items()}
+FEW_OF_CODED = {column_id: vector.slice(40, 42) for column_id, vector in CODED.items()}
+
+
+@settings(max_examples=250, deadline=None)
+@given(predicates())
+def test_selects_the_rows_where_three_valued_logic_is_true(predicate):
+    answers = [truth(predicate, row) for row in ROWS]
+    expected = np.array([answer is True for answer in answers])
+    bound = bind(predicate, SCHEMA)
+    for vectors, first, last in (
+        (PLAIN, 0, ROW_COUNT),
+        (CODED, 0, ROW_COUNT),
+        (SLICED, FIRST, LAST),
+        (FEW_OF_CODED, 40, 42),
+    ):
+        found = select(bound, vectors, last - first)
+        assert found.dtype == np.bool_
+        assert found.tolist() == expected[first:last].tolist()
+
+
+@settings(max_examples=150, deadline=None)
+@given(predicates())
+def test_true_false_and_unknown_part_the_rows(predicate):
+    answers = [truth(predicate, row) for row in ROWS]
+    is_true = select(bind(predicate, SCHEMA), PLAIN, ROW_COUNT)
+    is_false = select(bind(Not(op="not", arg=predicate), SCHEMA), PLAIN, ROW_COUNT)
+    assert not (is_true & is_false).any()
+    assert (~is_true & ~is_false).tolist() == [answer is None for answer in answers]
+
+
+@settings(max_examples=150, deadline=None)
+@given(predicates())
+def test_sql_text_says_the_same_as_the_tree(predicate):
+    parsed = parse_sql(to_sql(predicate), LIMITS)
+    assert [truth(parsed, row) for row in ROWS] == [truth(predicate, row) for row in ROWS]
+    assert bind(parsed, SCHEMA) == bind(predicate, SCHEMA)
+
+
+def test_the_vectors_are_left_as_they_were():
+    before = {column_id: vector.valid.copy() for column_id, vector in PLAIN.items() if vector.valid is not None}
+    select(bind(parse_sql("int8_c IS NOT NULL AND int8_c > 2", LIMITS), SCHEMA), PLAIN, ROW_COUNT)
+    assert all((PLAIN[column_id].valid == valid).all() for column_id, valid in before.items())
+
+
+class _Asked(dict):
+    """Vectors that remember which of them were asked for."""
+
+    def __init__(self, vectors):
+        super().__init__(vectors)
+        self.columns = []
+
+    def __getitem__(self, column_id):
+        self.columns.append(column_id)
+        return super().__getitem__(column_id)
+
+
+def test_a_column_is_not_asked_for_when_the_filter_is_decided():
+    asked = _Asked(PLAIN)
+    select(bind(parse_sql("string_c = 'a' AND id = -1", LIMITS), SCHEMA), asked, ROW_COUNT)
+    assert asked.columns == [SCHEMA.column("id").id]
+
+
+@pytest.mark.parametrize("count", [2, 8, 9, 100, 5_000])
+@pytest.mark.parametrize("spread", [1, 10**12])
+@pytest.mark.parametrize("name", ["int64_c", "double_c", "float_c", "decimal_30_6_c", "string_c"])
+def test_every_way_to_search_a_list(name, spread, count):
+    step = spread if name != "float_c" else 1
+    cells = [number * step for number in range(-count // 2, count // 2)]
+    values = [str(cell) for cell in cells] if name == "string_c" else cells
+    arrays = {**ARROW, name: pa.array([*values[::3], *COLUMNS[name]], ARROW[name].type)}
+    vector = model.vectors_of({key: arrays[key] for key in (name,)}, _only(name))
+    listed = values[::2]
+    for op in ("in", "not_in"):
+        found = select(bind(InList(op=op, column=name, values=listed), _only(name)), vector, len(arrays[name]))
+        members = {model.meaning(value, KINDS[name]) for value in listed}
+        expected = [
+            cell is not None and (model.meaning(cell, KINDS[name]) in members) == (op == "in")
+            for cell in arrays[name].to_pylist()
+        ]
+        assert found.tolist() == expected
+
+
+def _only(name):
+    return TableSchema(columns=(SCHEMA.column(name),), key_columns=1, next_column_id=99)
+
+
+# For DuckDB NaN is the greatest float and equal to itself: it is shown the rows without one.
+_WITHOUT_NAN = np.array([not any(isinstance(c, float) and math.isnan(c) for c in row.values()) for row in ROWS])
+_SHARED = pa.table(ARROW).filter(pa.array(_WITHOUT_NAN))
+_SHARED_VECTORS = model.vectors_of({name: _SHARED[name].combine_chunks() for name in _SHARED.column_names})
+
+
+@pytest.fixture(scope="module")
+def database():
+    with duckdb.connect() as connection:
+        connection.register("shown", _SHARED)
+        yield connection
+
+
+def _duckdb_literal(value: Any, column: str) -> str:
+    """A literal as DuckDB reads it; for a float column of that type, as it would else compare as decimals."""
+    if isinstance(value, dict) and "base64" in value:
+        return f"from_base64('{value['base64']}')"
+    if isinstance(value, dict) and "timestamp" in value:
+        text = value["timestamp"]
+        is_zoned = text.endswith("Z") or "+" in text
+        return f"CAST(TIMESTAMPTZ '{text}' AS TIMESTAMP)" if is_zoned else f"TIMESTAMP '{text}'"
+    kind = {"float_c": "FLOAT", "double_c": "DOUBLE"}.get(column)
+    written = model.sql_literal(value)
+    if "\0" in written:
+        return f"decode(from_base64('{base64.b64encode(value.encode()).decode()}'))"
+    if isinstance(value, str) and column in ("date_c", "timestamp_us_c"):
+        return f"TIMESTAMP {written}"
+    return f"CAST({written} AS {kind})" if kind else written
+
+
+def _is_common_ground(node):
+    """Whether DuckDB reads the same literals: no number past its widest decimal, no fraction of a microsecond."""
+    if isinstance(node, Not):
+        return _is_common_ground(node.arg)
+    if isinstance(node, Junction):
+        return all(map(_is_common_ground, node.args))
+    text = repr(node)
+    return not any(part in text for part in ("1e30", "1e-30", "0000001"))
+
+
+_COMMON = predicates(model.leaves().filter(_is_common_ground))
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(predicate=_COMMON)
+def test_selects_the_rows_that_duckdb_selects(database, predicate):
+    database.execute("SET TimeZone = 'UTC'")
+    text = to_sql(predicate, _duckdb_literal, " ESCAPE '\\'")
+    expected = database.execute(f"SELECT id FROM shown WHERE {text} ORDER BY id").fetchall()
+    found = select(bind(predicate, SCHEMA), _SHARED_VECTORS, len(_SHARED))
+    assert [(row,) for row in np.array(_SHARED["id"])[found].tolist()] == sorted(expected)

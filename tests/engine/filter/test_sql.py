@@ -1,0 +1,237 @@
+"""SQL text: what is read, what is refused and how the refusal reads, and that no text takes long."""
+
+import time
+
+import pytest
+
+from nyala.engine.filter.sql import MAX_DEPTH, MAX_TEXT, parse_sql
+from nyala.engine.filter.where import parse_where
+from nyala.schemas.errors import InvalidArgumentError
+from nyala.schemas.limits import Limits
+from nyala.schemas.predicate import Junction
+
+LIMITS = Limits()
+
+
+def _compare(column, op, value):
+    return {"op": op, "column": column, "value": value}
+
+
+A, B, C = (_compare(name, "=", True) for name in "abc")
+
+
+def _and(*args):
+    return {"op": "and", "args": list(args)}
+
+
+def _or(*args):
+    return {"op": "or", "args": list(args)}
+
+
+def _not(arg):
+    return {"op": "not", "arg": arg}
+
+
+@pytest.mark.parametrize(
+    ("text", "tree"),
+    [
+        ("a = 1", _compare("a", "=", 1)),
+        ("a == 1", _compare("a", "=", 1)),
+        ("a != 1", _compare("a", "<>", 1)),
+        ("a <> -1", _compare("a", "<>", -1)),
+        ("a<-1", _compare("a", "<", -1)),
+        ("a >= - - +1", _compare("a", ">=", 1)),
+        ("a = 12345678901234567890123456789012345678", _compare("a", "=", 12345678901234567890123456789012345678)),
+        ("a = 1.50", _compare("a", "=", {"decimal": "1.50"})),
+        ("a = -.5", _compare("a", "=", {"decimal": "-.5"})),
+        ("a = 1e3", _compare("a", "=", {"decimal": "1e3"})),
+        ("a = 'it''s'", _compare("a", "=", "it's")),
+        ("a = 'back\\slash'", _compare("a", "=", "back\\slash")),
+        ("a = TRUE", _compare("a", "=", True)),
+        ("a = x'00fF'", _compare("a", "=", {"base64": "AP8="})),
+        ("a = date '2024-05-31'", _compare("a", "=", {"date": "2024-05-31"})),
+        ("a = CAST('2024-05-31' AS timestamp)", _compare("a", "=", {"timestamp": "2024-05-31"})),
+        ("5 < a", _compare("a", ">", 5)),
+        ("5 >= a", _compare("a", "<=", 5)),
+        ("'x' = a", _compare("a", "=", "x")),
+        ('"a b""c" = 1', _compare('a b"c', "=", 1)),
+        ("date = 1 AND timestamp = 2", _and(_compare("date", "=", 1), _compare("timestamp", "=", 2))),
+        ('"select" = 1', _compare("select", "=", 1)),
+        ("größe = 1", _compare("größe", "=", 1)),
+        ("a", A),
+        ("NOT a", _not(A)),
+        ("NOT NOT a", A),
+        ("TRUE", _and()),
+        ("false", _or()),
+        ("a BETWEEN 1 AND 2 AND b", _and({"op": "between", "column": "a", "lower": 1, "upper": 2}, B)),
+        ("a NOT BETWEEN 1 AND 2", _not({"op": "between", "column": "a", "lower": 1, "upper": 2})),
+        ("a IN (1, 'x', -2.5)", {"op": "in", "column": "a", "values": [1, "x", {"decimal": "-2.5"}]}),
+        ("a not in ()", {"op": "not_in", "column": "a", "values": []}),
+        ("a LIKE 'x%'", {"op": "like", "column": "a", "pattern": "x%"}),
+        ("a NOT LIKE 'x%'", _not({"op": "like", "column": "a", "pattern": "x%"})),
+        ("a LIKE '50!%!!\\' ESCAPE '!'", {"op": "like", "column": "a", "pattern": "50\\%\\!\\\\"}),
+        ("a is null", {"op": "is_null", "column": "a"}),
+        ("a IS NOT NULL", {"op": "is_not_null", "column": "a"}),
+        ("a AND b OR c", _or(_and(A, B), C)),
+        ("a OR b AND c", _or(A, _and(B, C))),
+        ("a AND (b OR c)", _and(A, _or(B, C))),
+        ("NOT a AND b", _and(_not(A), B)),
+        ("NOT (a AND b)", _not(_and(A, B))),
+        ("((a AND b)) AND (c)", _and(A, B, C)),
+        ("a AND (b AND (c AND a))", _and(A, B, C, A)),
+        ("a -- why\n AND /* how /* deep */ */ b", _and(A, B)),
+    ],
+)
+def test_text_becomes_a_tree(text, tree):
+    assert parse_sql(text, LIMITS).model_dump() == tree
+
+
+@pytest.mark.parametrize(
+    ("text", "part", "why"),
+    [
+        ("a = NULL", "character 5, 'NULL'", "write a IS NULL"),
+        ("a <> NULL", "'NULL'", "write a IS NOT NULL"),
+        ("a IN (1, NULL)", "character 10, 'NULL'", "write IS NULL"),
+        ("NULL = a", "'NULL'", "write IS NULL"),
+        ("a BETWEEN NULL AND 1", "'NULL'", "write IS NULL"),
+        ("lower(a) = 'x'", "character 1, 'lower'", "functions are not supported, such as lower(...)"),
+        ("a = abs(-1)", "'abs'", "functions are not supported"),
+        ("a + 1 = 2", "'+'", "arithmetic is not supported"),
+        ("a = 1 * 2", "'*'", "arithmetic is not supported"),
+        ("a || 'x' = 'y'", "'||'", "arithmetic is not supported"),
+        ("a = b", "'b'", "columns are not compared with each other"),
+        ("a BETWEEN b AND 3", "'b'", "columns are not compared with each other"),
+        ("1 = 1", "'1'", "one side of a comparison must be a column"),
+        ("5", "'5'", "a literal stands alone"),
+        ("a IN (SELECT 1)", "'SELECT'", "subqueries are not supported"),
+        ("EXISTS (SELECT 1)", "'EXISTS'", "subqueries are not supported"),
+        ("a ILIKE 'x'", "'ILIKE'", "ILIKE is not supported"),
+        ("CASE WHEN a THEN b END", "'WHEN'", "WHEN is not supported"),
+        ("t.a = 1", "'.'", "a column has no qualifier"),
+        ("a = '2024-05-31'::date", "'::'", "CAST('...' AS DATE)"),
+        ("a = CAST('1' AS int)", "'1'", "CAST takes a string AS DATE or AS TIMESTAMP"),
+        ("a = ?", "'?'", "parameters are not supported"),
+        ("a IS TRUE", "'TRUE'", "expected NULL or NOT NULL after IS"),
+        ("a LIKE 5", "'5'", "LIKE takes a pattern in quotes"),
+        ("a LIKE 'x' ESCAPE '!!'", "'!!'", "ESCAPE takes one character"),
+        ("a LIKE 'x!' ESCAPE '!'", "'x!'", "escapes nothing"),
+        ("a = 1 = 2", "'='", "expected AND, OR or the end"),
+        ("a = 1; DROP TABLE t", "';'", "expected AND, OR or the end"),
+        ("a = 1a", "'a'", "expected AND, OR or the end"),
+        ("a = 0x1F", "'0x1F'", "a number is decimal"),
+        ("a = X'0'", "'0'", "even number of hexadecimal digits"),
+        ("a =", "the end", "expected a literal"),
+        ("(a = 1", "the end", "a parenthesis is not closed"),
+        ("a = 1)", "')'", "no parenthesis is open"),
+        ("a IN (1 2)", "'2'", "expected a comma"),
+        ("a IN 5", "'5'", "a list of literals in parentheses"),
+        ("(a, b) IN ((1, 2))", "','", "what follows a column must be a comparison"),
+        ("a = 'open", "", "a quote or a comment is not closed"),
+        ("a = 1 /* open", "", "a quote or a comment is not closed"),
+        ("a = '\ud800'", "", "no Unicode text at character 6"),
+        ("  ", "", "the filter is empty"),
+    ],
+)
+def test_what_is_refused_is_named(text, part, why):
+    with pytest.raises(InvalidArgumentError) as caught:
+        parse_sql(text, LIMITS)
+    assert part in caught.value.message
+    assert why in caught.value.message
+
+
+def test_a_refusal_says_what_is_supported():
+    with pytest.raises(InvalidArgumentError, match=r"IS \[NOT\] NULL, and joins such parts by AND, OR, NOT"):
+        parse_sql("a ~ 'x'", LIMITS)
+
+
+@pytest.mark.parametrize("value", ["7", "-2.5", "'it''s, (a) -- \"list\"'", "'x'"])
+def test_long_lists_are_read_like_short_ones(value):
+    short = parse_sql(f"a IN ({value}, 1)", LIMITS)
+    text = (
+        f"b = '(1, 2' AND a IN (\n{', '.join([value] * 500)} ,1) AND \"c(1,\" NOT IN ({','.join(['1'] * 500)}) -- it's"
+    )
+    tree = parse_sql(text, LIMITS).model_dump()
+    assert [part["column"] for part in tree["args"]] == ["b", "a", "c(1,"]
+    assert tree["args"][0]["value"] == "(1, 2"
+    assert tree["args"][1]["values"] == [short.model_dump()["values"][0]] * 500 + [1]
+    assert tree["args"][2] == {"op": "not_in", "column": "c(1,", "values": [1] * 500}
+
+
+def test_positions_count_over_long_lists():
+    text = f"a IN ({','.join(['1'] * 500)}) AND lower(b) = 1"
+    with pytest.raises(InvalidArgumentError, match=f"character {text.index('lower') + 1}, 'lower'"):
+        parse_sql(text, LIMITS)
+    with pytest.raises(InvalidArgumentError, match="functions are not supported, such as f"):
+        parse_sql(f"f({','.join(['1'] * 500)}) = 1", LIMITS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * 50_000 + "a = 1" + ")" * 50_000,
+        "NOT " * 25_001 + "a",
+        "a = " + "- " * 50_000 + "1",
+        " AND ".join(["a = 1"] * 9_999),
+        "(a OR " * 9_998 + "b" + ")" * 9_998,
+        "(" * 9_998 + "b" + " AND a)" * 9_998,
+        "--\n" * 30_000 + "a",
+        "a IN (" + ",".join(map(str, range(100_000))) + ")",
+        "a IN (" + ",".join(f"'{number:036d}'" for number in range(100_000)) + ")",
+    ],
+    ids=lambda text: f"{text[:8]}...",
+)
+def test_large_filters_are_read_in_little_time(text):
+    start = time.process_time()
+    parse_sql(text, LIMITS)
+    assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("(" * 100_000, "expected a literal"),
+        ("a" + ")" * 100_000, "no parenthesis is open"),
+        ("f(" * 50_000, "functions are not supported"),
+        ("CASE WHEN " * 10_000, "WHEN is not supported"),
+        ("[" * 100_000, "expected a literal"),
+        ("'" * 100_001, "a quote or a comment is not closed"),
+        ("/*" * 50_000, "a quote or a comment is not closed"),
+        ("a = " + "1" * 100_000, "of at most 1000 digits"),
+        ("a IN (" + "1," * 50_000, "expected a literal"),
+        ("(1," * 33_000, "a literal stands alone"),
+        ("(a = 1 OR NOT (b = 1 AND " * 4_000, f"more than {MAX_DEPTH} levels"),
+        (" AND ".join(["a"] * 10_001), "more than 10,000 parts"),
+        ("a IN (" + ",".join(["1"] * 100_001) + ")", "lists 100,001 values"),
+        ("a" * (MAX_TEXT + 1), "text may have 4,194,304"),
+    ],
+    ids=lambda text: f"{text[:8]}...",
+)
+def test_hostile_filters_are_refused_in_little_time(text, why):
+    if why.startswith("more than 100 levels"):
+        text += "c" + "))" * 4_000
+    start = time.process_time()
+    with pytest.raises(InvalidArgumentError) as caught:
+        parse_sql(text, LIMITS)
+    assert time.process_time() - start < 5
+    assert why in caught.value.message
+    assert len(caught.value.message) < 500
+
+
+def test_where_is_text_or_a_tree_or_none():
+    assert parse_where(None, LIMITS) is None
+    assert parse_where("a = 1", LIMITS) == parse_where({"op": "=", "column": "a", "value": 1}, LIMITS)
+    assert parse_where({"op": "and", "args": []}, LIMITS) == Junction(op="and", args=[])
+
+
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [
+        ("", "the filter is empty"),
+        (["a"], "SQL text or a filter tree, not list"),
+        ({"op": "xor"}, "the filter tree is wrong"),
+        ({"op": "in", "column": "a", "values": [0] * 100_001}, "lists 100,001 values"),
+    ],
+)
+def test_wrong_wheres_are_refused(where, why):
+    with pytest.raises(InvalidArgumentError, match=why):
+        parse_where(where, LIMITS)
