@@ -59,6 +59,18 @@ def test_nothing_is_copied_by_a_view_and_growth_is_amortised():
     assert 200_000 * 8 <= column.nbytes <= 2 * 200_000 * 8
 
 
+def test_rows_survive_every_growth():
+    strings, numbers = GrowableColumn(PhysicalType.BYTES), GrowableColumn(PhysicalType.INT16)
+    cells = [None if row % 50 == 49 else b"row %d" % row for row in range(20_000)]
+    rows = [None if cell is None else row for row, cell in enumerate(cells)]
+    for first in range(0, len(cells), 333):
+        strings.append(bytes_vector(cells[first : first + 333]))
+        batch = pa.array(rows[first : first + 333], pa.int16())
+        numbers.append(from_arrow(batch, PhysicalType.INT16))
+    assert cells_of(strings.view(len(cells))) == cells
+    assert cells_of(numbers.view(len(rows)), pa.int16()) == rows
+
+
 def test_an_append_that_does_not_fit_changes_nothing(monkeypatch):
     monkeypatch.setattr(growable, "MAX_DATA_BYTES", 10)
     column = GrowableColumn(PhysicalType.BYTES)
