@@ -24,6 +24,7 @@ SUBJECTS: dict[str, Callable[[Path], Subject]] = {
 }
 UPSERT_SHARE = 0.01
 GETS_A_ROUND = 200
+REHEARSAL_ROWS = 20_000
 EXPENSIVE_PRICE = 330  # about 1 % of the rows lie above it
 
 
@@ -114,8 +115,10 @@ class Comparison:
         ]
 
     def _sizes(self, case: str) -> None:
-        for name in SUBJECTS:
-            self.results.append(Result(case, name, "MB", [folder_bytes(self._folder(name)) / 1e6]))
+        for what, logs in (("", False), (", with logs", True)):
+            for name in SUBJECTS:
+                size = folder_bytes(self._folder(name), logs)
+                self.results.append(Result(case + what, name, "MB", [size / 1e6]))
 
     def _check_that_all_agree(self) -> None:
         """Figures of stores that hold different rows would mean nothing."""
@@ -128,6 +131,7 @@ class Comparison:
 
 
 def run(rows: int, rounds: int, work: Path, console: Console) -> Suite:
-    """Compare all subjects on ``rows`` orders."""
+    """Compare all subjects on ``rows`` orders, after a short rehearsal that compiles what has to be compiled."""
+    Comparison(REHEARSAL_ROWS, 1, work, Console(quiet=True)).run()
     results = Comparison(rows, rounds, work, console).run()
     return Suite("compare", {"rows": rows, "rounds": rounds}, results)

@@ -34,6 +34,14 @@ class Subject(Protocol):
         ...
 
 
-def folder_bytes(folder: Path) -> int:
-    """Return what the files under ``folder`` take on disk, logs included."""
-    return sum(file.stat().st_blocks * 512 for file in folder.rglob("*") if file.is_file())
+def folder_bytes(folder: Path, logs: bool) -> int:
+    """Return what the files under ``folder`` take on disk, with or without the write-ahead logs.
+
+    Logs are what one setting makes them: Nyala reserves theirs ahead in whole segments.
+    """
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    return sum(file.stat().st_blocks * 512 for file in files if logs or not _is_log(file))
+
+
+def _is_log(file: Path) -> bool:
+    return file.parent.name == "wal" or file.suffix == ".wal"
