@@ -28,7 +28,7 @@ class ServerProcess:
             UnavailableError: it ended before it was ready; the text is what it printed.
         """
         command = [sys.executable, "-m", "nyala.flight_server", "--data", str(self._data)]
-        command += ["--listen", "grpc://127.0.0.1:0", "--json"]
+        command += ["--listen", "grpc://127.0.0.1:0", "--json", "--log-level", "warning"]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()

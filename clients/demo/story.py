@@ -24,6 +24,7 @@ from .server_process import ServerProcess
 _CORRECTED_DAY = "2013-02-08"
 _CANCELLED_DAY = "2013-02-09"
 _REINSERTED = 25
+_WIDTH = 100
 
 
 def run_demo(console: Console | None = None, data: Path | None = None) -> None:
@@ -32,7 +33,7 @@ def run_demo(console: Console | None = None, data: Path | None = None) -> None:
     Raises:
         StoreError: something did not go as promised.
     """
-    console = console or Console(width=min(Console().width, 100), highlight=False)
+    console = console or _console()
     started = time.perf_counter()
     with _directory(data) as directory, ServerProcess(directory) as server:
         console.print(Rule("Nyala: a mutable columnar store over Arrow Flight", characters="="))
@@ -44,6 +45,13 @@ def run_demo(console: Console | None = None, data: Path | None = None) -> None:
             _storage(console, table)
         kill_during_load(console, server, flights_table=table.name)
         _farewell(console, time.perf_counter() - started)
+
+
+def _console() -> Console:
+    """Return a console of at most 100 columns; where nobody tells the width, as in a log, of exactly so many."""
+    console = Console(highlight=False)
+    console.width = min(console.width, _WIDTH) if console.is_terminal else _WIDTH
+    return console
 
 
 @contextmanager
@@ -68,15 +76,19 @@ def _load(console: Console, database: Database) -> Table:
         f"{result.applied / seconds:,.0f} rows a second, through a socket and a write-ahead log."
     )
     again = table.insert_ignore(frame.head(1000))
+    console.print(f"The first 1,000 once more with insert_ignore: {again.applied} applied, {again.ignored:,} ignored.")
+    flushed = table.maintain("flush")
+    arrow_bytes = pa.Table.from_pandas(frame, SCHEMA, preserve_index=False).nbytes
     console.print(
-        f"The first 1,000 once more with insert_ignore: {again.applied} applied, {again.ignored:,} ignored.\n"
+        f"Flushed: the rows now lie sorted by key in columnar files of {flushed['bytes_written'] / 1e6:.1f} MB; "
+        f"as Arrow they take {arrow_bytes / 1e6:.0f} MB.\n"
     )
     return table
 
 
 def _correct(console: Console, database: Database, table: Table) -> int:
     """Change the past; return the timestamp just before."""
-    _chapter(console, 2, "Correct it", "upsert, delete and insert of rows that are on disk already")
+    _chapter(console, 2, "Correct it", "upsert, delete and insert, of rows that are in columnar files")
     before = database.now()
     late = table.scan(where=_day(_CORRECTED_DAY) + " and arr_delay is not null").to_pandas()
     late["arr_delay"] = late["arr_delay"] - 15
@@ -95,28 +107,28 @@ def _compare(console: Console, table: Table, before: int) -> None:
     where = f"time_hour >= timestamp '{_CORRECTED_DAY}' and time_hour < timestamp '2013-02-10'"
     columns = ["carrier", "arr_delay"]
     then, now = (
-        _mean_delays(table.scan(columns=columns, where=where, as_of=moment).to_arrow()) for moment in (before, None)
+        _mean_delays(table.scan(columns=columns, where=where, as_of=moment).to_pandas()) for moment in (before, None)
     )
     text = TextTable("carrier", title=f"Mean arrival delay in minutes, {_CORRECTED_DAY} and {_CANCELLED_DAY}")
     for heading in ("flights then", "flights now", "delay then", "delay now", "change"):
         text.add_column(heading, justify="right")
     for carrier in sorted(then, key=lambda name: -then[name][0])[:8]:
-        (rows_then, delay_then), (rows_now, delay_now) = then[carrier], now.get(carrier, (0, None))
-        change = "" if delay_then is None or delay_now is None else f"{delay_now - delay_then:+.1f}"
-        text.add_row(carrier, f"{rows_then:,}", f"{rows_now:,}", _minutes(delay_then), _minutes(delay_now), change)
+        (rows_then, delay_then), (rows_now, delay_now) = then[carrier], now[carrier]
+        change = f"{delay_now - delay_then:+.1f}"
+        text.add_row(carrier, f"{rows_then:,}", f"{rows_now:,}", f"{delay_then:.1f}", f"{delay_now:.1f}", change)
     console.print(text)
     total_then, total_now = table.scan(as_of=before).count(), table.scan().count()
     console.print(f"Rows in the table: {total_then:,} then, {total_now:,} now. Both can be read for seven days.\n")
 
 
-def _mean_delays(rows: pa.Table) -> dict[str, tuple[int, float | None]]:
-    grouped = rows.group_by("carrier").aggregate([("carrier", "count"), ("arr_delay", "mean")])
-    return {row["carrier"]: (row["carrier_count"], row["arr_delay_mean"]) for row in grouped.to_pylist()}
+def _mean_delays(rows: pd.DataFrame) -> dict[str, tuple[int, float]]:
+    """Return (flights, mean delay) by carrier."""
+    grouped = rows.groupby("carrier").agg(flights=("arr_delay", "size"), delay=("arr_delay", "mean"))
+    return {row.Index: (row.flights, row.delay) for row in grouped.itertuples()}  # pyright: ignore
 
 
 def _storage(console: Console, table: Table) -> None:
-    _chapter(console, 4, "Look inside", "maintain('flush'), then stats()")
-    table.maintain("flush")
+    _chapter(console, 4, "Look inside", "stats(), after maintain('flush_deltas')")
     table.maintain("flush_deltas")
     stats = table.stats()
     rows = stats["live_rows"]
@@ -159,7 +171,3 @@ def _day(day: str) -> str:
 def _typed(frame: pd.DataFrame) -> pa.Table:
     """Return rows that came out of the table in the table's types: pandas makes floats of integers with NULLs."""
     return pa.Table.from_pandas(frame, schema=SCHEMA, preserve_index=False)
-
-
-def _minutes(delay: float | None) -> str:
-    return "" if delay is None else f"{delay:.1f}"

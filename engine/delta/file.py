@@ -138,5 +138,5 @@ def _page_span(rowids: StreamReader, first_row: int, last_row: int) -> tuple[int
     zones = rowids.zone_maps
     first = next((page for page, zone in enumerate(zones) if zone.max is None or zone.max >= first_row), len(zones))
     last = next((page for page, zone in enumerate(zones) if zone.min is not None and zone.min >= last_row), len(zones))
-    page_rows = rowids.page_rows
-    return min(first * page_rows, rowids.row_count), max(min(last * page_rows, rowids.row_count), first * page_rows)
+    start = min(first * rowids.page_rows, rowids.row_count)
+    return start, max(min(last * rowids.page_rows, rowids.row_count), start)
