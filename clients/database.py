@@ -53,6 +53,15 @@ class Database:
             )
         except ValidationError as error:
             raise InvalidArgumentError(explain(error, error.title)) from None
+        return self.create_table_as(definition)
+
+    def create_table_as(self, definition: TableDefinition) -> Table:
+        """Create a table from its whole definition, as JSON has it.
+
+        Raises:
+            AlreadyPresentError: there is a table of that name.
+            InvalidArgumentError: for names, types, keys or options that a table cannot have.
+        """
         return Table(self._store, self._store.create_table(definition))
 
     def table(self, name: str) -> Table:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-import pyarrow as pa
 import typer
 from pydantic import ValidationError
 
@@ -36,6 +35,8 @@ def as_store_error(error: Exception) -> StoreError:
         return error
     if isinstance(error, ValidationError):
         return InvalidArgumentError(explain(error, error.title))
+    import pyarrow as pa
+
     if isinstance(error, ModuleNotFoundError):
         return UnavailableError(f"this needs the module {error.name}; install it with: pip install 'nyala[server]'")
     if isinstance(error, pa.ArrowException | OSError | ValueError):

@@ -1,0 +1,41 @@
+"""Which database a command means: ``--url`` a server, ``--data`` a directory opened by the command itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ...schemas.errors import InvalidArgumentError, NotFoundError
+
+if TYPE_CHECKING:
+    from ..database import Database
+
+DEFAULT_URL = "grpc://127.0.0.1:8815"
+
+Url = Annotated[
+    str | None, typer.Option("--url", envvar="NYALA_URL", help=f"The server to ask.  [default: {DEFAULT_URL}]")
+]
+Data = Annotated[Path | None, typer.Option("--data", help="A data directory that no server has open, instead.")]
+Name = Annotated[str, typer.Argument(help="The table.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+def database(context: typer.Context, url: str | None, data: Path | None, make: bool = False) -> Database:
+    """Return the database that the options name; ``make`` lets a missing directory be made.
+
+    The context's object opens directories: a client alone cannot.
+
+    Raises:
+        StoreError: both are given, the directory is missing, or the database cannot be opened.
+    """
+    if data is None:
+        from ..connect import connect
+
+        return connect(url or DEFAULT_URL)
+    if url is not None:
+        raise InvalidArgumentError("give --url or --data, not both")
+    if not make and not data.is_dir():
+        raise NotFoundError(f"there is no directory {data}")
+    return context.obj(data)
