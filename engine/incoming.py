@@ -76,6 +76,7 @@ def check_batch(batch: pa.RecordBatch, schema: TableSchema, operation: Operation
     Raises:
         InvalidArgumentError: when no row of the batch can be taken, whatever its cells.
     """
+    _validate(batch)
     columns = _columns(batch, schema, operation)
     refusals = RowRefusals(batch.num_rows)
     arrays = [_checked(batch.column(column.name), column, refusals, limits) for column in columns]
@@ -84,6 +85,14 @@ def check_batch(batch: pa.RecordBatch, schema: TableSchema, operation: Operation
     if positions is not None:
         rows = rows.take(pa.array(positions))
     return Incoming(rows, positions, refusals)
+
+
+def _validate(batch: pa.RecordBatch) -> None:
+    """Refuse buffers that are not what they claim to be: kernels trust offsets, codes and digits after this."""
+    try:
+        batch.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise InvalidArgumentError(f"the data is not valid Arrow: {error}") from None
 
 
 def _columns(batch: pa.RecordBatch, schema: TableSchema, operation: Operation) -> list[ColumnSchema]:

@@ -6,6 +6,7 @@ little-endian.
 """
 
 from enum import StrEnum
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -58,6 +59,7 @@ _WIDTHS = {physical: dtype.itemsize for physical, dtype in _DTYPES.items()} | {P
 _INTEGERS = frozenset(physical for physical in PhysicalType if physical.startswith("int"))
 
 
+@lru_cache(maxsize=256)
 def physical_of(arrow_type: pa.DataType) -> PhysicalType:
     """Return the physical type that stores ``arrow_type``.
 
