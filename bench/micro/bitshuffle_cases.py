@@ -18,15 +18,14 @@ from numba import types
 
 from bench.micro.case import NYALA, Case
 from nyala.engine.codecs.bitshuffle import BitshuffleCodec
-from nyala.engine.kernels import simd, transpose
+from nyala.engine.kernels import transpose
+from nyala.engine.kernels.simd import address_of
 from nyala.engine.vectors.physical import PhysicalType
 from nyala.engine.vectors.vector import FixedVector
 
 BLOCK = 1_024
 BLOCKS = 32
 PAGE = 65_536
-
-address_of: Any = simd.address_of  # an intrinsic: it takes one argument less than its definition
 
 
 def _external(library: ctypes.CDLL, symbol: str, signature: Any) -> types.ExternalFunction:

@@ -1,7 +1,6 @@
 """LZ4 decoding: all units of a buffer in one kernel call, or one call a unit through Python."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import bitshuffle
 import lz4.block
@@ -10,12 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from bench.micro.case import NYALA, Case
-from nyala.engine.kernels import simd
 from nyala.engine.kernels.lz4 import decompress_block
+from nyala.engine.kernels.simd import address_of
 
 TOTAL = 256 << 10
-
-address_of: Any = simd.address_of  # an intrinsic: it takes one argument less than its definition
 
 
 @numba.njit(nogil=True)

@@ -24,119 +24,50 @@ and are seen by a coverage tool.
 ====================================  =========================================================
 """
 
-from numba import config
+from typing import Any
+
+from numba.core import config
 
 if config.DISABLE_JIT:  # pyright: ignore[reportAttributeAccessIssue]
-    from .simd_python import (
-        address_of,
-        byte_swap64,
-        changes_u8,
-        changes_u16,
-        changes_u32,
-        changes_u64,
-        copy8,
-        copy16,
-        copy32,
-        copy64,
-        copy_bytes,
-        fill64,
-        leading_zeros64,
-        load_u8,
-        load_u16,
-        load_u32,
-        load_u64,
-        multiply_fold,
-        population_count64,
-        prefetch,
-        store_u8,
-        store_u16,
-        store_u32,
-        store_u64,
-        trailing_zeros64,
-        view_f32,
-        view_f64,
-        view_i8,
-        view_i16,
-        view_i32,
-        view_i64,
-        view_u8,
-        view_u16,
-        view_u32,
-        view_u64,
-    )
+    from . import simd_python as form
 else:
-    from .simd_llvm import (
-        address_of,
-        byte_swap64,
-        changes_u8,
-        changes_u16,
-        changes_u32,
-        changes_u64,
-        copy8,
-        copy16,
-        copy32,
-        copy64,
-        copy_bytes,
-        fill64,
-        leading_zeros64,
-        load_u8,
-        load_u16,
-        load_u32,
-        load_u64,
-        multiply_fold,
-        population_count64,
-        prefetch,
-        store_u8,
-        store_u16,
-        store_u32,
-        store_u64,
-        trailing_zeros64,
-        view_f32,
-        view_f64,
-        view_i8,
-        view_i16,
-        view_i32,
-        view_i64,
-        view_u8,
-        view_u16,
-        view_u32,
-        view_u64,
-    )
+    from . import simd_llvm as form
 
-__all__ = [
-    "address_of",
-    "byte_swap64",
-    "changes_u8",
-    "changes_u16",
-    "changes_u32",
-    "changes_u64",
-    "copy8",
-    "copy16",
-    "copy32",
-    "copy64",
-    "copy_bytes",
-    "fill64",
-    "leading_zeros64",
-    "load_u8",
-    "load_u16",
-    "load_u32",
-    "load_u64",
-    "multiply_fold",
-    "population_count64",
-    "prefetch",
-    "store_u8",
-    "store_u16",
-    "store_u32",
-    "store_u64",
-    "trailing_zeros64",
-    "view_f32",
-    "view_f64",
-    "view_i8",
-    "view_i16",
-    "view_i32",
-    "view_i64",
-    "view_u8",
-    "view_u16",
-    "view_u32",
-    "view_u64",
-]
+# An intrinsic takes one argument less than its definition shows, so its type is left open.
+_form: Any = form
+
+address_of = _form.address_of
+byte_swap64 = _form.byte_swap64
+changes_u8 = _form.changes_u8
+changes_u16 = _form.changes_u16
+changes_u32 = _form.changes_u32
+changes_u64 = _form.changes_u64
+copy8 = _form.copy8
+copy16 = _form.copy16
+copy32 = _form.copy32
+copy64 = _form.copy64
+copy_bytes = _form.copy_bytes
+fill64 = _form.fill64
+leading_zeros64 = _form.leading_zeros64
+load_u8 = _form.load_u8
+load_u16 = _form.load_u16
+load_u32 = _form.load_u32
+load_u64 = _form.load_u64
+multiply_fold = _form.multiply_fold
+population_count64 = _form.population_count64
+prefetch = _form.prefetch
+store_u8 = _form.store_u8
+store_u16 = _form.store_u16
+store_u32 = _form.store_u32
+store_u64 = _form.store_u64
+trailing_zeros64 = _form.trailing_zeros64
+view_f32 = _form.view_f32
+view_f64 = _form.view_f64
+view_i8 = _form.view_i8
+view_i16 = _form.view_i16
+view_i32 = _form.view_i32
+view_i64 = _form.view_i64
+view_u8 = _form.view_u8
+view_u16 = _form.view_u16
+view_u32 = _form.view_u32
+view_u64 = _form.view_u64
