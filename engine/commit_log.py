@@ -76,12 +76,11 @@ class CommitLog:
             UnavailableError: the log failed; whether the commit survives is known after a restart.
         """
         try:
-            if durability is Durability.FSYNC:
-                self._wal.wait(commit.lsn)
-            else:
-                self._wal.written(commit.lsn)
-        except StoreError as error:
-            self._mvcc.poison(error.message)
+            self._wait_for_log(commit, durability)
+        except KeyboardInterrupt:
+            # Every later commit waits until this one is visible: it may not stay in flight.
+            self._wait_for_log(commit, durability)
+            self._mvcc.finish(commit.timestamp)
             raise
         self._mvcc.finish(commit.timestamp)
         self._mvcc.wait_for(commit.timestamp)
@@ -92,6 +91,16 @@ class CommitLog:
         self._mvcc.finish(timestamp)
         self._mvcc.wait_for(timestamp)
         return timestamp
+
+    def _wait_for_log(self, commit: Commit, durability: Durability) -> None:
+        try:
+            if durability is Durability.FSYNC:
+                self._wal.wait(commit.lsn)
+            else:
+                self._wal.written(commit.lsn)
+        except StoreError as error:
+            self._mvcc.poison(error.message)
+            raise
 
     def _break(self, reason: str) -> None:
         self._broken = reason

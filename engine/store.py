@@ -6,6 +6,7 @@ import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,13 @@ from typing import Any
 import pyarrow as pa
 
 from ..schemas.description import Health, ScanPlan, TableDescription, TableStats
-from ..schemas.errors import CorruptionError, InvalidArgumentError, SnapshotTooOldError, UnavailableError
+from ..schemas.errors import (
+    CorruptionError,
+    InvalidArgumentError,
+    SnapshotTooOldError,
+    StoreError,
+    UnavailableError,
+)
 from ..schemas.scan import ScanSpec
 from ..schemas.service import MaintenanceKind, ScanStream
 from ..schemas.table import TableDefinition
@@ -175,12 +182,18 @@ class Store:
     def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:
         """See StoreService."""
         pending: deque[PendingWrite] = deque()
-        for batch in batches:
-            pending.append(self.begin_write(command, batch))
-            if len(pending) > _WRITES_AHEAD:
+        try:
+            for batch in batches:
+                pending.append(self.begin_write(command, batch))
+                if len(pending) > _WRITES_AHEAD:
+                    yield pending.popleft().result()
+            while pending:
                 yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
+        finally:
+            # A batch was refused, or nobody asks for the rest. No later commit is visible before these are.
+            while pending:
+                with suppress(StoreError):
+                    pending.popleft().result()
 
     def scan(self, spec: ScanSpec) -> ScanStream:
         """See StoreService."""
