@@ -14,14 +14,12 @@ from typing import Protocol
 
 import numpy as np
 
+from ..kernels.blocks import BLOCK_ROWS
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import Vector
 
 PAGE_ROWS = 65_536
 """Most rows of one page."""
-
-BLOCK_ROWS = 1_024
-"""Rows of one mini-block; the last one of a page may hold fewer."""
 
 
 class CorruptPageError(Exception):

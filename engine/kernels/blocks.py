@@ -14,6 +14,7 @@ from .transpose import SCRATCH_BYTES as TRANSPOSE_SCRATCH_BYTES
 from .transpose import shuffle, unshuffle
 
 BLOCK_ROWS = 1_024
+"""Rows of one mini-block; the last one of a page may hold fewer."""
 
 SCRATCH_BYTES = BLOCK_ROWS * 16 + TRANSPOSE_SCRATCH_BYTES
 """Room that packing and unpacking need: one block of the widest cells, and the transposition's."""

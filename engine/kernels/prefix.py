@@ -11,6 +11,7 @@ columns lets the lengths be checked and summed without touching the strings.
 
 import numpy as np
 
+from .blocks import BLOCK_ROWS
 from .kernel import inline, kernel
 from .simd import (
     copy16,
@@ -27,7 +28,6 @@ from .simd import (
     view_i64,
 )
 
-BLOCK_ROWS = 1_024
 MAX_SHARED = 255
 
 COPY_SLACK_BYTES = 16
