@@ -42,7 +42,9 @@ def bind_like(column_id: int, pattern: str, negated: bool) -> Node:
     prefix = pieces[0][1].encode() if pieces and not pieces[0][0] else b""
     rest = pieces[1:] if prefix else pieces
     if len(pieces) > MAX_PIECES:
-        raise InvalidArgumentError(f"the LIKE pattern {shown(pattern)} has more than {MAX_PIECES:,} wildcards and words")
+        raise InvalidArgumentError(
+            f"the LIKE pattern {shown(pattern)} has more than {MAX_PIECES:,} wildcards and words"
+        )
     if not rest:
         return Compare(column_id, PhysicalType.BYTES, "<>" if negated else "=", prefix)
     if rest == [(True, _ANY)]:

@@ -123,9 +123,9 @@ def _summary(name, node):
         ("NOT b", ("<>", 1)),
         ("b <= TRUE", "known"),
         ("v = 'longer'", ("=", b"longer")),
-        ("s = 'é'", ("=", b"\xc3\xa9")),
+        ("s = '\xe9'", ("=", b"\xc3\xa9")),
         ("y = X'00ff'", ("=", b"\x00\xff")),
-        ("y = 'é'", ("=", b"\xc3\xa9")),
+        ("y = '\xe9'", ("=", b"\xc3\xa9")),
         ("i8 IN (3, 1, 2.5, 3.0, 1000, 2)", ("in", 1, 2, 3)),
         ("i8 NOT IN (3, 1, 2.5)", ("not in", 1, 3)),
         ("i8 IN (2.5, 3)", ("=", 3)),
@@ -304,11 +304,11 @@ def test_deep_trees_are_refused_and_long_chains_are_not():
         ("a%b\\%_", ["ab%x", "a--b%\n"], ["ab%", "abbx", "ab%xy"]),
         ("%a\\\\b%", ["a\\b", "xa\\by"], ["a\\\\b", "ab"]),
         ("%.*", [".*", "x.*"], ["x", ".*x"]),
-        ("_", ["é", "𐀀", "\n", "\0"], ["", "ab"]),
-        ("__%", ["ab", "日本語"], ["日"]),
+        ("_", ["\xe9", "\U00010000", "\n", "\0"], ["", "ab"]),
+        ("__%", ["ab", "\u65e5\u672c\u8a9e"], ["\u65e5"]),
         ("\\a%", ["a", "ab"], ["\\a", "b"]),
         ("%\0_", ["\0x", "a\0x"], ["\0", "0x"]),
-        ("é%", ["é", "éa"], ["e", "ê", "\u00e8"]),
+        ("\xe9%", ["\xe9", "\xe9a"], ["e", "\xea", "\u00e8"]),
         ("(a|b)[c]{2}^$+?%_", ["(a|b)[c]{2}^$+?x"], ["acc", "bcc"]),
     ],
 )
@@ -327,7 +327,14 @@ def _strings():
     return table_of([("s", "string", False)])
 
 
-@pytest.mark.parametrize(("pattern", "why"), [("a\\", "ends in a backslash"), ("_%" * 501, "more than 1,000 wildcards"), ("_" + "x" * 10_000_000, "is too large")])
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        ("a\\", "ends in a backslash"),
+        ("_%" * 501, "more than 1,000 wildcards"),
+        ("_" + "x" * 10_000_000, "is too large"),
+    ],
+)
 def test_wrong_patterns_are_refused(pattern, why):
     with pytest.raises(InvalidArgumentError, match=why) as caught:
         bind(Like(op="like", column="s", pattern=pattern), SCHEMA)

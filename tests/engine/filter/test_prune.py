@@ -91,6 +91,7 @@ NAN = float("nan")
         ("NOT double_c <= 5", [1.0, NAN], True),
         ("double_c <> 1", [1.0, NAN], True),
         ("double_c NOT IN (1, 2)", [1.0, NAN], True),
+        ("double_c NOT IN (1)", [1.0, NAN], True),
         ("double_c = 1", [NAN, NAN], False),
         ("double_c <> 1", [NAN, None], True),
         ("double_c = 0", [-0.0, -0.0], True),
@@ -251,6 +252,7 @@ def _sql(cell):
         ("k0 = 1 OR k0 BETWEEN 3 AND 4", b"\x81", b"\x85"),
         ("k0 = 1 AND k0 = 2", b"", b""),
         ("(k0 > 1 AND k0 < 2) OR k0 = 5", b"\x82", b"\x86"),
+        ("(k0 = 1 AND k0 = 2 OR k0 = 3 AND k0 = 4) AND k0 > 0", b"", b""),
         ("k0 <> 5", None, None),
         ("NOT k0 < 5", b"\x85", None),
         ("TRUE", None, None),
@@ -262,6 +264,22 @@ def test_ranges_of_an_int8_key(text, lower, upper):
     found = key_range(bind(parse_sql(text, LIMITS), table.schema), table.schema, table.encoder)
     assert (found.lower, found.upper) == (lower, upper)
     assert found.is_empty == (upper == b"")
+
+
+@pytest.mark.parametrize(
+    ("text", "lower", "upper"),
+    [
+        ("k0 LIKE 'a%b'", b"a", b"b"),
+        ("k0 LIKE 'a%'", b"a", b"b"),
+        ("k0 = 'a'", b"a", b"a\0"),
+        ("k0 > 'a'", b"a\0", None),
+        ("k0 LIKE '%b'", None, None),
+    ],
+)
+def test_ranges_of_a_string_key(text, lower, upper):
+    table = TABLES["a string"]
+    found = key_range(bind(parse_sql(text, LIMITS), table.schema), table.schema, table.encoder)
+    assert (found.lower, found.upper) == (lower, upper)
 
 
 def test_a_filter_beside_the_key_leaves_every_key():

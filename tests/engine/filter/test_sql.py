@@ -57,7 +57,7 @@ def _not(arg):
         ('"a b""c" = 1', _compare('a b"c', "=", 1)),
         ("date = 1 AND timestamp = 2", _and(_compare("date", "=", 1), _compare("timestamp", "=", 2))),
         ('"select" = 1', _compare("select", "=", 1)),
-        ("größe = 1", _compare("größe", "=", 1)),
+        ("gr\xf6\xdfe = 1", _compare("gr\xf6\xdfe", "=", 1)),
         ("a", A),
         ("NOT a", _not(A)),
         ("NOT NOT a", A),
