@@ -37,12 +37,14 @@ def replay(
     rows, newest = 0, 0
     for record in wal.replay():
         newest = max(newest, record.timestamp)
+        changed: dict[int, Tablet] = {}
         for change in unpack_changes(record.payload, record.lsn):
-            tablet = tablets.get(change.tablet_id)
-            if tablet is None:
-                continue
-            with tablet.write_lock:
-                rows += tablet.replay(change, record.timestamp, record.lsn)
+            if tablet := tablets.get(change.tablet_id):
+                with tablet.write_lock:
+                    rows += tablet.replay(change, record.timestamp, record.lsn)
+                changed[tablet.tablet_id] = tablet
+        # Not before all changes of the record are in: a flush says that it holds them.
+        for tablet in changed.values():
             if tablet.version.active.nbytes > options.flush_bytes:
                 flush(tablet, environment)
     if rows:

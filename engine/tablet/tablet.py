@@ -149,7 +149,12 @@ class Tablet:
         self.last_lsn = max(self.last_lsn, lsn)
 
     def replay(self, change: Change, timestamp: int, lsn: int) -> int:
-        """Apply what of a logged change is in no file yet; returns the number of rows applied."""
+        """Apply what of a logged change is in no file yet; returns the number of rows applied.
+
+        From here on the tablet stands at this record, though some files may hold later ones: a flush during the replay
+        must not claim what the log has yet to bring.
+        """
+        self.last_timestamp, self.last_lsn = timestamp, lsn
         keys = self.encode_keys(change.rows)
         locations, _ = self.find(keys, hash_keys(keys))
         wanted = np.zeros(len(locations), np.bool_)

@@ -1,0 +1,71 @@
+"""Replay: what it flushes on the way may claim no more than was replayed, whatever other files hold already."""
+
+from random import Random
+
+import pytest
+
+from nyala.engine import recovery
+from nyala.engine.store import Store
+from nyala.schemas.errors import CorruptionError
+from tests.engine.subject import Subject
+
+
+def reopened(subject: Subject, flush_bytes: int) -> Store:
+    """Open what a crash leaves, flushing in the replay as soon as ``flush_bytes`` are in memory."""
+    subject.options = subject.options.model_copy(update={"flush_bytes": flush_bytes})
+    subject.crash(Random(1))
+    return subject.store
+
+
+def test_a_flush_in_the_replay_keeps_the_rows_that_come_later_in_the_log() -> None:
+    subject = Subject()
+    subject.upsert(1, 2)
+    subject.flush()
+    for key in range(10, 20):
+        subject.upsert(key, v=key)
+    subject.upsert(1, v=100)
+    subject.flush_deltas()  # the files now hold the end of the log, but not the rows before it
+    reopened(subject, flush_bytes=1)
+    assert len(subject.tablet.version.disk) > 2, "the replay flushed"
+    subject.check()
+    subject.restart()
+    subject.close()
+
+
+def test_a_flush_in_the_replay_keeps_the_other_changes_of_its_commit() -> None:
+    subject = Subject()
+    subject.upsert(1, 2, v=1)
+    subject.upsert(*range(2, 3000), v=2)  # one commit: rows from 3 on are stored, row 2 is updated
+    reopened(subject, flush_bytes=60_000)
+    assert subject.tablet.version.disk, "the replay flushed"
+    subject.check()
+    subject.restart()
+    subject.close()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_replays_with_flushes_after_any_history(seed: int) -> None:
+    random = Random(seed)
+    subject = Subject()
+    for _ in range(12):
+        subject.some_writes(random, range(12), commits=2)
+        random.choice([subject.flush, subject.flush_deltas, lambda: 0])()
+        if random.random() < 0.3:
+            reopened(subject, random.choice([1, 1 << 30]))
+            subject.check()
+    subject.close()
+
+
+
+
+def test_a_log_that_starts_too_late_is_corruption() -> None:
+    subject = Subject()
+    subject.upsert(1)
+    manifest = subject.environment.manifest.current
+    with pytest.raises(CorruptionError, match="needed from record 1 on"):
+        recovery.check_log(_LateLog(), manifest)  # pyright: ignore[reportArgumentType]
+    subject.store.close()
+
+
+class _LateLog:
+    first_lsn = 2
