@@ -133,7 +133,7 @@ def _duckdb_literal(value: Any, column: str) -> str:
     kind = {"float_c": "FLOAT", "double_c": "DOUBLE"}.get(column)
     written = model.sql_literal(value)
     if "\0" in written:
-        return f"decode(from_base64('{base64.b64encode(value.encode()).decode()}'))"
+        return f"decode(from_base64('{base64.b64encode(str(value).encode()).decode()}'))"
     if isinstance(value, str) and column in ("date_c", "timestamp_us_c"):
         return f"TIMESTAMP {written}"
     return f"CAST({written} AS {kind})" if kind else written
