@@ -1,0 +1,61 @@
+"""The long crash campaign: the fixed workloads with many images, then random ones until the time is up.
+
+python tests/crash/campaign.py --minutes 60 --seed 0 --images 100
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.crash.images import campaign
+from tests.crash.workloads import WORKLOADS, Run, row
+
+
+def random_workload(seed: int) -> Callable[[Run], None]:
+    """Return a workload of some twelve steps drawn by ``seed``: batches that must succeed, flushes, restarts."""
+
+    def workload(run: Run) -> None:
+        random = Random(seed)
+        run.start()
+        for batch in range(12):
+            live = [key for (key,) in run.oracle.now()]
+            keys = random.sample(range(8), random.randint(1, 4))
+            kind = random.choice(["upsert", "upsert", "update", "delete", "flush", "flush_deltas", "restart"])
+            if kind == "upsert":
+                run.write(kind, [row(key, batch, text="x" * random.choice([0, 5, 900])) for key in keys])
+            elif kind == "restart":
+                run.restart()
+            elif kind.startswith("flush"):
+                run.maintain(kind)
+            elif chosen := [key for key in keys if key in live]:
+                run.write(kind, [{"id": key} | ({"batch": batch} if kind == "update" else {}) for key in chosen])
+
+    return workload
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=5)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--images", type=int, default=40)
+    options = parser.parse_args()
+    logging.disable(logging.WARNING)
+    deadline = time.monotonic() + 60 * options.minutes
+    for name, workload in WORKLOADS.items():
+        print(f"{name}, seed {options.seed}:", campaign(workload, options.images, options.seed), flush=True)
+    seed = options.seed
+    while time.monotonic() < deadline:
+        print(f"random workload {seed}:", campaign(random_workload(seed), options.images // 2, seed), flush=True)
+        seed += 1
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+"""Cut the power at a call of the file system, draw what may be on the disk, and check what a store makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from random import Random
+
+from nyala.engine.fs import MemoryFileSystem, PowerFailure
+from nyala.engine.fs.filesystem import FileSystem
+from nyala.engine.store import Store
+from nyala.schemas.errors import StoreError
+from tests.crash.workloads import TABLE, Run, open_store, read, row, write
+from tests.model.oracle import Key, Row
+
+State = dict[Key, Row]
+
+
+class LostError(AssertionError):
+    """The store broke its promise; the text says where and how to see it again."""
+
+
+@dataclass
+class Tally:
+    """What a campaign has seen."""
+
+    calls: int = 0
+    images: int = 0
+    distinct: int = 0
+    recoveries_cut: int = 0
+
+
+def contents(fs: FileSystem, directory: str = "") -> Iterator[tuple[str, bytes | None]]:
+    """Yield every file with its bytes and every directory with None."""
+    for name in fs.list(directory):
+        path = f"{directory}/{name}" if directory else name
+        try:
+            fs.list(path)
+        except NotADirectoryError:
+            file = fs.open(path)
+            yield path, file.pread(0, file.size)
+        else:
+            yield path, None
+            yield from contents(fs, path)
+
+
+def run_until(workload: Callable[[Run], None], call: int | None) -> tuple[Run, MemoryFileSystem]:
+    """Run a workload on a new disk whose power fails before the ``call``-th change; None lets it end."""
+    fs = MemoryFileSystem(crash_at=call)
+    run = Run(fs)
+    try:
+        workload(run)
+    except (PowerFailure, StoreError):
+        if call is None or fs.operations < call:
+            raise
+    finally:
+        if fs.crash_at is None:
+            fs.crash_at = fs.operations
+        run.abandon()
+    return run, fs
+
+
+def check_image(run: Run, image: MemoryFileSystem, settled: State | None = None) -> State | None:
+    """Open what is on a disk after a crash and return the table's rows; raise LostError if a promise is broken.
+
+    ``settled`` is what an earlier opening has shown already: then nothing else may be seen. None stands for "there is
+    no table", which is allowed as long as nobody was told that there is one.
+    """
+    try:
+        store = open_store(image, run.lives + 1)
+    except StoreError as error:
+        raise LostError(f"the store cannot be opened: {error.code}: {error.message}") from error
+    try:
+        return _check_rows(run, store, settled)
+    finally:
+        _stop(image, store)
+
+
+def _check_rows(run: Run, store: Store, settled: State | None) -> State | None:
+    if TABLE not in store.tables():
+        _require(not run.has_table, "the table is gone")
+        return None
+    found = read(store)
+    allowed = [run.oracle.now()] if settled is None else [settled]
+    if run.pending and settled is None:
+        allowed.append({key: row for key, row in (allowed[0] | run.pending.changes).items() if row is not None})
+    _require(found in allowed, f"read {found}\n  expected {' or '.join(map(str, allowed))}")
+    for moment in run.moments:
+        _require(read(store, moment) == run.oracle.as_of(moment), f"the snapshot {moment} has changed")
+    return found
+
+
+def check_goes_on(run: Run, image: MemoryFileSystem, random: Random) -> None:
+    """Open the disk, write, lose the power again: what was read and what was written must both be there."""
+    before = check_image(run, image)
+    store = open_store(image, run.lives + 2)
+    try:
+        if before is None:
+            return
+        timestamp = write(store, "upsert", [row(7_000, 70), row(7_001, 70)])
+        _require(not run.moments or timestamp > run.moments[-1], "time has gone back")
+        second = image.crash_image(random)
+    finally:
+        _stop(image, store)
+    after = before | {(key,): row(key, 70) for key in (7_000, 7_001)}
+    check_image(run, second, after)
+
+
+def check_cut_recoveries(run: Run, image: MemoryFileSystem, random: Random, tally: Tally) -> None:
+    """Cut the power again at every call of the reopening; whatever is left must open as the first image did."""
+    calls = _calls_of_opening(run, clone(image))
+    for call in range(1, calls + 1):
+        disk = clone(image)
+        disk.crash_at = call
+        store = None
+        try:
+            store = open_store(disk, run.lives + 1)
+        except (PowerFailure, StoreError):
+            _require(disk.operations >= call, f"the reopening failed before call {call}")
+        finally:
+            if store:
+                _stop(disk, store)
+        tally.recoveries_cut += 1
+        disk.crash_at = None
+        check_image(run, disk.crash_image(random))
+
+
+def clone(disk: MemoryFileSystem) -> MemoryFileSystem:
+    """Return a disk with the same files, all durable."""
+    copy = MemoryFileSystem()
+    for path, content in contents(disk):
+        if content is None:
+            copy.make_directory(path)
+        else:
+            file = copy.create(path)
+            file.append(content)
+            file.sync()
+            file.close()
+    for path, content in [("", None), *contents(copy)]:
+        if content is None:
+            copy.sync_directory(path)
+    copy.operations = 0
+    return copy
+
+
+def _calls_of_opening(run: Run, disk: MemoryFileSystem) -> int:
+    store = open_store(disk, run.lives + 1)
+    calls = disk.operations
+    _stop(disk, store)
+    return calls
+
+
+def _stop(disk: MemoryFileSystem, store: Store) -> None:
+    """End a store's threads as a power failure does: nothing more reaches the disk."""
+    disk.crash_at = min(disk.operations, disk.crash_at or disk.operations)
+    with suppress(PowerFailure, StoreError):
+        store.close()
+    disk.crash_at = None
+
+
+def _require(condition: bool, why: str) -> None:
+    if not condition:
+        raise LostError(why)
+
+
+def campaign(
+    workload: Callable[[Run], None],
+    images: int,
+    seed: int = 0,
+    deep_every: int = 10,
+    calls: range | None = None,
+) -> Tally:
+    """Crash at every call (or at ``calls``), draw ``images`` disks each time and check each distinct one.
+
+    Every ``deep_every``-th distinct disk is also written on, and its recovery cut at each call.
+    """
+    tally = Tally()
+    finished, disk = run_until(workload, None)
+    check_image(finished, disk.crash_image(Random(seed)))
+    for call in calls or range(1, disk.operations + 1):
+        run, crashed = run_until(workload, call)
+        tally.calls += 1
+        seen: set[int] = set()
+        for number in range(images):
+            random = Random((seed << 40) + (call << 20) + number)
+            image = crashed.crash_image(random)
+            tally.images += 1
+            fingerprint = hash(tuple(contents(image)))
+            if fingerprint in seen:
+                continue
+            seen.add(fingerprint)
+            tally.distinct += 1
+            try:
+                _check_deeply(run, image, random, tally, tally.distinct % deep_every == 0)
+            except Exception as error:
+                log = "\n  ".join(list(crashed.operation_log)[-6:])
+                error.add_note(f"call {call}, image {number}, seed {seed}; before it:\n  {log}")
+                raise
+    return tally
+
+
+def _check_deeply(run: Run, image: MemoryFileSystem, random: Random, tally: Tally, deep: bool) -> None:
+    if deep:
+        check_cut_recoveries(run, image, random, tally)
+        check_goes_on(run, clone(image), random)
+    first = check_image(run, image)
+    if first is not None:
+        # What an opening showed has been seen: no later power failure may take it back.
+        check_image(run, image.crash_image(random), first)

@@ -1,0 +1,44 @@
+"""Power failures at every call of the file system: nothing acknowledged is lost, nothing half is there."""
+
+import logging
+from random import Random
+
+import pytest
+
+from nyala.engine.fs import MemoryFileSystem
+from tests.crash.images import LostError, campaign, check_image, clone, contents, run_until
+from tests.crash.workloads import WORKLOADS, open_store, write
+
+IMAGES = 20
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_no_power_failure_loses_anything(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR)  # every torn tail is worth a warning, and there are thousands
+    tally = campaign(WORKLOADS[name], IMAGES)
+    assert tally.calls > 50, "the workload has become too small to mean anything"
+    assert tally.distinct > 2 * tally.calls
+    assert tally.recoveries_cut > 100
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_a_workload_makes_the_same_calls_each_time(name: str) -> None:
+    logs = [run_until(WORKLOADS[name], None)[1].operation_log for _ in range(2)]
+    assert logs[0] == logs[1]
+
+
+def test_the_checker_sees_a_row_too_many_a_row_too_few_and_a_missing_table() -> None:
+    run, disk = run_until(WORKLOADS["update"], None)
+    image = disk.crash_image(Random(0))
+    check_image(run, clone(image))
+    with open_store(clone(image), 5) as store:
+        disk_of_store = store._fs
+        write(store, "delete", [{"id": 0}])
+        assert isinstance(disk_of_store, MemoryFileSystem)
+        with pytest.raises(LostError, match="expected"):
+            check_image(run, disk_of_store.crash_image(Random(0)))
+    with open_store(other := clone(image), 5) as store:
+        store.drop_table("t")
+    with pytest.raises(LostError, match="table is gone"):
+        check_image(run, other)
+    assert dict(contents(clone(image))) == dict(contents(image))

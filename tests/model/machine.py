@@ -1,0 +1,137 @@
+"""The state machine: random operations on a store and on the model, compared after every step.
+
+After Kudu's fuzz-itest: few keys, the test owns every background action, every error must be the expected one. After
+each step the table is read now and at three earlier moments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from nyala.schemas.operation import Operation
+from nyala.schemas.service import MaintenanceKind
+
+from .oracle import Key
+from .predicates import COMPARISONS, Between, Both, Compare, Either, Filter, In, IsNull, Not
+from .session import Session
+from .shapes import Shape
+from .subjects import Stop, Subject
+
+
+def machine_of(shape: Shape, subject_of: Callable[[Shape], Subject]) -> type[RuleBasedStateMachine]:
+    """Return the state machine for a table and what holds it."""
+
+    class TableMachine(RuleBasedStateMachine):
+        @initialize()
+        def start(self) -> None:
+            self.session = Session(shape, subject_of(shape))
+
+        @rule(write=_writes(shape), atomic=st.sampled_from([False, False, True]))
+        def write(self, write: tuple[str, tuple[str, ...], list[tuple]], atomic: bool) -> None:
+            self.session.write(*write, atomic=atomic)
+
+        @rule(write=_writes(shape))
+        def write_more(self, write: tuple[str, tuple[str, ...], list[tuple]]) -> None:
+            self.session.write(*write)
+
+        @rule(op=st.sampled_from([kind.value for kind in MaintenanceKind]))
+        def maintain(self, op: str) -> None:
+            self.session.maintain(op)
+
+        @rule(stop=st.sampled_from(["close", "kill", "power"]), seed=st.integers(0, 1 << 16))
+        def restart(self, stop: Stop, seed: int) -> None:
+            self.session.restart(stop, seed)
+
+        @rule()
+        def note_now(self) -> None:
+            self.session.note_now()
+
+        @rule(scan=_scans(shape), back=st.none() | st.integers(0, 1 << 16))
+        def scan(self, scan: dict[str, Any], back: int | None) -> None:
+            moment = None if back is None else back % len(self.session.moments)
+            self.session.scan(**scan, moment=moment)
+
+        @rule(keys=st.lists(_keys(shape), max_size=6))
+        def get(self, keys: list[Key]) -> None:
+            self.session.get(keys)
+
+        @precondition(lambda self: hasattr(self, "session"))
+        @invariant()
+        def agrees(self) -> None:
+            self.session.check()
+
+        def teardown(self) -> None:
+            if hasattr(self, "session"):
+                self.session.subject.close()
+
+    return TableMachine
+
+
+def _keys(shape: Shape) -> st.SearchStrategy[Key]:
+    return st.tuples(*(st.sampled_from([c for c in shape.cells[name] if c is not None]) for name in shape.model.key))
+
+
+def _writes(shape: Shape) -> st.SearchStrategy[tuple[str, tuple[str, ...], list[tuple]]]:
+    """Operation, columns, rows; NULL in a key now and then, as one more thing to be refused."""
+    model = shape.model
+    values = tuple(model.defaults)
+    required = tuple(name for name in values if name in model.not_null)
+    full = st.just(model.columns)
+    some = st.sets(st.sampled_from(values), max_size=3).map(
+        lambda chosen: model.key + tuple(name for name in values if name in chosen or name in required)
+    )
+    partial = st.sets(st.sampled_from(values), min_size=1, max_size=3).map(
+        lambda chosen: model.key + tuple(name for name in values if name in chosen)
+    )
+    keys_only = st.just(model.key)
+    columns_of = {
+        "insert": st.one_of(full, some, partial),
+        "upsert": st.one_of(full, some, partial, keys_only),
+        "update": st.one_of(partial, full),
+        "delete": keys_only,
+    }
+    null_keys = st.tuples(*(st.sampled_from([*shape.cells[name], None]) for name in model.key))
+    keys = st.integers(0, 19).flatmap(lambda chance: null_keys if chance == 0 else _keys(shape))
+
+    def rows(op: Operation, columns: tuple[str, ...]) -> st.SearchStrategy[tuple[str, tuple[str, ...], list[tuple]]]:
+        cells = [st.sampled_from(shape.cells[name]) for name in columns[len(model.key) :]]
+        row = st.tuples(keys, st.tuples(*cells)).map(lambda parts: parts[0] + parts[1])
+        return st.lists(row, min_size=1, max_size=5).map(lambda found: (op.value, columns, found))
+
+    return st.sampled_from(sorted(Operation)).flatmap(
+        lambda op: columns_of[op.base].flatmap(lambda columns: rows(op, columns))
+    )
+
+
+def _scans(shape: Shape) -> st.SearchStrategy[dict[str, Any]]:
+    columns = st.lists(st.sampled_from(shape.model.columns), unique=True, max_size=4).map(tuple)
+    return st.fixed_dictionaries(
+        {
+            "columns": columns | st.just(shape.model.columns),
+            "where": st.none() | _filters(shape),
+            "ordered": st.booleans(),
+            "limit": st.none() | st.integers(0, 4),
+        }
+    )
+
+
+def _filters(shape: Shape) -> st.SearchStrategy[Filter]:
+    def atoms(name: str) -> st.SearchStrategy[Filter]:
+        value = st.sampled_from([cell for cell in shape.cells[name] if cell is not None])
+        return st.one_of(
+            st.builds(Compare, st.just(name), st.sampled_from(COMPARISONS), value),
+            st.builds(IsNull, st.just(name)),
+            st.builds(In, st.just(name), st.lists(value, min_size=1, max_size=3)),
+            st.builds(Between, st.just(name), value, value),
+        )
+
+    leaves = st.sampled_from(shape.filtered).flatmap(atoms)
+    return st.recursive(
+        leaves,
+        lambda parts: st.one_of(st.builds(Not, parts), st.builds(Both, parts, parts), st.builds(Either, parts, parts)),
+        max_leaves=3,
+    )

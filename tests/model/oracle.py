@@ -1,0 +1,124 @@
+"""What a table must hold: a dictionary of versions, written without a look at the engine.
+
+    key -> [(timestamp, row), (timestamp, None), ...]      None: the key is dead from then on
+
+``plan`` says what must become of a batch, row by row, by the words of the contract; ``commit`` makes it so at the
+timestamp that the store gave. ``as_of`` reads any moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Key = tuple[Any, ...]
+Row = dict[str, Any]
+
+REQUIRED = object()
+"""Stands for the default of a column that is not nullable and has none."""
+
+
+@dataclass(frozen=True)
+class ModelSchema:
+    """``defaults`` has every value column: what a new row gets without it, or REQUIRED."""
+
+    key: tuple[str, ...]
+    defaults: Mapping[str, Any]
+    not_null: frozenset[str] = frozenset()
+    lengths: Mapping[str, int] = field(default_factory=dict)
+    """Characters that a varchar column keeps."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.key, *self.defaults)
+
+
+@dataclass
+class Plan:
+    """What must become of a batch, and what the table holds afterwards."""
+
+    rows: int
+    applied: int = 0
+    ignored: int = 0
+    errors: list[tuple[int, str]] = field(default_factory=list)
+    changes: dict[Key, Row | None] = field(default_factory=dict)
+
+    @property
+    def answer(self) -> tuple[int, int, int, list[tuple[int, str]]]:
+        return self.rows, self.applied, self.ignored, self.errors
+
+
+class Oracle:
+    """One table."""
+
+    def __init__(self, schema: ModelSchema) -> None:
+        self.schema = schema
+        self.versions: dict[Key, list[tuple[int, Row | None]]] = {}
+        self.last_timestamp = 0
+
+    def plan(self, op: str, rows: Sequence[Row], atomic: bool = False) -> Plan:
+        """Say what must become of ``rows``, which all have the same columns."""
+        plan = Plan(len(rows))
+        for position, given in enumerate(rows):
+            outcome = self._decide(op, given, plan)
+            if outcome == "APPLIED":
+                plan.applied += 1
+            elif outcome == "IGNORED":
+                plan.ignored += 1
+            else:
+                plan.errors.append((position, outcome))
+        if atomic and plan.errors:
+            return Plan(len(rows), errors=plan.errors)
+        return plan
+
+    def commit(self, plan: Plan, timestamp: int) -> None:
+        """Make a plan the state of the table from ``timestamp`` on."""
+        assert timestamp > self.last_timestamp, f"{timestamp} does not come after {self.last_timestamp}"
+        self.last_timestamp = timestamp
+        for key, row in plan.changes.items():
+            self.versions.setdefault(key, []).append((timestamp, row))
+
+    def as_of(self, timestamp: int) -> dict[Key, Row]:
+        """Return the rows that live at ``timestamp``."""
+        found = ((key, _latest(history, timestamp)) for key, history in self.versions.items())
+        return {key: row for key, row in found if row is not None}
+
+    def now(self) -> dict[Key, Row]:
+        """Return the rows that live."""
+        return {key: row for key, history in self.versions.items() if (row := history[-1][1]) is not None}
+
+    def get(self, keys: Iterable[Key]) -> list[Row]:
+        """Return the live rows of ``keys`` in the order asked."""
+        live = self.now()
+        return [live[key] for key in keys if key in live]
+
+    def _decide(self, op: str, given: Row, plan: Plan) -> str:
+        """Carry out one row on ``plan`` and return APPLIED, IGNORED or the code of its error."""
+        given = {name: self._stored(name, cell) for name, cell in given.items()}
+        if any(given[name] is None for name in given if name in self.schema.not_null):
+            return "INVALID_ARGUMENT"
+        key = tuple(given[name] for name in self.schema.key)
+        base, ignores = op.removesuffix("_ignore"), op.endswith("_ignore")
+        old = plan.changes[key] if key in plan.changes else self._live(key)
+        if base == "insert" and old is not None:
+            return "IGNORED" if ignores else "ALREADY_PRESENT"
+        if base in ("update", "delete") and old is None:
+            return "IGNORED" if ignores else "NOT_FOUND"
+        row = None if base == "delete" else {**(self.schema.defaults if old is None else old), **given}
+        if row is not None and any(cell is REQUIRED for cell in row.values()):
+            return "INVALID_ARGUMENT"
+        plan.changes[key] = row
+        return "APPLIED"
+
+    def _stored(self, name: str, cell: Any) -> Any:
+        length = self.schema.lengths.get(name)
+        return cell[:length] if length is not None and cell is not None else cell
+
+    def _live(self, key: Key) -> Row | None:
+        history = self.versions.get(key)
+        return history[-1][1] if history else None
+
+
+def _latest(history: list[tuple[int, Row | None]], timestamp: int) -> Row | None:
+    return next((row for committed, row in reversed(history) if committed <= timestamp), None)

@@ -1,0 +1,132 @@
+"""Session: a store and its model side by side, each step checked; a failure carries its steps as a test to paste."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec
+
+from .oracle import Key, Oracle
+from .predicates import Filter
+from .shapes import Shape
+from .subjects import Stop, Subject, exact_row, rows_of
+
+P = ParamSpec("P")
+
+
+def recorded(step: Callable[Concatenate[Session, P], None]) -> Callable[Concatenate[Session, P], None]:
+    """Write a step down before it is done; when it fails, tell all the steps so far."""
+
+    @functools.wraps(step)
+    def run(self: Session, *args: P.args, **kwargs: P.kwargs) -> None:
+        words = [repr(value) for value in args] + [f"{name}={value!r}" for name, value in kwargs.items()]
+        self.steps.append(f"session.{step.__name__}({', '.join(words)})")
+        try:
+            step(self, *args, **kwargs)
+        except Exception as error:
+            error.add_note(self.script())
+            raise
+
+    return run
+
+
+class Session:
+    """One table, held by a store and by the model."""
+
+    def __init__(self, shape: Shape, subject: Subject) -> None:
+        self.shape = shape
+        self.subject = subject
+        self.oracle = Oracle(shape.model)
+        self.moments: list[int] = [subject.now()]
+        self.steps: list[str] = []
+        self.checks = 0
+
+    @recorded
+    def write(self, op: str, columns: tuple[str, ...], rows: list[tuple], atomic: bool = False) -> None:
+        """Write rows of ``columns``; the answer must be the model's, to the position of each error."""
+        given = [dict(zip(columns, row, strict=True)) for row in rows]
+        plan = self.oracle.plan(op, given, atomic)
+        result = self.subject.write(op, self.shape.batch(columns, given), atomic)
+        errors = [(error.row, error.code) for error in result.errors]
+        assert (result.rows, result.applied, result.ignored, errors) == plan.answer
+        assert result.error_count == len(errors)
+        self.oracle.commit(plan, result.timestamp)
+        self.moments.append(result.timestamp)
+
+    @recorded
+    def maintain(self, op: str) -> None:
+        self.subject.maintain(op)
+
+    @recorded
+    def restart(self, stop: Stop, seed: int = 0) -> None:
+        self.subject.restart(stop, seed)
+
+    @recorded
+    def note_now(self) -> None:
+        """Take a moment at which nothing was written."""
+        self.moments.append(self.subject.now())
+
+    @recorded
+    def scan(
+        self,
+        columns: tuple[str, ...],
+        where: Filter | None = None,
+        ordered: bool = False,
+        limit: int | None = None,
+        moment: int | None = None,
+    ) -> None:
+        """Read at ``moment`` (a position in ``moments``; None is now) and compare with the model."""
+        self._compare(columns, where, ordered, limit, moment)
+
+    @recorded
+    def get(self, keys: list[Key]) -> None:
+        """Look up keys, which come back in the order asked; absent ones are left out."""
+        columns = self.shape.model.columns
+        expected = [exact_row([row[name] for name in columns]) for row in self.oracle.get(keys)]
+        table = self.subject.get(keys)
+        assert table.schema.names == list(columns)
+        assert rows_of(table) == expected
+
+    @recorded
+    def check(self) -> None:
+        """Compare the whole table, now and at three earlier moments that wander through the history."""
+        self.checks += 1
+        count = len(self.moments)
+        picks = {self.checks * 7 % count, self.checks * 13 % count, max(0, count - 2)}
+        for number, moment in enumerate([None, *sorted(picks)]):
+            ordered = (self.checks + number) % 2 == 0
+            self._compare(self.shape.model.columns, None, ordered, None, moment)
+
+    def script(self) -> str:
+        """Return the steps so far as a test."""
+        name = "U64" if len(self.shape.model.key) == 1 else "ALL_TYPES"
+        lines = ["def test_pinned() -> None:", f"    session = Session({name}, EmbeddedSubject({name}))"]
+        return "\n".join([*lines, *(f"    {step}" for step in self.steps)])
+
+    def _compare(
+        self, columns: tuple[str, ...], where: Filter | None, ordered: bool, limit: int | None, moment: int | None
+    ) -> None:
+        as_of = None if moment is None else self.moments[moment]
+        text = None if where is None else str(where)
+        spec = {"columns": list(columns), "where": text, "ordered": ordered, "limit": limit, "as_of": as_of}
+        table = self.subject.scan(**spec)
+        assert table.schema.names == list(columns)
+        state = self.oracle.now() if as_of is None else self.oracle.as_of(as_of)
+        chosen = [row for _, row in sorted(state.items()) if where is None or where.holds(row) is True]
+        expected = [exact_row([row[name] for name in columns]) for row in chosen]
+        found = rows_of(table) if columns else [()] * table.num_rows
+        if ordered:
+            assert found == expected[:limit]
+        else:
+            _check_unordered(found, expected, limit)
+
+
+def _check_unordered(found: list[tuple], expected: list[tuple], limit: int | None) -> None:
+    if limit is None:
+        assert sorted(found, key=repr) == sorted(expected, key=repr)
+        return
+    assert len(found) == min(limit, len(expected))
+    left = list(expected)
+    for row in found:
+        assert row in left
+        left.remove(row)

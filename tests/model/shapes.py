@@ -1,0 +1,128 @@
+"""The two tables of the model, and the few cells that make them interesting: small enough for keys to meet often."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from nyala.schemas.column import ColumnOptions
+from nyala.schemas.table import TableDefinition
+
+from .oracle import REQUIRED, Key, ModelSchema, Row
+
+TABLE = "t"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """``cells`` has what each column may hold; None is added where NULL is a legal cell or a worthwhile error."""
+
+    arrow: pa.Schema
+    model: ModelSchema
+    cells: dict[str, Sequence[Any]]
+    column_options: dict[str, ColumnOptions]
+    filtered: tuple[str, ...]
+    """Columns whose order the model knows: no floating type with its NaN."""
+
+    @property
+    def definition(self) -> TableDefinition:
+        return TableDefinition.from_arrow(TABLE, self.arrow, list(self.model.key), self.column_options)
+
+    def batch(self, columns: Sequence[str], rows: Sequence[Row]) -> pa.RecordBatch:
+        """Return rows as a batch that lets NULL through everywhere: to refuse it is the store's task."""
+        fields = [self.arrow.field(name).with_nullable(True) for name in columns]
+        return pa.RecordBatch.from_pylist(list(rows), pa.schema(fields))
+
+    def keys(self, keys: Sequence[Key]) -> pa.RecordBatch:
+        return self.batch(self.model.key, [dict(zip(self.model.key, key, strict=True)) for key in keys])
+
+
+U64 = Shape(
+    arrow=pa.schema(
+        [
+            pa.field("k", pa.int64(), False),
+            pa.field("v", pa.int32()),
+            pa.field("s", pa.string()),
+            pa.field("must", pa.int16(), False),
+            pa.field("preset", pa.int32()),
+        ]
+    ),
+    model=ModelSchema(
+        key=("k",),
+        defaults={"v": None, "s": None, "must": REQUIRED, "preset": 5},
+        not_null=frozenset({"k", "must"}),
+    ),
+    cells={
+        "k": (0, 1, 2, 3, -1, -(1 << 63), (1 << 63) - 1),
+        "v": (None, 0, 1, 2, -(1 << 31)),
+        "s": (None, "", "a", "ab", "\u00e4'"),
+        "must": (0, 1, 7, None),
+        "preset": (None, 0, 5),
+    },
+    column_options={"preset": ColumnOptions(write_default=5)},
+    filtered=("k", "v", "s", "must", "preset"),
+)
+
+_NULLABLE = ("flag", "tiny", "small", "big", "day", "seen", "single", "real", "price", "total", "huge", "code", "note")
+
+ALL_TYPES = Shape(
+    arrow=pa.schema(
+        [
+            pa.field("name", pa.string(), False),
+            pa.field("unit", pa.int32(), False),
+            pa.field("at", pa.timestamp("us"), False),
+            pa.field("flag", pa.bool_()),
+            pa.field("tiny", pa.int8()),
+            pa.field("small", pa.int16()),
+            pa.field("big", pa.int64()),
+            pa.field("day", pa.date32()),
+            pa.field("seen", pa.timestamp("us")),
+            pa.field("single", pa.float32()),
+            pa.field("real", pa.float64()),
+            pa.field("price", pa.decimal128(5, 2)),
+            pa.field("total", pa.decimal128(15, 3)),
+            pa.field("huge", pa.decimal128(38, 4)),
+            pa.field("code", pa.string()),
+            pa.field("note", pa.string()),
+            pa.field("raw", pa.binary(), False),
+        ]
+    ),
+    model=ModelSchema(
+        key=("name", "unit", "at"),
+        defaults=dict.fromkeys(_NULLABLE) | {"raw": REQUIRED},
+        not_null=frozenset({"name", "unit", "at", "raw"}),
+        lengths={"code": 3},
+    ),
+    cells={
+        "name": ("", "a", "a\0", "b"),
+        "unit": (0, -1, 1),
+        "at": (datetime(1970, 1, 1), datetime(1969, 12, 31, 23, 59, 59, 999_999)),
+        "flag": (None, True, False),
+        "tiny": (None, -128, 0, 127),
+        "small": (None, 0, 300),
+        "big": (None, -(1 << 63), 0, 1 << 40),
+        "day": (None, date(1, 1, 1), date(2024, 2, 29), date(9999, 12, 31)),
+        "seen": (None, datetime(1, 1, 1), datetime(2024, 5, 1, 12, 0, 0, 1)),
+        "single": (None, 0.0, -0.0, 1.5, math.inf, math.nan),
+        "real": (None, 0.0, -0.0, 0.1, -math.inf, math.nan),
+        "price": (None, Decimal("0.00"), Decimal("-999.99"), Decimal("1.50")),
+        "total": (None, Decimal("0.000"), Decimal("123456789012.345")),
+        "huge": (None, Decimal("0.0000"), Decimal("-" + "9" * 34 + ".9999"), Decimal("18446744073709551.6160")),
+        "code": (None, "", "abc", "\u00e4\u00f6\u00fcx", "long text"),
+        "note": (None, "", "x" * 40, "\U0001f98c"),
+        "raw": (b"", b"\0", b"\xff" * 20, None),
+    },
+    column_options={
+        "code": ColumnOptions(type="varchar(3)", encoding="dictionary"),
+        "note": ColumnOptions(encoding="prefix", compression="lz4"),
+        "big": ColumnOptions(encoding="run_length"),
+        "real": ColumnOptions(encoding="plain", compression="zstd"),
+    },
+    filtered=("name", "unit", "at", "tiny", "big", "day", "price", "huge", "note"),
+)

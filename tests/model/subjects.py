@@ -1,0 +1,105 @@
+"""What the model is compared with: a store in this process, with its disk in memory."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from contextlib import suppress
+from random import Random
+from typing import Any, Literal, Protocol
+
+import pyarrow as pa
+
+from nyala.engine.fs import MemoryFileSystem, PowerFailure
+from nyala.engine.mvcc.clock import ManualClock
+from nyala.engine.options import StoreOptions
+from nyala.engine.store import Store
+from nyala.schemas.operation import Operation
+from nyala.schemas.scan import ScanSpec
+from nyala.schemas.write import WriteCommand, WriteResult
+
+from .oracle import Key
+from .shapes import TABLE, Shape
+
+OPTIONS = StoreOptions(maintenance="off", wal_segment_bytes=1 << 12, scan_threads=1)
+
+Stop = Literal["close", "kill", "power"]
+"""A clean stop; a killed process on a living machine; a power failure."""
+
+
+class Subject(Protocol):
+    """One store with one table."""
+
+    def write(self, op: str, batch: pa.RecordBatch, atomic: bool) -> WriteResult: ...
+    def scan(self, **spec: Any) -> pa.Table: ...
+    def get(self, keys: Sequence[Key]) -> pa.Table: ...
+    def maintain(self, op: str) -> None: ...
+    def restart(self, stop: Stop, seed: int) -> None: ...
+    def now(self) -> int: ...
+    def close(self) -> None: ...
+
+
+class EmbeddedSubject:
+    """The engine itself, its clock in the test's hands."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._shape = shape
+        self._microseconds = 1_700_000_000_000_000
+        self._fs = MemoryFileSystem()
+        self._store = self._open()
+        self._store.create_table(shape.definition)
+
+    def write(self, op: str, batch: pa.RecordBatch, atomic: bool) -> WriteResult:
+        return self._store.write(WriteCommand(table=TABLE, op=Operation(op), atomic=atomic), batch)
+
+    def scan(self, **spec: Any) -> pa.Table:
+        return self._store.scan(ScanSpec(table=TABLE, **spec)).to_reader().read_all()
+
+    def get(self, keys: Sequence[Key]) -> pa.Table:
+        return self._store.get(TABLE, self._shape.keys(keys))
+
+    def maintain(self, op: str) -> None:
+        self._store.maintain(TABLE, op)
+
+    def restart(self, stop: Stop, seed: int) -> None:
+        if stop == "close":
+            self._store.close()
+        else:
+            self._fs = crashed(self._store, self._fs, Random(seed) if stop == "power" else None)
+        self._store = self._open()
+
+    def now(self) -> int:
+        return self._store.now()
+
+    def close(self) -> None:
+        self._store.close()
+
+    def _open(self) -> Store:
+        # A start takes longer than the few timestamps that may run ahead of the clock.
+        self._microseconds += 1_000
+        return Store.open(self._fs, OPTIONS, ManualClock(self._microseconds))
+
+
+def crashed(store: Store, fs: MemoryFileSystem, random: Random | None) -> MemoryFileSystem:
+    """Stop a store where it stands and return the disk that is found next: after a power failure drawn by ``random``,
+    or, when that is None, with all that was written, because only the process died."""
+    image = fs.crash_image(random) if random else fs
+    fs.crash_at = fs.operations
+    with suppress(PowerFailure, Exception):
+        store.close()  # ends its threads; the disk takes nothing any more
+    fs.crash_at = None
+    return image
+
+
+def rows_of(table: pa.Table) -> list[tuple]:
+    """Return rows as tuples that compare bit by bit: NaN equals itself, and 0.0 is not -0.0."""
+    return list(zip(*(_exact(column.to_pylist()) for column in table.columns), strict=True))
+
+
+def exact_row(cells: Sequence[Any]) -> tuple:
+    """Return the cells of a model's row as ``rows_of`` returns those of the store."""
+    return tuple(_exact(cells))
+
+
+def _exact(cells: Sequence[Any]) -> list:
+    return [struct.pack("d", cell) if type(cell) is float else cell for cell in cells]
