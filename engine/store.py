@@ -65,6 +65,8 @@ class Store:
         self._fs = fs
         self._clock = clock
         self._closed = False
+        with named("the data directory could not be made"):
+            fs.make_directory("")
         self._lock = fs.lock(_LOCK_PATH)
         try:
             with named("the store could not be opened"):
@@ -326,7 +328,7 @@ class Store:
             needed = min(needed, first or needed)
         segments = self._wal.segments()
         if len(segments) > 1 and segments[0].last_lsn < needed:
-            self._environment.manifest.commit(lambda manifest: manifest.model_copy(update={"log_needed_from": needed}))
+            self._environment.manifest.commit(lambda manifest: manifest.with_log_from(needed))
             self._wal.free_before(needed)
 
     def _ask_for_flush(self) -> bool:

@@ -15,21 +15,20 @@ from .tablet.tablet import Tablet
 def flush(tablet: Tablet, environment: Environment) -> FlushReport | None:
     """Flush all rows of a tablet that are in memory; None when there are none."""
     with tablet.maintenance_lock:
-        reports = []
-        while report := flush_memrowset(tablet, environment):
-            reports.append(report)
-            if not tablet.version.frozen:
-                break
-    return _sum(reports)
+        left_over = flush_memrowset(tablet, environment) if tablet.version.frozen else None
+        return _sum(left_over, flush_memrowset(tablet, environment))
 
 
 def flush_all_deltas(tablet: Tablet, environment: Environment) -> FlushReport | None:
     """Flush all deltas of a tablet's DiskRowSets; None when there are none."""
     with tablet.maintenance_lock:
-        return flush_deltas(tablet, environment)
+        is_left_over = any(rowset.deltas.frozen for rowset in tablet.version.disk)
+        left_over = flush_deltas(tablet, environment) if is_left_over else None
+        return _sum(left_over, flush_deltas(tablet, environment))
 
 
-def _sum(reports: list[FlushReport]) -> FlushReport | None:
+def _sum(*parts: FlushReport | None) -> FlushReport | None:
+    reports = [part for part in parts if part]
     if not reports:
         return None
     return FlushReport(sum(report.rows for report in reports), sum(report.bytes_written for report in reports))

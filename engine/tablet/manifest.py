@@ -99,6 +99,13 @@ class Manifest(_Entry):
 
         return self.model_copy(update={"tables": tuple(edited(table) for table in self.tables)})
 
+    def with_log_from(self, lsn: int) -> Manifest:
+        """Return the manifest that needs the log only from ``lsn`` on.
+
+        It never needs more again: two flushes may end at once, and what the later one freed is gone.
+        """
+        return self.model_copy(update={"log_needed_from": max(self.log_needed_from, lsn)})
+
     def has_tablet(self, tablet_id: int) -> bool:
         """Whether a tablet is there."""
         return any(tablet.id == tablet_id for table in self.tables for tablet in table.tablets)

@@ -1,0 +1,89 @@
+"""Flushes asked for by name: after a failure, side by side, and what of the log they free."""
+
+import errno
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
+from nyala.engine.fs.faulty import FaultRule
+from nyala.engine.tablet.manifest import ManifestFile
+from nyala.schemas.errors import StorageFullError
+from tests.engine.subject import Subject
+
+
+def full_once(path: str) -> Subject:
+    """Return a store whose first file of that kind finds no room."""
+    rule = FaultRule(calls=frozenset({"create"}), path=path, error=errno.ENOSPC)
+    return Subject(FaultyFileSystem(MemoryFileSystem(), [rule]))
+
+
+def test_a_flush_takes_the_rows_that_a_failed_one_left_and_those_since() -> None:
+    subject = full_once("*.base")
+    subject.upsert(1, 2)
+    with pytest.raises(StorageFullError):
+        subject.flush()
+    subject.upsert(2, 3, v=5)
+    assert [len(memrowset) for memrowset in subject.tablet.version.in_memory] == [2, 1]
+    subject.check()
+    assert subject.flush() == 3
+    assert [len(memrowset) for memrowset in subject.tablet.version.in_memory] == [0]
+    subject.close()
+
+
+def test_a_flush_of_deltas_takes_those_that_a_failed_one_left_and_those_since() -> None:
+    subject = full_once("*.redo")
+    subject.upsert(1, 2, 3)
+    subject.flush()
+    subject.upsert(1, 2, v=1)
+    with pytest.raises(StorageFullError):
+        subject.flush_deltas()
+    subject.upsert(2, 3, v=2)
+    subject.check()
+    assert subject.flush_deltas() == 4
+    assert not any(rowset.deltas.memory_bytes for rowset in subject.tablet.version.disk)
+    assert subject.flush_deltas() == 0
+    subject.close()
+
+
+def test_two_flushes_that_end_at_once_never_ask_for_log_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first to look is the last to say what it needs."""
+    subject = Subject()
+    free, commit = subject.store._free_log, ManifestFile.commit
+    monkeypatch.setattr(subject.store, "_free_log", lambda: None)
+    subject.upsert(*range(40), s="x" * 100)
+    subject.flush()
+    subject.upsert(1)
+
+    def overtaken(manifest: ManifestFile, edit: Any) -> Any:
+        monkeypatch.setattr(ManifestFile, "commit", commit)
+        subject.upsert(*range(40, 80), s="y" * 100)
+        subject.upsert(*range(40, 80), s="y" * 100)
+        subject.flush()
+        subject.flush_deltas()
+        free()
+        return commit(manifest, edit)
+
+    monkeypatch.setattr(ManifestFile, "commit", overtaken)
+    free()
+    subject.restart()
+    subject.close()
+
+
+@settings(max_examples=15)
+@given(seed=st.integers(0, 2**32))
+def test_the_log_is_freed_and_never_too_much_of_it(seed: int) -> None:
+    random = Random(seed)
+    subject = Subject(wal_segment_bytes=1 << 12)
+    for _ in range(random.randint(5, 15)):
+        subject.some_writes(random, range(16), commits=random.randint(1, 4))
+        work = random.choice([subject.flush, subject.flush_deltas, subject.restart, lambda: subject.crash(random)])
+        work()
+    subject.flush()
+    subject.flush_deltas()
+    assert len(subject.store._wal.segments()) <= 2
+    subject.crash(random)
+    subject.close()
