@@ -65,9 +65,9 @@ class Store:
         self._fs = fs
         self._clock = clock
         self._closed = False
-        with named("the data directory could not be made"):
+        with named("the data directory could not be made or locked"):
             fs.make_directory("")
-        self._lock = fs.lock(_LOCK_PATH)
+            self._lock = fs.lock(_LOCK_PATH)
         try:
             with named("the store could not be opened"):
                 self._open()
@@ -92,8 +92,9 @@ class Store:
         manifest_file = ManifestFile.open(self._fs) or self._create()
         manifest = manifest_file.current
         self._mvcc = MvccManager(self._clock)
-        self._environment = Environment(self._fs, manifest_file, self._mvcc, PageCache(self.options.page_cache_bytes))
         self._wal = self._open_wal(manifest)
+        cache = PageCache(self.options.page_cache_bytes)
+        self._environment = Environment(self._fs, manifest_file, self._wal, self._mvcc, cache)
         recovery.check_log(self._wal, manifest)
         self._catalog = Catalog(self._environment, self.options.limits)
         self._catalog.load()

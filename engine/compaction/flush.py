@@ -67,7 +67,7 @@ def flush_memrowset(tablet: Tablet, environment: Environment) -> FlushReport | N
     mark = _freeze(tablet)
     if mark is None:
         return None
-    environment.mvcc.wait_for(mark.timestamp)
+    environment.wait_until_settled(mark.timestamp, mark.lsn)
     order = mark.memrowset.key_order(0, len(mark.memrowset))
     assert order is not None, "a MemRowSet stands in the order of arrival"
     rowset, size = _write(tablet, environment, mark, order)

@@ -58,7 +58,7 @@ def _freeze(tablet: Tablet, rowset: DiskRowSet) -> _Mark | None:
 
 
 def _flush(tablet: Tablet, environment: Environment, mark: _Mark) -> FlushReport:
-    environment.mvcc.wait_for(mark.timestamp)
+    environment.wait_until_settled(mark.timestamp, mark.lsn)
     fs, rowset = environment.fs, mark.rowset
     file_id = environment.manifest.new_id()
     path = files.path(tablet.tablet_id, file_id, "redo")

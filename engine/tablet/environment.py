@@ -7,14 +7,28 @@ from dataclasses import dataclass
 from ..cfile.cache import PageCache
 from ..fs.filesystem import FileSystem
 from ..mvcc.mvcc import MvccManager
+from ..wal.log import WriteAheadLog
 from .manifest import ManifestFile
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The seams: the disk, the manifest on it, which commits are visible, and decompressed pages."""
+    """The seams: the disk, the manifest and the log on it, which commits are visible, and decompressed pages."""
 
     fs: FileSystem
     manifest: ManifestFile
+    wal: WriteAheadLog
     mvcc: MvccManager
     page_cache: PageCache
+
+    def wait_until_settled(self, timestamp: int, lsn: int) -> None:
+        """Return when the commits up to ``timestamp``, logged up to ``lsn``, are visible, and durable in the log.
+
+        A file that holds them may be named by the manifest then. Visible alone is not enough: a commit may have been
+        acknowledged when the operating system had its record, and the log may never be shorter than what files hold.
+
+        Raises:
+            UnavailableError: the log has failed.
+        """
+        self.mvcc.wait_for(timestamp)
+        self.wal.wait(lsn)

@@ -96,6 +96,7 @@ class WriteAheadLog:
         reader, self._reader = self._reader, None
         if reader is None:
             raise InternalError("a log is replayed once")
+        self._keep(reader)
         for group in reader.groups():
             yield from group.records
         self._writer = self._start_writing(reader)
@@ -142,8 +143,12 @@ class WriteAheadLog:
         return self._ready.append(timestamp, payload)
 
     def wait(self, lsn: int) -> None:
-        """Return when the record is on the disk; UnavailableError if that cannot be known before a restart."""
-        self._ready.wait(lsn)
+        """Return when the record is on the disk; UnavailableError if that cannot be known before a restart.
+
+        While the log is replayed this returns at once: what is replayed is on the disk.
+        """
+        if self._writer or self._reader:
+            self._ready.wait(lsn)
 
     def written(self, lsn: int) -> None:
         """Return when the operating system has the record: it survives the process, not a power failure."""
@@ -184,14 +189,23 @@ class WriteAheadLog:
             raise InternalError("a log must be replayed to its end before it is used")
         return self._writer
 
+    def _keep(self, reader: LogReader) -> None:
+        """Make durable what will be read: no power failure changes it then, so that files may hold it too.
+
+        A killed process may have left its last group in the memory of the operating system.
+        """
+        if reader.newest_path is None:
+            return
+        try:
+            self._fs.sync_file(reader.newest_path)
+        except OSError as error:
+            raise UnavailableError(f"{reader.newest_path} cannot be made durable: {error}") from error
+
     def _start_writing(self, reader: LogReader) -> LogWriter:
-        """Settle what was read: after this no power failure changes it, so new groups may build on it."""
+        """Tidy up behind what was read, so that new groups may build on it."""
         try:
             for path in reader.unborn:
                 self._fs.unlink(path)
-            if reader.segments:
-                # A killed process may have left its last group in the memory of the operating system.
-                self._fs.sync_file(reader.segments[-1].path)
             self._fs.sync_directory(self._directory)
         except OSError as error:
             raise UnavailableError(f"{self._directory} cannot be made ready: {error}") from error

@@ -96,6 +96,11 @@ class LogReader:
         self.crc = self._headers[0].previous_crc if self._headers else 0
         self._end = (segment_path(directory, self._headers[0].number if self._headers else 1), 0)
 
+    @property
+    def newest_path(self) -> str | None:
+        """The last segment that was born; None when there is none."""
+        return segment_path(self._directory, self._headers[-1].number) if self._headers else None
+
     def groups(self) -> Iterator[Group]:
         """Yield every sound group in order; the records are views of one segment's mapping at a time."""
         self._meet_expectation(self.last_lsn, self.last_lsn, self.crc, None)

@@ -1,6 +1,7 @@
 """Flushes asked for by name: after a failure, side by side, and what of the log they free."""
 
 import errno
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
 from nyala.engine.fs.faulty import FaultRule
 from nyala.engine.tablet.manifest import ManifestFile
-from nyala.schemas.errors import StorageFullError
+from nyala.schemas.errors import StorageFullError, UnavailableError
 from tests.engine.subject import Subject
 
 
@@ -87,3 +88,25 @@ def test_the_log_is_freed_and_never_too_much_of_it(seed: int) -> None:
     assert len(subject.store._wal.segments()) <= 2
     subject.crash(random)
     subject.close()
+
+
+@pytest.mark.parametrize("op", ["flush", "flush_deltas"])
+@pytest.mark.parametrize("seed", range(6))
+def test_files_never_hold_what_the_log_may_lose(op: str, seed: int) -> None:
+    """A write that is acknowledged before its sync, the sync fails, the flush comes, the power goes."""
+    disk = MemoryFileSystem()
+    fs = FaultyFileSystem(disk)
+    subject = Subject(fs, durability="os")
+    subject.upsert(1)
+    subject.flush()
+    subject.store._wal.wait(subject.store._wal.last_lsn)
+    fs.rules.append(FaultRule(calls=frozenset({"sync"}), path="wal/*", sticky=True))
+    fs._matched.append(0)
+    subject.upsert(1, 2, v=1)
+    with suppress(UnavailableError):
+        subject.store.maintain("t", op)
+    image = disk.crash_image(Random(seed))
+    after = Subject(image)
+    assert after.scan(ordered=True) in ([(1, 0, "s")], [(1, 1, "s"), (2, 1, "s")])
+    after.store.close()
+    subject.store.close()
