@@ -79,15 +79,15 @@ def check_image(run: Run, image: MemoryFileSystem, settled: State | None = None)
 
 def _check_rows(run: Run, store: Store, settled: State | None) -> State | None:
     if TABLE not in store.tables():
-        _require(not run.has_table, "the table is gone")
+        require(not run.has_table, "the table is gone")
         return None
     found = read(store)
     allowed = [run.oracle.now()] if settled is None else [settled]
     if run.pending and settled is None:
         allowed.append({key: row for key, row in (allowed[0] | run.pending.changes).items() if row is not None})
-    _require(found in allowed, f"read {found}\n  expected {' or '.join(map(str, allowed))}")
+    require(found in allowed, f"read {found}\n  expected {' or '.join(map(str, allowed))}")
     for moment in run.moments:
-        _require(read(store, moment) == run.oracle.as_of(moment), f"the snapshot {moment} has changed")
+        require(read(store, moment) == run.oracle.as_of(moment), f"the snapshot {moment} has changed")
     return found
 
 
@@ -99,7 +99,7 @@ def check_goes_on(run: Run, image: MemoryFileSystem, random: Random) -> None:
         if before is None:
             return
         timestamp = write(store, "upsert", [row(7_000, 70), row(7_001, 70)])
-        _require(not run.moments or timestamp > run.moments[-1], "time has gone back")
+        require(not run.moments or timestamp > run.moments[-1], "time has gone back")
         second = image.crash_image(random)
     finally:
         _stop(image, store)
@@ -117,7 +117,7 @@ def check_cut_recoveries(run: Run, image: MemoryFileSystem, random: Random, tall
         try:
             store = open_store(disk, run.lives + 1)
         except (PowerFailure, StoreError):
-            _require(disk.operations >= call, f"the reopening failed before call {call}")
+            require(disk.operations >= call, f"the reopening failed before call {call}")
         finally:
             if store:
                 _stop(disk, store)
@@ -159,7 +159,7 @@ def _stop(disk: MemoryFileSystem, store: Store) -> None:
     disk.crash_at = None
 
 
-def _require(condition: bool, why: str) -> None:
+def require(condition: bool, why: str) -> None:
     if not condition:
         raise LostError(why)
 

@@ -43,7 +43,8 @@ def read(store: Store, as_of: int | None = None) -> dict[Key, Row]:
 
 
 def write(store: Store, op: str, rows: Sequence[Row]) -> int:
-    """Write rows, none of which may be refused; return the timestamp."""
+    """Write rows of the same columns, none of which may be refused; return the timestamp."""
+    assert all(given.keys() == rows[0].keys() for given in rows)
     batch = pa.RecordBatch.from_pylist(list(rows), pa.schema([SCHEMA.field(name) for name in rows[0]]))
     result = store.write(WriteCommand(table=TABLE, op=Operation(op)), batch)
     assert not result.errors, result.errors

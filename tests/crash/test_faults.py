@@ -1,0 +1,48 @@
+"""Every call of the file system fails once, and from then on: success or a named error, and nothing is lost."""
+
+import logging
+
+import pytest
+
+from tests.crash.faults import RULES, Step, count_calls, run_with
+from tests.crash.workloads import Run, row
+
+STEPS: list[Step] = [
+    Run.start,
+    lambda run: run.write("insert", [row(number, 0) for number in range(4)]),
+    lambda run: run.maintain("flush"),
+    lambda run: run.write("update_ignore", [{"id": 0, "batch": 1}, {"id": 3, "batch": None}]),
+    lambda run: run.write("upsert", [row(5, 1, text="x" * 3_500)]),
+    lambda run: run.maintain("flush_deltas"),
+    lambda run: run.write("delete_ignore", [{"id": 1}]),
+    Run.restart,
+    lambda run: run.write("insert_ignore", [row(1, 3)]),
+    lambda run: run.maintain("flush"),
+    lambda run: run.maintain("flush"),
+    lambda run: run.maintain("flush_deltas"),
+    lambda run: run.write("upsert", [row(0, 4), row(6, 4)]),
+]
+
+
+@pytest.mark.parametrize("kind", RULES)
+def test_a_failing_disk_loses_nothing(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR)
+    calls = count_calls(RULES[kind], STEPS)
+    assert calls > 20
+    failures = 0
+    for nth in range(1, calls + 1):
+        try:
+            run, faulty = run_with(RULES[kind](nth), STEPS)
+        except Exception as error:
+            error.add_note(f"{kind}, call {nth} of {calls}")
+            raise
+        assert faulty.injected, "the fault was never met"
+        failures += run.failures > 0
+    assert failures > calls // 3, "most failures should reach the caller"
+
+
+def test_the_steps_succeed_on_a_sound_disk() -> None:
+    run, _ = run_with(None, STEPS)
+    assert run.failures == 0
+    assert len(run.moments) == 6
+    assert len(run.oracle.now()) == 6

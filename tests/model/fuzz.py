@@ -1,0 +1,54 @@
+"""Random operations against the model until the time is up; the seed of each round is printed before it runs.
+
+    python tests/model/fuzz.py --minutes 30 --seed 0
+
+A failure ends the run with the sequence, shrunk, as a test to paste into test_pinned.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.model.machine import machine_of
+from tests.model.shapes import ALL_TYPES, U64
+from tests.model.subjects import EmbeddedSubject
+
+_EXAMPLES = 30
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=5)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=100)
+    options = parser.parse_args()
+    logging.disable(logging.WARNING)
+    rounds = settings(
+        max_examples=_EXAMPLES,
+        stateful_step_count=options.steps,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+    deadline = time.monotonic() + 60 * options.minutes
+    number = options.seed
+    while time.monotonic() < deadline:
+        shape = ALL_TYPES if number % 2 else U64
+        print(f"seed {number}: {_EXAMPLES} sequences of {options.steps} steps", flush=True)
+        run_state_machine_as_test(seed(number)(machine_of(shape, EmbeddedSubject)), settings=rounds)
+        number += 1
+    print(f"all agree; continue with --seed {number}")
+
+
+if __name__ == "__main__":
+    main()
