@@ -44,6 +44,8 @@ class _Mark:
     """The moment at which a MemRowSet is written."""
 
     memrowset: MemRowSet
+    slot: int
+    """Of the rowset to be; taken before anything is written, for there may be none left."""
     deltas: dict[int, int]
     timestamp: int
     lsn: int
@@ -86,7 +88,7 @@ def _freeze(tablet: Tablet) -> _Mark | None:
             version = replace(version, active=tablet.new_memrowset(), frozen=(version.active,))
             tablet.version = version
         oldest = version.frozen[0]
-        return _Mark(oldest, oldest.deltas.active.counts(), tablet.last_timestamp, tablet.last_lsn)
+        return _Mark(oldest, tablet.free_slot(), oldest.deltas.active.counts(), tablet.last_timestamp, tablet.last_lsn)
 
 
 def _write(tablet: Tablet, environment: Environment, mark: _Mark, order: np.ndarray) -> tuple[DiskRowSet, int]:
@@ -120,7 +122,7 @@ def _write_files(
     write_base_file(fs, base_path, entry.id, cells, live, keys, encodings, mark.timestamp, version)
     write_delta_file(fs, undo_path, undo_id, "undo", entry.id, undo, encodings)
     fs.sync_directory(files.directory(tablet_id))
-    return open_rowset(tablet, environment, entry, slot=-1)
+    return open_rowset(tablet, environment, entry, mark.slot)
 
 
 def _at_mark(tablet: Tablet, mark: _Mark, order: np.ndarray) -> tuple[dict[int, Vector], dict[int, DeltaRun]]:
@@ -181,7 +183,6 @@ def _swap(tablet: Tablet, mark: _Mark, rowset: DiskRowSet, order: np.ndarray) ->
     memrowset, count = mark.memrowset, len(order)
     new_rowid = np.empty(count, np.int32)
     new_rowid[order] = np.arange(count, dtype=np.int32)
-    rowset.slot = tablet.free_slot()
     tablet.take_slot(rowset)
     _carry_over(tablet, memrowset.deltas.active.since(mark.deltas), new_rowid, rowset, mark.lsn + 1)
     if memrowset.live.dead_count:

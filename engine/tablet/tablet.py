@@ -13,6 +13,7 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
+from ...schemas.errors import UnavailableError
 from ...schemas.operation import Operation
 from ...schemas.table import TableSchema
 from ..delta import LIVE
@@ -61,12 +62,16 @@ class Tablet:
         return memrowset
 
     def free_slot(self) -> int:
-        """Return a slot that no rowset has, for ``take_slot``."""
+        """Return a slot that no rowset has, for ``take_slot``.
+
+        Raises:
+            UnavailableError: the tablet has as many rowsets as it can.
+        """
         for slot, rowset in enumerate(self._slots):
             if rowset is None:
                 return slot
         if len(self._slots) == SLOTS_MAX:
-            raise OverflowError(f"tablet {self.tablet_id} has {SLOTS_MAX} rowsets")
+            raise UnavailableError(f"tablet {self.tablet_id} has {SLOTS_MAX:,} rowsets, as many as it can")
         self._slots.append(None)
         return len(self._slots) - 1
 

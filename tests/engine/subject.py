@@ -29,7 +29,9 @@ class Subject:
 
     def __init__(self, fs: FileSystem | None = None, **options: Any) -> None:
         self.fs: FileSystem = fs or MemoryFileSystem()
-        self.options = StoreOptions(**{"maintenance": "off", "wal_segment_bytes": 1 << 12, "scan_threads": 1, **options})
+        self.options = StoreOptions(
+            **{"maintenance": "off", "wal_segment_bytes": 1 << 12, "scan_threads": 1, **options}
+        )
         self.store = Store.open(self.fs, self.options)
         if "t" not in self.store.tables():
             self.store.create_table(TableDefinition.from_arrow("t", SCHEMA, ["k"]))

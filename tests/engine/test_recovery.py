@@ -56,8 +56,6 @@ def test_replays_with_flushes_after_any_history(seed: int) -> None:
     subject.close()
 
 
-
-
 def test_a_log_that_starts_too_late_is_corruption() -> None:
     subject = Subject()
     subject.upsert(1)

@@ -1,0 +1,207 @@
+"""Flush of a MemRowSet: writes come between its phases, its calls fail, the power goes; every snapshot stays right."""
+
+import errno
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nyala.engine.compaction import flush as flushing
+from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
+from nyala.engine.fs.faulty import EVERY_CALL, READS, FaultRule
+from nyala.engine.fs.memory import PowerFailure
+from nyala.engine.tablet.environment import Environment
+from nyala.engine.tablet.manifest import ManifestFile
+from nyala.schemas.errors import StorageFullError, StoreError, UnavailableError
+from tests.engine.subject import Subject
+
+PHASES = [
+    (Environment, "wait_until_settled"),
+    (flushing, "write_base_file"),
+    (flushing, "write_delta_file"),
+    (flushing, "open_rowset"),
+    (ManifestFile, "commit"),
+]
+IDS = [name for _, name in PHASES]
+
+
+def at(monkeypatch: pytest.MonkeyPatch, phase: tuple[Any, str], before: bool, work: Callable[[], Any]) -> None:
+    """Do ``work`` once, right before or after the phase's call."""
+    owner, name = phase
+    call = getattr(owner, name)
+
+    def with_work(*args: Any, **kwargs: Any) -> Any:
+        monkeypatch.setattr(owner, name, call)
+        if before:
+            work()
+        result = call(*args, **kwargs)
+        if not before:
+            work()
+        return result
+
+    monkeypatch.setattr(owner, name, with_work)
+
+
+def busy(seed: int) -> Subject:
+    """Return a store with a rowset on disk, and rows in memory that were changed, deleted and came back."""
+    subject, random = Subject(), Random(seed)
+    subject.some_writes(random, range(8), commits=4)
+    subject.flush()
+    subject.some_writes(random, range(4, 16), commits=6)
+    return subject
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+@pytest.mark.parametrize("phase", PHASES, ids=IDS)
+@pytest.mark.parametrize("seed", range(3))
+def test_writes_in_the_middle_of_a_flush(
+    monkeypatch: pytest.MonkeyPatch, phase: tuple[Any, str], before: bool, seed: int
+) -> None:
+    subject, random = busy(seed), Random(seed)
+
+    def meanwhile() -> None:
+        subject.some_writes(random, range(24), commits=5)
+        subject.check()
+
+    at(monkeypatch, phase, before, meanwhile)
+    subject.flush()
+    subject.check()
+    subject.some_writes(random, range(24))
+    subject.check()
+    random.choice([subject.restart, lambda: subject.crash(random)])()
+    subject.flush_deltas()
+    subject.close()
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+@pytest.mark.parametrize("phase", PHASES, ids=IDS)
+def test_the_power_fails_in_the_middle_of_a_flush_with_writes(
+    monkeypatch: pytest.MonkeyPatch, phase: tuple[Any, str], before: bool
+) -> None:
+    subject, random = busy(7), Random(7)
+
+    def meanwhile() -> None:
+        subject.some_writes(random, range(24), commits=5)
+        raise PowerFailure
+
+    at(monkeypatch, phase, before, meanwhile)
+    with pytest.raises(PowerFailure):
+        subject.flush()
+    for seed in range(4):
+        image = subject.fs.crash_image(Random(seed))  # pyright: ignore[reportAttributeAccessIssue]
+        after = Subject(image)
+        after.state, after.history = subject.state, list(subject.history)
+        after.check()
+        after.some_writes(random, range(24))
+        after.flush()
+        after.close()
+    subject.store.close()
+
+
+def small(fs: FaultyFileSystem) -> Subject:
+    subject = Subject(fs)
+    subject.upsert(1, 2, 3)
+    subject.delete(3)
+    subject.upsert(2, v=9)
+    return subject
+
+
+def calls_of_a_flush() -> int:
+    """Return how many calls of the disk, reads left out, a flush makes."""
+    fs = FaultyFileSystem(MemoryFileSystem(), [FaultRule(calls=EVERY_CALL - READS, nth=1 << 30)])
+    subject = small(fs)
+    before = fs._matched[0]
+    subject.flush()
+    calls = fs._matched[0] - before
+    subject.store.close()
+    return calls
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO], ids=["full", "broken"])
+@pytest.mark.parametrize("nth", range(1, calls_of_a_flush() + 1))
+def test_each_call_of_a_flush_fails_once(nth: int, error: int) -> None:
+    disk = MemoryFileSystem()
+    fs = FaultyFileSystem(disk)
+    subject = small(fs)
+    fs.rules.append(FaultRule(calls=EVERY_CALL - READS, nth=nth, error=error))
+    fs._matched.append(0)
+    with pytest.raises(StoreError) as caught:
+        subject.flush()
+    in_doubt = subject.environment.manifest.failed is not None
+    assert isinstance(caught.value, StorageFullError if error == errno.ENOSPC and not in_doubt else UnavailableError)
+    fs.rules.clear()
+    subject.check()
+    subject.upsert(3, 4, v=4)
+    subject.check()
+    if not in_doubt:
+        subject.flush()
+        assert not subject.tablet.version.frozen
+        assert not [name for name in disk.list("tablets/2") if int(name.split(".")[0]) not in _ids(subject)]
+        subject.check()
+    subject.store.close()
+    after = Subject(disk)
+    after.state, after.history = subject.state, subject.history
+    after.flush()
+    after.close()
+
+
+def _ids(subject: Subject) -> set[int]:
+    entries = [entry for table in subject.environment.manifest.current.tables for entry in table.tablets]
+    return {number for entry in entries for rowset in entry.rowsets for number in (rowset.id, *rowset.undo)}
+
+
+def test_rows_in_a_frozen_and_an_active_memrowset_are_one_table() -> None:
+    rule = FaultRule(calls=frozenset({"create"}), path="*.base", error=errno.ENOSPC, sticky=True)
+    subject = Subject(FaultyFileSystem(MemoryFileSystem(), [rule]))
+    random = Random(5)
+    for _ in range(4):
+        subject.some_writes(random, range(20), commits=4)
+        with pytest.raises(StorageFullError):
+            subject.flush()
+        subject.check()
+    assert len(subject.tablet.version.in_memory) == 2
+    first_needed = subject.tablet.first_unflushed_lsn()
+    assert first_needed == subject.tablet.version.frozen[0].first_lsn == 1
+    subject.restart()
+    subject.check()
+    subject.store.close()
+
+
+def test_a_tablet_without_a_free_slot_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nyala.engine.tablet.tablet.SLOTS_MAX", 4)
+    subject = Subject()
+    for key in range(4):
+        subject.upsert(key)
+        if key < 2:
+            subject.flush()
+        else:
+            with pytest.raises(UnavailableError, match="4 rowsets"):
+                subject.flush()
+        subject.check()
+    monkeypatch.undo()
+    subject.flush()
+    subject.restart()
+    subject.close()
+
+
+def test_an_empty_tablet_has_nothing_to_flush() -> None:
+    subject = Subject()
+    assert subject.flush() == 0
+    assert subject.tablet.version.disk == ()
+    subject.close()
+
+
+def test_a_flushed_rowset_says_what_it_holds() -> None:
+    subject = Subject()
+    subject.upsert(30, 10, 20, v=1)
+    subject.delete(10)
+    assert subject.flush() == 3
+    (rowset,) = subject.tablet.version.disk
+    assert rowset.base_live(0, 3) is not None and rowset.base_live(0, 3).tolist() == [False, True, True]  # pyright: ignore
+    assert (rowset.metadata.min_key, rowset.metadata.max_key) == ("800000000000000a", "800000000000001e")
+    assert rowset.live.at(np.arange(3)).tolist() == [False, True, True]
+    assert rowset.metadata.base_timestamp == subject.history[-1][0]
+    assert rowset.durable_lsn == subject.tablet.inserts_durable_lsn == 2
+    subject.close()
