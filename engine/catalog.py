@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 
-from sortedcontainers import SortedDict
-
 from ..schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError
 from ..schemas.limits import Limits
 from ..schemas.table import TableDefinition, TableSchema
@@ -24,7 +22,8 @@ class Catalog:
     def __init__(self, environment: Environment, limits: Limits) -> None:
         self._environment = environment
         self._limits = limits
-        self._tables = SortedDict()
+        self._tables: dict[str, Table] = {}
+        """Read without the lock, hence only by calls that the interpreter lets no other thread into."""
         self._lock = threading.Lock()
 
     def load(self) -> None:
@@ -63,6 +62,7 @@ class Catalog:
             del self._tables[name]
         for tablet in table.tablets:
             with tablet.maintenance_lock:
+                tablet.retired = "the table was dropped"
                 self._delete_files(tablet)
         return table
 
@@ -70,16 +70,20 @@ class Catalog:
         """Return a table. Raises NotFoundError naming the tables there are."""
         if found := self._tables.get(name):
             return found
-        known = ", ".join(list(self._tables)[:20]) or "none"
+        known = ", ".join(self.names()[:20]) or "none"
         raise NotFoundError(f"there is no table {name!r}; the tables are: {known}")
 
     def names(self) -> list[str]:
         """Return the names of all tables, sorted."""
-        return list(self._tables)
+        return sorted(self._tables)
+
+    def tables(self) -> list[Table]:
+        """Return all tables."""
+        return list(self._tables.values())
 
     def tablets(self) -> list[Tablet]:
         """Return the tablets of all tables."""
-        return [tablet for table in list(self._tables.values()) for tablet in table.tablets]
+        return [tablet for table in self.tables() for tablet in table.tablets]
 
     def _make(self, definition: TableDefinition, schema: TableSchema) -> Table:
         manifest = self._environment.manifest

@@ -265,10 +265,15 @@ class Store:
         self._closed = True
         self._maintenance.stop()
         self._pool.shutdown(wait=True, cancel_futures=True)
+        tablets = self._catalog.tablets()
+        for tablet in tablets:
+            with tablet.maintenance_lock:
+                tablet.retired = "the store is closed"
         try:
             self._stop_cleanly()
         finally:
-            for tablet in self._catalog.tablets():
+            self._environment.manifest.close()
+            for tablet in tablets:
                 tablet.close()
             self._lock.close()
 
@@ -308,8 +313,7 @@ class Store:
 
     def _operations(self) -> list[MaintenanceOp]:
         operations: list[MaintenanceOp] = []
-        for name in self._catalog.names():
-            table = self._catalog.table(name)
+        for table in self._catalog.tables():
             if table.options.maintenance == "on":
                 for tablet in table.tablets:
                     shared = (tablet, self._environment, self.options, self._gate.is_pressed, self._after_flush)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+from ..schemas.errors import UnavailableError
 from .compaction.flush import FlushReport, flush_memrowset
 from .compaction.flush_deltas import flush_deltas
 from .options import StoreOptions
@@ -14,17 +16,26 @@ from .tablet.tablet import Tablet
 
 def flush(tablet: Tablet, environment: Environment) -> FlushReport | None:
     """Flush all rows of a tablet that are in memory; None when there are none."""
-    with tablet.maintenance_lock:
+    with _work_on(tablet):
         left_over = flush_memrowset(tablet, environment) if tablet.version.frozen else None
         return _sum(left_over, flush_memrowset(tablet, environment))
 
 
 def flush_all_deltas(tablet: Tablet, environment: Environment) -> FlushReport | None:
     """Flush all deltas of a tablet's DiskRowSets; None when there are none."""
-    with tablet.maintenance_lock:
+    with _work_on(tablet):
         is_left_over = any(rowset.deltas.frozen for rowset in tablet.version.disk)
         left_over = flush_deltas(tablet, environment) if is_left_over else None
         return _sum(left_over, flush_deltas(tablet, environment))
+
+
+@contextmanager
+def _work_on(tablet: Tablet) -> Iterator[None]:
+    """Work alone on a tablet. Raises UnavailableError when there is to be no more work on it."""
+    with tablet.maintenance_lock:
+        if tablet.retired:
+            raise UnavailableError(tablet.retired)
+        yield
 
 
 def _sum(*parts: FlushReport | None) -> FlushReport | None:

@@ -61,8 +61,10 @@ class MaintenanceManager:
             self._thread.join()
 
     def _run(self) -> None:
-        while not self._stopping:
+        while True:
             self._wake.clear()
+            if self._stopping:  # looked at after the clearing, lest a stop in between goes unheard
+                return
             if not self._attempt():
                 self._wake.wait(_POLL_SECONDS)
 

@@ -126,6 +126,7 @@ class ManifestFile:
         self._manifest = manifest
         self._lock = threading.Lock()
         self._next_id = manifest.next_id
+        self._closed = False
         self.failed: str | None = None
         """Why the manifest on disk is in doubt; nothing more may be written then."""
 
@@ -154,6 +155,11 @@ class ManifestFile:
             self._next_id += 1
             return self._next_id - 1
 
+    def close(self) -> None:
+        """Let nothing more be written: whoever is late must not overwrite what the next process writes."""
+        with self._lock:
+            self._closed = True
+
     def commit(self, edit: Callable[[Manifest], Manifest]) -> Manifest:
         """Edit the manifest and make the edit durable.
 
@@ -162,6 +168,8 @@ class ManifestFile:
             UnavailableError: the disk failed; what it holds is unknown until the store is opened anew.
         """
         with self._lock:
+            if self._closed:
+                raise UnavailableError("the store is closed")
             if self.failed:
                 raise UnavailableError(f"the store is read-only: {self.failed}; restart it to recover")
             edited = edit(self._manifest).model_copy(update={"next_id": self._next_id})

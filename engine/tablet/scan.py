@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import Executor, Future
+from concurrent.futures import CancelledError, Executor, Future
 
 import pyarrow as pa
 
@@ -11,6 +11,8 @@ from ...schemas.errors import UnavailableError
 from .chunk import Chunk, PruneCount, ScanRequest, chunks
 from .read import read_chunk
 from .version import Version
+
+_CLOSED = "the store was closed while it was scanned"
 
 
 def scan_unordered(version: Version, request: ScanRequest, pool: Executor, ahead: int) -> Iterator[pa.RecordBatch]:
@@ -35,10 +37,10 @@ def _read_ahead(wanted: Iterator[Chunk], request: ScanRequest, pool: Executor, a
     try:
         for chunk in wanted:
             running.append(_submit(pool, chunk, request))
-            if len(running) > ahead and (batch := running.pop(0).result()) is not None:
+            if len(running) > ahead and (batch := _result(running.pop(0))) is not None:
                 yield batch
         while running:
-            if (batch := running.pop(0).result()) is not None:
+            if (batch := _result(running.pop(0))) is not None:
                 yield batch
     finally:
         for future in running:
@@ -49,4 +51,11 @@ def _submit(pool: Executor, chunk: Chunk, request: ScanRequest) -> Future[pa.Rec
     try:
         return pool.submit(read_chunk, chunk, request)
     except RuntimeError:
-        raise UnavailableError("the store was closed while it was scanned") from None
+        raise UnavailableError(_CLOSED) from None
+
+
+def _result(future: Future[pa.RecordBatch | None]) -> pa.RecordBatch | None:
+    try:
+        return future.result()
+    except CancelledError:
+        raise UnavailableError(_CLOSED) from None

@@ -44,6 +44,8 @@ class Tablet:
         self.write_lock = threading.Lock()
         self.maintenance_lock = threading.Lock()
         """Held by the one flush or compaction that works on the tablet."""
+        self.retired: str | None = None
+        """Why no more maintenance may begin; set under the maintenance lock when the tablet is dropped or closed."""
         self.last_timestamp = 0
         """The newest commit in the stores."""
         self.last_lsn = 0

@@ -1,0 +1,115 @@
+"""The manager: the best first, nothing when nothing is worth it, and no failure ends it."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from nyala.engine.maintenance import manager as module
+from nyala.engine.maintenance.manager import MaintenanceManager
+from nyala.schemas.errors import StorageFullError
+
+
+@dataclass
+class Op:
+    name: str
+    worth: float
+    work: Callable[[], None] = lambda: None
+
+    def score(self) -> float:
+        return self.worth
+
+    def perform(self) -> None:
+        self.work()
+
+
+def test_the_best_is_done_first_and_what_is_worth_nothing_never() -> None:
+    ops = {name: Op(name, worth) for name, worth in [("small", 0.5), ("large", 2.0), ("nothing", 0.0)]}
+
+    def finished(op: Op) -> Callable[[], None]:
+        return lambda: setattr(op, "worth", 0.0)
+
+    for op in ops.values():
+        op.work = finished(op)
+    manager = MaintenanceManager(lambda: list(ops.values()))
+    assert [manager.run_once() for _ in range(4)] == ["large", "small", None, None]
+    assert manager.performed == {"large": 1, "small": 1}
+
+
+def test_without_operations_there_is_nothing_to_do() -> None:
+    assert MaintenanceManager(lambda: []).run_once() is None
+
+
+def test_a_failure_of_one_call_is_its_callers() -> None:
+    def fail() -> None:
+        raise StorageFullError("no room")
+
+    manager = MaintenanceManager(lambda: [Op("flush", 1.0, fail)])
+    with pytest.raises(StorageFullError):
+        manager.run_once()
+    assert manager.performed == {}
+
+
+@pytest.mark.parametrize("error", [StorageFullError("no room"), ValueError("a bug")], ids=["named", "unforeseen"])
+def test_the_thread_survives_failures_and_tries_again(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    monkeypatch.setattr(module, "_BACK_OFF_SECONDS", 0.001)
+    monkeypatch.setattr(module, "_POLL_SECONDS", 0.001)
+    done, op = threading.Event(), Op("flush", 1.0)
+    failures = [error, error]
+
+    def work() -> None:
+        if failures:
+            raise failures.pop()
+        op.worth = 0.0
+        done.set()
+
+    op.work = work
+    manager = MaintenanceManager(lambda: [op])
+    manager.start()
+    assert done.wait(20)
+    manager.stop()
+    assert manager.performed == {"flush": 1}
+
+
+def test_notify_does_not_wait_for_the_next_poll(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_POLL_SECONDS", 60.0)
+    done, op, asked = threading.Event(), Op("flush", 0.0), threading.Event()
+
+    def operations() -> list[Op]:
+        asked.set()
+        return [op]
+
+    op.work = lambda: (setattr(op, "worth", 0.0), done.set())[0]
+    manager = MaintenanceManager(operations)
+    manager.start()
+    assert asked.wait(20)
+    op.worth = 1.0
+    manager.notify()
+    assert done.wait(20)
+    manager.stop()
+
+
+def test_a_stop_is_heard_at_any_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also right before the thread clears what has woken it up."""
+    monkeypatch.setattr(module, "_POLL_SECONDS", 60.0)
+    manager = MaintenanceManager(lambda: [])
+    clear, first = manager._wake.clear, []
+
+    def stopped_before_clearing() -> None:
+        if not first:
+            first.append(True)
+            manager._stopping = True
+            manager._wake.set()
+        clear()
+
+    monkeypatch.setattr(manager._wake, "clear", stopped_before_clearing)
+    started = time.monotonic()
+    manager.start()
+    manager.stop()
+    assert time.monotonic() - started < 30
+
+
+def test_a_manager_that_was_never_started_stops() -> None:
+    MaintenanceManager(lambda: []).stop()

@@ -1,0 +1,110 @@
+"""Tables come and go while others work."""
+
+import threading
+
+import pyarrow as pa
+import pytest
+
+from nyala.engine import upkeep
+from nyala.engine.store import Store
+from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError, UnavailableError
+from nyala.schemas.scan import ScanSpec
+from nyala.schemas.table import TableDefinition
+from nyala.schemas.write import WriteCommand
+from tests.engine.subject import SCHEMA, Subject, batch
+
+
+def definition(name: str, **extra: object) -> TableDefinition:
+    return TableDefinition.from_arrow(name, SCHEMA, ["k"]).model_copy(update=extra)
+
+
+def test_names_are_taken_once() -> None:
+    subject = Subject()
+    with pytest.raises(AlreadyPresentError):
+        subject.store.create_table(definition("t"))
+    again = subject.store.create_table(definition("t", if_not_exists=True))
+    assert again.table_id == subject.store.describe_table("t").table_id
+    with pytest.raises(InvalidArgumentError, match="partition_by"):
+        subject.store.create_table(definition("p", partition_by=[{"hash": ["k"], "buckets": 2}]))
+    with pytest.raises(NotFoundError, match="the tables are: t"):
+        subject.store.drop_table("u")
+    subject.close()
+
+
+def test_a_dropped_table_is_gone_with_its_files_and_its_log_records_do_no_harm() -> None:
+    subject = Subject()
+    subject.store.create_table(definition("gone"))
+    subject.store.write(WriteCommand(table="gone"), batch([(1, 1, "")]))
+    subject.store.maintain("gone", "flush")
+    subject.store.write(WriteCommand(table="gone"), batch([(2, 2, "")]))
+    (tablet,) = subject.store._catalog.table("gone").tablets
+    scan = subject.store.scan(ScanSpec(table="gone"))
+    subject.store.drop_table("gone")
+    assert scan.to_reader().read_all().num_rows == 2, "a scan that was running goes on"
+    assert not subject.fs.exists(f"tablets/{tablet.tablet_id}")
+    with pytest.raises(UnavailableError, match="dropped"):
+        upkeep.flush(tablet, subject.environment)
+    subject.upsert(1)
+    subject.restart()
+    assert subject.store.tables() == ["t"]
+    subject.store.create_table(definition("gone"))
+    assert subject.store.scan(ScanSpec(table="gone")).to_reader().read_all() == pa.table(SCHEMA.empty_table())
+    subject.close()
+
+
+def test_tables_come_and_go_beside_those_who_look() -> None:
+    subject, stop, failures = Subject(), threading.Event(), []
+
+    def look() -> None:
+        while not stop.is_set():
+            try:
+                subject.store.tables()
+                subject.store._catalog.tablets()
+                subject.store._operations()
+            except BaseException as error:
+                failures.append(error)
+                return
+
+    threads = [threading.Thread(target=look) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for number in range(40):
+        subject.store.create_table(definition(f"x{number}"))
+        if number % 2:
+            subject.store.drop_table(f"x{number - 1}")
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    subject.close()
+
+
+def test_a_close_waits_for_a_running_flush_and_lets_none_begin_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = Subject()
+    subject.upsert(1, 2)
+    writing, closing = threading.Event(), threading.Event()
+    write = upkeep.flush_memrowset
+
+    def slow(*args: object) -> object:
+        writing.set()
+        closing.wait(20)
+        assert subject.fs.exists("lock")
+        with pytest.raises(UnavailableError, match="locked"):
+            Store.open(subject.fs, subject.options)
+        return write(*args)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(upkeep, "flush_memrowset", slow)
+    flush = threading.Thread(target=subject.flush)
+    flush.start()
+    assert writing.wait(20)
+    tablet, environment = subject.tablet, subject.environment
+    threading.Timer(0.05, closing.set).start()
+    subject.store.close()
+    flush.join()
+    with pytest.raises(UnavailableError, match="closed"):
+        upkeep.flush(tablet, environment)
+    with pytest.raises(UnavailableError, match="closed"):
+        environment.manifest.commit(lambda manifest: manifest)
+    subject.store = Store.open(subject.fs, subject.options)
+    assert len(subject.tablet.version.disk) == 1
+    subject.close()
