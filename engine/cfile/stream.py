@@ -7,6 +7,7 @@ import numpy as np
 
 from ..codecs.codec import CorruptPageError
 from ..codecs.dictionary import DictionaryCodec, attach
+from ..vectors.memory import allocate_zeroed
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import (
     BytesVector,
@@ -22,6 +23,8 @@ from .footer import StreamEntry, zone_map_from
 from .format import IS_DICTIONARY, StreamKey
 from .page import FileImage, Page, load_page
 from .zone_map import ZoneMap
+
+_PADDING_BYTES = 64
 
 
 class StreamReader:
@@ -221,7 +224,16 @@ class StreamReader:
         self._check_payload(page, name, PhysicalType.BYTES)
         cells = page.codec.decode(self._payload(page), PhysicalType.BYTES, page.row_count, 0, page.row_count)
         assert isinstance(cells, BytesVector)
-        return cells
+        return _padded(cells)
 
     def _name(self, number: int) -> str:
         return f"{self.key} page {number}"
+
+
+def _padded(cells: BytesVector) -> BytesVector:
+    """Return a copy with readable bytes past the last cell: kernels copy short cells in whole vectors, and where a
+    dictionary is small nearly every cell lies close to its end."""
+    size = int(cells.offsets[-1])
+    data = allocate_zeroed(size + _PADDING_BYTES, np.uint8)
+    data[:size] = cells.data[:size]
+    return BytesVector(cells.offsets, data)
