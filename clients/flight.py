@@ -92,12 +92,15 @@ class FlightStore:
     def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:
         """See StoreService."""
         waiting = iter(batches)
-        first = next(waiting, None)
+        first, second = next(waiting, None), next(waiting, None)
         if first is None:
             return
         stream = PutStream(self._client, command, first.schema)
         try:
-            for batch in chain([first], waiting):
+            if second is None:
+                yield stream.send_only(first)
+                return
+            for batch in chain([first, second], waiting):
                 yield from stream.send(batch)
             yield from stream.finish()
         finally:

@@ -26,6 +26,19 @@ class PutStream:
         self._sent = self._answered = 0
         self._closed = False
 
+    def send_only(self, batch: pa.RecordBatch) -> WriteResult:
+        """Send the stream's one batch and return its answer: one without a number is cheaper for the server.
+
+        Raises:
+            StoreError: the server refused it.
+        """
+        with as_store_errors():
+            self._writer.write_batch(batch)
+            self._writer.done_writing()
+        answer = self._answer()
+        self.close()
+        return answer
+
     def send(self, batch: pa.RecordBatch) -> Iterator[WriteResult]:
         """Send a batch; yield the answers that must have come before the next one may go.
 

@@ -19,8 +19,8 @@ class ServerConfig:
     """A ticket, a descriptor's command or an action's body."""
     batch_bytes_max: int = Limits().batch_bytes
     """One incoming record batch, decompressed."""
-    read_ahead: int = 4
-    """Batches of a DoPut stream that are received and checked while an earlier one is made durable."""
+    writes_ahead: int = 4
+    """Batches of a DoPut stream that wait for their fsync while the next one is received and applied."""
     sent_bytes_target: int = 2 * MIB
     """About what a sent batch holds: smaller ones cost more calls, larger ones page faults."""
     sent_bytes_min: int = MIB // 2

@@ -1,17 +1,18 @@
 """DoPut: every batch is a commit of its own, acknowledged when it is durable.
 
 A batch that carries ``{"seq": n}`` is answered by a PutResult of its own; those that carry none are answered together,
-by one at the end of the stream. Batches are applied in the order they come in, by the thread that serves the stream; a
-second thread receives and checks the next ones meanwhile.
+by one at the end of the stream. Batches are begun in the order they come in, on the thread that serves the stream, and
+the next ones are received and checked while the log of an earlier one is synced.
 """
 
 from __future__ import annotations
 
 import pyarrow.flight as fl
 
-from ..schemas.command import BatchMetadata, PutResult, read_json, write_command
+from ..schemas.command import BatchMetadata, read_json, write_command
 from ..schemas.service import StoreService
-from ..schemas.write import Durability, WriteCommand, WriteResult, combine
+from ..schemas.write import Durability, WriteCommand, WriteResult
+from .answers import Answers, Begun
 from .config import ServerConfig
 from .get import sized
 from .incoming import Incoming, incoming
@@ -34,19 +35,19 @@ def write_stream(
             answered already, those after it are not looked at.
     """
     command = _command(store, descriptor, config)
-    unanswered: list[WriteResult] = []
-    rows = answered = 0
-    for item in incoming(reader, config, admission):
-        sequence = _sequence(item)
-        result = store.write(command, item.batch)
-        if sequence is None:
-            unanswered.append(result.shifted(rows))
-        else:
-            _answer(writer, result, sequence)
-            answered += 1
-        rows += item.batch.num_rows
-    if not context.is_cancelled() and (unanswered or not answered):
-        _answer(writer, combine(unanswered or [_nothing(store, command)]), None)
+    answers = Answers(writer, config.writes_ahead)
+    try:
+        rows = 0
+        for item in incoming(reader, config, admission):
+            answers.check()
+            sequence = _sequence(item)
+            answers.add(Begun(store.begin_write(command, item.batch), item.batch.num_rows, rows, sequence))
+            rows += item.batch.num_rows
+    finally:
+        # Also before an error goes out: what was begun is a commit, and its answer is owed.
+        answers.settle()
+    if not context.is_cancelled():
+        answers.send_last(_nothing(store, command))
 
 
 def _command(store: StoreService, descriptor: fl.FlightDescriptor, config: ServerConfig) -> WriteCommand:
@@ -59,11 +60,6 @@ def _command(store: StoreService, descriptor: fl.FlightDescriptor, config: Serve
 
 def _sequence(item: Incoming) -> int | None:
     return read_json(BatchMetadata, item.metadata, "the metadata of a batch").seq if item.metadata else None
-
-
-def _answer(writer: fl.FlightMetadataWriter, result: WriteResult, sequence: int | None) -> None:
-    answer = PutResult(seq=sequence, **dict(result))
-    writer.write(answer.model_dump_json().encode())
 
 
 def _nothing(store: StoreService, command: WriteCommand) -> WriteResult:

@@ -1,0 +1,114 @@
+"""The answers to a write stream: each waits until its batch is durable, while the next batches are received already.
+
+A batch with a number is answered as soon as it is durable. A thread waits for that, since the one that serves the
+stream waits for the client. Batches without a number are answered together at the end, and need no thread.
+
+Whoever waits, waits in the order of the commits: a commit is visible only after all before it.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pyarrow.flight as fl
+
+from ..schemas.command import PutResult
+from ..schemas.errors import StoreError
+from ..schemas.service import PendingResult
+from ..schemas.write import RowError, WriteResult, combine
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A write on its way. Its ``result`` must be asked for, whatever happens: only then is the commit visible."""
+
+    pending: PendingResult
+    rows: int
+    first_row: int
+    """Position of its first row in the stream."""
+    sequence: int | None
+
+
+class Answers:
+    """Settles the writes of one stream in order; at most ``ahead`` of them are on their way. For one thread."""
+
+    def __init__(self, writer: fl.FlightMetadataWriter, ahead: int) -> None:
+        self._writer = writer
+        self._ahead = ahead
+        self._waiting: deque[Begun] = deque()
+        self._queue: queue.Queue[Begun | None] = queue.Queue(ahead)
+        self._thread: threading.Thread | None = None
+        self._unnumbered: list[WriteResult] = []
+        self._error: BaseException | None = None
+
+    def check(self) -> None:
+        """Raise what has gone wrong with an earlier batch, if anything has."""
+        if self._error:
+            raise self._error
+
+    def add(self, begun: Begun) -> None:
+        """Take a write to be answered; blocks while too many are on their way."""
+        if begun.sequence is not None and self._thread is None:
+            self._settle_waiting(0)
+            self._thread = threading.Thread(target=self._settle_queue, name="nyala-answers", daemon=True)
+            self._thread.start()
+        if self._thread:
+            self._queue.put(begun)
+        else:
+            self._waiting.append(begun)
+            self._settle_waiting(self._ahead)
+
+    def settle(self) -> None:
+        """Return when every write begun is durable, and answered if it has a number.
+
+        Raises:
+            StoreError: one of them is not.
+        """
+        self._settle_waiting(0)
+        if self._thread:
+            self._queue.put(None)
+            self._thread.join()
+        self.check()
+
+    def send_last(self, nothing: WriteResult) -> None:
+        """Answer all batches without a number; ``nothing`` is the answer to a stream without a batch."""
+        if self._unnumbered or not self._thread:
+            self._send(combine(self._unnumbered) if self._unnumbered else nothing, None)
+
+    def _settle_waiting(self, left: int) -> None:
+        while len(self._waiting) > left:
+            self._settle_one(self._waiting.popleft())
+
+    def _settle_queue(self) -> None:
+        while begun := self._queue.get():
+            self._settle_one(begun)
+
+    def _settle_one(self, begun: Begun) -> None:
+        try:
+            result = begun.pending.result()
+            if begun.sequence is None:
+                self._unnumbered.append(result.shifted(begun.first_row))
+            elif not self._error:
+                self._send(result, begun.sequence)
+        except BaseException as error:
+            self._refuse(begun, error)
+
+    def _refuse(self, begun: Begun, error: BaseException) -> None:
+        """Remember the error: the stream ends with it at the client's next message. A client that waits for this answer
+        before it sends another would wait for ever, so it is answered too: all rows refused."""
+        if self._error:
+            return
+        self._error = error
+        if isinstance(error, StoreError) and begun.sequence is not None:
+            refusal = RowError(row=0, code=error.code, message=error.message)
+            nothing = WriteResult(timestamp=0, rows=begun.rows, applied=0, error_count=begun.rows, errors=[refusal])
+            with suppress(fl.FlightError):
+                self._send(nothing, begun.sequence)
+
+    def _send(self, result: WriteResult, sequence: int | None) -> None:
+        answer = PutResult(seq=sequence, **dict(result))
+        self._writer.write(answer.model_dump_json().encode())
