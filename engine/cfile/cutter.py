@@ -4,8 +4,7 @@ That number is 65,536 for all but streams of very long cells. It is fixed when t
 been seen, so that a reader finds a row's page by a shift.
 """
 
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -31,52 +30,71 @@ def cell_bytes(vector: Vector) -> int:
     return vector.values.nbytes
 
 
-def choose_page_rows(vectors: Iterable[Vector], physical: PhysicalType) -> tuple[int, Iterator[Vector]]:
-    """Return the rows of a page, and all of ``vectors`` again.
+class PageCutter:
+    """Takes the vectors of one stream as they come and gives back its pages.
 
-    Looks at the first 65,536 rows or 64 MiB, whichever end first, and takes the largest power of two between 1,024
-    and 65,536 with which a page of cells of their average size stays under ``TARGET_PAGE_BYTES``.
+    Holds what is not yet a page. Pages have ``PAGE_ROWS`` rows but for streams of long cells: of these it looks at the
+    first 65,536 rows or 64 MiB, whichever end first, and takes the largest power of two between 1,024 and 65,536 with
+    which a page of cells of their average size stays under ``TARGET_PAGE_BYTES``.
     """
-    rest = iter(vectors)
-    if physical is not PhysicalType.BYTES:
-        return PAGE_ROWS, rest
-    head: list[Vector] = []
-    row_count = size = 0
-    while row_count < PAGE_ROWS and size < TARGET_PAGE_BYTES:
-        vector = next(rest, None)
-        if vector is None:
-            break
-        head.append(vector)
-        row_count += len(vector)
-        size += cell_bytes(vector)
-    page_rows = PAGE_ROWS
-    while page_rows > MIN_PAGE_ROWS and page_rows * size > TARGET_PAGE_BYTES * row_count:
-        page_rows //= 2
-    return page_rows, chain(head, rest)
 
+    def __init__(self, physical: PhysicalType) -> None:
+        self.page_rows = PAGE_ROWS
+        """Rows of every page but the last; final once a page was given back or ``rest`` was called."""
+        self._is_chosen = physical is not PhysicalType.BYTES
+        self._head: list[Vector] = []
+        self._head_rows = self._head_bytes = 0
+        self._pending: list[Vector] = []
+        self._pending_rows = self._pending_bytes = 0
 
-def cut_pages(vectors: Iterable[Vector], page_rows: int) -> Iterator[Vector]:
-    """Yield the rows of ``vectors`` as vectors of ``page_rows`` rows, the last one of what is left.
+    def add(self, vector: Vector) -> Iterator[Vector]:
+        """Yield the pages that ``vector`` completes; run it to its end.
 
-    Holds one page at a time. Raises InvalidArgumentError when the cells of one take more than ``MAX_PAGE_BYTES``.
-    """
-    pending: list[Vector] = []
-    pending_rows = pending_bytes = 0
-    for vector in vectors:
+        Raises InvalidArgumentError when the cells of one page take more than ``MAX_PAGE_BYTES``.
+        """
+        if self._is_chosen:
+            yield from self._cut(vector)
+            return
+        self._head.append(vector)
+        self._head_rows += len(vector)
+        self._head_bytes += cell_bytes(vector)
+        if self._head_rows >= PAGE_ROWS or self._head_bytes >= TARGET_PAGE_BYTES:
+            yield from self._choose()
+
+    def rest(self) -> Iterator[Vector]:
+        """Yield the pages that are left when nothing more comes; the last of them may be short."""
+        if not self._is_chosen:
+            yield from self._choose()
+        if self._pending:
+            yield self._page()
+
+    def _choose(self) -> Iterator[Vector]:
+        while (
+            self.page_rows > MIN_PAGE_ROWS and self.page_rows * self._head_bytes > TARGET_PAGE_BYTES * self._head_rows
+        ):
+            self.page_rows //= 2
+        self._is_chosen = True
+        head, self._head = self._head, []
+        for vector in head:
+            yield from self._cut(vector)
+
+    def _cut(self, vector: Vector) -> Iterator[Vector]:
         first = 0
         while first < len(vector):
-            last = min(len(vector), first + page_rows - pending_rows)
+            last = min(len(vector), first + self.page_rows - self._pending_rows)
             piece = vector.slice(first, last)
             first = last
-            pending.append(piece)
-            pending_rows += len(piece)
-            pending_bytes += cell_bytes(piece)
-            if pending_bytes > MAX_PAGE_BYTES:
+            self._pending.append(piece)
+            self._pending_rows += len(piece)
+            self._pending_bytes += cell_bytes(piece)
+            if self._pending_bytes > MAX_PAGE_BYTES:
                 raise InvalidArgumentError(
-                    f"{pending_rows} cells take {pending_bytes} bytes; a page holds {MAX_PAGE_BYTES}"
+                    f"{self._pending_rows} cells take {self._pending_bytes} bytes; a page holds {MAX_PAGE_BYTES}"
                 )
-            if pending_rows == page_rows:
-                yield concat(pending)
-                pending, pending_rows, pending_bytes = [], 0, 0
-    if pending:
-        yield concat(pending)
+            if self._pending_rows == self.page_rows:
+                yield self._page()
+
+    def _page(self) -> Vector:
+        page = concat(self._pending)
+        self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
+        return page

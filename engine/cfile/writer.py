@@ -1,4 +1,10 @@
-"""Write a cfile, front to back, with one page in memory."""
+"""Write a cfile, front to back, with one page of every open stream in memory.
+
+The pages of streams that are written at once stand in the file in the order in which they filled up; the footer says
+where. So rows can be written in one pass over all their columns.
+"""
+
+from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable
@@ -13,12 +19,12 @@ from ..codecs.registry import codec_by_name
 from ..fs.filesystem import FileSystem
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import Vector
-from .cutter import cell_bytes, choose_page_rows, cut_pages
-from .encoder import stream_encoder
+from .cutter import PageCutter, cell_bytes
+from .encoder import StreamEncoder, stream_encoder
 from .footer import Footer, PageEntry, StreamEntry, pack_footer, page_entry
 from .format import FileHeader, StreamKey
 from .page import EncodedPage
-from .zone_map import ZoneMap, zone_map_of
+from .zone_map import zone_map_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +38,11 @@ class CFileInfo:
 
 
 class CFileWriter:
-    """Writes the streams of one file, one after the other, then its footer.
+    """Writes the streams of one file, one after the other or side by side, then its footer.
 
-    Not for concurrent use. Memory stays at one page and, for a dictionary stream, its dictionary. After an exception
-    of any method the file is worthless and only ``abort`` may be called; as a context manager, a writer that is
-    left without ``finish`` aborts by itself.
+    Not for concurrent use. Memory stays at one page of each open stream and, for a dictionary stream, its dictionary.
+    After an exception of any method the file is worthless and only ``abort`` may be called; as a context manager, a
+    writer that is left without ``finish`` aborts by itself.
     """
 
     def __init__(self, fs: FileSystem, path: str, file_id: int, kind: str) -> None:
@@ -45,11 +51,25 @@ class CFileWriter:
         self.file_id = file_id
         self.kind = kind
         self._fs = fs
-        self._streams: dict[StreamKey, StreamEntry] = {}
+        self._keys: set[StreamKey] = set()
+        self._streams: list[StreamEntry] = []
         self._crc = 0
         self._file = fs.create(path)
         self._is_open = True
         self._append([FileHeader(kind, file_id).pack()])
+
+    def open_stream(
+        self, key: StreamKey, physical: PhysicalType, encoding: str, compression: str = "none", zone_maps: bool = True
+    ) -> StreamWriter:
+        """Begin the stream ``key``; any number may be open at once, and each must be finished before the file.
+
+        Raises InvalidArgumentError when ``encoding`` or ``compression`` is unknown or does not fit ``physical``.
+        """
+        key = StreamKey(*key)
+        assert key not in self._keys, f"{key} is written twice"
+        codec, compression_number = _encoding_of(physical, encoding, compression)
+        self._keys.add(key)
+        return StreamWriter(self, key, physical, codec, compression_number, zone_maps)
 
     def write_stream(
         self,
@@ -65,39 +85,21 @@ class CFileWriter:
         Raises InvalidArgumentError when ``encoding`` or ``compression`` is unknown or does not fit ``physical``, or
         when the cells of one page take more than ``MAX_PAGE_BYTES``.
         """
-        key = StreamKey(*key)
-        assert key not in self._streams, f"{key} is written twice"
-        codec, compression_number = _encoding_of(physical, encoding, compression)
-        page_rows, vectors = choose_page_rows(vectors, physical)
-        encoder = stream_encoder(physical, codec, compression_number, page_rows)
-        pages: list[PageEntry] = []
-        raw_bytes = 0
-        for vector in cut_pages(vectors, page_rows):
-            raw_bytes += cell_bytes(vector)
-            page, cells = encoder.encode(vector)
-            pages.append(self._append_page(page, zone_map_of(cells, physical), zone_maps))
-        dictionary = encoder.dictionary_page()
-        self._streams[key] = StreamEntry(
-            column_id=key.column_id,
-            role=key.role,
-            physical=physical,
-            row_count=sum(page.row_count for page in pages),
-            page_rows=page_rows,
-            raw_bytes=raw_bytes,
-            encodings=encoder.encodings,
-            pages=pages,
-            dictionary=self._append_dictionary(dictionary) if dictionary else None,
-        )
+        stream = self.open_stream(key, physical, encoding, compression, zone_maps)
+        for vector in vectors:
+            stream.append(vector)
+        stream.finish()
 
     def finish(self, metadata: dict[str, Any]) -> CFileInfo:
         """Write the footer with the caller's ``metadata`` (JSON values), sync and close the file.
 
         The name of the file is durable only after the CALLER has synced its directory.
         """
+        assert len(self._streams) == len(self._keys), "every stream is finished before its file"
         footer = Footer(
             file_id=self.file_id,
             kind=self.kind,
-            streams=list(self._streams.values()),
+            streams=self._streams,
             metadata=metadata,
         )
         self._append([pack_footer(footer, self._file.size)])
@@ -127,20 +129,91 @@ class CFileWriter:
     ) -> None:
         self.abort()
 
-    def _append_page(self, page: EncodedPage, zone: ZoneMap, keep_zone: bool) -> PageEntry:
-        offset = self._file.size
-        self._append(page.parts(self.file_id, offset))
-        return page_entry(offset, page.length, zone, keep_zone)
+    @property
+    def size_bytes(self) -> int:
+        """Bytes written so far."""
+        return self._file.size
 
-    def _append_dictionary(self, page: EncodedPage) -> PageEntry:
+    def append_page(self, page: EncodedPage) -> int:
+        """Write a page of an open stream; return its offset."""
         offset = self._file.size
         self._append(page.parts(self.file_id, offset))
-        return PageEntry(offset=offset, length=page.length, row_count=page.header.row_count)
+        return offset
+
+    def add_stream(self, entry: StreamEntry) -> None:
+        """Take note of a stream whose pages are all written."""
+        self._streams.append(entry)
 
     def _append(self, parts: list[bytes | memoryview]) -> None:
         for part in parts:
             self._crc = zlib.crc32(part, self._crc)
         self._file.pwrite(self._file.size, *parts)
+
+
+class StreamWriter:
+    """One stream of a file that is being written; made by ``CFileWriter.open_stream``."""
+
+    def __init__(
+        self, file: CFileWriter, key: StreamKey, physical: PhysicalType, codec: Codec, compression: int, zone_maps: bool
+    ) -> None:
+        self.row_count = 0
+        """Cells appended."""
+        self.raw_bytes = 0
+        """Their bytes, without offsets and before any encoding."""
+        self._file = file
+        self._key = key
+        self._physical = physical
+        self._codec = codec
+        self._compression = compression
+        self._zone_maps = zone_maps
+        self._cutter = PageCutter(physical)
+        self._encoder: StreamEncoder | None = None
+        self._pages: list[PageEntry] = []
+
+    def append(self, vector: Vector) -> None:
+        """Add cells, of any number; pages are written as they fill.
+
+        Raises InvalidArgumentError when the cells of one page take more than ``MAX_PAGE_BYTES``.
+        """
+        self.row_count += len(vector)
+        self.raw_bytes += cell_bytes(vector)
+        for page in self._cutter.add(vector):
+            self._write(page)
+
+    def finish(self) -> None:
+        """Write what is left, and the dictionary if there is one. Nothing may be appended any more."""
+        for page in self._cutter.rest():
+            self._write(page)
+        encoder = self._page_encoder()
+        dictionary = encoder.dictionary_page()
+        self._file.add_stream(
+            StreamEntry(
+                column_id=self._key.column_id,
+                role=self._key.role,
+                physical=self._physical,
+                row_count=self.row_count,
+                page_rows=self._cutter.page_rows,
+                raw_bytes=self.raw_bytes,
+                encodings=encoder.encodings,
+                pages=self._pages,
+                dictionary=self._write_dictionary(dictionary) if dictionary else None,
+            )
+        )
+
+    def _page_encoder(self) -> StreamEncoder:
+        """Return the encoder, which is made when the rows of a page are known."""
+        if self._encoder is None:
+            self._encoder = stream_encoder(self._physical, self._codec, self._compression, self._cutter.page_rows)
+        return self._encoder
+
+    def _write(self, vector: Vector) -> None:
+        page, cells = self._page_encoder().encode(vector)
+        zone = zone_map_of(cells, self._physical)
+        self._pages.append(page_entry(self._file.append_page(page), page.length, zone, self._zone_maps))
+
+    def _write_dictionary(self, page: EncodedPage) -> PageEntry:
+        offset = self._file.append_page(page)
+        return PageEntry(offset=offset, length=page.length, row_count=page.header.row_count)
 
 
 def _encoding_of(physical: PhysicalType, encoding: str, compression: str) -> tuple[Codec, int]:
