@@ -15,6 +15,8 @@ _REASONS = {
     outcome.NOT_FOUND: ("NOT_FOUND", "there is no row with the key {key}"),
     outcome.INCOMPLETE: ("INVALID_ARGUMENT", "a new row needs {missing}: not nullable and without a default"),
 }
+_SHOWN_MAX = 200
+"""Characters of a key's cell in a message."""
 
 
 def answer(
@@ -31,7 +33,7 @@ def answer(
     failed = np.flatnonzero(status < outcome.IGNORED)
     positions = failed if incoming.positions is None else incoming.positions[failed]
     refused = np.empty(0, np.int64) if incoming.refusals.by_row is None else np.flatnonzero(incoming.refusals.by_row)
-    errors = _refusal_errors(incoming, refused) + _state_errors(batch, schema, incoming, positions, status[failed])
+    errors = _refusal_errors(incoming, refused) + _state_errors(schema, incoming, positions, failed, status)
     return WriteResult(
         timestamp=timestamp,
         rows=batch.num_rows,
@@ -56,19 +58,30 @@ def _refusal_errors(incoming: Incoming, refused: np.ndarray) -> list[RowError]:
 
 
 def _state_errors(
-    batch: pa.RecordBatch, schema: TableSchema, incoming: Incoming, positions: np.ndarray, status: np.ndarray
+    schema: TableSchema, incoming: Incoming, positions: np.ndarray, failed: np.ndarray, status: np.ndarray
 ) -> list[RowError]:
-    shown = positions[:ROW_ERRORS_MAX]
-    if not len(shown):
+    """Say why the accepted rows ``failed`` did not apply; they stood at ``positions`` in the batch as it was sent."""
+    if not len(failed):
         return []
-    keys = batch.select([column.name for column in schema.key]).take(pa.array(shown)).to_pylist()
+    failed = failed[:ROW_ERRORS_MAX]
+    keys = incoming.rows.select([str(column.id) for column in schema.key]).take(pa.array(failed))
     missing = " and ".join(repr(column.name) for column in required_columns(schema, set(incoming.column_ids)))
     errors = []
-    for row, code, key in zip(shown.tolist(), status.tolist(), keys, strict=False):
+    for at, (row, code) in enumerate(zip(positions[:ROW_ERRORS_MAX].tolist(), status[failed].tolist(), strict=True)):
         word, text = _REASONS[code]
-        shown_key = ", ".join(f"{name}={value}" for name, value in key.items())
-        errors.append(RowError(row=row, code=word, message=text.format(key=f"({shown_key})", missing=missing)))
+        cells = zip(schema.key, keys.columns, strict=True)
+        key = ", ".join(f"{column.name}={_shown(array[at])}" for column, array in cells)
+        errors.append(RowError(row=row, code=word, message=text.format(key=f"({key})", missing=missing)))
     return errors
+
+
+def _shown(cell: pa.Scalar) -> str:
+    """Return a key's cell for people. Never raises: the commit stands already."""
+    try:
+        shown = str(cell.as_py())
+    except (ValueError, OverflowError):  # a moment that Python's calendar does not reach
+        shown = f"{cell.cast(pa.int64()).as_py()} us"
+    return shown if len(shown) <= _SHOWN_MAX else f"{shown[:_SHOWN_MAX]}..."
 
 
 def required_columns(schema: TableSchema, present: set[int]) -> list:

@@ -81,6 +81,8 @@ def check_batch(batch: pa.RecordBatch, schema: TableSchema, operation: Operation
     refusals = RowRefusals(batch.num_rows)
     arrays = [_checked(batch.column(column.name), column, refusals, limits) for column in columns]
     rows = pa.RecordBatch.from_arrays(arrays, names=[str(column.id) for column in columns])
+    if rows.nbytes > limits.batch_bytes:
+        raise InvalidArgumentError(f"cells of the table's types {over_limit(rows.nbytes, limits)}")
     positions = refusals.accepted()
     if positions is not None:
         rows = rows.take(pa.array(positions))
@@ -114,7 +116,7 @@ def _columns(batch: pa.RecordBatch, schema: TableSchema, operation: Operation) -
 
 
 def _checked(array: pa.Array, column: ColumnSchema, refusals: RowRefusals, limits: Limits) -> pa.Array:
-    array = _cast(array, column)
+    array = _cast(array, column, limits)
     kind = column.logical
     if array.null_count and not column.nullable:
         message = f"column {column.name!r} is NULL and may not be"
@@ -133,19 +135,44 @@ def _checked(array: pa.Array, column: ColumnSchema, refusals: RowRefusals, limit
     return array
 
 
-def _cast(array: pa.Array, column: ColumnSchema) -> pa.Array:
+def _cast(array: pa.Array, column: ColumnSchema, limits: Limits) -> pa.Array:
     target = column.logical.arrow
     if array.type == target:
         return array
     if not _is_castable(array.type, target):
         raise InvalidArgumentError(f"column {column.name!r} is {column.type}; the data has {array.type}")
+    if pa.types.is_dictionary(array.type) and column.logical.is_variable:
+        _check_decoded_size(array, column, limits)
     try:
-        cast = array.cast(target)
+        cast = _by_way_of(array, target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidArgumentError(
             f"column {column.name!r} is {column.type}; the data has {array.type} and does not fit: {error}"
         ) from None
+    if pa.types.is_float32(target) and pc.any(pc.and_(pc.is_inf(cast), pc.is_finite(array.cast(pa.float64())))).as_py():
+        raise InvalidArgumentError(f"column {column.name!r} is {column.type}; the data has cells beyond its range")
     return cast
+
+
+def _by_way_of(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Cast, and refuse an integer only if it does not fit in the decimal, not if one of its type might not."""
+    if pa.types.is_decimal(target) and pa.types.is_integer(array.type) and target.scale <= 18:
+        return array.cast(pa.decimal128(38, target.scale)).cast(target)
+    return array.cast(target)
+
+
+def _check_decoded_size(array: pa.DictionaryArray, column: ColumnSchema, limits: Limits) -> None:
+    """Refuse a small array that stands for a huge one before it becomes one."""
+    if pa.types.is_null(array.type.value_type):
+        return
+    size = pc.sum(pc.binary_length(array.dictionary).cast(pa.int64()).take(array.indices)).as_py() or 0
+    if size > limits.batch_bytes:
+        raise InvalidArgumentError(f"the values of column {column.name!r}, spelled out, {over_limit(size, limits)}")
+
+
+def over_limit(size: int, limits: Limits) -> str:
+    """Say how much too large a batch is."""
+    return f"have {size:,} bytes: a batch is one commit, of at most {limits.batch_bytes:,} bytes; cut it into several"
 
 
 def _is_castable(source: pa.DataType, target: pa.DataType) -> bool:

@@ -19,7 +19,7 @@ from ..schemas.table import TableOptions, TableSchema
 from ..schemas.write import Durability, WriteCommand, WriteResult
 from .answer import answer, required_columns
 from .commit_log import Commit, CommitLog
-from .incoming import Incoming, check_batch
+from .incoming import Incoming, check_batch, over_limit
 from .tablet import outcome
 from .tablet.change import Change, ChangeKind
 from .tablet.lookup import look_up
@@ -65,6 +65,7 @@ class Table:
         self.options = options
         self.tablets = tablets
         self._defaults = {column.id: _default_cell(column) for column in schema.values}
+        self._default_bytes = {column_id: pa.repeat(cell, 1).nbytes for column_id, cell in self._defaults.items()}
 
     def begin_write(
         self, command: WriteCommand, batch: pa.RecordBatch, log: CommitLog, limits: Limits, durability: Durability
@@ -76,6 +77,7 @@ class Table:
             StorageFullError, UnavailableError: nothing was applied.
         """
         incoming = check_batch(batch, self.schema, command.op, limits)
+        self._check_defaults(incoming, command.op, limits)
         incoming, keys = self._keyed(incoming, command.op, limits)
         hashes = hash_keys(keys)
         tablet = self._route(keys)
@@ -105,6 +107,14 @@ class Table:
             raise InvalidArgumentError(incoming.refusals.reasons[0][1])
         incoming, encoded = self._keyed(incoming, Operation.DELETE, limits)
         return look_up(self._route(encoded), encoded, snapshot, self.schema.columns)
+
+    def _check_defaults(self, incoming: Incoming, operation: Operation, limits: Limits) -> None:
+        """Refuse few bytes whose long defaults would make them many."""
+        if operation.base in (Operation.INSERT, Operation.UPSERT):
+            absent = set(self._defaults).difference(incoming.column_ids)
+            size = incoming.rows.num_rows * sum(self._default_bytes[column_id] for column_id in absent)
+            if size > limits.batch_bytes:
+                raise InvalidArgumentError(f"the write_defaults of the columns left out {over_limit(size, limits)}")
 
     def _keyed(self, incoming: Incoming, operation: Operation, limits: Limits) -> tuple[Incoming, KeyVector]:
         """Encode the keys and refuse those that are too large; deletes of them are let through to find nothing."""
