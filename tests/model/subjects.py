@@ -1,4 +1,4 @@
-"""What the model is compared with: a store in this process, with its disk in memory."""
+"""What the model is compared with: a store in this process, its disk in memory, as it is or behind Arrow Flight."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 
+import nyala
 from nyala.engine.fs import MemoryFileSystem, PowerFailure
 from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
+from nyala.flight_server.server import FlightServer
 from nyala.schemas.operation import Operation
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.write import WriteCommand, WriteResult
@@ -32,7 +34,7 @@ class Subject(Protocol):
 
     def write(self, op: str, batch: pa.RecordBatch, atomic: bool) -> WriteResult: ...
     def scan(self, **spec: Any) -> pa.Table: ...
-    def get(self, keys: Sequence[Key]) -> pa.Table: ...
+    def get(self, keys: Sequence[Key]) -> pa.Table: ...  # the rows found, in the order asked
     def maintain(self, op: str) -> None: ...
     def restart(self, stop: Stop, seed: int) -> None: ...
     def now(self) -> int: ...
@@ -78,6 +80,44 @@ class EmbeddedSubject:
         # A start takes longer than the few timestamps that may run ahead of the clock.
         self._microseconds += 1_000
         return Store.open(self._fs, OPTIONS, ManualClock(self._microseconds))
+
+
+class FlightSubject(EmbeddedSubject):
+    """The same store behind a real Flight server, used as an application does.
+
+    The server outlives the restarts of the store: those of whole servers are the matter of tests/crash/kill9.py.
+    """
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self._server = FlightServer(self._store, "grpc://127.0.0.1:0")
+        self._database = nyala.connect(f"grpc://127.0.0.1:{self._server.port}")
+        self._table = self._database.table(TABLE)
+
+    def write(self, op: str, batch: pa.RecordBatch, atomic: bool) -> WriteResult:
+        return self._table.write(batch, op, atomic=atomic, on_error="return")
+
+    def scan(self, **spec: Any) -> pa.Table:
+        return self._table.scan(**spec).to_arrow()
+
+    def get(self, keys: Sequence[Key]) -> pa.Table:
+        rows = [row for key in keys if (row := self._table.get(key)) is not None]
+        return pa.Table.from_pylist(rows, self._table.schema)
+
+    def maintain(self, op: str) -> None:
+        self._table.maintain(op)
+
+    def restart(self, stop: Stop, seed: int) -> None:
+        super().restart(stop, seed)
+        self._server.store = self._store
+
+    def now(self) -> int:
+        return self._database.now()
+
+    def close(self) -> None:
+        self._database.close()
+        self._server.shutdown()
+        super().close()
 
 
 def crashed(store: Store, fs: MemoryFileSystem, random: Random | None) -> MemoryFileSystem:

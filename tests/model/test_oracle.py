@@ -6,7 +6,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.model.machine import machine_of
 from tests.model.shapes import ALL_TYPES, U64, Shape
-from tests.model.subjects import EmbeddedSubject
+from tests.model.subjects import EmbeddedSubject, FlightSubject
 
 
 def budget(examples: int, steps: int) -> settings:
@@ -16,5 +16,8 @@ def budget(examples: int, steps: int) -> settings:
 
 
 @pytest.mark.parametrize("shape", [U64, ALL_TYPES], ids=["u64", "all types"])
-def test_the_engine_is_the_model(shape: Shape) -> None:
-    run_state_machine_as_test(machine_of(shape, EmbeddedSubject), settings=budget(80, 50))
+@pytest.mark.parametrize(
+    ("subject", "examples"), [(EmbeddedSubject, 80), (FlightSubject, 20)], ids=["embedded", "flight"]
+)
+def test_the_store_is_the_model(shape: Shape, subject: type[EmbeddedSubject], examples: int) -> None:
+    run_state_machine_as_test(machine_of(shape, subject), settings=budget(examples, 50))
