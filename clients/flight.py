@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -80,14 +80,14 @@ class FlightStore:
 
     # Rows
 
-    def write(self, command: WriteCommand, batch: pa.RecordBatch) -> WriteResult:
+    def write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> WriteResult:
         """See StoreService."""
-        (result,) = self.write_all(command, [batch])
-        return result
+        with self._put(command, batch.schema) as stream:
+            return stream.send_only(batch, seq)
 
-    def begin_write(self, command: WriteCommand, batch: pa.RecordBatch) -> Answered:
+    def begin_write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> Answered:
         """See StoreService. Waits for the answer: only one stream keeps an order, and ``write_all`` has one."""
-        return Answered(self.write(command, batch))
+        return Answered(self.write(command, batch, seq))
 
     def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:
         """See StoreService."""
@@ -95,14 +95,19 @@ class FlightStore:
         first, second = next(waiting, None), next(waiting, None)
         if first is None:
             return
-        stream = PutStream(self._client, command, first.schema)
-        try:
-            if second is None:
-                yield stream.send_only(first)
-                return
+        if second is None:
+            yield self.write(command, first)
+            return
+        with self._put(command, first.schema) as stream:
             for batch in chain([first, second], waiting):
                 yield from stream.send(batch)
             yield from stream.finish()
+
+    @contextmanager
+    def _put(self, command: WriteCommand, schema: pa.Schema) -> Iterator[PutStream]:
+        stream = PutStream(self._client, command, schema)
+        try:
+            yield stream
         finally:
             with suppress(StoreError):  # either none is left to raise, or one is on its way up already
                 stream.close()

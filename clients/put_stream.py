@@ -26,14 +26,17 @@ class PutStream:
         self._sent = self._answered = 0
         self._closed = False
 
-    def send_only(self, batch: pa.RecordBatch) -> WriteResult:
+    def send_only(self, batch: pa.RecordBatch, sequence: int | None = None) -> WriteResult:
         """Send the stream's one batch and return its answer: one without a number is cheaper for the server.
 
         Raises:
             StoreError: the server refused it.
         """
         with as_store_errors():
-            self._writer.write_batch(batch)
+            if sequence is None:
+                self._writer.write_batch(batch)
+            else:
+                self._writer.write_with_metadata(batch, _numbered(sequence))
             self._writer.done_writing()
         answer = self._answer()
         self.close()
@@ -46,8 +49,7 @@ class PutStream:
             StoreError: the server refused a batch; those answered before it are applied.
         """
         with as_store_errors():
-            metadata = BatchMetadata(seq=self._sent).model_dump_json().encode()
-            self._writer.write_with_metadata(batch, metadata)
+            self._writer.write_with_metadata(batch, _numbered(self._sent))
         self._sent += 1
         while self._sent - self._answered >= WINDOW:
             yield self._answer()
@@ -83,3 +85,7 @@ class PutStream:
             raise UnavailableError("the server ended the stream without an answer")
         self._answered += 1
         return WriteResult.model_validate_json(answer.to_pybytes())
+
+
+def _numbered(sequence: int) -> bytes:
+    return BatchMetadata(seq=sequence).model_dump_json().encode()

@@ -19,7 +19,7 @@ class ServerConfig:
     """A ticket, a descriptor's command or an action's body."""
     batch_bytes_max: int = Limits().batch_bytes
     """One incoming record batch, decompressed."""
-    writes_ahead: int = 4
+    writes_ahead: int = 8
     """Batches of a DoPut stream that wait for their fsync while the next one is received and applied."""
     sent_bytes_target: int = 2 * MIB
     """About what a sent batch holds: smaller ones cost more calls, larger ones page faults."""

@@ -95,7 +95,10 @@ def write_command(path: list[bytes], command: bytes) -> WriteCommand:
     """
     if path:
         return WriteCommand(table=table_of(path))
-    return read_json(WriteCommand, command, "the DoPut command")
+    asked = read_json(WriteCommand, command, "the DoPut command")
+    if getattr(asked, "writer", None) is not None:
+        raise InvalidArgumentError(LATER["writer"])
+    return asked
 
 
 def table_of(path: list[bytes]) -> str:

@@ -110,7 +110,7 @@ class FakeStore:
         )
         return TableStats(name=name, live_rows=rows, bytes_on_disk=0, tablets=[tablet], columns=[])
 
-    def write(self, command: WriteCommand, batch: pa.RecordBatch) -> WriteResult:
+    def write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> WriteResult:
         table = self._table(command.table)
         for field in batch.schema:
             if field.type != table.schema.column(field.name).field.type:
@@ -154,7 +154,7 @@ class FakeStore:
             rows[key] = {**dict.fromkeys(table.schema.by_name), **rows.get(key, {}), **row}
         return ""
 
-    def begin_write(self, command: WriteCommand, batch: pa.RecordBatch) -> PendingResult:
+    def begin_write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> PendingResult:
         return Done(self.write(command, batch))
 
     def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:
