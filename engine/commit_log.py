@@ -17,7 +17,8 @@ import pyarrow as pa
 from ..schemas.errors import InternalError, StoreError, UnavailableError
 from ..schemas.write import Durability
 from .mvcc.mvcc import MvccManager
-from .tablet.change import Change, pack_changes
+from .tablet.change import Change, pack_record
+from .tablet.note import Note
 from .wal.log import WriteAheadLog
 
 
@@ -44,8 +45,8 @@ class CommitLog:
         return self._broken or (str(self._wal.failed) if self._wal.failed else None)
 
     @contextmanager
-    def commit(self, changes: Sequence[Change]) -> Iterator[Commit]:
-        """Log changes; the body applies them, under the write locks of their tablets.
+    def commit(self, changes: Sequence[Change], notes: Sequence[Note] = ()) -> Iterator[Commit]:
+        """Log changes and notes; the body applies the changes, under the write locks of their tablets.
 
         Raises:
             StorageFullError: before anything happened.
@@ -53,7 +54,7 @@ class CommitLog:
         """
         if self._broken:
             raise UnavailableError(self._broken)
-        payload: list[pa.Buffer | bytes] = pack_changes(changes)
+        payload: list[pa.Buffer | bytes] = pack_record(changes, notes)
         self._wal.reserve(sum(len(piece) for piece in payload))
         with self._order:
             timestamp = self._mvcc.start()
@@ -83,6 +84,15 @@ class CommitLog:
             self._mvcc.finish(commit.timestamp)
             raise
         self._mvcc.finish(commit.timestamp)
+        self._mvcc.wait_for(commit.timestamp)
+
+    def acknowledge_again(self, commit: Commit, durability: Durability) -> None:
+        """Return when a commit that somebody else acknowledges, or did, is durable and visible.
+
+        Raises:
+            UnavailableError: the log failed; whether the commit survives is known after a restart.
+        """
+        self._wait_for_log(commit, durability)
         self._mvcc.wait_for(commit.timestamp)
 
     def settle(self) -> int:

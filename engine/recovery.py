@@ -7,12 +7,13 @@ from collections.abc import Mapping
 
 from ..schemas.errors import CorruptionError
 from .options import StoreOptions
-from .tablet.change import unpack_changes
+from .tablet.change import unpack_changes, unpack_notes
 from .tablet.environment import Environment
 from .tablet.manifest import Manifest
 from .tablet.tablet import Tablet
 from .upkeep import flush
 from .wal.log import WriteAheadLog
+from .writers import Writers
 
 log = logging.getLogger("nyala.recovery")
 
@@ -25,9 +26,14 @@ def check_log(wal: WriteAheadLog, manifest: Manifest) -> None:
 
 
 def replay(
-    wal: WriteAheadLog, tablets: Mapping[int, Tablet], environment: Environment, options: StoreOptions
+    wal: WriteAheadLog,
+    tablets: Mapping[int, Tablet],
+    writers: Writers,
+    environment: Environment,
+    options: StoreOptions,
 ) -> tuple[int, int]:
     """Apply what the log holds and the files do not; returns the rows applied and the newest timestamp in the log.
+    Answers to numbered writes go to ``writers``.
 
     Changes of tablets that were dropped since are passed over. Memory is bounded by flushing on the way.
 
@@ -37,6 +43,8 @@ def replay(
     rows, newest = 0, 0
     for record in wal.replay():
         newest = max(newest, record.timestamp)
+        for note in unpack_notes(record.payload, record.lsn):
+            writers.restore(note, record.lsn, record.timestamp)
         changed: dict[int, Tablet] = {}
         for change in unpack_changes(record.payload, record.lsn):
             if tablet := tablets.get(change.tablet_id):

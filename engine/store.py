@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -25,7 +26,7 @@ from ..schemas.scan import ScanSpec
 from ..schemas.service import MaintenanceKind, ScanStream
 from ..schemas.table import TableDefinition
 from ..schemas.timestamp import last_of, parse_moment
-from ..schemas.write import WriteCommand, WriteResult
+from ..schemas.write import Durability, WriteCommand, WriteResult
 from . import recovery, scanning, upkeep
 from .catalog import Catalog
 from .cfile.cache import PageCache
@@ -40,7 +41,7 @@ from .mvcc.clock import Clock, SystemClock
 from .mvcc.mvcc import MvccManager
 from .options import StoreOptions
 from .stats import table_stats
-from .table import PendingWrite, Table
+from .table import PendingWrite, RepeatedWrite, Table
 from .tablet import files
 from .tablet.environment import Environment
 from .tablet.manifest import CleanStopEntry, Manifest, ManifestFile
@@ -49,6 +50,7 @@ from .tablet.read import schema_of
 from .wal.log import WriteAheadLog
 from .wal.reader import CleanStop
 from .wal.writer import WalOptions
+from .writers import Ticket, Writers, number_of
 
 _LOCK_PATH = "lock"
 _WAL_PATH = "wal"
@@ -101,7 +103,11 @@ class Store:
         sweep(self._environment, manifest)
         tablets = {tablet.tablet_id: tablet for tablet in self._catalog.tablets()}
         self._clock.update(max([manifest.last_timestamp] + [tablet.last_timestamp for tablet in tablets.values()]))
-        _, newest = recovery.replay(self._wal, tablets, self._environment, self.options)
+        self._writers = Writers()
+        self._freeing = threading.Lock()
+        _, newest = recovery.replay(self._wal, tablets, self._writers, self._environment, self.options)
+        known = {table.table_id for table in self._catalog.tables()}
+        self._writers.forget(lambda table_id: table_id not in known)
         self._clock.update(newest)
         self._log = CommitLog(self._wal, self._mvcc)
         self._pool = ThreadPoolExecutor(self.options.scan_threads, thread_name_prefix="nyala-scan")
@@ -142,7 +148,8 @@ class Store:
     def drop_table(self, name: str) -> None:
         """See StoreService."""
         self._check_open()
-        self._catalog.drop(name)
+        dropped = self._catalog.drop(name).table_id
+        self._writers.forget(lambda table_id: table_id == dropped)
 
     def tables(self) -> list[str]:
         """See StoreService."""
@@ -161,11 +168,13 @@ class Store:
 
     # Rows
 
-    def write(self, command: WriteCommand, batch: pa.RecordBatch) -> WriteResult:
+    def write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> WriteResult:
         """See StoreService."""
-        return self.begin_write(command, batch).result()
+        return self.begin_write(command, batch, seq).result()
 
-    def begin_write(self, command: WriteCommand, batch: pa.RecordBatch) -> PendingWrite:
+    def begin_write(
+        self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None
+    ) -> PendingWrite | RepeatedWrite:
         """See StoreService."""
         self._check_open()
         table = self._catalog.table(command.table)
@@ -175,16 +184,25 @@ class Store:
                 f"a batch of {batch.nbytes:,} bytes is too large: it is one commit, of at most "
                 f"{limits.batch_bytes:,} bytes; cut it into several"
             )
+        if command.writer is None or seq is None:
+            return self._begin(table, command, batch, None)
+        with self._writers.begin(number_of(table.table_id, command.writer, seq)) as found:
+            if isinstance(found, Ticket):
+                return self._begin(table, command, batch, found)
+        found.check(batch.num_rows)
+        return RepeatedWrite(found, self._log, command.durability or self.options.durability)
+
+    def _begin(self, table: Table, command: WriteCommand, batch: pa.RecordBatch, ticket: Ticket | None) -> PendingWrite:
         self._gate.admit(batch.nbytes)
         durability = command.durability or self.options.durability
-        pending = table.begin_write(command, batch, self._log, limits, durability)
+        pending = table.begin_write(command, batch, self._log, self.options.limits, durability, ticket)
         if any(tablet.version.active.nbytes >= self.options.flush_bytes for tablet in table.tablets):
             self._maintenance.notify()
         return pending
 
     def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:
         """See StoreService."""
-        pending: deque[PendingWrite] = deque()
+        pending: deque[PendingWrite | RepeatedWrite] = deque()
         try:
             for batch in batches:
                 pending.append(self.begin_write(command, batch))
@@ -326,6 +344,10 @@ class Store:
         self._free_log()
 
     def _free_log(self) -> None:
+        with self._freeing:
+            self._free_unneeded_log()
+
+    def _free_unneeded_log(self) -> None:
         needed = self._wal.last_lsn + 1
         for tablet in self._catalog.tablets():
             with tablet.write_lock:
@@ -333,8 +355,17 @@ class Store:
             needed = min(needed, first or needed)
         segments = self._wal.segments()
         if len(segments) > 1 and segments[0].last_lsn < needed:
+            self._save_answers(needed)
             self._environment.manifest.commit(lambda manifest: manifest.with_log_from(needed))
             self._wal.free_before(needed)
+
+    def _save_answers(self, lsn: int) -> None:
+        """Log again what the log before ``lsn`` says of numbered writes. Every tablet's writers of then are through."""
+        with self._writers.saved_before(lsn) as (note, positions):
+            if note:
+                with self._log.commit([], [note]) as commit:
+                    positions.append(commit.lsn)
+                self._log.acknowledge(commit, Durability.FSYNC)
 
     def _ask_for_flush(self) -> bool:
         self._maintenance.notify()

@@ -26,6 +26,7 @@ from .tablet.lookup import look_up
 from .tablet.outcome import Outcome
 from .tablet.tablet import Tablet
 from .vectors.keys import BytesKeys, KeyVector, first_occurrences, hash_keys, take_keys
+from .writers import Answered, Ticket
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,6 +54,20 @@ class PendingWrite:
         return answer(self.batch, self.schema, self.incoming, self.status, timestamp, self.durability, self.rejected)
 
 
+@dataclass(frozen=True, slots=True)
+class RepeatedWrite:
+    """A numbered write that was made before: its answer is there, though it may not be durable yet."""
+
+    known: Answered
+    log: CommitLog
+    durability: Durability
+
+    def result(self) -> WriteResult:
+        """Return the first answer once the write is durable and visible. Raises as ``PendingWrite.result``."""
+        self.log.acknowledge_again(Commit(self.known.timestamp, self.known.lsn), self.durability)
+        return self.known.result(self.durability)
+
+
 class Table:
     """An open table. Thread safe."""
 
@@ -68,9 +83,17 @@ class Table:
         self._default_bytes = {column_id: pa.repeat(cell, 1).nbytes for column_id, cell in self._defaults.items()}
 
     def begin_write(
-        self, command: WriteCommand, batch: pa.RecordBatch, log: CommitLog, limits: Limits, durability: Durability
+        self,
+        command: WriteCommand,
+        batch: pa.RecordBatch,
+        log: CommitLog,
+        limits: Limits,
+        durability: Durability,
+        ticket: Ticket | None = None,
     ) -> PendingWrite:
         """Apply a batch as one commit, and return what becomes its answer when the commit is durable.
+
+        With a ``ticket`` the answer is logged and kept too, also when no row changes.
 
         Raises:
             InvalidArgumentError: the batch as a whole is wrong.
@@ -93,11 +116,15 @@ class Table:
                 has_values=len(present) > self.schema.key_columns,
             )
             rejected = command.atomic and _has_errors(incoming, decided)
-            if decided.changes_rows and not rejected:
-                changes = self._changes(tablet, incoming.rows, decided)
-                with log.commit([change for change, _ in changes]) as commit:
+            if ticket or (decided.changes_rows and not rejected):
+                changes = [] if rejected else self._changes(tablet, incoming.rows, decided)
+                said = answer(batch, self.schema, incoming, decided.status, 0, durability, rejected) if ticket else None
+                notes = [ticket.note(said)] if ticket and said else []
+                with log.commit([change for change, _ in changes], notes) as commit:
                     for change, locations in changes:
                         tablet.apply(change, locations, commit.timestamp, commit.lsn)
+                    if ticket and said:
+                        ticket.keep(said, commit.lsn, commit.timestamp)
         return PendingWrite(self.schema, batch, incoming, decided.status, rejected, commit, log, durability)
 
     def get(self, keys: pa.RecordBatch, snapshot: int, limits: Limits) -> pa.Table:

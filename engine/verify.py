@@ -21,12 +21,13 @@ from .cfile.reader import CFileReader
 from .fs.filesystem import FileSystem
 from .rowset.diskrowset import DiskRowSet
 from .tablet import files
-from .tablet.change import unpack_changes
+from .tablet.change import unpack_changes, unpack_notes
 from .tablet.manifest import CleanStopEntry, Manifest, RowsetEntry, TabletEntry, read_manifest
 from .tablet.tablet import Tablet
 from .vectors.keys import key_bytes, keys_ascend
 from .vectors.vector import FixedVector
 from .wal.reader import CleanStop, LogReader
+from .writers import Writers
 
 _ROWS_AT_ONCE = 1 << 18
 
@@ -151,11 +152,14 @@ def _verify_log(fs: FileSystem, manifest: Manifest, report: VerifyReport) -> Non
     if reader.first_lsn > manifest.log_needed_from:
         why = f"the log starts at record {reader.first_lsn}, but is needed from {manifest.log_needed_from} on"
         raise CorruptionError("wal", 0, why)
+    writers = Writers()
     for group in reader.groups():
         for record in group.records:
             report.log_records += 1
             for _ in unpack_changes(record.payload, record.lsn):
                 pass
+            for note in unpack_notes(record.payload, record.lsn):
+                writers.restore(note, record.lsn, record.timestamp)
     report.files += len(reader.segments)
     report.bytes += sum(segment.size_bytes for segment in reader.segments)
     if reader.torn_bytes:

@@ -96,7 +96,7 @@ def write_command(path: list[bytes], command: bytes) -> WriteCommand:
     if path:
         return WriteCommand(table=table_of(path))
     asked = read_json(WriteCommand, command, "the DoPut command")
-    if getattr(asked, "writer", None) is not None:
+    if asked.writer is not None:
         raise InvalidArgumentError(LATER["writer"])
     return asked
 

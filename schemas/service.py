@@ -22,6 +22,10 @@ class MaintenanceKind(StrEnum):
     """Write the MemRowSets to disk."""
     FLUSH_DELTAS = "flush_deltas"
     """Write the DeltaMemStores to REDO files."""
+    MINOR_COMPACT = "minor_compact"
+    """Merge the REDO files of each DiskRowSet into one."""
+    MAJOR_COMPACT = "major_compact"
+    """Bring base columns up to the REDO files, which then hold deletes and re-inserts only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +76,15 @@ class StoreService(Protocol):
         """Return live rows, bytes, rowsets, delta files and bytes by column."""
         ...
 
-    def write(self, command: WriteCommand, batch: pa.RecordBatch) -> WriteResult:
+    def write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> WriteResult:
         """Apply one record batch as one commit and return when it is durable.
 
-        Row errors are in the answer, never raised.
+        Row errors are in the answer, never raised. With a ``writer`` in the command and a ``seq``, a batch that was
+        applied before is answered as it was then.
         """
         ...
 
-    def begin_write(self, command: WriteCommand, batch: pa.RecordBatch) -> PendingResult:
+    def begin_write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> PendingResult:
         """Like ``write``, but return as soon as the batch has its place in the order of commits.
 
         Batches begun one after the other are applied in that order; each is durable when its ``result`` returns.

@@ -10,6 +10,10 @@ ROW_ERRORS_MAX = 1_000
 """How many row errors an answer spells out; ``error_count`` counts all."""
 
 
+WRITER_LENGTH_MAX = 128
+SEQ_MAX = (1 << 63) - 1
+
+
 class Durability(StrEnum):
     """What an acknowledgement means: the log is fsynced, or handed to the operating system."""
 
@@ -28,6 +32,8 @@ class WriteCommand(BaseModel):
     """Any row that fails refuses its batch whole."""
     durability: Durability | None = None
     """None means what the store was opened with."""
+    writer: str | None = Field(default=None, min_length=1, max_length=WRITER_LENGTH_MAX)
+    """Who numbers the batches: one that carries a number which this writer has used is answered again, not applied."""
 
 
 class RowError(BaseModel):

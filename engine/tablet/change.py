@@ -1,7 +1,7 @@
 """A change: rows of one tablet that a commit stores, updates or deletes, as it is logged and applied.
 
 The log holds changes, not requests: by column id, with defaults filled in, without the rows that were refused. So a
-replay applies them as they are, whatever the schema has become.
+replay applies them as they are, whatever the schema has become. Beside them a record may hold notes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from enum import IntEnum
 import pyarrow as pa
 
 from ...schemas.errors import CorruptionError
+from .note import Note, NoteKind
 
 
 class ChangeKind(IntEnum):
@@ -42,12 +43,19 @@ class Change:
 
 
 _HEADER = struct.Struct("<IBxxxQ")
-"""tablet id, kind, bytes of the Arrow IPC stream that follows"""
+"""tablet id (of a note: table id), kind, bytes that follow"""
+_NOTE_KINDS = frozenset(NoteKind)
 
 
-def pack_changes(changes: Sequence[Change]) -> list[pa.Buffer | bytes]:
-    """Return the payload of a log record: each change as a header and an Arrow IPC stream of one batch."""
+def pack_record(changes: Sequence[Change], notes: Sequence[Note] = ()) -> list[pa.Buffer | bytes]:
+    """Return the payload of a log record: each part as a header and what follows it.
+
+    A change is an Arrow IPC stream of one batch, a note JSON, filled up with spaces to a multiple of 8 bytes.
+    """
     pieces: list[pa.Buffer | bytes] = []
+    for note in notes:
+        body = note.body + b" " * (-len(note.body) % 8)
+        pieces += [_HEADER.pack(note.table_id, note.kind, len(body)), body]
     for change in changes:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, change.rows.schema) as writer:
@@ -59,16 +67,31 @@ def pack_changes(changes: Sequence[Change]) -> list[pa.Buffer | bytes]:
 
 def unpack_changes(payload: memoryview, lsn: int) -> Iterator[Change]:
     """Yield the changes of a log record. Raises CorruptionError when the payload is not what was logged."""
+    for tablet_id, kind, body in _parts(payload, lsn):
+        if kind not in _NOTE_KINDS:
+            try:
+                rows = pa.ipc.open_stream(pa.py_buffer(body)).read_next_batch()
+                change = Change(tablet_id, ChangeKind(kind), rows)
+            except (ValueError, pa.ArrowException, StopIteration) as error:
+                raise CorruptionError("wal", 0, f"log record {lsn}: {error}") from error
+            yield change
+
+
+def unpack_notes(payload: memoryview, lsn: int) -> Iterator[Note]:
+    """Yield the notes of a log record. Raises CorruptionError when the payload is not what was logged."""
+    for table_id, kind, body in _parts(payload, lsn):
+        if kind in _NOTE_KINDS:
+            yield Note(table_id, NoteKind(kind), bytes(body))
+
+
+def _parts(payload: memoryview, lsn: int) -> Iterator[tuple[int, int, memoryview]]:
     position = 0
     while position < len(payload):
-        try:
-            tablet_id, kind, length = _HEADER.unpack_from(payload, position)
-            position += _HEADER.size
-            if position + length > len(payload):
-                raise ValueError(f"a change of {length} bytes passes the end of its record")
-            stream = pa.py_buffer(payload[position : position + length])
-            rows = pa.ipc.open_stream(stream).read_next_batch()
-            yield Change(tablet_id, ChangeKind(kind), rows)
-        except (struct.error, ValueError, pa.ArrowException, StopIteration) as error:
-            raise CorruptionError("wal", 0, f"log record {lsn}: {error}") from error
+        if position + _HEADER.size > len(payload):
+            raise CorruptionError("wal", 0, f"log record {lsn} ends in the middle of a header")
+        owner, kind, length = _HEADER.unpack_from(payload, position)
+        position += _HEADER.size
+        if position + length > len(payload):
+            raise CorruptionError("wal", 0, f"log record {lsn}: a part of {length} bytes passes the end of its record")
+        yield owner, kind, payload[position : position + length]
         position += length

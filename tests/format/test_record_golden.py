@@ -1,0 +1,83 @@
+"""The bytes of a log record's payload, pinned: a change that moves one of them is a new format version."""
+
+import pyarrow as pa
+import pytest
+
+from nyala.engine.tablet.change import Change, ChangeKind, pack_record, unpack_changes, unpack_notes
+from nyala.engine.tablet.note import Note, NoteKind
+from nyala.engine.writers import Answered, Number, Ticket, Writers
+from nyala.schemas.errors import CorruptionError
+from nyala.schemas.write import Durability, RowError, WriteResult
+
+ANSWER = WriteResult(
+    timestamp=0, rows=3, applied=2, error_count=1, errors=[RowError(row=1, code="NOT_FOUND", message="no")]
+)
+ANSWER_NOTE = (
+    b"\x07\x00\x00\x00\x04\x00\x00\x00\x88\x00\x00\x00\x00\x00\x00\x00"
+    b'{"writer":"load \\u00e9","seq":5,"answer":{"rows":3,"applied":2,"error_count":1,"errors":'
+    b'[{"row":1,"code":"NOT_FOUND","message":"no"}]}}'
+)
+WRITERS_NOTE = (
+    b"\x00\x00\x00\x00\x05\x00\x00\x00\x80\x00\x00\x00\x00\x00\x00\x00"
+    b'{"writers":[{"table":7,"writer":"w","floor":4,"answers":'
+    b'[{"seq":4,"lsn":9,"timestamp":4096,"answer":{"rows":1,"applied":1}}]}]}'
+)
+ROWS = pa.record_batch({"1": pa.array([1, 2], pa.int64())})
+
+
+def packed(*notes: Note) -> bytes:
+    return b"".join(bytes(piece) for piece in pack_record([], notes))
+
+
+def padded(pinned: bytes) -> bytes:
+    return pinned + b" " * (-len(pinned) % 8)
+
+
+def test_the_answer_to_a_write() -> None:
+    ticket = Ticket(Writers(), Number(7, "load \u00e9", 5))
+    assert packed(ticket.note(ANSWER)) == padded(ANSWER_NOTE)
+    writers = Writers()
+    (note,) = unpack_notes(memoryview(padded(ANSWER_NOTE)), 3)
+    writers.restore(note, 3, 4096)
+    with writers.begin(Number(7, "load \u00e9", 5)) as found:
+        assert isinstance(found, Answered)
+        assert found.result(Durability.FSYNC) == ANSWER.model_copy(update={"timestamp": 4096})
+
+
+def test_answers_logged_again() -> None:
+    writers = Writers(answers_kept=1)
+    for seq in (3, 4):
+        Ticket(writers, Number(7, "w", seq)).keep(WriteResult(timestamp=0, rows=1, applied=1), 5 + seq, 1024 * seq)
+    with writers.saved_before(99) as (note, _):
+        assert note and packed(note) == padded(WRITERS_NOTE)
+    again = Writers()
+    (note,) = unpack_notes(memoryview(padded(WRITERS_NOTE)), 12)
+    again.restore(note, 12, 8192)
+    with again.begin(Number(7, "w", 4)) as found:
+        assert isinstance(found, Answered) and (found.lsn, found.timestamp) == (9, 4096)
+
+
+def test_changes_and_notes_stand_side_by_side() -> None:
+    payload = b"".join(
+        bytes(piece) for piece in pack_record([Change(3, ChangeKind.DELETE, ROWS)], [Note(7, NoteKind.ANSWER, b"{}")])
+    )
+    header = b"\x03\x00\x00\x00\x03\x00\x00\x00" + (len(payload) - 40).to_bytes(8, "little")
+    assert payload[:24] == b"\x07\x00\x00\x00\x04\x00\x00\x00\x08\x00\x00\x00\x00\x00\x00\x00{}      "
+    assert payload[24:40] == header
+    (change,) = unpack_changes(memoryview(payload), 1)
+    assert (change.tablet_id, change.kind) == (3, ChangeKind.DELETE) and change.rows.equals(ROWS)
+    assert [note.table_id for note in unpack_notes(memoryview(payload), 1)] == [7]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"\x07\x00\x00\x00\x04\x00\x00",
+        b"\x07\x00\x00\x00\x04\x00\x00\x00\x09\x00\x00\x00\x00\x00\x00\x00{}      ",
+        b"\x07\x00\x00\x00\x63\x00\x00\x00\x08\x00\x00\x00\x00\x00\x00\x00{}      ",
+    ],
+    ids=["header cut", "too long", "unknown kind"],
+)
+def test_a_payload_that_was_never_written_is_corruption(payload: bytes) -> None:
+    with pytest.raises(CorruptionError, match="log record 8"):
+        list(unpack_changes(memoryview(payload), 8))
