@@ -1,0 +1,27 @@
+"""A server to be killed: the real one, with memory stores so small that it flushes all the time.
+
+python tests/crash/server_process.py DIRECTORY      prints {"location": ...} when it listens
+"""
+
+import json
+import sys
+
+from nyala.engine.options import StoreOptions
+from nyala.engine.store import Store
+from nyala.flight_server.config import ServerConfig
+from nyala.flight_server.lifecycle import run_server
+
+OPTIONS = StoreOptions(flush_bytes=96 << 10, flush_deltas_bytes=32 << 10, wal_segment_bytes=128 << 10, scan_threads=2)
+
+
+def main() -> None:
+    run_server(
+        lambda: Store.open(sys.argv[1], OPTIONS),
+        "grpc://127.0.0.1:0",
+        ServerConfig(),
+        lambda location: print(json.dumps({"location": location}), flush=True),
+    )
+
+
+if __name__ == "__main__":
+    main()
