@@ -53,7 +53,7 @@ class Admission:
     def __init__(self, config: ServerConfig) -> None:
         self._limits = {Kind.SCAN: config.scans_max, Kind.PUT: config.puts_max}
         self._running: Counter[Kind] = Counter()
-        # Reentrant: a slot may release itself in the middle of `admit`, when the collector runs there.
+        # Reentrant: the collector may release a slot, and a signal expire all, while this thread holds it.
         self._changed = threading.Condition(threading.RLock())
         self._draining = False
         self._expired = False
@@ -81,6 +81,11 @@ class Admission:
         if self._expired:
             raise UnavailableError("the server stops now; try again once it is back")
 
+    @property
+    def running(self) -> int:
+        """How many requests run."""
+        return self._running.total()
+
     def drain(self) -> None:
         """Let nothing new in."""
         with self._changed:
@@ -96,8 +101,10 @@ class Admission:
             return not self._running.total()
 
     def expire(self) -> None:
-        """End what still runs at its next step."""
-        self._expired = True
+        """End what still runs at its next step, and the wait for it. A signal handler may call it."""
+        with self._changed:
+            self._expired = True
+            self._changed.notify_all()
 
     def _leave(self, kind: Kind) -> None:
         with self._changed:

@@ -1,0 +1,181 @@
+"""A server process starts, drains and stops; killed clients leave nothing behind."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.flight as fl
+import pytest
+from served import Served, code_of
+
+SCHEMA_OF_KEY = pa.schema([pa.field("id", pa.int64(), nullable=False)])
+SERVE_FAKE = [sys.executable, str(Path(__file__).parent / "serve_fake.py")]
+
+
+class Process:
+    """A server process; its first line of output is where it listens."""
+
+    def __init__(self, command: list[str]) -> None:
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert self.process.stdout
+        self.first_line = self.process.stdout.readline().strip()
+
+    def client(self) -> fl.FlightClient:
+        return fl.connect(self.first_line)
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str, float]:
+        """Send a signal; return the exit code, the rest of the output and the seconds that it took."""
+        started = time.monotonic()
+        self.process.send_signal(number)
+        out, _ = self.process.communicate(timeout=20)
+        return self.process.returncode, out, time.monotonic() - started
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Process]]:
+    running: list[Process] = []
+
+    def run(*command: str) -> Process:
+        running.append(Process(list(command)))
+        return running[-1]
+
+    yield run
+    for one in running:
+        one.process.kill()
+        one.process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_idle_server_stops_at_once(start: Callable[..., Process], number: signal.Signals) -> None:
+    server = start(*SERVE_FAKE, "10")
+    client = server.client()
+    list(client.do_action("health"))
+    code, out, seconds = server.stop(number)
+    assert (code, out) == (0, "closed\n")
+    assert seconds < 5
+
+
+def test_running_scan_ends_and_nothing_new_comes_in(start: Callable[..., Process]) -> None:
+    server = start(*SERVE_FAKE, "10")
+    client = server.client()
+    reader = client.do_get(fl.Ticket(b'{"table":"slow"}'))
+    reader.read_chunk()
+    server.process.send_signal(signal.SIGTERM)
+    time.sleep(0.1)
+    with pytest.raises(fl.FlightUnavailableError) as caught:
+        list(client.do_action("health"))
+    assert code_of(caught.value) == "UNAVAILABLE"
+    assert 1000 + sum(chunk.data.num_rows for chunk in reader) == 10_000
+    out, _ = server.process.communicate(timeout=20)
+    assert (server.process.returncode, out) == (0, "closed\n")
+
+
+def test_stalled_reader_does_not_hold_the_stop(start: Callable[..., Process]) -> None:
+    server = start(*SERVE_FAKE, "0.3")
+    reader = server.client().do_get(fl.Ticket(b'{"table":"endless"}'))
+    reader.read_chunk()
+    code, out, seconds = server.stop()
+    assert (code, out) == (0, "closed\n")
+    assert seconds < 8
+
+
+def test_busy_reader_is_told_when_the_time_is_over(start: Callable[..., Process]) -> None:
+    server = start(*SERVE_FAKE, "0.3")
+    reader = server.client().do_get(fl.Ticket(b'{"table":"endless"}'))
+    errors: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            for _ in reader:
+                pass
+        except fl.FlightError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    time.sleep(0.2)
+    code, _, seconds = server.stop()
+    thread.join(10)
+    assert code == 0 and seconds < 8
+    assert isinstance(errors[0], fl.FlightUnavailableError)
+
+
+def test_idle_writer_does_not_hold_the_stop(start: Callable[..., Process]) -> None:
+    server = start(*SERVE_FAKE, "0.3")
+    writer, _ = server.client().do_put(fl.FlightDescriptor.for_path("homes"), SCHEMA_OF_KEY)
+    time.sleep(0.2)
+    code, out, seconds = server.stop()
+    assert (code, out) == (0, "closed\n")
+    assert seconds < 8
+    with pytest.raises(fl.FlightError):
+        writer.close()
+
+
+def test_second_signal_is_heard(start: Callable[..., Process]) -> None:
+    server = start(*SERVE_FAKE, "60")
+    reader = server.client().do_get(fl.Ticket(b'{"table":"endless"}'))
+    reader.read_chunk()
+    server.process.send_signal(signal.SIGTERM)
+    time.sleep(0.3)
+    assert server.process.poll() is None
+    code, _, seconds = server.stop()
+    assert code == 0 and seconds < 8
+
+
+KILLED_WRITER = """
+import sys, pyarrow as pa, pyarrow.flight as fl
+client = fl.connect(sys.argv[1])
+schema = pa.schema([pa.field("id", pa.int64(), nullable=False)])
+writer, reader = client.do_put(fl.FlightDescriptor.for_path("homes"), schema)
+for n in range(3):
+    writer.write_with_metadata(pa.record_batch([pa.array(range(n * 100, n * 100 + 100))], schema=schema), b'{"seq":1}')
+    reader.read()
+print("sent", flush=True)
+for n in range(3, 10**9):
+    writer.write_batch(pa.record_batch([pa.array(range(n * 100, n * 100 + 100))], schema=schema))
+"""
+
+
+def test_killed_writer_leaves_whole_batches_only(served: Served) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED_WRITER, served.url], stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdout and writer.stdout.readline() == "sent\n"
+        time.sleep(0.1)
+        writer.send_signal(signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while served.server.admission.running and time.monotonic() < deadline:
+        time.sleep(0.02)
+    ids = served.ids()
+    assert len(ids) >= 300 and len(ids) % 100 == 0
+    assert ids == list(range(len(ids)))
+
+
+def serve_command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "nyala", "serve", *arguments]
+
+
+def test_the_command_serves_and_stops_cleanly(start: Callable[..., Process], tmp_path: Path) -> None:
+    server = start(*serve_command("--data", str(tmp_path), "--listen", "grpc://127.0.0.1:0", "--json"))
+    about = json.loads(server.first_line)
+    assert about["pid"] == server.process.pid
+    client = fl.connect(about["location"])
+    (answer,) = client.do_action("health")
+    assert json.loads(answer.body.to_pybytes())["status"] == "ok"
+    second = subprocess.run(
+        serve_command("--data", str(tmp_path), "--listen", "grpc://127.0.0.1:0"), capture_output=True, text=True
+    )
+    assert second.returncode == 1 and second.stderr.startswith("UNAVAILABLE: ")
+    port_taken = subprocess.run(
+        serve_command("--data", str(tmp_path / "other"), "--listen", about["location"]), capture_output=True, text=True
+    )
+    assert port_taken.returncode == 1 and "UNAVAILABLE: cannot listen" in port_taken.stderr
+    assert server.stop()[0] == 0
