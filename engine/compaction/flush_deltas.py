@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...schemas.errors import StorageFullError
 from ..delta.file import DeltaFile, write_delta_file
 from ..delta.memstore import DeltaMemStore
 from ..fs.failures import named
@@ -68,11 +69,10 @@ def _flush(tablet: Tablet, environment: Environment, mark: _Mark) -> FlushReport
             write_delta_file(fs, path, file_id, "redo", rowset.rowset_id, runs, files.encodings(tablet.schema))
             fs.sync_directory(files.directory(tablet.tablet_id))
             file = DeltaFile.open(fs, path, file_id, environment.page_cache)
-        _commit(tablet, environment, mark, file_id)
     except BaseException:
-        if environment.manifest.failed is None:
-            remove_orphans(environment, path)
+        remove_orphans(environment, path)
         raise
+    _commit(tablet, environment, mark, file_id)
     with tablet.write_lock:
         rowset.deltas.flushed(file)
         rowset.durable_lsn = mark.lsn
@@ -88,4 +88,8 @@ def _commit(tablet: Tablet, environment: Environment, mark: _Mark, file_id: int)
     def edit(old: TabletEntry) -> TabletEntry:
         return old.model_copy(update={"rowsets": tuple(with_redo(rowset) for rowset in old.rowsets)})
 
-    environment.manifest.commit(lambda manifest: manifest.with_tablet(tablet.tablet_id, edit))
+    try:
+        environment.manifest.commit(lambda manifest: manifest.with_tablet(tablet.tablet_id, edit))
+    except StorageFullError:
+        remove_orphans(environment, files.path(tablet.tablet_id, file_id, "redo"))
+        raise

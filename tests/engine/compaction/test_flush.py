@@ -55,7 +55,7 @@ def busy(seed: int) -> Subject:
 
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize("phase", PHASES, ids=IDS)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_writes_in_the_middle_of_a_flush(
     monkeypatch: pytest.MonkeyPatch, phase: tuple[Any, str], before: bool, seed: int
 ) -> None:

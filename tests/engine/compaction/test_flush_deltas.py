@@ -1,0 +1,149 @@
+"""Flush of DeltaMemStores: writes come between its phases, its calls fail, the power goes."""
+
+import errno
+from collections.abc import Callable
+from contextlib import suppress
+from random import Random
+from typing import Any
+
+import pytest
+
+from nyala.engine.compaction import flush_deltas as flushing
+from nyala.engine.delta.file import DeltaFile
+from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
+from nyala.engine.fs.faulty import EVERY_CALL, READS, FaultRule
+from nyala.engine.fs.memory import PowerFailure
+from nyala.engine.tablet.environment import Environment
+from nyala.engine.tablet.manifest import ManifestFile
+from nyala.schemas.errors import StoreError
+from tests.engine.subject import Subject
+
+PHASES = [
+    (Environment, "wait_until_settled"),
+    (flushing, "write_delta_file"),
+    (ManifestFile, "commit"),
+    (DeltaFile, "__init__"),
+]
+IDS = [name for _, name in PHASES]
+
+
+def at(monkeypatch: pytest.MonkeyPatch, phase: tuple[Any, str], before: bool, work: Callable[[], Any]) -> None:
+    """Do ``work`` once, right before or after the phase's call."""
+    owner, name = phase
+    call = getattr(owner, name)
+
+    def with_work(*args: Any, **kwargs: Any) -> Any:
+        monkeypatch.setattr(owner, name, call)
+        if before:
+            work()
+        result = call(*args, **kwargs)
+        if not before:
+            work()
+        return result
+
+    monkeypatch.setattr(owner, name, with_work)
+
+
+def busy(fs: Any = None) -> Subject:
+    """Return a store with two rowsets on disk that have deltas, in files and in memory, and rows in memory."""
+    subject, random = Subject(fs), Random(3)
+    for keys in (range(10), range(5, 15)):
+        subject.upsert(*keys)
+        subject.flush()
+    subject.some_writes(random, range(15))
+    subject.flush_deltas()
+    subject.some_writes(random, range(18))
+    return subject
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+@pytest.mark.parametrize("phase", PHASES, ids=IDS)
+@pytest.mark.parametrize("seed", range(2))
+def test_writes_in_the_middle_of_a_flush_of_deltas(
+    monkeypatch: pytest.MonkeyPatch, phase: tuple[Any, str], before: bool, seed: int
+) -> None:
+    subject, random = busy(), Random(seed)
+
+    def meanwhile() -> None:
+        subject.some_writes(random, range(20), commits=5)
+        subject.check()
+
+    at(monkeypatch, phase, before, meanwhile)
+    subject.flush_deltas()
+    subject.check()
+    random.choice([subject.restart, lambda: subject.crash(random)])()
+    subject.some_writes(random, range(20))
+    subject.flush_deltas()
+    subject.flush()
+    subject.close()
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+@pytest.mark.parametrize("phase", PHASES, ids=IDS)
+def test_the_power_fails_in_the_middle_of_a_flush_of_deltas(
+    monkeypatch: pytest.MonkeyPatch, phase: tuple[Any, str], before: bool
+) -> None:
+    subject, random = busy(), Random(5)
+
+    def meanwhile() -> None:
+        subject.some_writes(random, range(20), commits=4)
+        raise PowerFailure
+
+    at(monkeypatch, phase, before, meanwhile)
+    with pytest.raises(PowerFailure):
+        subject.flush_deltas()
+    for seed in range(4):
+        after = Subject(subject.fs.crash_image(Random(seed)))  # pyright: ignore[reportAttributeAccessIssue]
+        after.state, after.history = subject.state, list(subject.history)
+        after.check()
+        after.some_writes(random, range(20))
+        after.flush_deltas()
+        after.close()
+    subject.store.close()
+
+
+def calls_of_a_flush() -> int:
+    """Return how many calls of the disk, reads left out, a flush of deltas makes."""
+    fs = FaultyFileSystem(MemoryFileSystem(), [FaultRule(calls=EVERY_CALL - READS, nth=1 << 30)])
+    subject = busy(fs)
+    before = fs._matched[0]
+    subject.flush_deltas()
+    calls = fs._matched[0] - before
+    subject.store.close()
+    return calls
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO], ids=["full", "broken"])
+def test_each_call_of_a_flush_of_deltas_fails_once(error: int) -> None:
+    for nth in range(1, calls_of_a_flush() + 1):
+        disk = MemoryFileSystem()
+        fs = FaultyFileSystem(disk)
+        subject = busy(fs)
+        fs.rules.append(FaultRule(calls=EVERY_CALL - READS, nth=nth, error=error))
+        fs._matched.append(0)
+        with suppress(StoreError):
+            subject.flush_deltas()
+        assert fs.injected
+        fs.rules.clear()
+        subject.upsert(3, 16, v=4)
+        if subject.environment.manifest.failed is None:
+            subject.flush_deltas()
+            assert not any(rowset.deltas.memory_bytes for rowset in subject.tablet.version.disk)
+        subject.check()
+        subject.store.close()
+        after = Subject(disk)
+        after.state, after.history = subject.state, subject.history
+        after.close()
+
+
+def test_a_rowset_without_deltas_gets_no_file() -> None:
+    subject = Subject()
+    subject.upsert(1, 2)
+    subject.flush()
+    subject.upsert(3)
+    subject.flush()
+    subject.upsert(3, v=7)
+    assert subject.flush_deltas() == 1
+    assert [len(rowset.deltas.stores.redo) for rowset in subject.tablet.version.disk] == [0, 1]
+    assert subject.flush_deltas() == 0
+    subject.close()
