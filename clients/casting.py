@@ -93,7 +93,7 @@ def cast(values: pa.Array, target: LogicalType, name: str) -> pa.Array:
     """
     try:
         if pa.types.is_dictionary(values.type):
-            values = values.dictionary_decode()
+            return cast(values.dictionary, target, name).take(values.indices)
         if target.name == "decimal" and pa.types.is_integer(values.type):
             # By way of a decimal that holds every integer: Arrow refuses the direct way by type, not by value.
             values = values.cast(pa.decimal128(min(38, 20 + target.scale), target.scale))

@@ -66,7 +66,7 @@ def _read(data: Any, columns: Mapping[str, ColumnSchema]) -> Read:
 
 def _is_pandas(data: Any, kind: str) -> bool:
     """Tell pandas objects without importing pandas."""
-    return any(base.__name__ == kind and base.__module__.startswith("pandas.") for base in type(data).__mro__)
+    return any(base.__name__ == kind and base.__module__.partition(".")[0] == "pandas" for base in type(data).__mro__)
 
 
 def _read_stream(data: Any) -> Read:
@@ -125,8 +125,10 @@ def _column(name: str, values: Any, column: ColumnSchema | None) -> pa.Array | p
 
 
 def _from_python(values: Sequence[Any], column: ColumnSchema) -> pa.Array:
-    """Return Python values as the column's type where they are that, else as what they are, to be cast."""
+    """Return Python values as what they are, to be cast; as the column's type where they are of no one type."""
     try:
-        return pa.array(values, column.logical.arrow)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return pa.array(values)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        if column.logical.is_integer:
+            raise  # Arrow would cut fractions off
+        return pa.array(values, column.logical.arrow)
