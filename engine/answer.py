@@ -14,6 +14,7 @@ _REASONS = {
     outcome.ALREADY_PRESENT: ("ALREADY_PRESENT", "a row with the key {key} is already present"),
     outcome.NOT_FOUND: ("NOT_FOUND", "there is no row with the key {key}"),
     outcome.INCOMPLETE: ("INVALID_ARGUMENT", "a new row needs {missing}: not nullable and without a default"),
+    outcome.IMMUTABLE: ("IMMUTABLE", "the row with the key {key} is there, and {immutable} cannot change"),
 }
 _SHOWN_MAX = 200
 """Characters of a key's cell in a message."""
@@ -66,13 +67,19 @@ def _state_errors(
     failed = failed[:ROW_ERRORS_MAX]
     keys = incoming.rows.select([str(column.id) for column in schema.key]).take(pa.array(failed))
     missing = " and ".join(repr(column.name) for column in required_columns(schema, set(incoming.column_ids)))
+    immutable = " and ".join(repr(name) for name in _immutable_names(schema, incoming))
     errors = []
     for at, (row, code) in enumerate(zip(positions[:ROW_ERRORS_MAX].tolist(), status[failed].tolist(), strict=True)):
         word, text = _REASONS[code]
         cells = zip(schema.key, keys.columns, strict=True)
         key = ", ".join(f"{column.name}={_shown(array[at])}" for column, array in cells)
-        errors.append(RowError(row=row, code=word, message=text.format(key=f"({key})", missing=missing)))
+        message = text.format(key=f"({key})", missing=missing, immutable=immutable)
+        errors.append(RowError(row=row, code=word, message=message))
     return errors
+
+
+def _immutable_names(schema: TableSchema, incoming: Incoming) -> list[str]:
+    return [schema.by_id[column_id].name for column_id in incoming.column_ids if schema.by_id[column_id].immutable]
 
 
 def _shown(cell: pa.Scalar) -> str:

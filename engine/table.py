@@ -23,7 +23,7 @@ from .incoming import Incoming, check_batch, over_limit
 from .tablet import outcome
 from .tablet.change import Change, ChangeKind
 from .tablet.lookup import look_up
-from .tablet.outcome import Outcome
+from .tablet.outcome import Outcome, Shape
 from .tablet.tablet import Tablet
 from .vectors.keys import BytesKeys, KeyVector, first_occurrences, hash_keys, take_keys
 from .writers import Answered, Ticket
@@ -79,6 +79,7 @@ class Table:
         self.schema = schema
         self.options = options
         self.tablets = tablets
+        self._immutable = {column.id for column in schema.values if column.immutable}
         self._defaults = {column.id: _default_cell(column) for column in schema.values}
         self._default_bytes = {column_id: pa.repeat(cell, 1).nbytes for column_id, cell in self._defaults.items()}
 
@@ -104,7 +105,7 @@ class Table:
         incoming, keys = self._keyed(incoming, command.op, limits)
         hashes = hash_keys(keys)
         tablet = self._route(keys)
-        present = set(incoming.column_ids)
+        shape = self._shape(set(incoming.column_ids))
         commit = None
         with tablet.write_lock:
             decided = tablet.decide(
@@ -112,8 +113,7 @@ class Table:
                 keys,
                 hashes,
                 first_occurrences(keys, hashes),
-                is_complete=not required_columns(self.schema, present),
-                has_values=len(present) > self.schema.key_columns,
+                shape,
             )
             rejected = command.atomic and _has_errors(incoming, decided)
             if ticket or (decided.changes_rows and not rejected):
@@ -134,6 +134,15 @@ class Table:
             raise InvalidArgumentError(incoming.refusals.reasons[0][1])
         incoming, encoded = self._keyed(incoming, Operation.DELETE, limits)
         return look_up(self._route(encoded), encoded, snapshot, self.schema.columns)
+
+    def _shape(self, sent: set[int]) -> Shape:
+        """Return what a batch of the columns ``sent`` can do."""
+        immutable = sent & self._immutable
+        return Shape(
+            is_complete=not required_columns(self.schema, sent),
+            has_values=len(sent) > self.schema.key_columns + len(immutable),
+            has_immutable=bool(immutable),
+        )
 
     def _check_defaults(self, incoming: Incoming, operation: Operation, limits: Limits) -> None:
         """Refuse few bytes whose long defaults would make them many."""
@@ -171,11 +180,25 @@ class Table:
                 changes.append((Change(tablet.tablet_id, kind, taken), locations))
 
         if len(decided.stores):
-            add(ChangeKind.STORE, self._completed(rows), decided.stores, decided.store_locations)
-        add(ChangeKind.UPDATE, rows, decided.updates, decided.update_locations)
+            stored = self._with_first_cells(self._completed(rows), decided)
+            add(ChangeKind.STORE, stored, decided.stores, decided.store_locations)
+        mutable = [name for name in rows.schema.names if int(name) not in self._immutable]
+        add(ChangeKind.UPDATE, rows.select(mutable), decided.updates, decided.update_locations)
         keys = rows.select([str(column.id) for column in self.schema.key])
         add(ChangeKind.DELETE, keys, decided.deletes, decided.delete_locations)
         return changes
+
+    def _with_first_cells(self, rows: pa.RecordBatch, decided: Outcome) -> pa.RecordBatch:
+        """Return rows with the immutable cells of those that are stored taken from the first row with their key."""
+        if not self._immutable or np.array_equal(decided.stores, decided.store_leaders):
+            return rows
+        sources = np.arange(rows.num_rows)
+        sources[decided.stores] = decided.store_leaders
+        arrays = [
+            rows.column(name).take(pa.array(sources)) if int(name) in self._immutable else rows.column(name)
+            for name in rows.schema.names
+        ]
+        return pa.RecordBatch.from_arrays(arrays, names=rows.schema.names)
 
     def _completed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows with every column of the table, defaults where the data had none."""

@@ -27,6 +27,8 @@ class ColumnOptions(BaseModel):
     read_default: Any = None
     write_default: Any = None
     comment: str = ""
+    immutable: bool = False
+    """A row takes its cell when it is new, and keeps it."""
     type: str | None = None
     """A type that Arrow has no word for: ``varchar(n)`` over an Arrow string."""
 
@@ -44,6 +46,7 @@ class ColumnDefinition(BaseModel):
     read_default: Any = None
     write_default: Any = None
     comment: str = ""
+    immutable: bool = False
 
 
 class ColumnSchema(BaseModel):
@@ -60,6 +63,8 @@ class ColumnSchema(BaseModel):
     read_default: Any = None
     write_default: Any = None
     comment: str = ""
+    immutable: bool = False
+    """A row takes its cell when it is new, and keeps it."""
 
     @field_validator("type")
     @classmethod
@@ -96,6 +101,7 @@ class ColumnSchema(BaseModel):
             read_default=definition.read_default,
             write_default=definition.write_default,
             comment=_comment(definition),
+            immutable=definition.immutable,
         )
 
 

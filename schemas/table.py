@@ -83,6 +83,7 @@ def _definition(field: pa.Field, is_key: bool, options: ColumnOptions | Mapping[
         read_default=to_json(given.read_default),
         write_default=to_json(given.write_default),
         comment=given.comment,
+        immutable=given.immutable,
     )
 
 

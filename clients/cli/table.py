@@ -50,7 +50,7 @@ def describe(context: typer.Context, name: Name, url: Url = None, data: Data = N
         (
             column["name"],
             column["type"],
-            "key" if column["name"] in key else "" if column["nullable"] else "not null",
+            _constraints(column, key),
             column["encoding"],
             column["compression"],
             column["comment"],
@@ -59,6 +59,13 @@ def describe(context: typer.Context, name: Name, url: Url = None, data: Data = N
     ]
     options = ", ".join(f"{option} = {value}" for option, value in about["options"].items())
     print_table(["column", "type", "", "encoding", "compression", "comment"], rows, options)
+
+
+def _constraints(column: dict[str, Any], key: list[str]) -> str:
+    if column["name"] in key:
+        return "key"
+    words = ["" if column["nullable"] else "not null", "immutable" if column["immutable"] else ""]
+    return ", ".join(word for word in words if word)
 
 
 @app.command()

@@ -2,7 +2,7 @@
 
 All rows of a batch ask for the same operation and get the same timestamp, so of several rows with one key only one has
 to be carried out: the first insert or delete (the others meet its result), the last upsert or update (it covers the
-others, since all name the same columns).
+others, since all name the same columns). Immutable columns are taken from the first upsert: the others meet a live row.
 """
 
 from __future__ import annotations
@@ -20,8 +20,24 @@ ALREADY_PRESENT = -2
 NOT_FOUND = -3
 INCOMPLETE = -4
 """A new row lacks a column that is not nullable and has no default."""
+IMMUTABLE = -5
+"""A live row may not take a column of the batch."""
+CONFLICT = -6
+"""The row changed after the moment that the batch was made for."""
 
 Find = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the columns of a batch allow."""
+
+    is_complete: bool
+    """A new row can be made of them and the defaults."""
+    has_values: bool
+    """There are some beside the key that a live row may take."""
+    has_immutable: bool = False
+    """There are some that only a new row may take."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,6 +49,8 @@ class Outcome:
     stores: np.ndarray
     """Rows to be stored whole: under a new key (location -1) or over a dead row."""
     store_locations: np.ndarray
+    store_leaders: np.ndarray
+    """For each row of ``stores`` the first with its key: where the immutable cells come from."""
     updates: np.ndarray
     update_locations: np.ndarray
     deletes: np.ndarray
@@ -44,30 +62,43 @@ class Outcome:
         return bool(len(self.stores) or len(self.updates) or len(self.deletes))
 
 
-def decide(operation: Operation, first: np.ndarray, find: Find, is_complete: bool, has_values: bool) -> Outcome:
+def decide(
+    operation: Operation,
+    first: np.ndarray,
+    find: Find,
+    shape: Shape,
+    is_late: Callable[[np.ndarray], np.ndarray] | None = None,
+) -> Outcome:
     """Decide a batch.
 
     Args:
         operation: what all rows ask for.
         first: int64, for each row the first row of the batch with the same key.
         find: given rows, returns their locations (-1 where the key is in no rowset) and whether they live.
-        is_complete: whether a new row can be made of the batch's columns and the defaults.
-        has_values: whether the batch has columns beside the key.
+        shape: what the batch's columns allow.
+        is_late: given locations, tells which of the rows there must be left alone since they changed too late.
     """
     rows = np.arange(len(first))
     leaders = rows if (first == rows).all() else np.flatnonzero(first == rows)
     locations, alive = find(leaders)
-    status, store, change = _rules(operation.base, alive, is_complete)
+    status, store, change = _rules(operation, alive, shape)
+    if is_late:
+        conflicts = is_late(locations)
+        status[conflicts] = CONFLICT
+        store, change = store & ~conflicts, change & ~conflicts
     if operation.ignores:
-        status[(status == ALREADY_PRESENT) | (status == NOT_FOUND)] = IGNORED
-    actors = _actors(operation.base, first, leaders)
+        status[np.isin(status, (ALREADY_PRESENT, NOT_FOUND, CONFLICT))] = IGNORED
+    actors = _actors(operation, first, leaders, shape)
     empty = np.empty(0, np.int64)
     is_delete = operation.base is Operation.DELETE
-    changed, changed_locations = (actors[change], locations[change]) if has_values or is_delete else (empty, empty)
+    changed, changed_locations = (
+        (actors[change], locations[change]) if shape.has_values or is_delete else (empty, empty)
+    )
     return Outcome(
-        status=_of_all_rows(operation, status, first, leaders),
+        status=_of_all_rows(operation, status, first, leaders, shape),
         stores=actors[store],
         store_locations=locations[store],
+        store_leaders=leaders[store],
         updates=empty if is_delete else changed,
         update_locations=empty if is_delete else changed_locations,
         deletes=changed if is_delete else empty,
@@ -75,39 +106,58 @@ def decide(operation: Operation, first: np.ndarray, find: Find, is_complete: boo
     )
 
 
-def _rules(base: Operation, alive: np.ndarray, is_complete: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _rules(operation: Operation, alive: np.ndarray, shape: Shape) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return (status, whether the row is stored whole, whether a live row is changed) for one row of each key."""
+    base = operation.base
     status = np.zeros(len(alive), np.int8)
     nothing = np.zeros(len(alive), np.bool_)
+    change = alive
+    if base in (Operation.UPDATE, Operation.UPSERT) and shape.has_immutable:
+        if not operation.ignores:
+            status[alive], change = IMMUTABLE, nothing
+        elif not shape.has_values:
+            status[alive] = IGNORED
     if base in (Operation.UPDATE, Operation.DELETE):
         status[~alive] = NOT_FOUND
-        return status, nothing, alive
-    if not is_complete:
+        return status, nothing, change
+    if not shape.is_complete:
         status[~alive] = INCOMPLETE
-    store = ~alive if is_complete else nothing
+    store = ~alive if shape.is_complete else nothing
     if base is Operation.INSERT:
         status[alive] = ALREADY_PRESENT
         return status, store, nothing
-    return status, store, alive
+    return status, store, change
 
 
-def _actors(base: Operation, first: np.ndarray, leaders: np.ndarray) -> np.ndarray:
+def _actors(operation: Operation, first: np.ndarray, leaders: np.ndarray, shape: Shape) -> np.ndarray:
     """Return for each key the row that is carried out."""
-    if len(leaders) == len(first) or base in (Operation.INSERT, Operation.DELETE):
+    if len(leaders) == len(first) or _met_by(operation, shape) is not None:
         return leaders
     last = np.empty(len(first), np.int64)
     last[first] = np.arange(len(first))  # where a key repeats, numpy keeps the last
     return last[leaders]
 
 
-def _of_all_rows(operation: Operation, status: np.ndarray, first: np.ndarray, leaders: np.ndarray) -> np.ndarray:
+def _met_by(operation: Operation, shape: Shape) -> int | None:
+    """Return what a row meets when one before it with the same key applied; None when it applies too."""
+    if operation.base is Operation.UPSERT:
+        if not shape.has_immutable or (operation.ignores and shape.has_values):
+            return None
+        return IGNORED if operation.ignores else IMMUTABLE
+    meets = {Operation.INSERT: ALREADY_PRESENT, Operation.DELETE: NOT_FOUND}.get(operation.base)
+    return IGNORED if meets is not None and operation.ignores else meets
+
+
+def _of_all_rows(
+    operation: Operation, status: np.ndarray, first: np.ndarray, leaders: np.ndarray, shape: Shape
+) -> np.ndarray:
     if len(leaders) == len(first):
         return status
     by_row = np.empty(len(first), np.int8)
     by_row[leaders] = status
     spread = by_row[first]
-    followers = first != np.arange(len(first))
-    meets = {Operation.INSERT: ALREADY_PRESENT, Operation.DELETE: NOT_FOUND}.get(operation.base)
+    meets = _met_by(operation, shape)
     if meets is not None:
-        spread[followers & (spread == APPLIED)] = IGNORED if operation.ignores else meets
+        followers = first != np.arange(len(first))
+        spread[followers & (spread == APPLIED)] = meets
     return spread

@@ -27,7 +27,7 @@ from ..vectors.keys import KeyEncoder, KeyVector, equal_at, hash_keys, slice_key
 from ..vectors.physical import PhysicalType, physical_of
 from ..vectors.vector import FixedVector, Vector
 from .change import Change, ChangeKind
-from .outcome import Outcome, decide
+from .outcome import Outcome, Shape, decide
 from .version import Version
 
 _INDEX_ROWS = 1 << 18
@@ -129,17 +129,16 @@ class Tablet:
         keys: KeyVector,
         hashes: np.ndarray,
         first: np.ndarray,
-        is_complete: bool,
-        has_values: bool,
+        shape: Shape,
     ) -> Outcome:
-        """Decide what becomes of the rows of a batch; ``first`` as `outcome.decide` takes it."""
+        """Decide what becomes of the rows of a batch; ``first`` and ``shape`` as `outcome.decide` takes them."""
 
         def find(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             if len(rows) == len(hashes):
                 return self.find(keys, hashes)
             return self.find(take_keys(keys, rows), hashes[rows])
 
-        return decide(operation, first, find, is_complete, has_values)
+        return decide(operation, first, find, shape)
 
     # Changes, under the write lock
 
