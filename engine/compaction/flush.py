@@ -6,20 +6,17 @@
  3. Write the rows in key order as they are at F (base file) and what takes each back to before (UNDO file): the insert
     of a row is undone by making it dead before its timestamp.
  4. Commit both files to the manifest. A crash before leaves the rows to the log, a crash after finds them in the files.
- 5. Under the write lock, carry over the deltas that came after the mark, their rows renumbered, point the key index
-    to the new rowset, and put the new version in place.
+ 5. Carry over the deltas that came after the mark, their rows renumbered, and put the new version in place (`swap`).
 
 A failure before 4 removes the files and leaves the MemRowSet as it was, frozen; the next flush takes it again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...schemas.errors import StorageFullError
 from ..delta import LIVE
 from ..delta.file import write_delta_file
 from ..delta.run import DeltaRun, invert
@@ -31,12 +28,13 @@ from ..rowset.memrowset import MemRowSet
 from ..tablet import files
 from ..tablet.environment import Environment
 from ..tablet.manifest import RowsetEntry, TabletEntry
-from ..tablet.open import open_rowset, remove_orphans
+from ..tablet.open import open_rowset
 from ..tablet.tablet import Tablet
 from ..tablet.version import Version
-from ..vectors.keys import hash_keys, take_keys
+from ..vectors.keys import take_keys
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import FixedVector, Vector, zeros
+from .swap import MovedRowSet, Swap, Unfinished, undone_on_failure
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,8 +42,6 @@ class _Mark:
     """The moment at which a MemRowSet is written."""
 
     memrowset: MemRowSet
-    slot: int
-    """Of the rowset to be; taken before anything is written, for there may be none left."""
     deltas: dict[int, int]
     timestamp: int
     lsn: int
@@ -72,10 +68,8 @@ def flush_memrowset(tablet: Tablet, environment: Environment) -> FlushReport | N
     environment.wait_until_settled(mark.timestamp, mark.lsn)
     order = mark.memrowset.key_order(0, len(mark.memrowset))
     assert order is not None, "a MemRowSet stands in the order of arrival"
-    rowset, size = _write(tablet, environment, mark, order)
-    with tablet.write_lock:
-        _swap(tablet, mark, rowset, order)
-    return FlushReport(len(rowset), size)
+    rowset = _write(tablet, environment, mark, order)
+    return FlushReport(len(rowset), rowset.size_bytes + sum(file.size_bytes for file in rowset.deltas.files))
 
 
 def _freeze(tablet: Tablet) -> _Mark | None:
@@ -88,41 +82,43 @@ def _freeze(tablet: Tablet) -> _Mark | None:
             version = replace(version, active=tablet.new_memrowset(), frozen=(version.active,))
             tablet.version = version
         oldest = version.frozen[0]
-        return _Mark(oldest, tablet.free_slot(), oldest.deltas.active.counts(), tablet.last_timestamp, tablet.last_lsn)
+        tablet.free_slot()  # if there is none left for the new rowset, nothing is written
+        return _Mark(oldest, oldest.deltas.active.counts(), tablet.last_timestamp, tablet.last_lsn)
 
 
-def _write(tablet: Tablet, environment: Environment, mark: _Mark, order: np.ndarray) -> tuple[DiskRowSet, int]:
-    """Write base and UNDO file, commit them, and return the rowset opened."""
-    base_id, undo_id = environment.manifest.new_id(), environment.manifest.new_id()
-    base_path = files.path(tablet.tablet_id, base_id, "base")
-    undo_path = files.path(tablet.tablet_id, undo_id, "undo")
-    entry = RowsetEntry(id=base_id, undo=(undo_id,), durable_lsn=mark.lsn)
-    try:
+def _write(tablet: Tablet, environment: Environment, mark: _Mark, order: np.ndarray) -> DiskRowSet:
+    """Write base and UNDO file, commit them, and put the rowset in the place of the MemRowSet."""
+    with undone_on_failure(tablet, environment) as unfinished:
         with named("the rows in memory could not be flushed and stay in the log"):
-            rowset = _write_files(tablet, environment, mark, order, entry)
-    except BaseException:
-        remove_orphans(environment, base_path, undo_path)
-        raise
-    _commit(tablet, environment, mark, entry)
-    return rowset, rowset.size_bytes + sum(file.size_bytes for file in rowset.deltas.files)
+            entry, rowset = _write_files(tablet, environment, mark, order, unfinished)
+        unfinished.take_slot(rowset)
+        swap = Swap(tablet, [_moved(mark, rowset, order)], [rowset], mark.lsn)
+        swap.catch_up()
+        unfinished.commit(lambda old: _with_entry(old, mark, entry))
+    swap.put(lambda version: _with_rowset(tablet, version, mark, rowset))
+    return rowset
 
 
 def _write_files(
-    tablet: Tablet, environment: Environment, mark: _Mark, order: np.ndarray, entry: RowsetEntry
-) -> DiskRowSet:
-    """Write base and UNDO file of ``entry`` and open them."""
+    tablet: Tablet, environment: Environment, mark: _Mark, order: np.ndarray, unfinished: Unfinished
+) -> tuple[RowsetEntry, DiskRowSet]:
+    """Write base and UNDO file and open them."""
     cells, undo = _at_mark(tablet, mark, order)
     alive = cells.pop(LIVE)
     assert isinstance(alive, FixedVector)
     keys = take_keys(mark.memrowset.keys(len(order)), order)
     encodings, version = files.encodings(tablet.schema), tablet.schema.version
     live = alive.values.astype(np.bool_)
-    fs, tablet_id, (undo_id,) = environment.fs, tablet.tablet_id, entry.undo
-    base_path, undo_path = files.path(tablet_id, entry.id, "base"), files.path(tablet_id, undo_id, "undo")
-    write_base_file(fs, base_path, entry.id, cells, live, keys, encodings, mark.timestamp, version)
-    write_delta_file(fs, undo_path, undo_id, "undo", entry.id, undo, encodings)
-    fs.sync_directory(files.directory(tablet_id))
-    return open_rowset(tablet, environment, entry, mark.slot)
+    fs = environment.fs
+    (base_id, base_path), (undo_id, undo_path) = unfinished.new_file("base"), unfinished.new_file("undo")
+    entry = RowsetEntry(id=base_id, undo=(undo_id,), durable_lsn=mark.lsn)
+    write_base_file(fs, base_path, base_id, cells, live, keys, encodings, mark.timestamp, version)
+    write_delta_file(fs, undo_path, undo_id, "undo", base_id, undo, encodings)
+    fs.sync_directory(files.directory(tablet.tablet_id))
+    rowset = open_rowset(tablet, environment, entry, slot=-1)
+    if not live.all():
+        rowset.live.load(live)
+    return entry, rowset
 
 
 def _at_mark(tablet: Tablet, mark: _Mark, order: np.ndarray) -> tuple[dict[int, Vector], dict[int, DeltaRun]]:
@@ -165,42 +161,17 @@ def _renumbered(run: DeltaRun, new_rowid: np.ndarray) -> DeltaRun:
     return DeltaRun(rowids[order], run.timestamps[order], run.values.take(order))
 
 
-def _commit(tablet: Tablet, environment: Environment, mark: _Mark, entry: RowsetEntry) -> None:
-    complete = mark.memrowset.complete_at_lsn
-
-    def add(old: TabletEntry) -> TabletEntry:
-        return old.model_copy(update={"rowsets": (*old.rowsets, entry), "inserts_durable_lsn": complete})
-
-    try:
-        environment.manifest.commit(lambda manifest: manifest.with_tablet(tablet.tablet_id, add))
-    except StorageFullError:
-        paths = [files.path(tablet.tablet_id, entry.id, "base")]
-        remove_orphans(environment, *paths, *(files.path(tablet.tablet_id, undo, "undo") for undo in entry.undo))
-        raise
+def _with_entry(old: TabletEntry, mark: _Mark, entry: RowsetEntry) -> TabletEntry:
+    complete = max(old.inserts_durable_lsn, mark.memrowset.complete_at_lsn)
+    return old.model_copy(update={"rowsets": (*old.rowsets, entry), "inserts_durable_lsn": complete})
 
 
-def _swap(tablet: Tablet, mark: _Mark, rowset: DiskRowSet, order: np.ndarray) -> None:
-    memrowset, count = mark.memrowset, len(order)
-    new_rowid = np.empty(count, np.int32)
-    new_rowid[order] = np.arange(count, dtype=np.int32)
-    tablet.take_slot(rowset)
-    _carry_over(tablet, memrowset.deltas.active.since(mark.deltas), new_rowid, rowset, mark.lsn + 1)
-    if memrowset.live.dead_count:
-        rowset.live.load(memrowset.live.at(order))
-    hashes = hash_keys(memrowset.keys(count))
-    old, new = pack(memrowset.slot, np.arange(count)), pack(rowset.slot, new_rowid)
-    tablet.index.relocate(hashes, old, new)
-    version = tablet.version
-    tablet.version = Version(version.active, version.frozen[1:], (*version.disk, rowset))
-    tablet.inserts_durable_lsn = memrowset.complete_at_lsn
-    tablet.drop_slot(memrowset.slot)
+def _moved(mark: _Mark, rowset: DiskRowSet, order: np.ndarray) -> MovedRowSet:
+    locations = np.empty(len(order), np.int64)
+    locations[order] = pack(rowset.slot, np.arange(len(order)))
+    return MovedRowSet(mark.memrowset, dict(mark.deltas), locations)
 
 
-def _carry_over(
-    tablet: Tablet, missed: Mapping[int, DeltaRun], new_rowid: np.ndarray, rowset: DiskRowSet, lsn: int
-) -> None:
-    physical = files.encodings(tablet.schema)
-    for column_id, run in missed.items():
-        moved = _renumbered(run, new_rowid)
-        columns = {column_id: (physical[column_id].physical, moved.values)}
-        rowset.deltas.active.append(FixedVector(moved.rowids), FixedVector(moved.timestamps), columns, lsn)
+def _with_rowset(tablet: Tablet, version: Version, mark: _Mark, rowset: DiskRowSet) -> Version:
+    tablet.inserts_durable_lsn = max(tablet.inserts_durable_lsn, mark.memrowset.complete_at_lsn)
+    return replace(version, frozen=version.frozen[1:], disk=(*version.disk, rowset))

@@ -129,17 +129,24 @@ class DeltaMemStore:
             self.first_lsn = lsn
 
     def counts(self) -> dict[int, int]:
-        """Return how many deltas each column has now: a mark for ``since``."""
-        return {column_id: len(log) for column_id, log in self._logs.items()}
+        """Return how many deltas each column has now: a mark for ``between``."""
+        return {column_id: len(log) for column_id, log in list(self._logs.items())}
 
-    def since(self, mark: Mapping[int, int]) -> dict[int, DeltaRun]:
-        """Return the deltas added after ``mark`` was taken, column by column."""
-        runs = {column_id: log.run(mark.get(column_id, 0)) for column_id, log in self._logs.items()}
-        return {column_id: run for column_id, run in runs.items() if len(run)}
+    def between(self, mark: Mapping[int, int], later: Mapping[int, int]) -> dict[int, DeltaRun]:
+        """Return the deltas added after ``mark`` was taken and before ``later`` was, column by column.
+
+        Marks may be taken while others append; of a commit under way they may hold some columns and not others.
+        """
+        spans = {column_id: (mark.get(column_id, 0), count) for column_id, count in later.items()}
+        return {
+            column_id: self._logs[column_id].run(first, last)
+            for column_id, (first, last) in spans.items()
+            if first < last
+        }
 
     def until(self, mark: Mapping[int, int]) -> dict[int, DeltaRun]:
         """Return the deltas that were there when ``mark`` was taken, column by column."""
-        return {column_id: self._logs[column_id].run(0, count) for column_id, count in mark.items() if count}
+        return self.between({}, mark)
 
 
 def _array(column: GrowableColumn, first: int, last: int) -> np.ndarray:

@@ -100,6 +100,16 @@ def sorted_run(rowids: np.ndarray, timestamps: np.ndarray, values: Vector) -> De
     return DeltaRun(rowids[order], timestamps[order], values.take(order))
 
 
+def merge_runs(runs: Sequence[DeltaRun]) -> DeltaRun:
+    """Return runs of one column as one; of two deltas of a row that in the earlier run is the older one."""
+    if len(runs) == 1:
+        return runs[0]
+    rowids = np.concatenate([run.rowids for run in runs])
+    timestamps = np.concatenate([run.timestamps for run in runs])
+    order = np.argsort(rowids, kind="stable")
+    return DeltaRun(rowids[order], timestamps[order], concat([run.values for run in runs]).take(order))
+
+
 def invert(base: Vector, redo: DeltaRun) -> tuple[Vector, DeltaRun]:
     """Bring ``base`` forward by ``redo`` and return it with the UNDO run that takes it back.
 

@@ -106,7 +106,6 @@ class DiskRowSet(RowSet):
         return self._encoder.encode([self.base_at(column, rows) for column in self._key_columns])
 
     def keys_in(self, first: int, last: int) -> KeyVector:
-        """Return the encoded keys of rows [first, last)."""
         return self._encoder.encode([self.base(column, first, last) for column in self._key_columns])
 
     def key_order(self, first: int, last: int) -> np.ndarray | None:

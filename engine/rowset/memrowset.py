@@ -94,6 +94,9 @@ class MemRowSet(RowSet):
     def keys_at(self, rows: np.ndarray) -> KeyVector:
         return take_keys(self.keys(self._row_count), rows)
 
+    def keys_in(self, first: int, last: int) -> KeyVector:
+        return slice_keys(self.keys(last), first, last)
+
     def key_order(self, first: int, last: int) -> np.ndarray | None:
         if first:
             return first + argsort_keys(slice_keys(self.keys(last), first, last))

@@ -28,6 +28,10 @@ class RowSet(ABC):
     live: LiveRows
 
     @abstractmethod
+    def __len__(self) -> int:
+        """Return the number of rows."""
+
+    @abstractmethod
     def row_count(self, snapshot: int) -> int:
         """Return how many rows, counted from row 0, a snapshot has to look at."""
 
@@ -50,6 +54,10 @@ class RowSet(ABC):
     @abstractmethod
     def keys_at(self, rows: np.ndarray) -> KeyVector:
         """Return the encoded keys of ``rows`` (int64, any order)."""
+
+    @abstractmethod
+    def keys_in(self, first: int, last: int) -> KeyVector:
+        """Return the encoded keys of rows [first, last)."""
 
     @abstractmethod
     def key_order(self, first: int, last: int) -> np.ndarray | None:

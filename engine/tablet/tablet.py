@@ -1,14 +1,16 @@
 """Tablet: one MemRowSet and many DiskRowSets that share a key space. Its doors: ``decide``, ``apply``, the version.
 
 Locking. ``write_lock`` serialises writers: from the look-up of a batch's keys until its changes are in the stores, so
-that what was decided still holds when it is applied. Readers take it only to look up keys. A flush takes it twice for a
-moment: to set the MemRowSet aside, and to put the new DiskRowSet in its place.
+that what was decided still holds when it is applied. Readers take it only to look up keys. A flush or compaction takes
+it for moments only. When rows have moved to another rowset, their keys are not moved in the index at once: the slot of
+the old rowset says where its rows are now, look-ups go by that, and the keys follow some thousands at a time.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +21,7 @@ from ...schemas.table import TableSchema
 from ..delta import LIVE
 from ..rowset.diskrowset import DiskRowSet
 from ..rowset.key_index import KeyIndex
-from ..rowset.location import SLOTS_MAX, by_slot, pack, rowids_of
+from ..rowset.location import SLOTS_MAX, by_slot, pack, rowids_of, slots_of
 from ..rowset.memrowset import MemRowSet
 from ..rowset.rowset import RowSet
 from ..vectors.arrow import from_arrow
@@ -32,6 +34,14 @@ from .version import Version
 
 _INDEX_ROWS = 1 << 18
 """Rows whose keys are read at once while the index is built."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Forwarded:
+    """What stands in the slot of a rowset whose rows have moved, until the index knows where they are."""
+
+    locations: np.ndarray
+    """int64, one for each old row: where it lives now, -1 when it is gone."""
 
 
 class Tablet:
@@ -51,7 +61,7 @@ class Tablet:
         self.last_lsn = 0
         self.inserts_durable_lsn = 0
         """New rows up to this log position are in base files."""
-        self._slots: list[RowSet | None] = []
+        self._slots: list[RowSet | Forwarded | None] = []
         self._index: KeyIndex | None = None
         self.version = Version(self.new_memrowset())
 
@@ -88,8 +98,28 @@ class Tablet:
     def rowset(self, slot: int) -> RowSet:
         """Return the rowset in a slot that is taken."""
         rowset = self._slots[slot]
-        assert rowset is not None, "the index names a slot that is taken"
+        assert isinstance(rowset, RowSet), "a location that was looked up names a slot that is taken"
         return rowset
+
+    def forward(self, slot: int, locations: np.ndarray) -> bool:
+        """Take the rowset out of ``slot``: its rows are at ``locations`` now, -1 for those that are gone.
+
+        Returns whether the index still names the slot: then ``relocate`` its rows and drop it.
+        """
+        self._slots[slot] = Forwarded(locations) if self._index is not None else None
+        return self._index is not None
+
+    def relocate(self, slot: int, first: int, hashes: np.ndarray) -> None:
+        """Bring the index up to date for rows of a forwarded slot, from row ``first`` on, by their keys' hashes."""
+        forwarded = self._slots[slot]
+        assert isinstance(forwarded, Forwarded), "only rows that were forwarded are relocated"
+        old = pack(slot, np.arange(first, first + len(hashes)))
+        new = forwarded.locations[first : first + len(hashes)]
+        gone = new < 0
+        if gone.any():
+            self.index.remove(hashes[gone], old[gone])
+            hashes, old, new = hashes[~gone], old[~gone], new[~gone]
+        self.index.relocate(hashes, old, np.ascontiguousarray(new))
 
     def add_diskrowset(self, rowset: DiskRowSet) -> None:
         """Add a rowset while the tablet is being opened."""
@@ -108,14 +138,17 @@ class Tablet:
     def find(self, keys: KeyVector, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the location of each key (-1 where there is none) and whether its row lives now."""
 
-        def verify(positions: np.ndarray, locations: np.ndarray) -> np.ndarray:
-            same = np.empty(len(positions), np.bool_)
-            for slot, group in by_slot(locations):
-                stored = self.rowset(slot).keys_at(rowids_of(locations[group]))
-                same[group] = equal_at(keys, positions[group], stored, np.arange(len(group)))
+        def verify(positions: np.ndarray, candidates: np.ndarray) -> np.ndarray:
+            same = np.zeros(len(positions), np.bool_)
+            current = self._current(candidates)
+            there = np.flatnonzero(current >= 0)
+            for slot, group in by_slot(current[there]):
+                rows = there[group]
+                stored = self.rowset(slot).keys_at(rowids_of(current[rows]))
+                same[rows] = equal_at(keys, positions[rows], stored, np.arange(len(rows)))
             return same
 
-        locations = self.index.find(hashes, verify)
+        locations = self._current(self.index.find(hashes, verify))
         alive = np.zeros(len(locations), np.bool_)
         known = np.flatnonzero(locations >= 0)
         for slot, group in by_slot(locations[known]):
@@ -206,6 +239,17 @@ class Tablet:
             rowset.close()
 
     # Inner workings
+
+    def _current(self, locations: np.ndarray) -> np.ndarray:
+        """Return where rows live now that the index knows at ``locations``."""
+        forwarded = [(slot, place) for slot, place in enumerate(self._slots) if isinstance(place, Forwarded)]
+        if not forwarded:
+            return locations
+        current, slots = locations.copy(), slots_of(locations)
+        for slot, place in forwarded:
+            moved = np.flatnonzero(slots == slot)
+            current[moved] = place.locations[rowids_of(locations[moved])]
+        return current
 
     def _store(self, cells: dict[int, Vector], locations: np.ndarray, timestamp: int, lsn: int) -> None:
         new = np.flatnonzero(locations < 0)

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from nyala.engine.compaction import flush as flushing
+from nyala.engine.compaction import swap as swapping
 from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
 from nyala.engine.fs.faulty import EVERY_CALL, READS, FaultRule
 from nyala.engine.fs.memory import PowerFailure
 from nyala.engine.tablet.environment import Environment
 from nyala.engine.tablet.manifest import ManifestFile
+from nyala.engine.tablet.tablet import Tablet
 from nyala.schemas.errors import StorageFullError, StoreError, UnavailableError
 from tests.engine.subject import Subject
 
@@ -22,7 +24,10 @@ PHASES = [
     (flushing, "write_base_file"),
     (flushing, "write_delta_file"),
     (flushing, "open_rowset"),
+    (swapping.Swap, "catch_up"),
     (ManifestFile, "commit"),
+    (swapping.Swap, "put"),
+    (swapping, "hash_keys"),
 ]
 IDS = [name for _, name in PHASES]
 
@@ -183,6 +188,34 @@ def test_a_tablet_without_a_free_slot_loses_nothing(monkeypatch: pytest.MonkeyPa
     monkeypatch.undo()
     subject.flush()
     subject.restart()
+    subject.close()
+
+
+def test_the_lock_is_held_for_few_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(swapping, "_KEYS_AT_ONCE", 64)
+    monkeypatch.setattr(swapping, "_LAST_ROUND", 8)
+    subject = Subject()
+    subject.upsert(*range(1000))
+    spans: list[int] = []
+    relocate, carry_over = Tablet.relocate, swapping.Swap._carry_over
+    monkeypatch.setattr(Tablet, "relocate", lambda self, *args: (spans.append(len(args[-1])), relocate(self, *args)))
+    rounds: list[tuple[bool, int]] = []
+    meanwhile = [1, 10, 100]
+
+    def carried_over(self: swapping.Swap) -> int:
+        rounds.append((subject.tablet.write_lock.locked(), carry_over(self)))
+        if meanwhile:
+            subject.upsert(*range(meanwhile.pop()), v=7)
+        return rounds[-1][1]
+
+    monkeypatch.setattr(swapping.Swap, "_carry_over", carried_over)
+    subject.upsert(1)
+    subject.flush()
+    assert sum(spans) == 1000 and max(spans) == 64
+    assert rounds == [(False, 0), (False, 200), (False, 20), (False, 2), (True, 0)]
+    monkeypatch.undo()
+    subject.check()
+    assert not subject.tablet.version.frozen
     subject.close()
 
 

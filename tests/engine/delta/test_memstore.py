@@ -53,7 +53,7 @@ def test_a_mark_divides_what_was_there_from_what_came_after():
     mark = store.counts()
     append(store, np.array([2]), 11, np.array([21]), lsn=8)
     assert store.until(mark)[COLUMN].rowids.tolist() == [2, 4]
-    assert numbers(store.since(mark)[COLUMN].values) == [21]
+    assert numbers(store.between(mark, store.counts())[COLUMN].values) == [21]
     assert store.first_lsn == 7
 
 

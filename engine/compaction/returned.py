@@ -1,0 +1,99 @@
+"""Keys that came back while a compaction left their old, long dead rows out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...schemas.table import TableSchema
+from ..delta import LIVE
+from ..delta.run import DeltaRun, merge_runs
+from ..rowset.location import pack
+from ..rowset.memrowset import MemRowSet
+from ..rowset.rowset import RowSet
+from ..vectors.keys import KeyEncoder
+from ..vectors.vector import Vector, concat
+
+
+@dataclass(slots=True, eq=False)
+class _Origin:
+    """Changes of rows of one old rowset, and where its rows are to be found."""
+
+    rowset: RowSet
+    locations: np.ndarray
+    runs: dict[int, list[DeltaRun]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rows:
+    """Rows that came back, and what changed of them afterwards; rowids of ``later`` are positions in ``rowids``."""
+
+    origin: _Origin
+    rowids: np.ndarray
+    births: np.ndarray
+    cells: dict[int, Vector]
+    later: dict[int, DeltaRun]
+
+
+class ReturnedRows:
+    """Collects changes of rows that were left out, and makes new rows of them.
+
+    The first change of such a row brings it back, with a cell for every column.
+    """
+
+    def __init__(self, schema: TableSchema, encoder: KeyEncoder) -> None:
+        self._schema = schema
+        self._encoder = encoder
+        self._origins: dict[int, _Origin] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._origins)
+
+    def add(self, rowset: RowSet, locations: np.ndarray, column_id: int, run: DeltaRun) -> None:
+        """Add changes of a column of rows of ``rowset``; ``fill`` writes into ``locations`` where the rows live."""
+        origin = self._origins.setdefault(rowset.slot, _Origin(rowset, locations))
+        origin.runs.setdefault(column_id, []).append(run)
+
+    def fill(self, memrowset: MemRowSet, lsn: int) -> dict[int, DeltaRun]:
+        """Insert the rows into an empty MemRowSet, in the order of their commits; return what changed afterwards."""
+        parts = [self._rows(origin) for origin in self._origins.values()]
+        births = np.concatenate([part.births for part in parts])
+        order = np.argsort(births, kind="stable")
+        cells = {
+            column.id: concat([part.cells[column.id] for part in parts]).take(order) for column in self._schema.columns
+        }
+        self._insert(memrowset, cells, births[order], lsn)
+        rowids = np.empty(len(order), np.int64)
+        rowids[order] = np.arange(len(order))
+        later: dict[int, list[DeltaRun]] = {}
+        for part in parts:
+            own, rowids = rowids[: len(part.rowids)], rowids[len(part.rowids) :]
+            part.origin.locations[part.rowids] = pack(memrowset.slot, own)
+            for column_id, run in part.later.items():
+                moved = own[run.rowids]
+                at = np.argsort(moved, kind="stable")
+                run = DeltaRun(moved[at].astype(np.int32), run.timestamps[at], run.values.take(at))
+                later.setdefault(column_id, []).append(run)
+        return {column_id: merge_runs(runs) for column_id, runs in later.items()}
+
+    def _insert(self, memrowset: MemRowSet, cells: dict[int, Vector], births: np.ndarray, lsn: int) -> None:
+        for timestamp in np.unique(births).tolist():
+            first, last = (int(at) for at in np.searchsorted(births, (timestamp, timestamp + 1)))
+            batch = {column_id: vector.slice(first, last) for column_id, vector in cells.items()}
+            keys = self._encoder.encode([batch[column.id] for column in self._schema.key])
+            memrowset.insert(batch, keys, timestamp, lsn)
+
+    def _rows(self, origin: _Origin) -> _Rows:
+        runs = {column_id: merge_runs(parts) for column_id, parts in origin.runs.items()}
+        is_first = {column_id: np.append(True, run.rowids[1:] != run.rowids[:-1]) for column_id, run in runs.items()}
+        born = runs[LIVE].take(np.flatnonzero(is_first[LIVE]))
+        cells = {column.id: origin.rowset.base_at(column, born.rowids.astype(np.int64)) for column in self._schema.key}
+        later: dict[int, DeltaRun] = {}
+        for column_id, run in runs.items():
+            if column_id != LIVE:
+                cells[column_id] = run.values.take(np.flatnonzero(is_first[column_id]))
+            rest = run.take(np.flatnonzero(~is_first[column_id]))
+            if len(rest):
+                later[column_id] = DeltaRun(np.searchsorted(born.rowids, rest.rowids), rest.timestamps, rest.values)
+        return _Rows(origin, born.rowids, born.timestamps, cells, later)

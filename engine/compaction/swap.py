@@ -1,0 +1,189 @@
+"""Put rowsets in the place of others while writers go on: what flushes and compactions have in common.
+
+Rows move from their old rowsets to the new ones, which nobody sees yet. Changes made since the new files were written
+went to the old rowsets; they are carried over in rounds, each as short as the one before took, and only the last, small
+one is made under the tablet's write lock. There the version is replaced, and the slot of each old rowset gets the list
+of where its rows are now. The keys in the index follow afterwards, a few thousand at a time. So the lock is held for
+milliseconds, however many rows move.
+
+A row may be left out of the new rowsets because it has been dead for longer than history goes back. If its key comes
+back meanwhile, the change goes to the old row; it becomes the first cells of a new row, in a MemRowSet of its own that
+is flushed next. In the log it is an insert like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ...schemas.errors import StorageFullError
+from ..delta import LIVE
+from ..delta.run import DeltaRun
+from ..rowset.diskrowset import DiskRowSet
+from ..rowset.location import by_slot, rowids_of
+from ..rowset.memrowset import MemRowSet
+from ..rowset.rowset import RowSet
+from ..tablet import files
+from ..tablet.environment import Environment
+from ..tablet.manifest import TabletEntry
+from ..tablet.open import remove_orphans
+from ..tablet.tablet import Tablet
+from ..tablet.version import Version
+from ..vectors.keys import hash_keys
+from ..vectors.vector import FixedVector
+from .returned import ReturnedRows
+
+_LAST_ROUND = 2048
+"""So few deltas may be carried over under the lock."""
+_ROUNDS = 16
+"""After so many rounds writers are faster than we are, and wait once."""
+_KEYS_AT_ONCE = 1 << 14
+"""Keys that are relocated without letting go of the lock."""
+
+
+@dataclass(slots=True, eq=False)
+class MovedRowSet:
+    """A rowset whose rows move."""
+
+    rowset: RowSet
+    mark: dict[int, int]
+    """How many deltas of its active DeltaMemStore are in the new files, or have been carried over since."""
+    locations: np.ndarray
+    """int64: where each row goes, -1 when it is left out."""
+
+
+class Unfinished:
+    """What is undone when a flush or compaction fails before its files are committed."""
+
+    def __init__(self, tablet: Tablet, environment: Environment) -> None:
+        self._tablet = tablet
+        self._environment = environment
+        self._slots: list[int] = []
+        self._paths: list[str] = []
+        self._may_be_committed = False
+
+    def new_file(self, kind: str) -> tuple[int, str]:
+        """Return id and path of a file that is to be written."""
+        file_id = self._environment.manifest.new_id()
+        self._paths.append(files.path(self._tablet.tablet_id, file_id, kind))
+        return file_id, self._paths[-1]
+
+    def take_slot(self, rowset: DiskRowSet) -> None:
+        """Give a new rowset, which nobody knows yet, its slot. Raises UnavailableError when there is none left."""
+        with self._tablet.write_lock:
+            rowset.slot = self._tablet.free_slot()
+            self._tablet.take_slot(rowset)
+        self._slots.append(rowset.slot)
+
+    def commit(self, edit: Callable[[TabletEntry], TabletEntry]) -> None:
+        """Commit an edit of the tablet's entry in the manifest. Raises what ``ManifestFile.commit`` does."""
+        self._may_be_committed = True
+        try:
+            self._environment.manifest.commit(lambda manifest: manifest.with_tablet(self._tablet.tablet_id, edit))
+        except StorageFullError:
+            self._may_be_committed = False
+            raise
+
+    def undo(self) -> None:
+        """Give the slots back, which no location names, and remove the files unless the manifest may name them."""
+        with self._tablet.write_lock:
+            for slot in self._slots:
+                self._tablet.drop_slot(slot)
+        if not self._may_be_committed:
+            remove_orphans(self._environment, *self._paths)
+
+
+@contextmanager
+def undone_on_failure(tablet: Tablet, environment: Environment) -> Iterator[Unfinished]:
+    """Write new files and commit them in the body; when it fails, they and their slots are given up."""
+    unfinished = Unfinished(tablet, environment)
+    try:
+        yield unfinished
+    except BaseException:
+        unfinished.undo()
+        raise
+
+
+class Swap:
+    """The rows of ``moved`` go to ``targets``, whose files hold what was committed up to log position ``lsn``."""
+
+    def __init__(self, tablet: Tablet, moved: Sequence[MovedRowSet], targets: Sequence[DiskRowSet], lsn: int) -> None:
+        self._tablet = tablet
+        self._moved = moved
+        self._targets = {target.slot: target for target in targets}
+        self._lsn = lsn
+        self._physical = {column_id: how.physical for column_id, how in files.encodings(tablet.schema).items()}
+        self._returned = ReturnedRows(tablet.schema, tablet.encoder)
+
+    def catch_up(self) -> None:
+        """Carry over what was changed meanwhile, until there is little left. Needs no lock."""
+        for _ in range(_ROUNDS):
+            if self._carry_over() <= _LAST_ROUND:
+                return
+
+    def put(self, replaced: Callable[[Version], Version]) -> None:
+        """Put the version that ``replaced`` makes of the tablet's in its place, then bring the index up to date."""
+        tablet = self._tablet
+        self.catch_up()
+        with tablet.write_lock:
+            self._carry_over()
+            version = replaced(tablet.version)
+            if self._returned:
+                version = replace(version, frozen=(*version.frozen, self._returned_memrowset()))
+            tablet.version = version
+            still_named = [moved for moved in self._moved if tablet.forward(moved.rowset.slot, moved.locations)]
+        for moved in still_named:
+            self._relocate(moved.rowset)
+
+    def _carry_over(self) -> int:
+        """Carry over what was changed since the last round; return how many deltas there were."""
+        count = 0
+        for moved in self._moved:
+            store = moved.rowset.deltas.active
+            now = store.counts()
+            for column_id, run in store.between(moved.mark, now).items():
+                count += len(run)
+                self._place(moved, column_id, run)
+            moved.mark = now
+        return count
+
+    def _place(self, moved: MovedRowSet, column_id: int, run: DeltaRun) -> None:
+        locations = moved.locations[run.rowids]
+        gone = locations < 0
+        if gone.any():
+            self._returned.add(moved.rowset, moved.locations, column_id, run.take(np.flatnonzero(gone)))
+        kept = np.flatnonzero(~gone)
+        for slot, group in by_slot(locations[kept]):
+            target, positions = self._targets[slot], kept[group]
+            rowids = rowids_of(locations[positions])
+            order = np.argsort(rowids, kind="stable")
+            part = run.take(positions[order])
+            self._append(target, column_id, DeltaRun(rowids[order].astype(np.int32), part.timestamps, part.values))
+
+    def _append(self, target: RowSet, column_id: int, run: DeltaRun) -> None:
+        columns = {column_id: (self._physical[column_id], run.values)}
+        target.deltas.active.append(FixedVector(run.rowids), FixedVector(run.timestamps), columns, self._lsn + 1)
+        if column_id == LIVE:
+            assert isinstance(run.values, FixedVector)
+            is_last = np.append(run.rowids[1:] != run.rowids[:-1], True)
+            alive = run.values.values.astype(np.bool_)
+            target.live.set(run.rowids[is_last & alive], True)
+            target.live.set(run.rowids[is_last & ~alive], False)
+
+    def _returned_memrowset(self) -> MemRowSet:
+        memrowset = self._tablet.new_memrowset()
+        for column_id, run in self._returned.fill(memrowset, self._lsn + 1).items():
+            self._append(memrowset, column_id, run)
+        return memrowset
+
+    def _relocate(self, rowset: RowSet) -> None:
+        tablet, row_count = self._tablet, len(rowset)
+        for first in range(0, row_count, _KEYS_AT_ONCE):
+            hashes = hash_keys(rowset.keys_in(first, min(first + _KEYS_AT_ONCE, row_count)))
+            with tablet.write_lock:
+                tablet.relocate(rowset.slot, first, hashes)
+        with tablet.write_lock:
+            tablet.drop_slot(rowset.slot)
