@@ -98,7 +98,7 @@ def flips(content: bytes) -> Iterator[tuple[int, bytes]]:
 def outcome(store: Victim, path: str, content: bytes) -> str:
     """Open the damaged store and read it at two moments; return what was seen, in a word."""
     try:
-        opened = open_store(store.disk(path, content), lives=9)
+        opened = open_store(store.disk(path, content))
         try:
             now, then = read(opened), read(opened, store.moments[0])
         finally:

@@ -36,13 +36,13 @@ class TolerantRun(Run):
             raise LostError(f"an internal error: {error.message}") from error
         except StorageFullError:
             self.failures += 1
-            self.pending = None  # nothing of it was applied: the next steps and the reopening hold it to that
+            self.pending = None  # nothing was applied: the next steps and the reopening hold the store to that
         except StoreError:
             self.failures += 1
 
     def check_reads(self) -> None:
         """Read: what was acknowledged and nothing else, or a named error."""
-        if self.store is None or not self.has_table:
+        if self.store is None or self.tables != {True}:
             return
         try:
             found = read(self.store)
@@ -64,7 +64,7 @@ def run_with(rule: FaultRule | None, steps: list[Step]) -> tuple[TolerantRun, Fa
     for step in steps:
         run.attempt(lambda step=step: step(run))
         run.check_reads()
-        if run.pending or run.store is None or not run.has_table:
+        if run.pending or run.store is None or run.tables != {True}:
             break
     if run.store:
         run.attempt(run.store.close)

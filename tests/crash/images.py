@@ -11,7 +11,7 @@ from nyala.engine.fs import MemoryFileSystem, PowerFailure
 from nyala.engine.fs.filesystem import FileSystem
 from nyala.engine.store import Store
 from nyala.schemas.errors import StoreError
-from tests.crash.workloads import TABLE, Run, open_store, read, row, write
+from tests.crash.workloads import FLUSHING, OPTIONS, TABLE, Batch, Run, open_store, read, row, write
 from tests.model.oracle import Key, Row
 
 State = dict[Key, Row]
@@ -61,14 +61,16 @@ def run_until(workload: Callable[[Run], None], call: int | None) -> tuple[Run, M
     return run, fs
 
 
-def check_image(run: Run, image: MemoryFileSystem, settled: State | None = None) -> State | None:
+def check_image(
+    run: Run, image: MemoryFileSystem, settled: State | None = None, flushing: bool = False
+) -> State | None:
     """Open what is on a disk after a crash and return the table's rows; raise LostError if a promise is broken.
 
     ``settled`` is what an earlier opening has shown already: then nothing else may be seen. None stands for "there is
-    no table", which is allowed as long as nobody was told that there is one.
+    no table". With ``flushing`` the recovery flushes on the way.
     """
     try:
-        store = open_store(image, run.lives + 1)
+        store = open_store(image, FLUSHING if flushing else OPTIONS)
     except StoreError as error:
         raise LostError(f"the store cannot be opened: {error.code}: {error.message}") from error
     try:
@@ -78,44 +80,55 @@ def check_image(run: Run, image: MemoryFileSystem, settled: State | None = None)
 
 
 def _check_rows(run: Run, store: Store, settled: State | None) -> State | None:
-    if TABLE not in store.tables():
-        require(not run.has_table, "the table is gone")
+    is_there = TABLE in store.tables()
+    require(is_there in run.tables, "the table is gone" if run.tables == {True} else "the table is back")
+    if not is_there:
         return None
     found = read(store)
     allowed = [run.oracle.now()] if settled is None else [settled]
     if run.pending and settled is None:
-        allowed.append({key: row for key, row in (allowed[0] | run.pending.changes).items() if row is not None})
+        allowed.append(with_changes(run.oracle.now(), run.pending))
     require(found in allowed, f"read {found}\n  expected {' or '.join(map(str, allowed))}")
     for moment in run.moments:
         require(read(store, moment) == run.oracle.as_of(moment), f"the snapshot {moment} has changed")
     return found
 
 
+def with_changes(state: State, batch: Batch) -> State:
+    """Return the rows as they are after ``batch``."""
+    return {key: row for key, row in (state | batch.plan.changes).items() if row is not None}
+
+
 def check_goes_on(run: Run, image: MemoryFileSystem, random: Random) -> None:
-    """Open the disk, write, lose the power again: what was read and what was written must both be there."""
-    before = check_image(run, image)
-    store = open_store(image, run.lives + 2)
+    """Open the disk, send the last batches again, write more, and lose the power again: all must be there, once."""
+    expected = check_image(run, clone(image))
+    if expected is None:
+        return
+    store = open_store(image)
     try:
-        if before is None:
-            return
-        timestamp = write(store, "upsert", [row(7_000, 70), row(7_001, 70)])
-        require(not run.moments or timestamp > run.moments[-1], "time has gone back")
+        if run.last:
+            batch, answer = run.last
+            require(write(store, batch.op, batch.rows, batch.seq) == answer, "a repeated batch got another answer")
+        if run.pending:
+            write(store, run.pending.op, run.pending.rows, run.pending.seq)
+            expected = with_changes(run.oracle.now(), run.pending)
+        result = write(store, "upsert", [row(7_000, 70), row(7_001, 70)])
+        require(not run.moments or result.timestamp > run.moments[-1], "time has gone back")
         second = image.crash_image(random)
     finally:
         _stop(image, store)
-    after = before | {(key,): row(key, 70) for key in (7_000, 7_001)}
-    check_image(run, second, after)
+    check_image(run, second, expected | {(key,): row(key, 70) for key in (7_000, 7_001)})
 
 
 def check_cut_recoveries(run: Run, image: MemoryFileSystem, random: Random, tally: Tally) -> None:
     """Cut the power again at every call of the reopening; whatever is left must open as the first image did."""
-    calls = _calls_of_opening(run, clone(image))
+    calls = _calls_of_opening(clone(image))
     for call in range(1, calls + 1):
         disk = clone(image)
         disk.crash_at = call
         store = None
         try:
-            store = open_store(disk, run.lives + 1)
+            store = open_store(disk)
         except (PowerFailure, StoreError):
             require(disk.operations >= call, f"the reopening failed before call {call}")
         finally:
@@ -144,8 +157,8 @@ def clone(disk: MemoryFileSystem) -> MemoryFileSystem:
     return copy
 
 
-def _calls_of_opening(run: Run, disk: MemoryFileSystem) -> int:
-    store = open_store(disk, run.lives + 1)
+def _calls_of_opening(disk: MemoryFileSystem) -> int:
+    store = open_store(disk)
     calls = disk.operations
     _stop(disk, store)
     return calls
@@ -204,7 +217,7 @@ def _check_deeply(run: Run, image: MemoryFileSystem, random: Random, tally: Tall
     if deep:
         check_cut_recoveries(run, image, random, tally)
         check_goes_on(run, clone(image), random)
-    first = check_image(run, image)
+    first = check_image(run, image, flushing=tally.distinct % 2 == 0)
     if first is not None:
         # What an opening showed has been seen: no later power failure may take it back.
         check_image(run, image.crash_image(random), first)

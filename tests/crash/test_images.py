@@ -31,13 +31,13 @@ def test_the_checker_sees_a_row_too_many_a_row_too_few_and_a_missing_table() -> 
     run, disk = run_until(WORKLOADS["update"], None)
     image = disk.crash_image(Random(0))
     check_image(run, clone(image))
-    with open_store(clone(image), 5) as store:
+    with open_store(clone(image)) as store:
         disk_of_store = store._fs
         write(store, "delete", [{"id": 0}])
         assert isinstance(disk_of_store, MemoryFileSystem)
         with pytest.raises(LostError, match="expected"):
             check_image(run, disk_of_store.crash_image(Random(0)))
-    with open_store(other := clone(image), 5) as store:
+    with open_store(other := clone(image)) as store:
         store.drop_table("t")
     with pytest.raises(LostError, match="table is gone"):
         check_image(run, other)

@@ -1,4 +1,4 @@
-"""Three fixed workloads, run on any disk until they end or the disk does, with the model beside them.
+"""Fixed workloads, run on any disk until they end or the disk does, with the model beside them.
 
 One writer, which waits for each answer: so the calls of the file system come in the same order every time, and at a
 crash at most one batch is neither acknowledged nor refused.
@@ -7,31 +7,38 @@ crash at most one batch is neither acknowledged nor refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
+from nyala.engine.fs import PowerFailure
 from nyala.engine.fs.filesystem import FileSystem
 from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
+from nyala.schemas.errors import StoreError
 from nyala.schemas.operation import Operation
 from nyala.schemas.scan import ScanSpec
+from nyala.schemas.service import MaintenanceKind
 from nyala.schemas.table import TableDefinition
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.write import WriteCommand, WriteResult
 from tests.model.oracle import Key, ModelSchema, Oracle, Plan, Row
 
 TABLE = "t"
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("batch", pa.int32()), pa.field("text", pa.string())])
 MODEL = ModelSchema(key=("id",), defaults={"batch": None, "text": None})
 OPTIONS = StoreOptions(maintenance="off", wal_segment_bytes=1 << 12, scan_threads=1)
-_START_MICROSECONDS = 1_700_000_000_000_000
+FLUSHING = OPTIONS.model_copy(update={"flush_bytes": 1})
+"""Makes recovery flush after every record."""
+WRITER = "the workload"
+CLOCK_MICROSECONDS = 1_700_000_000_000_000
 
 
-def open_store(fs: FileSystem, lives: int = 0) -> Store:
-    """Open the store on ``fs``, in the ``lives``-th life of its machine; the clock never goes back."""
-    return Store.open(fs, OPTIONS, ManualClock(_START_MICROSECONDS + lives * 1_000_000))
+def open_store(fs: FileSystem, options: StoreOptions = OPTIONS) -> Store:
+    """Open the store on ``fs``. The clock starts where it always starts: only the store can know how late it is."""
+    return Store.open(fs, options, ManualClock(CLOCK_MICROSECONDS))
 
 
 def read(store: Store, as_of: int | None = None) -> dict[Key, Row]:
@@ -42,13 +49,24 @@ def read(store: Store, as_of: int | None = None) -> dict[Key, Row]:
     return found
 
 
-def write(store: Store, op: str, rows: Sequence[Row]) -> int:
-    """Write rows of the same columns, none of which may be refused; return the timestamp."""
+def write(store: Store, op: str, rows: Sequence[Row], seq: int | None = None) -> WriteResult:
+    """Write rows of the same columns, none of which may be refused."""
     assert all(given.keys() == rows[0].keys() for given in rows)
     batch = pa.RecordBatch.from_pylist(list(rows), pa.schema([SCHEMA.field(name) for name in rows[0]]))
-    result = store.write(WriteCommand(table=TABLE, op=Operation(op)), batch)
+    command = WriteCommand(table=TABLE, op=Operation(op), writer=None if seq is None else WRITER)
+    result = store.write(command, batch, seq)
     assert not result.errors, result.errors
-    return result.timestamp
+    return result
+
+
+@dataclass
+class Batch:
+    """A batch that was sent: ``plan`` is what must become of it."""
+
+    op: str
+    rows: Sequence[Row]
+    seq: int
+    plan: Plan
 
 
 @dataclass
@@ -58,50 +76,61 @@ class Run:
     fs: FileSystem
     store: Store | None = None
     oracle: Oracle = field(default_factory=lambda: Oracle(MODEL))
-    pending: Plan | None = None
-    has_table: bool = False
+    pending: Batch | None = None
+    last: tuple[Batch, WriteResult] | None = None
+    """The last batch that was acknowledged, with its answer."""
+    tables: frozenset[bool] = frozenset([False])
+    """Whether the table is there; both while it is being made or dropped."""
     moments: list[int] = field(default_factory=list)
-    lives: int = 0
+    batches: int = 0
 
     def start(self) -> None:
-        """Open the store and make the table unless it is there."""
+        """Open the store and make the table."""
         self.restart()
-        self._store.create_table(TableDefinition.from_arrow(TABLE, SCHEMA, ["id"], if_not_exists=True))
-        self.has_table = True
+        self.create()
+
+    def create(self) -> None:
+        self.tables = frozenset([False, True])
+        self.opened.create_table(TableDefinition.from_arrow(TABLE, SCHEMA, ["id"]))
+        self.tables = frozenset([True])
+
+    def drop(self) -> None:
+        """Drop the table and forget what was in it."""
+        self.tables = frozenset([False, True])
+        self.opened.drop_table(TABLE)
+        self.tables = frozenset([False])
+        self.oracle, self.moments, self.last = Oracle(MODEL), [], None
 
     def restart(self) -> None:
         """Close the store if it is open, and open it."""
         if self.store:
             self.store.close()
             self.store = None
-        self.lives += 1
-        self.store = open_store(self.fs, self.lives)
+        self.store = open_store(self.fs)
 
     def write(self, op: str, rows: Sequence[Row]) -> None:
-        """Write one batch. After an error it is ``pending``; the next batch is planned without it."""
+        """Write one batch. After an error it is ``pending``."""
         plan = self.oracle.plan(op, rows)
         assert not plan.errors, "a workload holds only what must succeed"
-        self.pending = plan
-        timestamp = write(self._store, op, rows)
-        self.oracle.commit(plan, timestamp)
-        self.pending = None
-        self.moments.append(timestamp)
+        self.batches += 1
+        self.pending = Batch(op, rows, self.batches, plan)
+        result = write(self.opened, op, rows, self.batches)
+        self.oracle.commit(plan, result.timestamp)
+        self.last, self.pending = (self.pending, result), None
+        self.moments.append(result.timestamp)
 
     def maintain(self, op: str) -> None:
-        self._store.maintain(TABLE, op)
+        self.opened.maintain(TABLE, op)
 
     def abandon(self) -> None:
         """End the store's threads; on a disk without power this writes nothing."""
         if self.store:
-            try:
+            with suppress(PowerFailure, StoreError, OSError):
                 self.store.close()
-            except BaseException as error:
-                if isinstance(error, KeyboardInterrupt):
-                    raise
             self.store = None
 
     @property
-    def _store(self) -> Store:
+    def opened(self) -> Store:
         assert self.store is not None, "the store is open"
         return self.store
 
@@ -149,4 +178,38 @@ def restarts(run: Run) -> None:
     run.maintain("flush_deltas")
 
 
-WORKLOADS: dict[str, Callable[[Run], None]] = {"load": load, "update": update, "restarts": restarts}
+def cleanup(run: Run) -> None:
+    """Fill and free log segments, and put files together, so that old ones must go."""
+    run.start()
+    run.write("insert", [row(number, 0, text="x" * 500) for number in range(5)])
+    run.maintain("flush")
+    run.write("upsert", [row(number, 1, text="y" * 600) for number in range(5)])
+    run.write("insert", [row(10, 2, text="z" * 3_000)])
+    run.maintain("flush_deltas")
+    run.maintain("flush")
+    run.write("update", [{"id": 10, "batch": 3}])
+    run.write("delete", [{"id": 0}])
+    run.maintain("flush_deltas")
+    for op in sorted(set(MaintenanceKind) - {"flush", "flush_deltas"}):
+        run.maintain(op)
+    run.write("upsert", [row(0, 4), row(1, 4)])
+
+
+def tables(run: Run) -> None:
+    """Drop a table and make one of the same name: nothing of the old one may come back."""
+    run.start()
+    run.write("insert", [row(1, 0), row(2, 0)])
+    run.maintain("flush")
+    run.write("upsert", [row(2, 1), row(3, 1)])
+    run.drop()
+    run.create()
+    run.write("insert", [row(2, 2)])
+    run.drop()
+    run.create()
+    run.restart()
+    run.write("insert", [row(3, 3)])
+
+
+WORKLOADS: dict[str, Callable[[Run], None]] = {
+    workload.__name__: workload for workload in (load, update, restarts, cleanup, tables)
+}
