@@ -21,7 +21,7 @@ def main() -> None:
     for command in (commands.serve, demo, commands.verify, commands.dump, commands.warmup):
         app.command()(command)
     app.add_typer(table.app, name="table")
-    run(lambda: app(obj=nyala.open))
+    run(lambda: app(obj=nyala.open, prog_name="nyala"))
 
 
 def demo() -> None:

@@ -1,0 +1,228 @@
+"""The command line: every command, over a directory and over a server; errors are one line and an exit code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import nyala
+from nyala.__main__ import main
+from nyala.engine.fs.memory import MemoryFileSystem
+from nyala.engine.options import StoreOptions
+from nyala.engine.store import Store
+from nyala.flight_server.server import FlightServer
+
+Run = Callable[..., "Done"]
+CITIES = pa.table({"id": [1, 2, 3], "city": ["Oslo", None, "Hamar"], "price": [1.5, 2.5, None]})
+
+
+class Done:
+    """What a command left: exit code, output and errors."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command line in this process."""
+
+    def command(*arguments: object) -> Done:
+        monkeypatch.setattr(sys, "argv", ["nyala", *map(str, arguments)])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return Done(int(caught.value.code or 0), out, err)
+
+    return command
+
+
+@pytest.fixture(params=["data", "url"])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[str]]:
+    """The options that name a database."""
+    if request.param == "data":
+        (tmp_path / "store").mkdir()
+        yield ["--data", str(tmp_path / "store")]
+        return
+    store = Store.open(MemoryFileSystem(), StoreOptions(maintenance="off"))
+    server = FlightServer(store, "grpc://127.0.0.1:0")
+    yield ["--url", f"grpc://127.0.0.1:{server.port}"]
+    server.shutdown()
+    store.close()
+
+
+@pytest.fixture
+def homes(run: Run, target: list[str], tmp_path: Path) -> list[str]:
+    """The table ``homes`` with three rows; the options that name its database."""
+    columns = ["--column", "id:int64", "--column", "city:string", "--column", "price:double"]
+    assert run("table", "create", "homes", "--key", "id", *columns, *target).code == 0
+    pq.write_table(CITIES, tmp_path / "cities.parquet")
+    loaded = run("table", "load", "homes", tmp_path / "cities.parquet", *target)
+    assert loaded.code == 0 and "3 applied, 0 ignored, 0 refused" in loaded.out
+    return target
+
+
+def test_table_life(run: Run, homes: list[str]) -> None:
+    assert run("table", "list", *homes).lines == ["homes"]
+    assert run("table", "list", "--json", *homes).json == ["homes"]
+    about = run("table", "describe", "homes", *homes)
+    assert about.lines[1].split("\t")[:3] == ["id", "int64", "key"]
+    assert run("table", "describe", "homes", "--json", *homes).json["primary_key"] == ["id"]
+    assert run("table", "stats", "homes", *homes).lines[0].startswith("3 rows, ")
+    assert run("table", "stats", "homes", "--json", *homes).json["live_rows"] == 3
+    kept = run("table", "drop", "homes", *homes)
+    assert kept.code == 1 and "--yes" in kept.err
+    assert run("table", "drop", "homes", "--yes", *homes).code == 0
+    assert run("table", "list", *homes).out == ""
+
+
+def test_scan(run: Run, homes: list[str], tmp_path: Path) -> None:
+    shown = run("table", "scan", "homes", "--where", "id >= 2", "--columns", "city, id", "--ordered", *homes)
+    assert shown.lines == ["city\tid", "NULL\t2", "Hamar\t3"]
+    rows = [json.loads(line) for line in run("table", "scan", "homes", "--json", "--limit", 2, *homes).lines]
+    assert len(rows) == 2 and set(rows[0]) == {"id", "city", "price"}
+    assert run("table", "scan", "homes", "--count", *homes).lines == ["3"]
+    assert run("table", "scan", "homes", "--explain", *homes).json["schema_version"] == 1
+    past = run("table", "scan", "homes", "--as-of", "1999-01-01T00:00:00Z", *homes)
+    assert past.code == 1 and past.err.startswith("SNAPSHOT_TOO_OLD: ")
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "arrow", "jsonl"])
+def test_out_and_in_again(run: Run, homes: list[str], tmp_path: Path, suffix: str) -> None:
+    file = tmp_path / f"rows.{suffix}"
+    assert "wrote 3 rows" in run("table", "scan", "homes", "--output", file, *homes).out
+    assert run("table", "create", "copy", "--like", tmp_path / "cities.parquet", "--key", "id", *homes).code == 0
+    assert run("table", "load", "copy", file, "--op", "insert", *homes).code == 0
+    first, second = (run("table", "scan", name, "--ordered", "--json", *homes).out for name in ("homes", "copy"))
+    assert first == second and first.count("\n") == 3
+
+
+def test_rows_that_are_refused(run: Run, homes: list[str], tmp_path: Path) -> None:
+    again = run("table", "load", "homes", tmp_path / "cities.parquet", "--op", "insert", *homes)
+    assert again.code == 1 and "3 refused" in again.out
+    assert again.err.splitlines()[0].startswith("row 0: ALREADY_PRESENT: ")
+    as_json = run("table", "load", "homes", tmp_path / "cities.parquet", "--op", "insert", "--json", *homes)
+    assert as_json.code == 1 and as_json.json["error_count"] == 3
+
+
+def test_table_like_a_file(run: Run, target: list[str], tmp_path: Path) -> None:
+    table = pa.table({"n": pa.array([1], pa.uint16()), "at": pa.array([1], pa.timestamp("ns")), "k": ["a"]})
+    pq.write_table(table, tmp_path / "odd.parquet")
+    options = ["--key", "k", "--encoding", "k=plain", "--column", "extra:int8!", "--json"]
+    made = run("table", "create", "odd", "--like", tmp_path / "odd.parquet", *options, *target).json
+    assert [(column["name"], column["type"], column["nullable"]) for column in made["columns"]] == [
+        ("k", "string", False),
+        ("n", "int32", True),
+        ("at", "timestamp[us]", True),
+        ("extra", "int8", False),
+    ]
+    assert made["columns"][0]["encoding"] == "plain"
+    there = run("table", "create", "odd", "--key", "k", "--column", "k:string", *target)
+    assert there.code == 1 and there.err.startswith("ALREADY_PRESENT: ")
+    assert run("table", "create", "odd", "--key", "k", "--column", "k:string", "--if-not-exists", *target).code == 0
+
+
+WRONG = {
+    "an unknown table": ("NOT_FOUND", ["table", "scan", "nope"]),
+    "an unknown column": ("", ["table", "scan", "homes", "--columns", "town"]),
+    "a wrong filter": ("INVALID_ARGUMENT", ["table", "scan", "homes", "--where", "id ="]),
+    "a missing file": ("NOT_FOUND", ["table", "load", "homes", "nowhere.parquet"]),
+    "a strange file": ("INVALID_ARGUMENT", ["table", "load", "homes", sys.executable]),
+    "a strange output": ("INVALID_ARGUMENT", ["table", "scan", "homes", "--output", "rows.xls"]),
+    "an unknown operation": ("INVALID_ARGUMENT", ["table", "load", "homes", "{cities}", "--op", "merge"]),
+    "a wrong column": ("INVALID_ARGUMENT", ["table", "create", "t", "--key", "k", "--column", "k"]),
+    "a wrong type": ("INVALID_ARGUMENT", ["table", "create", "t", "--key", "k", "--column", "k:int65"]),
+    "a wrong key": ("INVALID_ARGUMENT", ["table", "create", "t", "--key", "x", "--column", "k:int64"]),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_error_is_one_line(run: Run, homes: list[str], tmp_path: Path, case: str) -> None:
+    code, arguments = WRONG[case]
+    done = run(*(word.format(cities=tmp_path / "cities.parquet") for word in arguments), *homes)
+    assert done.code == 1 and done.out == ""
+    (line,) = done.err.splitlines()
+    assert line.startswith(f"{code}: " if code else ("INVALID_ARGUMENT: ", "NOT_FOUND: "))
+
+
+def test_where_the_database_is(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = run("table", "list", "--url", "grpc://127.0.0.1:1", "--data", tmp_path)
+    assert both.code == 1 and "not both" in both.err
+    assert "NOT_FOUND: there is no directory" in run("table", "list", "--data", tmp_path / "none").err
+    monkeypatch.setenv("NYALA_URL", "grpc://127.0.0.1:1")
+    assert run("table", "list").err.startswith("UNAVAILABLE: ")
+
+
+def test_wrong_usage_is_two(run: Run) -> None:
+    assert run("table", "scan").code == 2
+    assert run("fly").code == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["serve"],
+        ["demo"],
+        ["verify"],
+        ["dump"],
+        ["warmup"],
+        ["table"],
+        *(["table", word] for word in ("list", "describe", "create", "drop", "scan", "load", "stats")),
+    ],
+    ids=" ".join,
+)
+def test_help(run: Run, words: list[str]) -> None:
+    done = run(*words, "--help")
+    assert done.code == 0 and "Usage: nyala" in done.out
+
+
+def test_verify_and_dump(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    folder.mkdir()
+    with nyala.open(str(folder)) as db:
+        db.create_table("homes", CITIES.schema, ["id"]).insert(CITIES)
+        db.table("homes").maintain("flush")
+    sound = run("verify", folder)
+    assert sound.code == 0 and sound.lines[-1] == "all is well"
+    assert run("verify", folder, "--json").json["problems"] == []
+    assert run("dump", folder / "manifest").json["tables"]
+    (base,) = folder.rglob("*.base")
+    assert run("dump", base).code == 0
+    content = bytearray(base.read_bytes())
+    content[len(content) // 3] ^= 1
+    base.write_bytes(content)
+    damaged = run("verify", folder)
+    assert damaged.code == 1 and "CORRUPTION" in damaged.out and "1 problem" in damaged.lines[-1]
+    assert run("verify", tmp_path / "none").err.startswith("NOT_FOUND: ")
+    assert run("dump", tmp_path / "none").code == 1
+
+
+def test_serve_refuses_what_others_reach(run: Run, tmp_path: Path) -> None:
+    done = run("serve", "--data", tmp_path, "--listen", "grpc://0.0.0.0:0")
+    assert done.code == 1 and "--insecure" in done.err
+
+
+def test_broken_pipe_is_no_error(tmp_path: Path) -> None:
+    with nyala.open(str(tmp_path)) as db:
+        db.create_table("t", pa.schema({"k": pa.int64()}), ["k"]).insert({"k": pa.array(range(50_000))})
+    command = f"{sys.executable} -m nyala table scan t --json --data {tmp_path} | head -1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert done.stdout == '{"k": 0}\n' and done.stderr == ""
