@@ -13,16 +13,17 @@ from typing import TypeVar
 
 import numpy as np
 
-from ..schemas.errors import CorruptionError, StoreError
+from ..schemas.errors import CorruptionError, NotFoundError, StoreError
 from ..schemas.table import TableSchema
 from .cfile.cache import PageCache
 from .cfile.format import StreamKey
 from .cfile.reader import CFileReader
+from .fs.failures import named
 from .fs.filesystem import FileSystem
 from .rowset.diskrowset import DiskRowSet
 from .tablet import files
 from .tablet.change import unpack_changes, unpack_notes
-from .tablet.manifest import CleanStopEntry, Manifest, RowsetEntry, TabletEntry, read_manifest
+from .tablet.manifest import PATH, CleanStopEntry, Manifest, RowsetEntry, TabletEntry, read_manifest
 from .tablet.tablet import Tablet
 from .vectors.keys import key_bytes, keys_ascend
 from .vectors.vector import FixedVector
@@ -59,9 +60,12 @@ def verify_store(fs: FileSystem, progress: Progress | None = None) -> VerifyRepo
     """Check a store that no process has open.
 
     Raises:
+        NotFoundError: there is no store.
         UnavailableError: a process has it open.
     """
     report = VerifyReport()
+    if not fs.exists(PATH):
+        raise NotFoundError("there is no store here: a store has a manifest")
     with fs.lock("lock"):
         manifest = _attempt(report, lambda: read_manifest(fs))
         if manifest is None:
@@ -176,7 +180,8 @@ def _count(reader: CFileReader, report: VerifyReport) -> None:
 def _attempt(report: VerifyReport, check: Callable[[], Result]) -> Result | None:
     """Run a check; a problem goes into the report, so that the rest is checked too."""
     try:
-        return check()
+        with named("a file could not be read"):
+            return check()
     except StoreError as error:
         report.problems.append(f"{error.code}: {error.message}")
         return None
@@ -192,5 +197,10 @@ def _paths(tablet: TabletEntry, rowset: RowsetEntry) -> list[str]:
 
 def _all_files(fs: FileSystem) -> Iterator[str]:
     for tablet in fs.list(files.ROOT) if fs.exists(files.ROOT) else []:
-        for name in fs.list(f"{files.ROOT}/{tablet}"):
-            yield f"{files.ROOT}/{tablet}/{name}"
+        directory = f"{files.ROOT}/{tablet}"
+        try:
+            names = fs.list(directory)
+        except NotADirectoryError:
+            yield directory
+            continue
+        yield from (f"{directory}/{name}" for name in names)

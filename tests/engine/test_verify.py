@@ -1,0 +1,208 @@
+"""The offline check finds logical damage whose checksums are right, says what is only untidy, and changes nothing."""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nyala.engine.compaction import flush as flushing
+from nyala.engine.compaction import flush_deltas as delta_flushing
+from nyala.engine.delta.run import DeltaRun
+from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
+from nyala.engine.fs.faulty import FaultRule
+from nyala.engine.tablet.manifest import PATH, ManifestFile
+from nyala.engine.vectors.keys import take_keys
+from nyala.engine.verify import VerifyReport, verify_store
+from nyala.schemas.errors import NotFoundError, UnavailableError
+from tests.engine.subject import Subject
+
+
+def sound() -> MemoryFileSystem:
+    """Return a stopped store with a base, undo and redo file and records in the log."""
+    fs = MemoryFileSystem()
+    subject = Subject(fs)
+    subject.upsert(1, 2, 3)
+    subject.flush()
+    subject.upsert(2, 3, v=7)
+    subject.flush_deltas()
+    subject.delete(1)
+    subject.close()
+    return fs
+
+
+def names(fs: MemoryFileSystem, kind: str) -> list[str]:
+    return [f"tablets/2/{name}" for name in fs.list("tablets/2") if name.endswith(kind)]
+
+
+def only_problem(report: VerifyReport) -> str:
+    assert len(report.problems) == 1, report.problems
+    return report.problems[0]
+
+
+def test_a_sound_store_is_counted() -> None:
+    fs = sound()
+    before = {name: fs.size(name) for name in (PATH, *names(fs, ""))}
+    seen: list[str] = []
+    report = verify_store(fs, seen.append)
+    assert report.is_sound and not report.notes
+    assert report.rows == 3 and report.log_records == 3
+    assert report.files == 1 + 3 + 1
+    assert report.bytes >= sum(size for name, size in before.items() if name != PATH)
+    assert seen == names(fs, "base")
+    assert {name: fs.size(name) for name in (PATH, *names(fs, ""))} == before
+
+
+@pytest.mark.parametrize("kind", ["base", "undo", "redo"])
+def test_a_missing_file_is_named(kind: str) -> None:
+    fs = sound()
+    (path,) = names(fs, kind)
+    fs.unlink(path)
+    problem = only_problem(verify_store(fs))
+    assert problem.startswith("CORRUPTION") and path in problem and "not there" in problem
+
+
+def test_files_that_nothing_names_are_only_noted() -> None:
+    fs = sound()
+    for path in ("tablets/2/99.base", "tablets/stray"):
+        fs.create(path).append(b"left over")
+    report = verify_store(fs)
+    assert report.is_sound
+    assert [note.partition(":")[0] for note in report.notes] == ["tablets/2/99.base", "tablets/stray"]
+
+
+def test_a_directory_without_a_store_is_left_as_it_is() -> None:
+    fs = MemoryFileSystem()
+    with pytest.raises(NotFoundError, match="no store"):
+        verify_store(fs)
+    assert fs.list("") == []
+
+
+def test_a_store_that_is_open_is_not_verified() -> None:
+    subject = Subject()
+    with pytest.raises(UnavailableError, match="locked"):
+        verify_store(subject.fs)
+    subject.store.close()
+
+
+def test_a_file_that_cannot_be_read_does_not_stop_the_check() -> None:
+    fs = sound()
+    rule = FaultRule(calls=frozenset({"open"}), path="*.base", sticky=True)
+    report = verify_store(FaultyFileSystem(fs, [rule]))
+    assert "the disk failed" in only_problem(report)
+    assert report.log_records == 3, "the log was checked all the same"
+
+
+def test_a_log_that_starts_too_late_is_found() -> None:
+    fs = MemoryFileSystem()
+    subject = Subject(fs)
+    for number in range(6):
+        subject.upsert(*range(40), v=number, s="x" * 100)
+    manifest: ManifestFile = subject.environment.manifest
+    subject.store.close()
+    assert manifest.current.log_needed_from == 1
+    fs.unlink(f"wal/{fs.list('wal')[0]}")
+    assert "needed from 1 on" in only_problem(verify_store(fs))
+
+
+def test_a_log_that_ends_before_what_files_hold_is_found() -> None:
+    fs = sound()
+    fs.unlink(f"wal/{fs.list('wal')[-1]}")
+    assert verify_store(fs).problems
+
+
+Damage = Callable[[Any], Any]
+
+
+def planted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, damage: Damage) -> MemoryFileSystem:
+    """Return a stopped store, one writer of whose files was given damaged arguments."""
+    fs = MemoryFileSystem()
+    subject = Subject(fs)
+    subject.upsert(1, 2, 3)
+    write = getattr(owner, name)
+    monkeypatch.setattr(owner, name, lambda *args: write(*damage(args)))
+    subject.flush()
+    subject.upsert(2, 3, v=7)
+    subject.upsert(2, v=8)
+    subject.flush_deltas()
+    subject.store.close()
+    return fs
+
+
+def reordered(order: list[int]) -> Damage:
+    """Put the rows of a base file, cells and keys, into another order."""
+
+    def damage(args: tuple) -> tuple:
+        fs, path, file_id, cells, alive, keys, *rest = args
+        rows = np.array(order, np.int64)
+        cells = {column_id: vector.take(rows) for column_id, vector in cells.items()}
+        return (fs, path, file_id, cells, alive, take_keys(keys, rows), *rest)
+
+    return damage
+
+
+@pytest.mark.parametrize("order", [[1, 0, 2], [0, 1, 1], [2, 1, 0]], ids=["swapped", "twice", "backwards"])
+def test_rows_out_of_key_order_are_found(monkeypatch: pytest.MonkeyPatch, order: list[int]) -> None:
+    fs = planted(monkeypatch, flushing, "write_base_file", reordered(order))
+    assert "not in the order of their keys" in only_problem(verify_store(fs))
+
+
+def in_runs(change: Callable[[DeltaRun], DeltaRun]) -> Damage:
+    """Change the runs that a delta file is written from."""
+
+    def damage(args: tuple) -> tuple:
+        fs, path, file_id, kind, rowset_id, runs, *rest = args
+        return (fs, path, file_id, kind, rowset_id, {key: change(run) for key, run in runs.items()}, *rest)
+
+    return damage
+
+
+def shifted(run: DeltaRun) -> DeltaRun:
+    return DeltaRun((run.rowids + 2).astype(np.int32), run.timestamps, run.values)
+
+
+def backwards(run: DeltaRun) -> DeltaRun:
+    return DeltaRun(run.rowids[::-1].copy(), run.timestamps, run.values)
+
+
+def timeless(run: DeltaRun) -> DeltaRun:
+    return DeltaRun(run.rowids, np.sort(run.timestamps)[::-1].copy(), run.values)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [(shifted, "rows outside 0 to 2"), (backwards, "out of order"), (timeless, "out of order")],
+    ids=["rows that are not there", "rows out of order", "times out of order"],
+)
+def test_deltas_that_do_not_fit_their_rowset_are_found(
+    monkeypatch: pytest.MonkeyPatch, change: Callable[[DeltaRun], DeltaRun], why: str
+) -> None:
+    fs = planted(monkeypatch, delta_flushing, "write_delta_file", in_runs(change))
+    assert why in only_problem(verify_store(fs))
+
+
+def test_a_torn_tail_of_the_log_is_noted() -> None:
+    fs = MemoryFileSystem()
+    subject = Subject(fs)
+    subject.upsert(1)
+    notes = []
+    for seed in range(40):
+        image = fs.crash_image(Random(seed))
+        report = verify_store(image)
+        assert report.is_sound, report.problems
+        notes += report.notes
+    subject.store.close()
+    assert all("torn tail" in note for note in notes)
+
+
+def test_a_flipped_byte_in_each_file_is_found() -> None:
+    fs = sound()
+    for path in names(fs, ""):
+        file = fs._file(path)
+        middle = fs.size(path) // 2
+        before = file.read(middle, 1)
+        file.write(middle, bytes([before[0] ^ 0x10]))
+        assert path in only_problem(verify_store(fs))
+        file.write(middle, before)
+    assert verify_store(fs).is_sound
