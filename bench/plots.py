@@ -12,10 +12,10 @@ COLORS = ["#2f6f8f", "#7fb3c8", "#c8743c", "#8a8a8a", "#5b8c5a", "#b0a04f"]
 
 def draw(suite: Suite) -> Path:
     """Draw a suite into bench/results and return the file."""
-    import matplotlib
+    import matplotlib  # pyright: ignore[reportMissingImports]
 
     matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib import pyplot  # pyright: ignore[reportMissingImports]
 
     cases = suite.cases()
     columns = min(PANELS_A_ROW, len(cases))

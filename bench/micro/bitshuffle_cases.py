@@ -10,7 +10,7 @@ from typing import Any
 
 import bitshuffle
 import bitshuffle.ext
-import blosc2
+import blosc2  # pyright: ignore[reportMissingImports]
 import numba
 import numpy as np
 from llvmlite import binding
@@ -35,7 +35,7 @@ def _external(library: ctypes.CDLL, symbol: str, signature: Any) -> types.Extern
 
 
 _bitshuffle = ctypes.CDLL(bitshuffle.ext.__file__)
-_blosc = ctypes.CDLL(str(Path(blosc2.__file__).parent / "lib" / "libblosc2.so"))
+_blosc = ctypes.CDLL(str(Path(blosc2.__path__[0], "lib", "libblosc2.so")))
 _C_SIGNATURE = types.int64(types.int64, types.int64, types.int64, types.int64)
 _BLOSC_SIGNATURE = types.int32(types.int32, types.int32, types.int64, types.int64)
 c_shuffle = _external(_bitshuffle, "bshuf_trans_bit_elem", _C_SIGNATURE)
