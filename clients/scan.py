@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from ..schemas.scan import ScanSpec
 from ..schemas.service import StoreService
+from ..schemas.timestamp import parse_moment
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,6 +28,15 @@ class Scan:
 
     _store: StoreService
     _spec: ScanSpec
+
+    @property
+    def snapshot(self) -> int | None:
+        """The timestamp that the scan reads at; of changes, that it reads up to.
+
+        None for a scan without ``as_of``, each consumption of which takes a "now" of its own.
+        """
+        moment = self._spec.changes.until if self._spec.changes else self._spec.as_of
+        return None if moment is None else parse_moment(moment)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yield record batches."""

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from ..schemas.changes import ChangeSpec
 from ..schemas.description import TableDescription
 from ..schemas.errors import InvalidArgumentError, RowErrors, StoreError
 from ..schemas.literal import from_json
@@ -172,15 +173,54 @@ class Table:
             InvalidArgumentError: for an argument of the wrong form. What depends on the table (a column that is not
                 there, SQL that is wrong) is raised when the scan is consumed.
         """
-        if isinstance(columns, str):
-            raise InvalidArgumentError("columns is a list of column names, not one name")
         spec = ScanSpec(
             table=self.name,
-            columns=None if columns is None else list(columns),
+            columns=_names(columns),
             where=where_json(where),
             as_of=None if as_of is None else parse_moment(as_of),
             ordered=ordered,
             limit=limit,
+        )
+        return Scan(self._store, spec.checked())
+
+    def changes(
+        self,
+        since: int | str | dt.datetime,
+        until: int | str | dt.datetime | None = None,
+        columns: Sequence[str] | None = None,
+        where: Where = None,
+        before: bool = False,
+        every: bool = False,
+        ordered: bool = False,
+    ) -> Scan:
+        """Return what the commits with ``since`` < timestamp <= ``until`` changed: see docs/changes.md.
+
+        The columns are ``_op`` ("insert", "update" or "delete"), ``_timestamp`` (that of the last commit in the change)
+        and the table's, or those of ``columns``: the values after the change, for a delete those that it deleted. With
+        ``before`` also ``_before_<column>``, NULL for an insert. ``where`` filters by the values after the change, for
+        a delete by those that it deleted.
+
+        Each key that changed has one row, the net change from ``since`` to ``until``; one that was born and died in the
+        range has none. With ``every`` there is one row for each key and commit, those of one key in the order of their
+        timestamps. ``ordered`` gives the order of the primary key, then of ``_timestamp``.
+
+        Moments are timestamps, aware datetimes or ISO text; ``until`` None means now, which is fixed by this call. This
+        scan's ``snapshot`` is the ``since`` of the next call: so calls chain, without a gap or an overlap.
+
+        Raises:
+            InvalidArgumentError: for an argument of the wrong form. What depends on the table, and
+                ``SnapshotTooOldError`` for moments older than the history it keeps, is raised when the scan is
+                consumed.
+        """
+        start = parse_moment(since, "since")
+        feed = ChangeSpec(
+            since=start,
+            until=max(self._store.now(), start) if until is None else parse_moment(until, "until"),
+            before=before,
+            every=every,
+        )
+        spec = ScanSpec(
+            table=self.name, columns=_names(columns), where=where_json(where), changes=feed, ordered=ordered
         )
         return Scan(self._store, spec.checked())
 
@@ -216,6 +256,12 @@ class Table:
 
     def __repr__(self) -> str:
         return f"Table({self.name!r})"
+
+
+def _names(columns: Sequence[str] | None) -> list[str] | None:
+    if isinstance(columns, str):
+        raise InvalidArgumentError("columns is a list of column names, not one name")
+    return None if columns is None else list(columns)
 
 
 def _word(words: type[StrEnum], word: object, what: str) -> Any:

@@ -16,13 +16,15 @@ from .filter.bind import bind
 from .filter.prune import key_range
 from .filter.where import parse_where
 from .table import Table
-from .tablet.chunk import PruneCount, ScanRequest
+from .tablet.chunk import ChangeRange, PruneCount, ScanRequest
 from .tablet.ordered import scan_ordered
 from .tablet.scan import prune, scan_unordered
 from .tablet.tablet import Tablet
 
 
-def resolve(spec: ScanSpec, table: Table, snapshot: int, limits: Limits, chunk_bytes: int) -> ScanRequest:
+def resolve(
+    spec: ScanSpec, table: Table, snapshot: int, changes: ChangeRange | None, limits: Limits, chunk_bytes: int
+) -> ScanRequest:
     """Resolve a scan against the table's schema.
 
     Raises:
@@ -40,6 +42,7 @@ def resolve(spec: ScanSpec, table: Table, snapshot: int, limits: Limits, chunk_b
         keys=key_range(bound, schema, table.tablets[0].encoder),
         snapshot=snapshot,
         chunk_bytes=chunk_bytes,
+        changes=changes,
     )
 
 
@@ -89,7 +92,9 @@ def estimate(tablets: list[Tablet], request: ScanRequest) -> tuple[list[ScanSpli
 
 
 def _explain(counts: list[PruneCount], request: ScanRequest) -> dict[str, Any]:
+    unchanged = {"rowsets_unchanged": sum(count.rowsets_unchanged for count in counts)}
     return {
+        **({"since": request.changes.since, **unchanged} if request.changes else {}),
         "snapshot": request.snapshot,
         "columns_read": [column.name for column in request.columns_read],
         "key_range": {

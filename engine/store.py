@@ -43,10 +43,11 @@ from .options import StoreOptions
 from .stats import table_stats
 from .table import PendingWrite, RepeatedWrite, Table
 from .tablet import files
+from .tablet.chunk import ChangeRange, ScanRequest
 from .tablet.environment import Environment
 from .tablet.manifest import CleanStopEntry, Manifest, ManifestFile
 from .tablet.open import sweep
-from .tablet.read import schema_of
+from .tablet.tablet import Tablet
 from .wal.log import WriteAheadLog
 from .wal.reader import CleanStop
 from .wal.writer import WalOptions
@@ -219,24 +220,16 @@ class Store:
     def scan(self, spec: ScanSpec) -> ScanStream:
         """See StoreService."""
         self._check_open()
-        table = self._catalog.table(spec.table)
-        tablets = scanning.wanted_tablets(spec, table)
-        snapshot = self._snapshot(spec.as_of, table)
-        options = self.options
-        request = scanning.resolve(spec, table, snapshot, options.limits, options.scan_batch_bytes)
-        batches = scanning.run(spec, table, request, tablets, self._pool, 2 * options.scan_threads)
-        return ScanStream(schema_of(request.columns), snapshot, batches)
+        table, tablets, request = self._resolve(spec)
+        batches = scanning.run(spec, table, request, tablets, self._pool, 2 * self.options.scan_threads)
+        return ScanStream(request.schema, request.snapshot, batches)
 
     def plan(self, spec: ScanSpec) -> ScanPlan:
         """See StoreService."""
         self._check_open()
-        table = self._catalog.table(spec.table)
-        tablets = scanning.wanted_tablets(spec, table)
-        snapshot = self._snapshot(spec.as_of, table)
-        options = self.options
-        request = scanning.resolve(spec, table, snapshot, options.limits, options.scan_batch_bytes)
+        table, tablets, request = self._resolve(spec)
         splits, explain = scanning.estimate(tablets, request)
-        return ScanPlan(snapshot=snapshot, schema_version=table.schema.version, splits=splits, explain=explain)
+        return ScanPlan(snapshot=request.snapshot, schema_version=table.schema.version, splits=splits, explain=explain)
 
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
         """See StoreService."""
@@ -313,18 +306,39 @@ class Store:
         if self._closed:
             raise UnavailableError("the store is closed")
 
-    def _snapshot(self, as_of: int | str | None, table: Table) -> int:
-        """Return the snapshot that ``as_of`` means, once everything at or below it is visible."""
-        if as_of is None:
+    def _resolve(self, spec: ScanSpec) -> tuple[Table, list[Tablet], ScanRequest]:
+        table = self._catalog.table(spec.checked().table)
+        tablets = scanning.wanted_tablets(spec, table)
+        snapshot, changes = self._range(spec, table)
+        options = self.options
+        request = scanning.resolve(spec, table, snapshot, changes, options.limits, options.scan_batch_bytes)
+        return table, tablets, request
+
+    def _range(self, spec: ScanSpec, table: Table) -> tuple[int, ChangeRange | None]:
+        """Return the snapshot of a scan and, for a scan of changes, what leads up to it."""
+        feed = spec.changes
+        if feed is None:
+            return self._snapshot(spec.as_of, table, "as_of"), None
+        since = self._snapshot(feed.since, table, "since")
+        until = self._snapshot(feed.until, table, "until")
+        if feed.until is None:
+            until = max(until, since)  # a moment a little ahead of the clock is taken for now
+        if until < since:
+            raise InvalidArgumentError(f"until {feed.until!r} lies before since {feed.since!r}")
+        return until, ChangeRange(since, feed.before, feed.every)
+
+    def _snapshot(self, moment: int | str | None, table: Table, what: str) -> int:
+        """Return the snapshot that ``what`` means, once everything at or below it is visible; None means now."""
+        if moment is None:
             return self._mvcc.snapshot()
-        snapshot = parse_moment(as_of)
+        snapshot = parse_moment(moment, what)
         now = self._clock.physical_microseconds()
         if snapshot > last_of(now + self.options.clock_error_seconds * 1_000_000):
-            raise InvalidArgumentError(f"as_of {as_of!r} lies in the future")
+            raise InvalidArgumentError(f"{what} {moment!r} lies in the future")
         age = table.options.history_max_age_seconds
         if snapshot < last_of(now - age * 1_000_000):
             raise SnapshotTooOldError(
-                f"as_of {as_of!r} lies before the history of table {table.name!r}, which keeps {age:,} seconds"
+                f"{what} {moment!r} lies before the history of table {table.name!r}, which keeps {age:,} seconds"
             )
         self._mvcc.wait_for(snapshot)
         return snapshot

@@ -77,8 +77,7 @@ def _info(store: StoreService, spec: ScanSpec, descriptor: fl.FlightDescriptor) 
 
 
 def _schema(store: StoreService, spec: ScanSpec) -> pa.Schema:
-    fields = {column.name: column.field for column in store.describe_table(spec.table).columns}
-    return pa.schema([fields[name] for name in (fields if spec.columns is None else spec.columns)])
+    return spec.batch_schema(pa.schema([column.field for column in store.describe_table(spec.table).columns]))
 
 
 def _part(spec: ScanSpec, plan: ScanPlan, split: ScanSplit) -> fl.FlightEndpoint:
@@ -94,6 +93,6 @@ def _whole(spec: ScanSpec, plan: ScanPlan) -> fl.FlightEndpoint:
 
 
 def _endpoint(spec: ScanSpec, plan: ScanPlan, metadata: str) -> fl.FlightEndpoint:
-    pinned = spec.model_copy(update={"as_of": plan.snapshot, "split_bytes": None})
+    pinned = spec.pinned(plan.snapshot).model_copy(update={"split_bytes": None})
     # No location means: the server that was asked.
     return fl.FlightEndpoint(pinned.model_dump_json(exclude_defaults=True), [], app_metadata=metadata)

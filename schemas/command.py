@@ -14,7 +14,6 @@ Model = TypeVar("Model", bound=BaseModel)
 LATER = {
     "writer": "a write stream with a writer and exactly-once retries is not supported yet; leave out `writer`",
     "commit": "staging a whole stream (`commit`) is not supported yet: every batch commits as it arrives",
-    "changes": "reading changes is not supported yet; leave out `changes`",
 }
 """Words of the protocol that this version refuses by name, so that nobody takes them for granted."""
 

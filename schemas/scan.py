@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, PositiveInt
 
+from .changes import ChangeSpec, feed_schema
 from .errors import InvalidArgumentError
 
 
@@ -13,7 +15,8 @@ class ScanSpec(BaseModel):
     """One scan.
 
     ``columns`` None means all, an empty list means rows without cells (for counting). ``where`` is SQL text or the
-    JSON of a filter tree. ``as_of`` is a timestamp or ISO text; None means now.
+    JSON of a filter tree. ``as_of`` is a timestamp or ISO text; None means now. ``changes`` asks for what changed
+    instead of what is there, and stands in the place of ``as_of``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -22,6 +25,7 @@ class ScanSpec(BaseModel):
     columns: list[str] | None = None
     where: str | dict[str, Any] | None = None
     as_of: int | str | None = None
+    changes: ChangeSpec | None = None
     ordered: bool = False
     limit: int | None = None
     split_bytes: PositiveInt | None = None
@@ -38,4 +42,17 @@ class ScanSpec(BaseModel):
             raise InvalidArgumentError(f"limit {self.limit} is negative")
         if self.columns is not None and len(set(self.columns)) < len(self.columns):
             raise InvalidArgumentError("a column is named twice in columns")
+        if self.changes and self.as_of is not None:
+            raise InvalidArgumentError("as_of does not go with changes, which end at their own `until`")
         return self
+
+    def pinned(self, snapshot: int) -> ScanSpec:
+        """Return the same scan at a snapshot, whenever it is run."""
+        if self.changes:
+            return self.model_copy(update={"changes": self.changes.model_copy(update={"until": snapshot})})
+        return self.model_copy(update={"as_of": snapshot})
+
+    def batch_schema(self, table: pa.Schema) -> pa.Schema:
+        """Return the schema of the scan's batches, if ``table`` is that of all columns, and has those of the scan."""
+        fields = list(table) if self.columns is None else [table.field(name) for name in self.columns]
+        return feed_schema(fields, self.changes.before) if self.changes else pa.schema(fields)

@@ -25,27 +25,27 @@ def datetime_of(timestamp: int) -> dt.datetime:
     return _EPOCH + dt.timedelta(microseconds=microseconds_of(timestamp))
 
 
-def parse_moment(moment: int | str | dt.datetime) -> int:
-    """Return the timestamp that ``as_of`` means: a timestamp as it is, an aware datetime or ISO text as the last
-    timestamp in its microsecond.
+def parse_moment(moment: int | str | dt.datetime, what: str = "as_of") -> int:
+    """Return the timestamp that ``what`` (so errors call it) means: a timestamp as it is, an aware datetime or ISO text
+    as the last timestamp in its microsecond.
 
     Raises:
         InvalidArgumentError: for a datetime without a time zone (whose would it be?), or text that is no datetime.
     """
     if isinstance(moment, bool):
-        raise InvalidArgumentError("as_of is a timestamp, a datetime with a time zone or ISO text, not a bool")
+        raise InvalidArgumentError(f"{what} is a timestamp, a datetime with a time zone or ISO text, not a bool")
     if isinstance(moment, int):
         if moment < 0:
-            raise InvalidArgumentError(f"as_of {moment} is negative; timestamps count microseconds since 1970 << 12")
+            raise InvalidArgumentError(f"{what} {moment} is negative; timestamps count microseconds since 1970 << 12")
         return moment
     if isinstance(moment, str):
         try:
             moment = dt.datetime.fromisoformat(moment.strip())
         except ValueError:
-            raise InvalidArgumentError(f"as_of {moment!r} is no ISO 8601 date and time") from None
+            raise InvalidArgumentError(f"{what} {moment!r} is no ISO 8601 date and time") from None
     if not isinstance(moment, dt.datetime) or moment.tzinfo is None:
-        raise InvalidArgumentError(f"as_of {moment!r} needs a time zone, as in 2026-01-31T12:00:00Z")
+        raise InvalidArgumentError(f"{what} {moment!r} needs a time zone, as in 2026-01-31T12:00:00Z")
     microseconds = (moment - _EPOCH) // _MICROSECOND
     if microseconds < 0:
-        raise InvalidArgumentError(f"as_of {moment.isoformat()} lies before 1970")
+        raise InvalidArgumentError(f"{what} {moment.isoformat()} lies before 1970")
     return last_of(microseconds)

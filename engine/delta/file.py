@@ -25,6 +25,7 @@ from ..cfile.writer import CFileInfo, CFileWriter
 from ..fs.filesystem import FileSystem
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import FixedVector
+from .history import Stamps, within
 from .run import DeltaRun
 
 
@@ -99,6 +100,34 @@ class DeltaFile:
 
     def run(self, column_id: int, first_row: int, last_row: int) -> DeltaRun | None:
         """Return the deltas of a column for rows [first_row, last_row), or None when there are none."""
+        found = self._find(column_id, first_row, last_row)
+        if found is None:
+            return None
+        low, rowids = found
+        high = low + len(rowids)
+        timestamps = _values(self._stream(column_id, "timestamp"), low, high)
+        return DeltaRun(rowids, timestamps, self._stream(column_id, "value").read(low, high))
+
+    def is_changed(self, after: int, until: int) -> bool:
+        """Whether there may be a delta with ``after`` < timestamp <= ``until``."""
+        return self.metadata.last_timestamp > after and self.metadata.first_timestamp <= until
+
+    def stamps(self, column_id: int, first_row: int, last_row: int, after: int, until: int) -> Stamps | None:
+        """Return which rows of [first_row, last_row) a column's deltas changed in (after, until], and when; no values
+        are read. None when there are none."""
+        found = self._find(column_id, first_row, last_row)
+        if found is None:
+            return None
+        low, rowids = found
+        timestamps = _values(self._stream(column_id, "timestamp"), low, low + len(rowids))
+        return within(rowids, timestamps, after, until)
+
+    def close(self) -> None:
+        """Let go of the file; memory that views still use stays until they are dropped."""
+        self._reader.close()
+
+    def _find(self, column_id: int, first_row: int, last_row: int) -> tuple[int, np.ndarray] | None:
+        """Return the position of a column's first delta for rows [first_row, last_row), and the rows of all of them."""
         if column_id not in self.metadata.deltas:
             return None
         rowids = self._stream(column_id, "rowid")
@@ -106,15 +135,8 @@ class DeltaFile:
         if first == last:
             return None
         found = _values(rowids, first, last)
-        low, high = (first + int(at) for at in np.searchsorted(found, (first_row, last_row)))
-        if low == high:
-            return None
-        timestamps = _values(self._stream(column_id, "timestamp"), low, high)
-        return DeltaRun(found[low - first : high - first], timestamps, self._stream(column_id, "value").read(low, high))
-
-    def close(self) -> None:
-        """Let go of the file; memory that views still use stays until they are dropped."""
-        self._reader.close()
+        low, high = (int(at) for at in np.searchsorted(found, (first_row, last_row)))
+        return (first + low, found[low:high]) if low < high else None
 
     def _stream(self, column_id: int, role: str) -> StreamReader:
         return self._reader.stream(StreamKey(column_id, role))

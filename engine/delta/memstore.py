@@ -64,17 +64,24 @@ class DeltaLog:
 
     def patches(self, first_row: int, last_row: int, snapshot: int) -> list[Patch]:
         """Return what ``snapshot`` sees of rows [first_row, last_row): older patches first."""
+        return [redo_patch(run, snapshot) for run in self.runs(first_row, last_row)]
+
+    def runs(self, first_row: int, last_row: int) -> list[DeltaRun]:
+        """Return the deltas of rows [first_row, last_row) in runs that are not empty, older ones first."""
         count = self._count
         prefix = self._prefix(count)
-        found = [redo_patch(prefix.run.slice(first_row, last_row), snapshot)]
+        found = [prefix.run.slice(first_row, last_row)]
         if prefix.count < count:
             rowids = _array(self._rowids, prefix.count, count)
             hits = np.flatnonzero((rowids >= first_row) & (rowids < last_row))
-            if len(hits):
-                timestamps = _array(self._timestamps, prefix.count, count)
-                values = self._cells(prefix.count, count)
-                found.append(redo_patch(sorted_run(rowids[hits], timestamps[hits], values.take(hits)), snapshot))
-        return found
+            timestamps = _array(self._timestamps, prefix.count, count)[hits]
+            found.append(sorted_run(rowids[hits], timestamps, self._cells(prefix.count, count).take(hits)))
+        return [run for run in found if len(run)]
+
+    def is_changed(self, after: int, until: int) -> bool:
+        """Whether there is a delta with ``after`` < timestamp <= ``until``."""
+        timestamps = _array(self._timestamps, 0, self._count)
+        return bool(((timestamps > after) & (timestamps <= until)).any())
 
     def _prefix(self, count: int) -> _SortedPrefix:
         prefix = self._sorted

@@ -15,7 +15,8 @@ import numpy as np
 
 from ..vectors.vector import Vector
 from .file import DeltaFile
-from .memstore import DeltaMemStore
+from .history import History, Stamps, within
+from .memstore import DeltaLog, DeltaMemStore
 from .run import Patch, merge_patches, redo_patch, undo_patch
 
 
@@ -81,6 +82,41 @@ class DeltaTracker:
         )
         return in_files or any(store.log(column_id) is not None for store in stores.memory)
 
+    def is_changed(self, after: int, until: int) -> bool:
+        """Whether there may be a change with ``after`` < timestamp <= ``until``."""
+        stores = self.stores
+        in_files = any(file.is_changed(after, until) for file in (*stores.undo, *stores.redo))
+        return in_files or any(log.is_changed(after, until) for log in _logs(stores))
+
+    def stamps(self, first_row: int, last_row: int, after: int, until: int) -> list[Stamps]:
+        """Return, column by column, which rows of [first_row, last_row) changed in (after, until], and when."""
+        stores = self.stores
+        files = [file for file in (*stores.undo, *stores.redo) if file.is_changed(after, until)]
+        found = [
+            file.stamps(column_id, first_row, last_row, after, until) for file in files for column_id in file.column_ids
+        ]
+        runs = [run for log in _logs(stores) for run in log.runs(first_row, last_row)]
+        found += [within(run.rowids, run.timestamps, after, until) for run in runs]
+        return [stamps for stamps in found if stamps]
+
+    def history(self, column_id: int, first_row: int, last_row: int, earliest: int, latest: int) -> History:
+        """Return what tells the cells of rows [first_row, last_row) at every moment from ``earliest`` to ``latest``."""
+        stores = self.stores
+        undo = [file for file in reversed(stores.undo) if file.metadata.last_timestamp > earliest]
+        redo = [file for file in stores.redo if file.metadata.first_timestamp <= latest]
+        logs = [log for store in stores.memory if (log := store.log(column_id))]
+        return History(
+            [run for file in undo if (run := file.run(column_id, first_row, last_row))],
+            [run for file in redo if (run := file.run(column_id, first_row, last_row))]
+            + [run for log in logs for run in log.runs(first_row, last_row)],
+        )
+
+    @property
+    def row_changes(self) -> int:
+        """About how many changes of a row there are in all."""
+        in_files = sum(max(file.metadata.deltas.values(), default=0) for file in self.files)
+        return in_files + sum(max(store.counts().values(), default=0) for store in self.stores.memory)
+
     def freeze(self) -> DeltaMemStore | None:
         """Set the active store aside for writing and start a new one; None when there is nothing to write."""
         if self.frozen:
@@ -113,6 +149,10 @@ class DeltaTracker:
         """Let go of the files."""
         for file in self.files:
             file.close()
+
+
+def _logs(stores: DeltaStores) -> list[DeltaLog]:
+    return [log for store in stores.memory for column_id in store.column_ids if (log := store.log(column_id))]
 
 
 def _redo_patches(stores: DeltaStores, column_id: int, first: int, last: int, snapshot: int) -> list[Patch]:

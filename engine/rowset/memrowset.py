@@ -12,11 +12,12 @@ import numpy as np
 
 from ...schemas.column import ColumnSchema
 from ..cfile.zone_map import ZoneMap
+from ..delta.run import DeltaRun
 from ..delta.tracker import DeltaTracker
 from ..vectors.growable import GrowableColumn
 from ..vectors.keys import BytesKeys, KeyEncoder, KeyVector, U64Keys, argsort_keys, slice_keys, take_keys
 from ..vectors.physical import PhysicalType, physical_of
-from ..vectors.vector import BytesVector, FixedVector, Vector
+from ..vectors.vector import BytesVector, FixedVector, Vector, zeros
 from .liveness import LiveRows
 from .rowset import RowSet
 
@@ -83,6 +84,13 @@ class MemRowSet(RowSet):
         timestamps = self._timestamps.view(count)
         assert isinstance(timestamps, FixedVector)
         return timestamps.values
+
+    def births(self, first: int, last: int) -> DeltaRun:
+        before = zeros(PhysicalType.BOOL, last - first)
+        return DeltaRun(np.arange(first, last, dtype=np.int32), self.inserted_at(last)[first:], before)
+
+    def is_changed(self, after: int, until: int) -> bool:
+        return self.row_count(until) > self.row_count(after) or super().is_changed(after, until)
 
     def keys(self, count: int) -> KeyVector:
         """Return the encoded keys of the first ``count`` rows."""

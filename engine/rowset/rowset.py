@@ -13,10 +13,16 @@ import numpy as np
 from ...schemas.column import ColumnSchema
 from ..cfile.zone_map import ZoneMap
 from ..delta import LIVE
+from ..delta.history import History, Moments, moments_of, within
+from ..delta.run import DeltaRun
 from ..delta.tracker import DeltaTracker
 from ..vectors.keys import KeyVector
-from ..vectors.vector import FixedVector, Vector
+from ..vectors.physical import physical_of
+from ..vectors.vector import FixedVector, Vector, zeros
 from .liveness import LiveRows
+
+_GATHER_BELOW = 1 / 8
+"""Base cells are fetched one by one where fewer than this share of the rows is asked for."""
 
 
 class RowSet(ABC):
@@ -103,6 +109,50 @@ class RowSet(ABC):
         patched = self.deltas.apply_at(LIVE, cells, rows, snapshot)
         assert isinstance(patched, FixedVector)
         return visible & patched.values.astype(np.bool_)
+
+    def births(self, first: int, last: int) -> DeltaRun | None:
+        """Return when rows [first, last) came to be, as UNDO of their liveness; None where the deltas have it."""
+        del first, last
+        return None
+
+    def is_changed(self, after: int, until: int) -> bool:
+        """Whether there may be a change with ``after`` < timestamp <= ``until``."""
+        return self.deltas.is_changed(after, until)
+
+    def changes(self, first: int, last: int, after: int, until: int) -> Moments:
+        """Return which rows of [first, last) a commit in (after, until] changed, and when: each row and commit once."""
+        stamps = self.deltas.stamps(first, last, after, until)
+        births = self.births(first, last)
+        born = within(births.rowids, births.timestamps, after, until) if births else None
+        return moments_of([born, *stamps] if born else stamps)
+
+    def cells_at(self, column: ColumnSchema, moments: Moments) -> Vector:
+        """Return a column's cell at each moment; what the row holds while it is dead means nothing."""
+        if not len(moments):
+            return zeros(physical_of(column.logical.arrow), 0)
+        first, last = moments.first_row, moments.last_row
+        if len(moments) < (last - first) * _GATHER_BELOW:
+            base = self.base_at(column, moments.rowids)
+        else:
+            base = self.base(column, first, last).take(moments.rowids - first)
+        return self._history(column.id, moments).at(base, moments)
+
+    def lives_at(self, moments: Moments) -> np.ndarray:
+        """Return whether the row exists at each moment."""
+        if not len(moments):
+            return np.empty(0, np.bool_)
+        first, last = moments.first_row, moments.last_row
+        base = self.base_live(first, last)
+        cells = np.ones(len(moments), np.uint8) if base is None else base[moments.rowids - first].astype(np.uint8)
+        history, births = self._history(LIVE, moments), self.births(first, last)
+        known = History([*history.undo, births], history.redo) if births else history
+        alive = known.at(FixedVector(cells), moments)
+        assert isinstance(alive, FixedVector)
+        return alive.values.astype(np.bool_)
+
+    def _history(self, column_id: int, moments: Moments) -> History:
+        earliest, latest = int(moments.timestamps.min()), int(moments.timestamps.max())
+        return self.deltas.history(column_id, moments.first_row, moments.last_row, earliest, latest)
 
     def zone_maps_at(self, column_id: int, first: int, last: int, snapshot: int) -> list[ZoneMap]:
         """Return bounds of the cells that ``snapshot`` sees; empty when unknown or when deltas may have moved them."""

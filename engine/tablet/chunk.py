@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+
+from ...schemas.changes import feed_schema
 from ...schemas.column import ColumnSchema
 from ..cfile.zone_map import ZoneMap
 from ..codecs.codec import BLOCK_ROWS, PAGE_ROWS
@@ -13,11 +16,21 @@ from ..filter.prune import KeyRange, may_match
 from ..rowset.rowset import RowSet
 
 
+@dataclass(frozen=True, slots=True)
+class ChangeRange:
+    """What a scan of changes is of: see ``schemas.changes.ChangeSpec``. It ends at the scan's snapshot."""
+
+    since: int
+    before: bool
+    every: bool
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ScanRequest:
     """A scan of one tablet, resolved against its schema.
 
-    ``columns`` are put out, in this order; ``filter_columns`` are those that ``where`` reads.
+    ``columns`` are put out, in this order; ``filter_columns`` are those that ``where`` reads. With ``changes`` it is a
+    scan of what changed up to ``snapshot``.
     """
 
     columns: tuple[ColumnSchema, ...]
@@ -26,6 +39,18 @@ class ScanRequest:
     keys: KeyRange
     snapshot: int
     chunk_bytes: int
+    changes: ChangeRange | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the scan's batches."""
+        fields = [column.field for column in self.columns]
+        return feed_schema(fields, self.changes.before) if self.changes else pa.schema(fields)
+
+    @property
+    def oldest(self) -> int:
+        """The earliest moment that is looked at."""
+        return self.changes.since if self.changes else self.snapshot
 
     @property
     def columns_read(self) -> tuple[ColumnSchema, ...]:
@@ -48,6 +73,7 @@ class PruneCount:
 
     rowsets: int = 0
     rowsets_by_key: int = 0
+    rowsets_unchanged: int = 0
     chunks: int = 0
     chunks_by_zone_map: int = 0
     rows_in_chunks: int = 0
@@ -65,7 +91,10 @@ def chunks(rowset: RowSet, request: ScanRequest, count: PruneCount) -> Iterator[
     if first >= last:
         count.rowsets_by_key += 1
         return
-    row_bytes = _row_bytes(rowset, request.columns_read)
+    if request.changes and not rowset.is_changed(request.changes.since, request.snapshot):
+        count.rowsets_unchanged += 1
+        return
+    row_bytes = _row_bytes(rowset, request)
     for chunk_first, chunk_last in _cut(first, last, _chunk_rows(row_bytes, request.chunk_bytes)):
         count.chunks += 1
         if _is_pruned(rowset, chunk_first, chunk_last, request):
@@ -76,9 +105,12 @@ def chunks(rowset: RowSet, request: ScanRequest, count: PruneCount) -> Iterator[
         yield Chunk(rowset, chunk_first, chunk_last)
 
 
-def _row_bytes(rowset: RowSet, columns: Sequence[ColumnSchema]) -> float:
+def _row_bytes(rowset: RowSet, request: ScanRequest) -> float:
     cells = rowset.row_bytes
-    return max(1.0, sum(cells.get(column.id, 0.0) for column in columns))
+    once = max(1.0, sum(cells.get(column.id, 0.0) for column in request.columns_read))
+    if request.changes and request.changes.every:
+        return once * (1 + rowset.deltas.row_changes / max(rowset.row_count(request.snapshot), 1))
+    return once
 
 
 def _chunk_rows(row_bytes: float, chunk_bytes: int) -> int:
@@ -99,6 +131,9 @@ def _is_pruned(rowset: RowSet, first: int, last: int, request: ScanRequest) -> b
         return False
 
     def zone_map_of(column_id: int) -> ZoneMap | None:
+        # Bounds that hold at both ends of a range hold in between: no delta of the column can be seen from within.
+        if request.changes and not rowset.zone_maps_at(column_id, first, last, request.changes.since):
+            return None
         return joined(rowset.zone_maps_at(column_id, first, last, request.snapshot))
 
     return not may_match(request.where, zone_map_of, last - first)

@@ -23,6 +23,7 @@ from ..vectors.keys import (
     KeyEncoder,
     KeyVector,
     argsort_keys,
+    equal_at,
     key_bytes,
     keys_less_equal,
     merge_order,
@@ -78,11 +79,11 @@ class _Stream:
 def scan_ordered(
     rowsets: Sequence[RowSet], request: ScanRequest, key: tuple[ColumnSchema, ...], encoder: KeyEncoder
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the selected rows of all ``rowsets`` in key order."""
+    """Yield the selected rows of all ``rowsets`` in key order, changes of one key in the order of their timestamps."""
     columns = {column.id: column for column in (*request.columns, *key)}
     wider = replace(request, columns=tuple(columns.values()))
     streams = [_stream(rowset, wider, key, encoder) for rowset in rowsets]
-    names = [column.name for column in request.columns]
+    names = request.schema.names
     for rows in _merge(streams):
         yield rows.select(names)
 
@@ -135,8 +136,15 @@ def _sorted_whole(
         return
     rows = pa.concat_batches(batches)
     keys = _keys(rows, key, encoder)
-    order = argsort_keys(keys)
+    order = _stable(keys, argsort_keys(keys)) if request.changes else argsort_keys(keys)
     yield _Run(take_keys(keys, order), rows.take(pa.array(order)))
+
+
+def _stable(keys: KeyVector, order: np.ndarray) -> np.ndarray:
+    """Bring the rows of one key, which stand together in ``order``, back into the order in which they came."""
+    is_new = np.ones(len(order), np.bool_)
+    is_new[1:] = ~equal_at(keys, order[1:], keys, order[:-1])
+    return order[np.lexsort((order, np.cumsum(is_new)))]
 
 
 def _keys(rows: pa.RecordBatch, key: tuple[ColumnSchema, ...], encoder: KeyEncoder) -> KeyVector:

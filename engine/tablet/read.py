@@ -10,6 +10,7 @@ from ..filter.evaluate import select
 from ..rowset.rowset import RowSet
 from ..vectors.arrow import to_arrow
 from ..vectors.vector import Vector
+from .changes import read_changes
 from .chunk import Chunk, ScanRequest
 
 _GATHER_BELOW = 1 / 8
@@ -17,7 +18,9 @@ _GATHER_BELOW = 1 / 8
 
 
 def read_chunk(chunk: Chunk, request: ScanRequest) -> pa.RecordBatch | None:
-    """Return the selected rows of a chunk in row order; None when there are none."""
+    """Return the selected rows of a chunk, or changes of them, in row order; None when there are none."""
+    if request.changes:
+        return read_changes(chunk, request)
     selected, known = _selected(chunk, request)
     if selected is not None and not len(selected):
         return None

@@ -30,11 +30,11 @@ def machine_of(shape: Shape, subject_of: Callable[[Shape], Subject]) -> type[Rul
         def start(self) -> None:
             self.session = Session(shape, subject_of(shape))
 
-        @rule(write=_writes(shape), atomic=st.sampled_from([False, False, True]))
+        @rule(write=writes(shape), atomic=st.sampled_from([False, False, True]))
         def write(self, write: tuple[str, tuple[str, ...], list[tuple]], atomic: bool) -> None:
             self.session.write(*write, atomic=atomic)
 
-        @rule(write=_writes(shape))
+        @rule(write=writes(shape))
         def write_more(self, write: tuple[str, tuple[str, ...], list[tuple]]) -> None:
             self.session.write(*write)
 
@@ -54,6 +54,11 @@ def machine_of(shape: Shape, subject_of: Callable[[Shape], Subject]) -> type[Rul
         def scan(self, scan: dict[str, Any], back: int | None) -> None:
             moment = None if back is None else back % len(self.session.moments)
             self.session.scan(**scan, moment=moment)
+
+        @rule(feed=_feeds(shape), ends=st.tuples(st.integers(0, 1 << 16), st.integers(0, 1 << 16)))
+        def changes(self, feed: dict[str, Any], ends: tuple[int, int]) -> None:
+            since, until = sorted(end % len(self.session.moments) for end in ends)
+            self.session.changes(since, until, **feed)
 
         @rule(keys=st.lists(_keys(shape), max_size=6))
         def get(self, keys: list[Key]) -> None:
@@ -75,7 +80,7 @@ def _keys(shape: Shape) -> st.SearchStrategy[Key]:
     return st.tuples(*(st.sampled_from([c for c in shape.cells[name] if c is not None]) for name in shape.model.key))
 
 
-def _writes(shape: Shape) -> st.SearchStrategy[tuple[str, tuple[str, ...], list[tuple]]]:
+def writes(shape: Shape) -> st.SearchStrategy[tuple[str, tuple[str, ...], list[tuple]]]:
     """Operation, columns, rows; NULL in a key now and then, as one more thing to be refused."""
     model = shape.model
     values = tuple(model.defaults)
@@ -115,6 +120,19 @@ def _scans(shape: Shape) -> st.SearchStrategy[dict[str, Any]]:
             "where": st.none() | _filters(shape),
             "ordered": st.booleans(),
             "limit": st.none() | st.integers(0, 4),
+        }
+    )
+
+
+def _feeds(shape: Shape) -> st.SearchStrategy[dict[str, Any]]:
+    columns = st.lists(st.sampled_from(shape.model.columns), unique=True, max_size=4).map(tuple)
+    return st.fixed_dictionaries(
+        {
+            "every": st.booleans(),
+            "before": st.booleans(),
+            "columns": columns | st.none(),
+            "where": st.none() | _filters(shape),
+            "ordered": st.booleans(),
         }
     )
 

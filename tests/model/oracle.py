@@ -108,7 +108,8 @@ class Oracle:
         row = None if base == "delete" else {**(self.schema.defaults if old is None else old), **given}
         if row is not None and any(cell is REQUIRED for cell in row.values()):
             return "INVALID_ARGUMENT"
-        plan.changes[key] = row
+        if old is None or row is None or len(given) > len(key):  # an upsert of a live row's key alone is no change
+            plan.changes[key] = row
         return "APPLIED"
 
     def _stored(self, name: str, cell: Any) -> Any:

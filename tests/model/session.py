@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec
 
+from .feed import feed
 from .oracle import Key, Oracle
 from .predicates import Filter
 from .shapes import Shape
@@ -77,6 +78,32 @@ class Session:
     ) -> None:
         """Read at ``moment`` (a position in ``moments``; None is now) and compare with the model."""
         self._compare(columns, where, ordered, limit, moment)
+
+    @recorded
+    def changes(
+        self,
+        since: int,
+        until: int,
+        every: bool = False,
+        before: bool = False,
+        columns: tuple[str, ...] | None = None,
+        where: Filter | None = None,
+        ordered: bool = True,
+    ) -> None:
+        """Compare what changed between two of ``moments``, named by their positions."""
+        text = None if where is None else str(where)
+        first, last = self.moments[since], self.moments[until]
+        chosen = self.shape.model.columns if columns is None else columns
+        spec = {"columns": list(chosen), "where": text, "ordered": ordered, "before": before, "every": every}
+        table = self.subject.changes(since=first, until=last, **spec)
+        earlier = [f"_before_{name}" for name in chosen] if before else []
+        assert table.schema.names == ["_op", "_timestamp", *chosen, *earlier]
+        expected = [exact_row(change.cells(chosen, before)) for change in feed(self.oracle, first, last, every, where)]
+        found = rows_of(table)
+        if ordered:
+            assert found == expected
+        else:
+            assert sorted(found, key=repr) == sorted(expected, key=repr)
 
     @recorded
     def get(self, keys: list[Key]) -> None:

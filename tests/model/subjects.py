@@ -16,6 +16,7 @@ from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer
+from nyala.schemas.changes import ChangeSpec
 from nyala.schemas.operation import Operation
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.write import WriteCommand, WriteResult
@@ -34,6 +35,7 @@ class Subject(Protocol):
 
     def write(self, op: str, batch: pa.RecordBatch, atomic: bool) -> WriteResult: ...
     def scan(self, **spec: Any) -> pa.Table: ...
+    def changes(self, since: int, until: int, **spec: Any) -> pa.Table: ...
     def get(self, keys: Sequence[Key]) -> pa.Table: ...  # the rows found, in the order asked
     def maintain(self, op: str) -> None: ...
     def restart(self, stop: Stop, seed: int) -> None: ...
@@ -56,6 +58,10 @@ class EmbeddedSubject:
 
     def scan(self, **spec: Any) -> pa.Table:
         return self._store.scan(ScanSpec(table=TABLE, **spec)).to_reader().read_all()
+
+    def changes(self, since: int, until: int, before: bool = False, every: bool = False, **spec: Any) -> pa.Table:
+        feed = ChangeSpec(since=since, until=until, before=before, every=every)
+        return self._store.scan(ScanSpec(table=TABLE, changes=feed, **spec)).to_reader().read_all()
 
     def get(self, keys: Sequence[Key]) -> pa.Table:
         return self._store.get(TABLE, self._shape.keys(keys))
@@ -99,6 +105,9 @@ class FlightSubject(EmbeddedSubject):
 
     def scan(self, **spec: Any) -> pa.Table:
         return self._table.scan(**spec).to_arrow()
+
+    def changes(self, since: int, until: int, **spec: Any) -> pa.Table:
+        return self._table.changes(since, until, **spec).to_arrow()
 
     def get(self, keys: Sequence[Key]) -> pa.Table:
         rows = [row for key in keys if (row := self._table.get(key)) is not None]

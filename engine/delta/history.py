@@ -1,0 +1,130 @@
+"""The history of a column: which cell a row had at which moment.
+
+    UNDO entry (row, t, old)   the row had ``old`` before t
+    REDO entry (row, t, new)   the row has ``new`` from t on
+
+At a moment T the last REDO entry of the row with t <= T decides, else its first UNDO entry with t > T, else the base.
+That holds whatever moment the base stands for, because its UNDO entries are not later than it and its REDO entries are:
+so an entry may move from REDO to UNDO, with the base brought forward over it, and no answer changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..vectors.vector import Vector
+from .run import DeltaRun, Patch, merge_patches
+
+Stamps = tuple[np.ndarray, np.ndarray]
+"""The rows (int32) and timestamps (int64) of changes."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moments:
+    """Rows at points in time, ascending by row, then by timestamp. Both arrays are int64."""
+
+    rowids: np.ndarray
+    timestamps: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.rowids)
+
+    @property
+    def first_row(self) -> int:
+        """The smallest row."""
+        return int(self.rowids[0])
+
+    @property
+    def last_row(self) -> int:
+        """One more than the largest row."""
+        return int(self.rowids[-1]) + 1
+
+    def take(self, positions: np.ndarray) -> Moments:
+        """Return the moments at ``positions``, which ascend."""
+        return Moments(self.rowids[positions], self.timestamps[positions])
+
+    def last_of_rows(self) -> Moments:
+        """Return the last moment of every row."""
+        return self.take(np.flatnonzero(np.append(self.rowids[1:] != self.rowids[:-1], True)[: len(self)]))
+
+    def at(self, timestamp: int) -> Moments:
+        """Return the same rows, all at one time."""
+        return Moments(self.rowids, np.full(len(self), timestamp, np.int64))
+
+    def earlier(self, steps: np.ndarray | int = 1) -> Moments:
+        """Return the moments moved back by ``steps`` timestamps: by 1 to see what was before a commit."""
+        return Moments(self.rowids, self.timestamps - steps)
+
+
+def moments_of(parts: Sequence[Stamps]) -> Moments:
+    """Return the moments of changes, each once, however many columns a commit changed in a row."""
+    distinct: list[Stamps] = []
+    for part in parts:
+        # Commits mostly change the same columns in all their rows, so that columns repeat each other.
+        if not any(_are_equal(part, known) for known in distinct[-1:]):
+            distinct.append(part)
+    if not distinct:
+        return Moments(np.empty(0, np.int64), np.empty(0, np.int64))
+    rowids = np.concatenate([part[0] for part in distinct]).astype(np.int64)
+    timestamps = np.concatenate([part[1] for part in distinct])
+    order = np.lexsort((timestamps, rowids))
+    rowids, timestamps = rowids[order], timestamps[order]
+    is_new = np.ones(len(order), np.bool_)
+    is_new[1:] = (rowids[1:] != rowids[:-1]) | (timestamps[1:] != timestamps[:-1])
+    return Moments(rowids[is_new], timestamps[is_new])
+
+
+def within(rowids: np.ndarray, timestamps: np.ndarray, after: int, until: int) -> Stamps | None:
+    """Return the changes with ``after`` < timestamp <= ``until``; None when there are none."""
+    hits = np.flatnonzero((timestamps > after) & (timestamps <= until))
+    return (rowids[hits], timestamps[hits]) if len(hits) else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class History:
+    """What is known of one column in some rows; of one row, no two runs of a kind overlap in time."""
+
+    undo: Sequence[DeltaRun]
+    """The newest first."""
+    redo: Sequence[DeltaRun]
+    """The oldest first."""
+
+    def at(self, base: Vector, moments: Moments) -> Vector:
+        """Return the cell of every moment; ``base`` holds the base's cell for each of them."""
+        patches = [_before_next(run, moments) for run in self.undo] + [_since_last(run, moments) for run in self.redo]
+        found = merge_patches(patches)
+        return found.apply(base, 0) if found else base
+
+
+def _since_last(redo: DeltaRun, moments: Moments) -> Patch:
+    """Return, for every moment that has one, the last value at or before it, by position in ``moments``."""
+    places = _places(redo, moments) - 1
+    hits = np.flatnonzero((places >= 0) & (redo.rowids[places] == moments.rowids))
+    return Patch(hits, redo.values.take(places[hits]))
+
+
+def _before_next(undo: DeltaRun, moments: Moments) -> Patch:
+    """Return, for every moment followed by a change, the value before the first of them, by position in ``moments``."""
+    places = _places(undo, moments)
+    is_inside = places < len(undo)
+    hits = np.flatnonzero(is_inside & (undo.rowids[np.where(is_inside, places, 0)] == moments.rowids))
+    return Patch(hits, undo.values.take(places[hits]))
+
+
+def _places(run: DeltaRun, moments: Moments) -> np.ndarray:
+    """Return how many entries of ``run``, which is not empty, stand at or before each moment.
+
+    Rows and timestamps make one integer: a timestamp is represented by its rank among those of the run.
+    """
+    ranks = np.unique(run.timestamps)
+    width = len(ranks) + 1
+    entries = run.rowids.astype(np.int64) * width + np.searchsorted(ranks, run.timestamps, "right")
+    asked = moments.rowids * width + np.searchsorted(ranks, moments.timestamps, "right")
+    return np.searchsorted(entries, asked, "right")
+
+
+def _are_equal(one: Stamps, other: Stamps) -> bool:
+    return np.array_equal(one[0], other[0]) and np.array_equal(one[1], other[1])

@@ -1,0 +1,36 @@
+"""The change feed: what is asked of it, and the columns it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict
+
+OPS = ("insert", "update", "delete")
+"""The words of the column ``_op``."""
+
+BEFORE = "_before_"
+"""What a column is called by whose values it had before: this and its name. No column of a table starts with ``_``."""
+
+
+class ChangeSpec(BaseModel):
+    """Read what commits with ``since`` < timestamp <= ``until`` changed.
+
+    Moments are timestamps or ISO text; ``until`` None means now. The net change of each key, or with ``every`` one row
+    for each key and commit; with ``before`` also the values from before the change.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    since: int | str
+    until: int | str | None = None
+    before: bool = False
+    every: bool = False
+
+
+def feed_schema(columns: Sequence[pa.Field], before: bool) -> pa.Schema:
+    """Return the schema of changes: ``_op``, ``_timestamp``, ``columns`` and, if asked for, those before the change."""
+    own = [pa.field("_op", pa.string(), False), pa.field("_timestamp", pa.int64(), False)]
+    earlier = [column.with_name(BEFORE + column.name).with_nullable(True) for column in columns] if before else []
+    return pa.schema([*own, *columns, *earlier])
