@@ -1,0 +1,132 @@
+"""Golden bytes of a flushed rowset: its base, UNDO and REDO file and a record of the log, each also in words.
+
+A change here is a change of the format: files of released versions must open all the same.
+"""
+
+import hashlib
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from nyala.engine.cfile.describe import describe
+from nyala.engine.fs import MemoryFileSystem
+from nyala.engine.mvcc.clock import ManualClock
+from nyala.engine.options import StoreOptions
+from nyala.engine.store import Store
+from nyala.engine.tablet.change import Change, ChangeKind, pack_record
+from nyala.schemas.operation import Operation
+from nyala.schemas.scan import ScanSpec
+from nyala.schemas.table import TableDefinition
+from nyala.schemas.write import WriteCommand
+
+SCHEMA = pa.schema([pa.field("k", pa.int32(), False), ("v", pa.int64()), ("s", pa.string())])
+OPTIONS = StoreOptions(maintenance="off", scan_threads=1)
+
+
+@pytest.fixture(scope="module")
+def disk() -> MemoryFileSystem:
+    """Rows 1 to 3 are stored, row 3 dies, row 2 changes; flush; row 1 changes; flush of the deltas."""
+    fs = MemoryFileSystem()
+    store = Store.open(fs, OPTIONS, clock=ManualClock(microseconds=1_000_000))
+    store.create_table(TableDefinition.from_arrow("t", SCHEMA, ["k"]))
+    write(store, "insert", k=[3, 1, 2], v=[30, None, 20], s=["c", "a", None])
+    write(store, "delete", k=[3])
+    write(store, "upsert", k=[2], v=[21])
+    store.maintain("t", "flush")
+    write(store, "upsert", k=[1], v=[11], s=["aa"])
+    store.maintain("t", "flush_deltas")
+    store.close()
+    return fs
+
+
+def write(store: Store, op: str, **columns: list[Any]) -> None:
+    arrays = [pa.array(cells, SCHEMA.field(name).type) for name, cells in columns.items()]
+    batch = pa.RecordBatch.from_arrays(arrays, names=list(columns))
+    assert store.write(WriteCommand(table="t", op=Operation(op)), batch).applied == batch.num_rows
+
+
+def in_words(disk: MemoryFileSystem, path: str) -> list[str]:
+    """Return one line a stream: column, role, type, cells, encoding, bounds."""
+    streams = describe(disk, path)["streams"]
+    return [
+        f"{stream['column_id']} {stream['role']}: {stream['physical']} {stream['row_count']} "
+        f"{'/'.join(stream['encodings'])} {_bounds(stream['pages'][0]['zone'])}"
+        for stream in streams
+    ]
+
+
+def _bounds(zone: dict[str, Any] | None) -> str:
+    return "-" if zone is None else f"{zone['min']}..{zone['max']}"
+
+
+FILES = {
+    "tablets/2/3.base": (
+        "7affcac162bb5770ff0b769bb7ec633357dc4044df314e760a95472c80c29990",
+        [  # as of the flush: row 2 (key 3) is dead, row 1 (key 2) has its new v
+            "1 base: int32 3 bitshuffle 1..3",
+            "2 base: int64 3 bitshuffle 21..30",
+            "3 base: bytes 3 dictionary a..c",
+            "0 base: bool 3 run_length 0..1",
+            "0 key_index: bytes 1 plain -",
+        ],
+    ),
+    "tablets/2/4.undo": (
+        "1d070f5b72935fe6ef24eb16c47743ef3bcdf3d498123eb2b6326823080f299c",
+        [  # three births and a death, and what v was before
+            "0 rowid: int32 4 bitshuffle 0..2",
+            "0 timestamp: int64 4 bitshuffle 4096000000..4096000001",
+            "0 value: bool 4 run_length -",
+            "2 rowid: int32 1 bitshuffle 1..1",
+            "2 timestamp: int64 1 bitshuffle 4096000002..4096000002",
+            "2 value: int64 1 bitshuffle -",
+        ],
+    ),
+    "tablets/2/5.redo": (
+        "b819e6c1d54b7dfbd6b3bf8c9f232d9a50c162427833fa7e4c02795266ab5e2a",
+        [
+            "2 rowid: int32 1 bitshuffle 0..0",
+            "2 timestamp: int64 1 bitshuffle 4096000003..4096000003",
+            "2 value: int64 1 bitshuffle -",
+            "3 rowid: int32 1 bitshuffle 0..0",
+            "3 timestamp: int64 1 bitshuffle 4096000003..4096000003",
+            "3 value: bytes 1 dictionary -",
+        ],
+    ),
+}
+METADATA = [
+    {"row_count": 3, "min_key": "80000001", "max_key": "80000003", "base_timestamp": 4096000002, "schema_version": 1},
+    {"rowset_id": 3, "first_timestamp": 4096000000, "last_timestamp": 4096000002, "deltas": {"0": 4, "2": 1}},
+    {"rowset_id": 3, "first_timestamp": 4096000003, "last_timestamp": 4096000003, "deltas": {"2": 1, "3": 1}},
+]
+"""Timestamps: 1,000,000 microseconds << 12, and one more for each commit."""
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_files_hold_these_bytes(disk: MemoryFileSystem, path: str) -> None:
+    digest, words = FILES[path]
+    assert in_words(disk, path) == words
+    footer = describe(disk, path)["footer"]["offset"]  # a long footer is compressed, by any version of zstd
+    content = bytes(disk.open(path).view())[:footer]
+    assert hashlib.sha256(content).hexdigest() == digest
+
+
+def test_metadata_says_when_and_where(disk: MemoryFileSystem) -> None:
+    for path, expected in zip(FILES, METADATA, strict=True):
+        assert expected.items() <= describe(disk, path)["metadata"].items()
+
+
+def test_the_files_read_as_every_snapshot_saw_them(disk: MemoryFileSystem) -> None:
+    with Store.open(disk.crash_image(Random(0)), OPTIONS, clock=ManualClock(microseconds=2_000_000)) as store:
+        rows = store.scan(ScanSpec(table="t", ordered=True)).to_reader().read_all().to_pylist()
+    assert rows == [{"k": 1, "v": 11, "s": "aa"}, {"k": 2, "v": 21, "s": None}]
+
+
+def test_a_change_in_the_log_is_these_bytes() -> None:
+    rows = pa.record_batch({"1": pa.array([1], pa.int32()), "2": pa.array([None], pa.int64())})
+    header, stream = pack_record([Change(2, ChangeKind.UPDATE, rows)])
+    #                         tablet  kind and filling  bytes of the Arrow stream that follows
+    assert bytes(header).hex() == "02000000" + "02000000" + "9001000000000000"
+    assert len(stream) == 0x190
+    assert pa.ipc.open_stream(stream).read_all().to_pydict() == {"1": [1], "2": [None]}
