@@ -9,6 +9,7 @@ from random import Random
 
 from nyala.engine.fs import MemoryFileSystem, PowerFailure
 from nyala.engine.fs.filesystem import FileSystem
+from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.schemas.errors import StoreError
 from tests.crash.workloads import FLUSHING, OPTIONS, TABLE, Batch, Run, open_store, read, row, write
@@ -45,10 +46,12 @@ def contents(fs: FileSystem, directory: str = "") -> Iterator[tuple[str, bytes |
             yield from contents(fs, path)
 
 
-def run_until(workload: Callable[[Run], None], call: int | None) -> tuple[Run, MemoryFileSystem]:
+def run_until(
+    workload: Callable[[Run], None], call: int | None, options: StoreOptions = OPTIONS
+) -> tuple[Run, MemoryFileSystem]:
     """Run a workload on a new disk whose power fails before the ``call``-th change; None lets it end."""
     fs = MemoryFileSystem(crash_at=call)
-    run = Run(fs)
+    run = Run(fs, options)
     try:
         workload(run)
     except (PowerFailure, StoreError):

@@ -74,6 +74,7 @@ class Run:
     """A workload under way. ``oracle`` holds what was acknowledged, ``pending`` what may or may not be there."""
 
     fs: FileSystem
+    options: StoreOptions = OPTIONS
     store: Store | None = None
     oracle: Oracle = field(default_factory=lambda: Oracle(MODEL))
     pending: Batch | None = None
@@ -106,7 +107,7 @@ class Run:
         if self.store:
             self.store.close()
             self.store = None
-        self.store = open_store(self.fs)
+        self.store = open_store(self.fs, self.options)
 
     def write(self, op: str, rows: Sequence[Row]) -> None:
         """Write one batch. After an error it is ``pending``."""
