@@ -72,8 +72,10 @@ class EmbeddedSubject:
     def restart(self, stop: Stop, seed: int) -> None:
         if stop == "close":
             self._store.close()
+            self._microseconds -= 2_000_000  # somebody set the clock back: the store has noted how late it was
         else:
             self._fs = crashed(self._store, self._fs, Random(seed) if stop == "power" else None)
+            self._microseconds += 2_001_000  # a start takes longer than the timestamps that ran ahead of the clock
         self._store = self._open()
 
     def now(self) -> int:
@@ -83,8 +85,6 @@ class EmbeddedSubject:
         self._store.close()
 
     def _open(self) -> Store:
-        # A start takes longer than the few timestamps that may run ahead of the clock.
-        self._microseconds += 1_000
         return Store.open(self._fs, OPTIONS, ManualClock(self._microseconds))
 
 

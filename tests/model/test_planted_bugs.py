@@ -1,0 +1,56 @@
+"""The model is worth what it catches: bugs are planted in the engine, and the machine must find each."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from nyala.engine.compaction import flush
+from nyala.engine.delta import tracker
+from nyala.engine.rowset.liveness import LiveRows
+from nyala.engine.tablet import outcome, read
+from tests.model.machine import machine_of
+from tests.model.shapes import U64
+from tests.model.subjects import EmbeddedSubject
+
+QUICK = settings(max_examples=150, stateful_step_count=40, deadline=None, database=None, phases=[Phase.generate])
+
+
+def history_forgotten_by_a_flush(monkeypatch: pytest.MonkeyPatch) -> None:
+    births: Callable[..., Any] = flush._births
+    monkeypatch.setattr(flush, "_births", lambda inserted, changes: births(np.zeros_like(inserted), changes))
+
+
+def undo_files_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracker, "_undo_patches", lambda *_: [])
+
+
+def deletes_forgotten_by_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LiveRows, "load", lambda self, alive: None)
+
+
+def first_update_of_a_key_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outcome, "_actors", lambda operation, first, leaders, shape: leaders)
+
+
+def filter_that_lets_all_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read, "select", lambda where, vectors, count: np.ones(count, np.bool_))
+
+
+PLANTED = [
+    history_forgotten_by_a_flush,
+    undo_files_not_read,
+    deletes_forgotten_by_a_restart,
+    first_update_of_a_key_wins,
+    filter_that_lets_all_through,
+]
+
+
+@pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
+def test_the_machine_finds(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    with pytest.raises((AssertionError, ExceptionGroup)):
+        run_state_machine_as_test(machine_of(U64, EmbeddedSubject), settings=QUICK)
