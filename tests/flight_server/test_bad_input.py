@@ -122,7 +122,9 @@ TICKETS = {
     "no moment": b'{"table":"homes","as_of":"yesterday"}',
     "the future": b'{"table":"homes","as_of":"2999-01-01T00:00:00Z"}',
     "a column that is not there": b'{"table":"homes","columns":["town"]}',
-    "changes": b'{"table":"homes","changes":{"since":1}}',
+    "changes since when": b'{"table":"homes","changes":{}}',
+    "changes of an unknown kind": b'{"table":"homes","changes":{"since":1,"kind":"net"}}',
+    "changes as of a moment": b'{"table":"homes","as_of":1,"changes":{"since":1}}',
     "a nested filter": b'{"table":"homes","where":' + b'{"op":"not","arg":' * 5000 + b"1" + b"}" * 5000 + b"}",
     "a huge ticket": b'{"table":"' + b"x" * (1 << 20) + b'"}',
 }
