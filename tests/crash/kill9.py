@@ -2,7 +2,7 @@
 
     python tests/crash/kill9.py --cycles 200 --seed 0
 
-Writers insert, change and delete rows over Arrow Flight while another thread asks for flushes. After each kill the rows
+Writers insert, change and delete rows over Arrow Flight while maintenance goes on all the time. After each kill the rows
 of a writer must be those of its acknowledged batches, with the one that was on its way wholly there or wholly absent;
 and earlier moments must read as before. The seed draws the operations and the moments of the kills.
 """
@@ -27,6 +27,7 @@ import pyarrow as pa
 
 import nyala
 from nyala.schemas.errors import StoreError
+from nyala.schemas.service import MaintenanceKind
 from tests.model.oracle import Key, ModelSchema, Oracle, Plan, Row
 
 SCHEMA = pa.schema(
@@ -170,7 +171,7 @@ class Campaign:
         with Server(directory) as server:
             self._check(server.location, writers)
             threads = [threading.Thread(target=writer.run, args=(server.location,)) for writer in writers]
-            threads.append(threading.Thread(target=_flush_at_times, args=(server.location, Random(random.random()))))
+            threads.append(threading.Thread(target=_maintain_at_times, args=(server.location, Random(random.random()))))
             for thread in threads:
                 thread.start()
             time.sleep(random.uniform(0.02, 1.0))
@@ -215,12 +216,12 @@ def _rows(table: nyala.Table, as_of: int, where: str | None = None) -> dict[Key,
     return found
 
 
-def _flush_at_times(location: str, random: Random) -> None:
+def _maintain_at_times(location: str, random: Random) -> None:
     with suppress(StoreError), nyala.connect(location) as database:
         table = database.table("t")
         while True:
             time.sleep(random.uniform(0, 0.2))
-            table.maintain(random.choice(["flush", "flush_deltas"]))
+            table.maintain(random.choice(list(MaintenanceKind)))
 
 
 def main() -> None:

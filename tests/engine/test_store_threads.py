@@ -1,4 +1,4 @@
-"""Writers, scanners and a flusher at once: every scan sees whole batches, and the same ones when it is repeated."""
+"""Writers, scanners and maintenance at once: every scan sees whole batches, and the same ones when it is repeated."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from nyala.engine.store import Store
 from nyala.schemas.errors import StoreError, UnavailableError
 from nyala.schemas.operation import Operation
 from nyala.schemas.scan import ScanSpec
+from nyala.schemas.service import MaintenanceKind
 from nyala.schemas.table import TableDefinition
 from nyala.schemas.write import WriteCommand
 
@@ -151,21 +152,22 @@ def test_scans_see_whole_batches_while_all_is_in_motion(store: Store) -> None:
     crowd = Crowd()
     writers = [Writer(store, number) for number in range(WRITERS)]
     scanners = [Scanner(store, writers, ordered=number == 0) for number in range(SCANNERS)]
-    flushes = 0
+    kinds = [*MaintenanceKind, MaintenanceKind.FLUSH_DELTAS]
+    rounds = 0
 
-    def flush() -> None:
-        nonlocal flushes
+    def maintain() -> None:
+        nonlocal rounds
         time.sleep(0.02)
-        store.maintain("t", "flush_deltas" if flushes % 3 else "flush")
-        flushes += 1
+        store.maintain("t", kinds[rounds % len(kinds)])
+        rounds += 1
 
     for actor in [*writers, *scanners]:
         crowd.start(actor.step)
-    crowd.start(flush)
+    crowd.start(maintain)
     crowd.run(SECONDS)
     assert min(writer.acknowledged for writer in writers) >= KEPT, "too little was written to mean anything"
     assert min(scanner.scans for scanner in scanners) >= 3
-    assert flushes >= 3
+    assert rounds >= 3
     for scanner in scanners:
         scanner.step()
 
