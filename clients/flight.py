@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, count
 from typing import Any
 
 import pyarrow as pa
@@ -15,12 +15,13 @@ from pydantic import BaseModel
 
 from ..schemas.command import InfoMetadata
 from ..schemas.description import Health, ScanPlan, TableDescription, TableStats
-from ..schemas.errors import InvalidArgumentError, StoreError
+from ..schemas.errors import InvalidArgumentError
 from ..schemas.scan import ScanSpec
 from ..schemas.service import ScanStream
 from ..schemas.table import TableDefinition
-from ..schemas.write import WriteCommand, WriteResult
+from ..schemas.write import CommitMode, WriteCommand, WriteResult
 from .flight_errors import as_store_errors
+from .numbered import NumberedPut, Writer, Writers
 from .put_stream import PutStream
 
 
@@ -41,14 +42,16 @@ class FlightStore:
     Fork before the first one is made, not after: gRPC does not survive it.
     """
 
-    def __init__(self, url: str) -> None:
-        """Connect.
+    def __init__(self, url: str, retries: bool = True) -> None:
+        """Connect. With ``retries`` a write whose answer is lost is sent again, which applies nothing twice.
 
         Raises:
             UnavailableError: nobody answers.
             InvalidArgumentError: ``url`` is no location.
         """
         self.url = url
+        self._retries = retries
+        self._writers = Writers()
         try:
             self._client = fl.connect(url)
         except (pa.ArrowException, ValueError, TypeError) as error:
@@ -82,8 +85,8 @@ class FlightStore:
 
     def write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> WriteResult:
         """See StoreService."""
-        with self._put(command, batch.schema) as stream:
-            return stream.send_only(batch, seq)
+        with self._put(command, seq) as put:
+            return put.write_only(command.model_copy(update={"commit": CommitMode.BATCH}), batch)
 
     def begin_write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> Answered:
         """See StoreService. Waits for the answer: only one stream keeps an order, and ``write_all`` has one."""
@@ -98,19 +101,29 @@ class FlightStore:
         if second is None:
             yield self.write(command, first)
             return
-        with self._put(command, first.schema) as stream:
-            for batch in chain([first, second], waiting):
-                yield from stream.send(batch)
-            yield from stream.finish()
+        with self._put(command, None) as put:
+            if command.commit is CommitMode.STREAM:
+                yield put.write_staged(command, [first, second, *waiting])
+            else:
+                yield from put.write_all(command, chain([first, second], waiting))
 
     @contextmanager
-    def _put(self, command: WriteCommand, schema: pa.Schema) -> Iterator[PutStream]:
-        stream = PutStream(self._client, command, schema)
-        try:
-            yield stream
-        finally:
-            with suppress(StoreError):  # either none is left to raise, or one is on its way up already
-                stream.close()
+    def _put(self, command: WriteCommand, seq: int | None) -> Iterator[NumberedPut]:
+        """Lend out a writer for one write; after a failure nobody uses it again."""
+        if command.writer is not None and seq is not None:
+            yield self._numbered(Writer(command.writer, [seq]))
+        elif self._retries:
+            writer = self._writers.borrow()
+            yield self._numbered(writer)
+            self._writers.give_back(writer)
+        else:
+            yield self._numbered(Writer(None, count()))
+
+    def _numbered(self, writer: Writer) -> NumberedPut:
+        return NumberedPut(self._open_put, lambda: self.health().status == "ok", writer, self._retries)
+
+    def _open_put(self, command: WriteCommand, schema: pa.Schema) -> PutStream:
+        return PutStream(self._client, command, schema)
 
     def scan(self, spec: ScanSpec) -> ScanStream:
         """See StoreService."""

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.flight as fl
+from pydantic import BaseModel
 
-from ..schemas.command import BatchMetadata
-from ..schemas.errors import UnavailableError
+from ..schemas.command import BatchMetadata, CommitMessage
+from ..schemas.errors import UnavailableError, error_of
 from ..schemas.write import WriteCommand, WriteResult
 from .flight_errors import as_store_errors
 
@@ -26,30 +27,37 @@ class PutStream:
         self._sent = self._answered = 0
         self._closed = False
 
-    def send_only(self, batch: pa.RecordBatch, sequence: int | None = None) -> WriteResult:
-        """Send the stream's one batch and return its answer: one without a number is cheaper for the server.
+    def send_only(self, batch: pa.RecordBatch, number: int) -> WriteResult:
+        """Send the stream's one batch and return its answer.
 
         Raises:
             StoreError: the server refused it.
         """
         with as_store_errors():
-            if sequence is None:
-                self._writer.write_batch(batch)
-            else:
-                self._writer.write_with_metadata(batch, _numbered(sequence))
-            self._writer.done_writing()
-        answer = self._answer()
-        self.close()
-        return answer
+            self._writer.write_with_metadata(batch, _json(BatchMetadata(seq=number, last=True)))
+        return self._last_answer()
 
-    def send(self, batch: pa.RecordBatch) -> Iterator[WriteResult]:
+    def send_staged(self, batches: list[pa.RecordBatch], number: int) -> WriteResult:
+        """Send all batches of a stream that is one commit, and return its answer.
+
+        Raises:
+            StoreError: the server refused it.
+        """
+        rows = sum(batch.num_rows for batch in batches)
+        with as_store_errors():
+            for batch in batches:
+                self._writer.write_batch(batch)
+            self._writer.write_metadata(_json(CommitMessage(commit=True, rows=rows, seq=number)))
+        return self._last_answer()
+
+    def send(self, batch: pa.RecordBatch, number: int) -> Iterator[WriteResult]:
         """Send a batch; yield the answers that must have come before the next one may go.
 
         Raises:
             StoreError: the server refused a batch; those answered before it are applied.
         """
         with as_store_errors():
-            self._writer.write_with_metadata(batch, _numbered(self._sent))
+            self._writer.write_with_metadata(batch, _json(BatchMetadata(seq=number)))
         self._sent += 1
         while self._sent - self._answered >= WINDOW:
             yield self._answer()
@@ -77,6 +85,13 @@ class PutStream:
             with as_store_errors():
                 self._writer.close()
 
+    def _last_answer(self) -> WriteResult:
+        with as_store_errors():
+            self._writer.done_writing()
+        answer = self._answer()
+        self.close()
+        return answer
+
     def _answer(self) -> WriteResult:
         with as_store_errors():
             answer = self._reader.read()
@@ -84,8 +99,11 @@ class PutStream:
             self.close()  # raises what the server said
             raise UnavailableError("the server ended the stream without an answer")
         self._answered += 1
-        return WriteResult.model_validate_json(answer.to_pybytes())
+        result = WriteResult.model_validate_json(answer.to_pybytes())
+        if result.error_count and not result.timestamp:  # what became of the batch is not known
+            raise error_of(result.errors[0].code, result.errors[0].message)
+        return result
 
 
-def _numbered(sequence: int) -> bytes:
-    return BatchMetadata(seq=sequence).model_dump_json().encode()
+def _json(message: BaseModel) -> bytes:
+    return message.model_dump_json(exclude_defaults=True).encode()

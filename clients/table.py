@@ -18,7 +18,7 @@ from ..schemas.operation import Operation
 from ..schemas.scan import ScanSpec
 from ..schemas.service import StoreService
 from ..schemas.timestamp import parse_moment
-from ..schemas.write import Durability, WriteCommand, WriteResult, combine
+from ..schemas.write import WRITER_LENGTH_MAX, CommitMode, Durability, WriteCommand, WriteResult, combine
 from .data import WriteData
 from .progress import LoadProgress
 from .scan import Scan
@@ -75,6 +75,9 @@ class Table:
         atomic: bool = False,
         on_error: OnError = "raise",
         durability: str | Durability | None = None,
+        commit: str | CommitMode = CommitMode.BATCH,
+        writer: str | None = None,
+        seq: int | None = None,
     ) -> WriteResult:
         """Apply one of the eight operations to every row of ``data``, and return when all is durable.
 
@@ -82,6 +85,13 @@ class Table:
         ``__arrow_c_stream__``, a dict of columns or a list of dicts. Columns are found by name and cast where that
         loses nothing. Large data is cut into several commits, each visible at once; with ``atomic`` all of it is one
         commit, which any failing row refuses whole.
+
+        ``commit="stream"`` makes one commit of all the data too: other readers and a crash find all of it or nothing,
+        but a row that is refused does not stop the others. One commit has at most 256 MiB by default.
+
+        A write with a ``writer`` (a name of your own, for this table) and a ``seq`` (from 0, never used twice by that
+        writer) may be sent again, by this process or a later one: if it was applied, the first answer comes again and
+        nothing is applied. It is one commit. The store keeps the answers to the newest 64 numbers of each writer.
 
         Rows that are refused do not stop their neighbours. They are raised as ``RowErrors``, whose ``result`` says what
         became of the others, or with ``on_error="return"`` stand in the result's ``errors``.
@@ -98,11 +108,21 @@ class Table:
             op=_word(Operation, op, "operation"),
             atomic=atomic,
             durability=None if durability is None else _word(Durability, durability, "durability"),
+            commit=_word(CommitMode, commit, "commit mode"),
+            writer=_checked_writer(writer, seq),
         )
-        result = self._write_all(command, WriteData(data, self._description.columns, whole=atomic))
+        columns = self._description.columns
+        if seq is None:
+            result = self._write_all(command, WriteData(data, columns, whole=atomic))
+        else:
+            result = self._write_numbered(command, WriteData(data, columns, whole=True), seq)
         if result.error_count and on_error == "raise":
             raise RowErrors(result)
         return result
+
+    def _write_numbered(self, command: WriteCommand, data: WriteData, seq: int) -> WriteResult:
+        batch = next(iter(data), None)
+        return self._nothing() if batch is None else self._store.write(command, batch, seq)
 
     def _write_all(self, command: WriteCommand, data: WriteData) -> WriteResult:
         results: list[WriteResult] = []
@@ -117,8 +137,9 @@ class Table:
             if rows:
                 error.add_note(f"the first {rows:,} rows were processed before that")
             raise
-        if results:
-            return combine(results)
+        return combine(results) if results else self._nothing()
+
+    def _nothing(self) -> WriteResult:
         return WriteResult(timestamp=self._store.now(), rows=0, applied=0)
 
     def insert(self, data: Any, *, atomic: bool = False, on_error: OnError = "raise") -> WriteResult:
@@ -262,6 +283,14 @@ def _names(columns: Sequence[str] | None) -> list[str] | None:
     if isinstance(columns, str):
         raise InvalidArgumentError("columns is a list of column names, not one name")
     return None if columns is None else list(columns)
+
+
+def _checked_writer(writer: str | None, seq: int | None) -> str | None:
+    if (writer is None) != (seq is None):
+        raise InvalidArgumentError("writer and seq go together: a number means something only to its writer")
+    if writer is not None and not 1 <= len(writer) <= WRITER_LENGTH_MAX:
+        raise InvalidArgumentError(f"the name of a writer has 1 to {WRITER_LENGTH_MAX} characters, not {len(writer)}")
+    return writer
 
 
 def _word(words: type[StrEnum], word: object, what: str) -> Any:

@@ -7,6 +7,7 @@ rows. A varchar cell that is too long is cut to its length in characters, as the
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -87,6 +88,25 @@ def check_batch(batch: pa.RecordBatch, schema: TableSchema, operation: Operation
     if positions is not None:
         rows = rows.take(pa.array(positions))
     return Incoming(rows, positions, refusals)
+
+
+def in_one_batch(batches: Iterable[pa.RecordBatch], limits: Limits) -> list[pa.RecordBatch]:
+    """Return batches as the one that is to be one commit; none if there are none.
+
+    Raises:
+        InvalidArgumentError: together they are too large for that.
+    """
+    staged: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        size += batch.nbytes
+        if size > limits.batch_bytes:
+            raise InvalidArgumentError(
+                f"a stream that is one commit is too large with {size:,} bytes: at most {limits.batch_bytes:,} are "
+                "allowed; cut it into several"
+            )
+        staged.append(batch)
+    return [pa.concat_batches(staged)] if staged else []
 
 
 def _validate(batch: pa.RecordBatch) -> None:

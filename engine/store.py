@@ -26,7 +26,7 @@ from ..schemas.scan import ScanSpec
 from ..schemas.service import MaintenanceKind, ScanStream
 from ..schemas.table import TableDefinition
 from ..schemas.timestamp import last_of, parse_moment
-from ..schemas.write import Durability, WriteCommand, WriteResult
+from ..schemas.write import CommitMode, Durability, WriteCommand, WriteResult
 from . import recovery, scanning, upkeep
 from .catalog import Catalog
 from .cfile.cache import PageCache
@@ -34,6 +34,7 @@ from .commit_log import CommitLog
 from .fs.failures import named
 from .fs.filesystem import FileSystem
 from .fs.local import LocalFileSystem
+from .incoming import in_one_batch
 from .maintenance.manager import MaintenanceManager
 from .maintenance.op import MaintenanceOp
 from .memory_gate import MemoryGate
@@ -203,6 +204,8 @@ class Store:
 
     def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:
         """See StoreService."""
+        if command.commit is CommitMode.STREAM:
+            batches = in_one_batch(batches, self.options.limits)
         pending: deque[PendingWrite | RepeatedWrite] = deque()
         try:
             for batch in batches:

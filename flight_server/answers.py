@@ -31,6 +31,8 @@ class Begun:
     first_row: int
     """Position of its first row in the stream."""
     sequence: int | None
+    is_last: bool = False
+    """No other follows."""
 
 
 class Answers:
@@ -43,6 +45,7 @@ class Answers:
         self._queue: queue.Queue[Begun | None] = queue.Queue(ahead)
         self._thread: threading.Thread | None = None
         self._unnumbered: list[WriteResult] = []
+        self._is_answered = False
         self._error: BaseException | None = None
 
     def check(self) -> None:
@@ -52,6 +55,11 @@ class Answers:
 
     def add(self, begun: Begun) -> None:
         """Take a write to be answered; blocks while too many are on their way."""
+        if begun.is_last and self._thread is None:
+            self._settle_waiting(0)
+            self._settle_one(begun)
+            self._is_answered = begun.sequence is not None
+            return
         if begun.sequence is not None and self._thread is None:
             self._settle_waiting(0)
             self._thread = threading.Thread(target=self._settle_queue, name="nyala-answers", daemon=True)
@@ -76,7 +84,7 @@ class Answers:
 
     def send_last(self, nothing: WriteResult) -> None:
         """Answer all batches without a number; ``nothing`` is the answer to a stream without a batch."""
-        if self._unnumbered or not self._thread:
+        if self._unnumbered or not (self._thread or self._is_answered):
             self._send(combine(self._unnumbered) if self._unnumbered else nothing, None)
 
     def _settle_waiting(self, left: int) -> None:

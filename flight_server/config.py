@@ -19,6 +19,8 @@ class ServerConfig:
     """A ticket, a descriptor's command or an action's body."""
     batch_bytes_max: int = Limits().batch_bytes
     """One incoming record batch, decompressed."""
+    staged_bytes_max: int = 2 * Limits().batch_bytes
+    """All DoPut streams together that are staged to be one commit each."""
     writes_ahead: int = 8
     """Batches of a DoPut stream that wait for their fsync while the next one is received and applied."""
     sent_bytes_target: int = 2 * MIB

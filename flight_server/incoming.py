@@ -22,10 +22,26 @@ class Incoming:
     metadata: bytes
 
 
-def incoming(reader: fl.MetadataRecordBatchReader, config: ServerConfig, admission: Admission) -> Iterator[Incoming]:
-    """Yield the batches of a stream, each validated in full: offsets, lengths, UTF-8, dictionary indices.
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A message without a batch."""
 
-    Messages without a batch are left out. The end of the stream says nothing about the client's intentions: one that
+    metadata: bytes
+
+
+def incoming(reader: fl.MetadataRecordBatchReader, config: ServerConfig, admission: Admission) -> Iterator[Incoming]:
+    """Yield the batches of a stream; messages without a batch are left out. Raises as ``messages``."""
+    for message in messages(reader, config, admission):
+        if isinstance(message, Incoming):
+            yield message
+
+
+def messages(
+    reader: fl.MetadataRecordBatchReader, config: ServerConfig, admission: Admission
+) -> Iterator[Incoming | Remark]:
+    """Yield what a stream brings, each batch validated in full: offsets, lengths, UTF-8, dictionary indices.
+
+    The end of the stream says nothing about the client's intentions: one that
     was killed looks like one that is done.
 
     Raises:
@@ -41,9 +57,10 @@ def incoming(reader: fl.MetadataRecordBatchReader, config: ServerConfig, admissi
             return
         except pa.ArrowInvalid as error:
             raise InvalidArgumentError(f"batch {number} is not valid Arrow: {_first_line(error)}") from None
-        if chunk.data is None:
-            continue
         metadata = chunk.app_metadata.to_pybytes() if chunk.app_metadata else b""
+        if chunk.data is None:
+            yield Remark(sized(metadata, "a message", config))
+            continue
         yield Incoming(_checked(chunk.data, number, config), sized(metadata, "the metadata of a batch", config))
         number += 1
 

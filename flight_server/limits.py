@@ -44,6 +44,26 @@ class Slot:
         self.release()
 
 
+class Staging:
+    """The memory that one stream has taken of what all streams may stage together."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+        self._taken = 0
+
+    def take(self, size: int) -> None:
+        """Take ``size`` more bytes. Raises UnavailableError when too little is left."""
+        self._admission._stage(size)
+        self._taken += size
+
+    def __enter__(self) -> Staging:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._admission._unstage(self._taken)
+        self._taken = 0
+
+
 class Admission:
     """Counts what runs. Three states: open; draining, when nothing new comes in; expired, when streams end as well.
 
@@ -53,6 +73,7 @@ class Admission:
     def __init__(self, config: ServerConfig) -> None:
         self._limits = {Kind.SCAN: config.scans_max, Kind.PUT: config.puts_max}
         self._running: Counter[Kind] = Counter()
+        self._staged_bytes, self._staged_bytes_max = 0, config.staged_bytes_max
         # Reentrant: the collector may release a slot, and a signal expire all, while this thread holds it.
         self._changed = threading.Condition(threading.RLock())
         self._draining = False
@@ -105,6 +126,23 @@ class Admission:
         with self._changed:
             self._expired = True
             self._changed.notify_all()
+
+    def staging(self) -> Staging:
+        """Return what a stream takes memory with."""
+        return Staging(self)
+
+    def _stage(self, size: int) -> None:
+        with self._changed:
+            if self._staged_bytes + size > self._staged_bytes_max:
+                raise UnavailableError(
+                    f"staged streams hold {self._staged_bytes:,} bytes already, of {self._staged_bytes_max:,} allowed; "
+                    "try again later"
+                )
+            self._staged_bytes += size
+
+    def _unstage(self, size: int) -> None:
+        with self._changed:
+            self._staged_bytes -= size
 
     def _leave(self, kind: Kind) -> None:
         with self._changed:

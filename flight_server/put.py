@@ -1,22 +1,27 @@
-"""DoPut: every batch is a commit of its own, acknowledged when it is durable.
+"""DoPut: every batch is a commit of its own, acknowledged when it is durable, or the stream as a whole is one.
 
 A batch that carries ``{"seq": n}`` is answered by a PutResult of its own; those that carry none are answered together,
 by one at the end of the stream. Batches are begun in the order they come in, on the thread that serves the stream, and
 the next ones are received and checked while the log of an earlier one is synced.
+
+A stream that is one commit is staged in memory until its last message says that it is whole. Without that message it
+was never there: the end of a stream may as well be the end of a client.
 """
 
 from __future__ import annotations
 
 import pyarrow.flight as fl
 
-from ..schemas.command import BatchMetadata, read_json, write_command
+from ..schemas.command import BatchMetadata, CommitMessage, PutResult, read_json, write_command
+from ..schemas.errors import InvalidArgumentError
 from ..schemas.service import StoreService
-from ..schemas.write import Durability, WriteCommand, WriteResult
+from ..schemas.write import CommitMode, Durability, WriteCommand, WriteResult
 from .answers import Answers, Begun
 from .config import ServerConfig
 from .get import sized
-from .incoming import Incoming, incoming
+from .incoming import Incoming, incoming, messages
 from .limits import Admission
+from .staged import Staged
 
 
 def write_stream(
@@ -35,13 +40,17 @@ def write_stream(
             answered already, those after it are not looked at.
     """
     command = _command(store, descriptor, config)
+    if command.commit is CommitMode.STREAM:
+        _write_staged(store, command, reader, writer, config, admission)
+        return
     answers = Answers(writer, config.writes_ahead)
     try:
         rows = 0
         for item in incoming(reader, config, admission):
             answers.check()
-            sequence = _sequence(item)
-            answers.add(Begun(store.begin_write(command, item.batch), item.batch.num_rows, rows, sequence))
+            said = _said(item)
+            pending = store.begin_write(command, item.batch, said.seq)
+            answers.add(Begun(pending, item.batch.num_rows, rows, said.seq, said.last))
             rows += item.batch.num_rows
     finally:
         # Also before an error goes out: what was begun is a commit, and its answer is owed.
@@ -58,8 +67,32 @@ def _command(store: StoreService, descriptor: fl.FlightDescriptor, config: Serve
     return command
 
 
-def _sequence(item: Incoming) -> int | None:
-    return read_json(BatchMetadata, item.metadata, "the metadata of a batch").seq if item.metadata else None
+def _said(item: Incoming) -> BatchMetadata:
+    return read_json(BatchMetadata, item.metadata, "the metadata of a batch") if item.metadata else BatchMetadata()
+
+
+def _write_staged(
+    store: StoreService,
+    command: WriteCommand,
+    reader: fl.MetadataRecordBatchReader,
+    writer: fl.FlightMetadataWriter,
+    config: ServerConfig,
+    admission: Admission,
+) -> None:
+    with admission.staging() as staging:
+        staged = Staged(reader.schema, staging, config)
+        for message in messages(reader, config, admission):
+            if isinstance(message, Incoming):
+                staged.add(message.batch)
+            else:
+                asked = read_json(CommitMessage, message.metadata, "the message that commits the stream")
+                result = store.write(command, staged.whole(asked.rows), asked.seq)
+                break
+        else:
+            raise InvalidArgumentError('the stream ended without {"commit":true,"rows":N}: nothing was applied')
+    writer.write(PutResult(seq=asked.seq, **dict(result)).model_dump_json().encode())
+    for _ in messages(reader, config, admission):
+        raise InvalidArgumentError("the stream is committed: nothing may follow")
 
 
 def _nothing(store: StoreService, command: WriteCommand) -> WriteResult:

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Literal, TypeVar
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
 from .errors import InvalidArgumentError
 from .write import WriteCommand, WriteResult
 
 Model = TypeVar("Model", bound=BaseModel)
-
-LATER = {
-    "writer": "a write stream with a writer and exactly-once retries is not supported yet; leave out `writer`",
-    "commit": "staging a whole stream (`commit`) is not supported yet: every batch commits as it arrives",
-}
-"""Words of the protocol that this version refuses by name, so that nobody takes them for granted."""
 
 
 class TableName(BaseModel):
@@ -37,6 +31,19 @@ class BatchMetadata(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
+    seq: int | None = None
+    last: bool = False
+    """No batch follows: the server need not look out for one while it makes this one durable."""
+
+
+class CommitMessage(BaseModel):
+    """The message without a batch that commits a staged stream in DoPut."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    commit: Literal[True]
+    rows: NonNegativeInt
+    """How many rows the stream had: a stream that lost some commits nothing."""
     seq: int | None = None
 
 
@@ -81,7 +88,7 @@ def explain(error: ValidationError, what: str) -> str:
     first = findings[0]
     part = ".".join(str(step) for step in first["loc"])
     if first["type"] == "extra_forbidden":
-        return LATER.get(part) or f"{what} has a part {part!r} that is not known"
+        return f"{what} has a part {part!r} that is not known"
     more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
     return f"{what} is wrong{f' at {part}' if part else ''}: {first['msg']}{more}"
 
@@ -94,10 +101,7 @@ def write_command(path: list[bytes], command: bytes) -> WriteCommand:
     """
     if path:
         return WriteCommand(table=table_of(path))
-    asked = read_json(WriteCommand, command, "the DoPut command")
-    if asked.writer is not None:
-        raise InvalidArgumentError(LATER["writer"])
-    return asked
+    return read_json(WriteCommand, command, "the DoPut command")
 
 
 def table_of(path: list[bytes]) -> str:

@@ -21,6 +21,13 @@ class Durability(StrEnum):
     OS = "os"
 
 
+class CommitMode(StrEnum):
+    """What one commit is: each batch of a stream, or the stream as a whole."""
+
+    BATCH = "batch"
+    STREAM = "stream"
+
+
 class WriteCommand(BaseModel):
     """What a DoPut stream asks for: ``op`` on ``table``, for every batch of the stream."""
 
@@ -33,7 +40,8 @@ class WriteCommand(BaseModel):
     durability: Durability | None = None
     """None means what the store was opened with."""
     writer: str | None = Field(default=None, min_length=1, max_length=WRITER_LENGTH_MAX)
-    """Who numbers the batches: one that carries a number which this writer has used is answered again, not applied."""
+    """Who numbers the writes: one that carries a number which this writer has used is answered again, not applied."""
+    commit: CommitMode = CommitMode.BATCH
 
 
 class RowError(BaseModel):

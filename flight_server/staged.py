@@ -1,0 +1,47 @@
+"""A write stream that is one commit, held in memory until it is whole."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from ..schemas.errors import InvalidArgumentError
+from .config import ServerConfig
+from .limits import Staging
+
+
+class Staged:
+    """The batches of one stream. For one thread."""
+
+    def __init__(self, schema: pa.Schema, staging: Staging, config: ServerConfig) -> None:
+        self._schema = schema
+        self._staging = staging
+        self._bytes_max = config.batch_bytes_max
+        self._batches: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take a batch.
+
+        Raises:
+            InvalidArgumentError: the stream is too large for one commit.
+            UnavailableError: all streams together are too large for the server.
+        """
+        size = batch.get_total_buffer_size()
+        self._bytes += size
+        self._rows += batch.num_rows
+        if self._bytes > self._bytes_max:
+            raise InvalidArgumentError(
+                f"the staged stream is too large: one commit has at most {self._bytes_max:,} bytes; cut it into several"
+            )
+        self._staging.take(size)
+        self._batches.append(batch)
+
+    def whole(self, rows: int) -> pa.RecordBatch:
+        """Return the stream as one batch. Raises InvalidArgumentError unless it has as many rows as it should."""
+        if rows != self._rows:
+            raise InvalidArgumentError(
+                f"the stream brought {self._rows:,} rows, and was to be committed with {rows:,}: nothing was applied"
+            )
+        if not self._batches:
+            return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in self._schema], schema=self._schema)
+        return self._batches[0] if len(self._batches) == 1 else pa.concat_batches(self._batches)
