@@ -2,7 +2,7 @@
 
     python tests/crash/kill9.py --cycles 200 --seed 0
 
-Writers insert, change and delete rows over Arrow Flight while maintenance goes on all the time. After each kill the rows
+Writers insert, change and delete rows over Arrow Flight while maintenance goes on. After each kill the rows
 of a writer must be those of its acknowledged batches, with the one that was on its way wholly there or wholly absent;
 and earlier moments must read as before. The seed draws the operations and the moments of the kills.
 """
