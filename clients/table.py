@@ -78,6 +78,7 @@ class Table:
         commit: str | CommitMode = CommitMode.BATCH,
         writer: str | None = None,
         seq: int | None = None,
+        if_timestamp: int | str | dt.datetime | None = None,
     ) -> WriteResult:
         """Apply one of the eight operations to every row of ``data``, and return when all is durable.
 
@@ -92,6 +93,9 @@ class Table:
         A write with a ``writer`` (a name of your own, for this table) and a ``seq`` (from 0, never used twice by that
         writer) may be sent again, by this process or a later one: if it was applied, the first answer comes again and
         nothing is applied. It is one commit. The store keeps the answers to the newest 64 numbers of each writer.
+
+        With ``if_timestamp`` a row is only touched if it has not changed since that moment, such as the ``as_of`` of
+        the scan that it was read with; else it is refused with CONFLICT, or ignored by the ``_ignore`` forms.
 
         Rows that are refused do not stop their neighbours. They are raised as ``RowErrors``, whose ``result`` says what
         became of the others, or with ``on_error="return"`` stand in the result's ``errors``.
@@ -110,6 +114,7 @@ class Table:
             durability=None if durability is None else _word(Durability, durability, "durability"),
             commit=_word(CommitMode, commit, "commit mode"),
             writer=_checked_writer(writer, seq),
+            if_timestamp=None if if_timestamp is None else parse_moment(if_timestamp, "if_timestamp"),
         )
         columns = self._description.columns
         if seq is None:

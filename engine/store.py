@@ -195,6 +195,8 @@ class Store:
         return RepeatedWrite(found, self._log, command.durability or self.options.durability)
 
     def _begin(self, table: Table, command: WriteCommand, batch: pa.RecordBatch, ticket: Ticket | None) -> PendingWrite:
+        if command.if_timestamp is not None:
+            self._checked_moment(command.if_timestamp, table, "if_timestamp")
         self._gate.admit(batch.nbytes)
         durability = command.durability or self.options.durability
         pending = table.begin_write(command, batch, self._log, self.options.limits, durability, ticket)
@@ -334,6 +336,12 @@ class Store:
         """Return the snapshot that ``what`` means, once everything at or below it is visible; None means now."""
         if moment is None:
             return self._mvcc.snapshot()
+        snapshot = self._checked_moment(moment, table, what)
+        self._mvcc.wait_for(snapshot)
+        return snapshot
+
+    def _checked_moment(self, moment: int | str, table: Table, what: str) -> int:
+        """Return the timestamp that ``what`` means; the table's history must tell of it."""
         snapshot = parse_moment(moment, what)
         now = self._clock.physical_microseconds()
         if snapshot > last_of(now + self.options.clock_error_seconds * 1_000_000):
@@ -343,7 +351,6 @@ class Store:
             raise SnapshotTooOldError(
                 f"{what} {moment!r} lies before the history of table {table.name!r}, which keeps {age:,} seconds"
             )
-        self._mvcc.wait_for(snapshot)
         return snapshot
 
     def _operations(self) -> list[MaintenanceOp]:

@@ -16,6 +16,7 @@ from ..schemas.limits import Limits
 from ..schemas.literal import from_json
 from ..schemas.operation import Operation
 from ..schemas.table import TableOptions, TableSchema
+from ..schemas.timestamp import parse_moment
 from ..schemas.write import Durability, WriteCommand, WriteResult
 from .answer import answer, required_columns
 from .commit_log import Commit, CommitLog
@@ -114,6 +115,7 @@ class Table:
                 hashes,
                 first_occurrences(keys, hashes),
                 shape,
+                None if command.if_timestamp is None else parse_moment(command.if_timestamp, "if_timestamp"),
             )
             rejected = command.atomic and _has_errors(incoming, decided)
             if ticket or (decided.changes_rows and not rejected):

@@ -42,6 +42,8 @@ class WriteCommand(BaseModel):
     writer: str | None = Field(default=None, min_length=1, max_length=WRITER_LENGTH_MAX)
     """Who numbers the writes: one that carries a number which this writer has used is answered again, not applied."""
     commit: CommitMode = CommitMode.BATCH
+    if_timestamp: int | str | None = None
+    """A row that changed after this moment is left alone and refused with CONFLICT."""
 
 
 class RowError(BaseModel):

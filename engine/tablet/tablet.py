@@ -29,6 +29,7 @@ from ..vectors.keys import KeyEncoder, KeyVector, equal_at, hash_keys, slice_key
 from ..vectors.physical import PhysicalType, physical_of
 from ..vectors.vector import FixedVector, Vector
 from .change import Change, ChangeKind
+from .changed import changed_after
 from .outcome import Outcome, Shape, decide
 from .version import Version
 
@@ -156,6 +157,15 @@ class Tablet:
             alive[rows] = self.rowset(slot).live.at(rowids_of(locations[rows]))
         return locations, alive
 
+    def changed_after(self, locations: np.ndarray, moment: int) -> np.ndarray:
+        """Return which of the rows at ``locations`` were born, changed or died after ``moment``; not those at -1."""
+        changed = np.zeros(len(locations), np.bool_)
+        known = np.flatnonzero(locations >= 0)
+        for slot, group in by_slot(locations[known]):
+            rows = known[group]
+            changed[rows] = changed_after(self.rowset(slot), rowids_of(locations[rows]), moment)
+        return changed
+
     def decide(
         self,
         operation: Operation,
@@ -163,15 +173,22 @@ class Tablet:
         hashes: np.ndarray,
         first: np.ndarray,
         shape: Shape,
+        unchanged_since: int | None = None,
     ) -> Outcome:
-        """Decide what becomes of the rows of a batch; ``first`` and ``shape`` as `outcome.decide` takes them."""
+        """Decide what becomes of the rows of a batch; ``first`` and ``shape`` as `outcome.decide` takes them.
+
+        Rows that changed after the moment ``unchanged_since`` are left alone.
+        """
 
         def find(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             if len(rows) == len(hashes):
                 return self.find(keys, hashes)
             return self.find(take_keys(keys, rows), hashes[rows])
 
-        return decide(operation, first, find, shape)
+        def is_late(locations: np.ndarray) -> np.ndarray:
+            return self.changed_after(locations, unchanged_since or 0)
+
+        return decide(operation, first, find, shape, None if unchanged_since is None else is_late)
 
     # Changes, under the write lock
 

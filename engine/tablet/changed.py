@@ -1,0 +1,25 @@
+"""Which rows changed after a moment: what a conditional write asks before it touches them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..rowset.diskrowset import NEWEST
+from ..rowset.memrowset import MemRowSet
+from ..rowset.rowset import RowSet
+
+
+def changed_after(rowset: RowSet, rowids: np.ndarray, moment: int) -> np.ndarray:
+    """Return which of ``rowids``, of which there is at least one, were born, changed or died after ``moment``.
+
+    The rowset must keep the history from ``moment`` on; the caller holds the tablet's write lock.
+    """
+    if isinstance(rowset, MemRowSet):
+        changed = rowset.inserted_at(len(rowset))[rowids] > moment
+    else:
+        changed = np.zeros(len(rowids), np.bool_)  # births on disk are in the UNDO files, with all other changes
+    if rowset.deltas.is_changed(moment, NEWEST):
+        first, last = int(rowids.min()), int(rowids.max()) + 1
+        for rows, _ in rowset.deltas.stamps(first, last, moment, NEWEST):
+            changed |= np.isin(rowids, rows)
+    return changed

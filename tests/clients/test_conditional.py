@@ -1,0 +1,113 @@
+"""Writes under the condition that nobody changed the row since: embedded and over Flight, in memory and on disk."""
+
+from __future__ import annotations
+
+import datetime as dt
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import nyala
+from nyala.clients.database import Database
+from nyala.clients.table import Table
+
+SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("w", pa.string())])
+
+
+@pytest.fixture
+def table(db: Database) -> Table:
+    return db.create_table("t", SCHEMA, ["k"])
+
+
+def write(table: Table, op: str, keys: list[int], since: Any = None, **cells: Any) -> tuple[int, int, list[str]]:
+    data = [{"k": key, **cells} for key in keys]
+    result = table.write(data, op, if_timestamp=since, on_error="return")
+    return result.applied, result.ignored, [f"{error.row}: {error.code}" for error in result.errors]
+
+
+@pytest.mark.parametrize("flushes", [(), ("flush",), ("flush", "flush_deltas")], ids=["memory", "base", "deltas"])
+@pytest.mark.parametrize("change", ["update", "delete", "delete and insert", "insert"])
+def test_a_row_that_changed_since_is_refused(table: Table, change: str, flushes: tuple[str, ...]) -> None:
+    born = [2] if change == "insert" else [1, 2]
+    table.insert([{"k": key, "v": 0, "w": "a"} for key in (*born, 3)])
+    moment = table.upsert({"k": [9], "v": [0]}).timestamp
+    if flushes:
+        table.maintain("flush")
+    if change == "update":
+        table.update({"k": [1], "w": ["b"]})
+    if "delete" in change:
+        table.delete({"k": [1]})
+    if "insert" in change:
+        table.insert({"k": [1], "v": [5]})
+    for op in flushes:
+        table.maintain(op)
+    later = table.upsert({"k": [9], "v": [1]}).timestamp
+    assert write(table, "update", [1, 3], moment, v=7) == (1, 0, ["0: CONFLICT"])
+    assert write(table, "update", [3], moment, v=8) == (0, 0, ["0: CONFLICT"])
+    assert write(table, "upsert", [1, 2], moment, v=7) == (1, 0, ["0: CONFLICT"])
+    assert write(table, "upsert_ignore", [1], moment, v=7) == (0, 1, [])
+    assert write(table, "delete", [1], moment) == (0, 0, ["0: CONFLICT"])
+    assert write(table, "insert", [1], moment, v=1) == (0, 0, ["0: CONFLICT"])
+    if change != "delete":
+        assert write(table, "update", [1], later, v=8) == (1, 0, [])
+
+
+def test_a_row_that_was_never_there_has_not_changed(table: Table) -> None:
+    moment = table.upsert({"k": [9], "v": [0]}).timestamp
+    assert write(table, "insert", [1, 1], moment, v=1) == (1, 0, ["1: ALREADY_PRESENT"])
+    assert write(table, "update", [5], moment, v=1) == (0, 0, ["0: NOT_FOUND"])
+
+
+def test_any_row_in_conflict_refuses_an_atomic_batch(table: Table) -> None:
+    moment = table.insert({"k": [1, 2], "v": [0, 0]}).timestamp
+    table.update({"k": [2], "v": [1]})
+    with pytest.raises(nyala.RowErrors, match="CONFLICT"):
+        table.write({"k": [1, 2], "v": [5, 5]}, "update", atomic=True, if_timestamp=moment)
+    assert table.get((1,)) == {"k": 1, "v": 0, "w": None}
+
+
+def test_moments_out_of_reach_are_refused(table: Table) -> None:
+    data = {"k": [1], "v": [1]}
+    with pytest.raises(nyala.SnapshotTooOldError):
+        table.write(data, if_timestamp=dt.datetime(2001, 1, 1, tzinfo=dt.UTC))
+    with pytest.raises(nyala.InvalidArgumentError, match="future"):
+        table.write(data, if_timestamp=dt.datetime(2101, 1, 1, tzinfo=dt.UTC))
+    with pytest.raises(nyala.InvalidArgumentError, match="time zone"):
+        table.write(data, if_timestamp=dt.datetime(2026, 1, 1))
+
+
+def test_rows_that_were_read_change_only_if_nobody_came_first(db: Database, table: Table) -> None:
+    table.insert({"k": [1], "v": [10]})
+    moment = db.now()
+    (row,) = table.scan(as_of=moment).to_arrow().to_pylist()
+    assert table.write([{**row, "v": row["v"] + 1}], "update", if_timestamp=moment).applied == 1
+    with pytest.raises(nyala.RowErrors, match="CONFLICT"):
+        table.write([{**row, "v": row["v"] + 1}], "update", if_timestamp=moment)
+    assert table.get((1,)) == {"k": 1, "v": 11, "w": None}
+
+
+def test_random_histories_against_a_dict(embedded: Database) -> None:
+    table = embedded.create_table("t", SCHEMA, ["k"])
+    random = Random(5)
+    last_change: dict[int, int] = {}
+    lives: set[int] = set()
+    moments = [embedded.now()]
+    for _ in range(150):
+        keys = random.sample(range(12), random.randint(1, 6))
+        op, since = random.choice(["upsert", "delete", "insert", "update"]), random.choice([None, *moments[-6:]])
+        data = [{"k": key} if op == "delete" else {"k": key, "v": random.randint(0, 9)} for key in keys]
+        result = table.write(data, op, if_timestamp=since, on_error="return")
+        codes = {error.row: error.code for error in result.errors}
+        for row, key in enumerate(keys):
+            late = since is not None and last_change.get(key, 0) > since
+            wrong = {"insert": key in lives, "update": key not in lives, "delete": key not in lives}.get(op, False)
+            word = "ALREADY_PRESENT" if op == "insert" else "NOT_FOUND"
+            assert codes.get(row) == ("CONFLICT" if late else word if wrong else None)
+            if row not in codes:
+                last_change[key] = result.timestamp
+                (lives.discard if op == "delete" else lives.add)(key)
+        moments.append(result.timestamp)
+        if random.random() < 0.2:
+            table.maintain(random.choice(["flush", "flush_deltas"]))
