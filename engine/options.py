@@ -3,7 +3,7 @@
 import os
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from ..schemas.limits import Limits
 from ..schemas.write import Durability
@@ -25,6 +25,10 @@ class StoreOptions(BaseModel):
     """A MemRowSet of this size is flushed."""
     flush_deltas_bytes: PositiveInt = 32 * MIB
     """DeltaMemStores of a tablet that take this much are flushed."""
+    redo_files_count: int = Field(default=8, ge=2)
+    """So many REDO files of one rowset are merged into one."""
+    redo_share: PositiveFloat = 0.1
+    """Base columns are rewritten when the REDO files take this share of their bytes."""
     memory_bytes: PositiveInt = 1024 * MIB
     """Memory stores of all tablets: writers wait for flushes above it."""
     memory_wait_seconds: NonNegativeInt = 60

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from ..schemas.description import ScanSplit
-from ..schemas.errors import NotFoundError
+from ..schemas.errors import NotFoundError, SnapshotTooOldError
 from ..schemas.limits import Limits
 from ..schemas.scan import ScanSpec
 from .filter.bind import bind
@@ -20,6 +20,7 @@ from .tablet.chunk import ChangeRange, PruneCount, ScanRequest
 from .tablet.ordered import scan_ordered
 from .tablet.scan import prune, scan_unordered
 from .tablet.tablet import Tablet
+from .tablet.version import Version
 
 
 def resolve(
@@ -62,7 +63,7 @@ def run(
     """Pin the tablets' versions and return the batches of a scan."""
     if spec.limit == 0 or (request.where is not None and request.where.is_trivially_false):
         return iter(())
-    versions = [tablet.version for tablet in tablets]
+    versions = _pinned(tablets, table, request.oldest)
     if spec.ordered:
         rowsets = [rowset for version in versions for rowset in version.rowsets()]
         batches = scan_ordered(rowsets, request, table.schema.key, tablets[0].encoder)
@@ -70,6 +71,18 @@ def run(
         reach = 0 if spec.limit is not None else ahead
         batches = (batch for version in versions for batch in scan_unordered(version, request, pool, reach))
     return batches if spec.limit is None else _limited(batches, spec.limit)
+
+
+def _pinned(tablets: list[Tablet], table: Table, snapshot: int) -> list[Version]:
+    """Return the tablets' versions. Not before they are pinned is it certain that they keep what the snapshot needs.
+
+    Raises:
+        SnapshotTooOldError: one of them no longer does.
+    """
+    versions = [tablet.version for tablet in tablets]
+    if any(snapshot < version.history_floor for version in versions):
+        raise SnapshotTooOldError(f"snapshot {snapshot} lies before the history that table {table.name!r} still has")
+    return versions
 
 
 def _limited(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
@@ -81,9 +94,10 @@ def _limited(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.Recor
             return
 
 
-def estimate(tablets: list[Tablet], request: ScanRequest) -> tuple[list[ScanSplit], dict[str, Any]]:
+def estimate(tablets: list[Tablet], table: Table, request: ScanRequest) -> tuple[list[ScanSplit], dict[str, Any]]:
     """Return one split a tablet with what it would read at most, and what is left out and why."""
-    counts = [(tablet, prune(tablet.version, request)) for tablet in tablets]
+    versions = _pinned(tablets, table, request.oldest)
+    counts = [(tablet, prune(version, request)) for tablet, version in zip(tablets, versions, strict=True)]
     splits = [
         ScanSplit(tablet=tablet.tablet_id, rows=count.rows_in_chunks, bytes=int(count.bytes_in_chunks))
         for tablet, count in counts

@@ -56,7 +56,10 @@ def average_height(version: Version) -> float:
 def _column_stats(column: ColumnSchema, versions: list[Version]) -> ColumnStats:
     key = StreamKey(column.id, "base")
     streams = [
-        rowset.reader.stream(key) for version in versions for rowset in version.disk if key in rowset.reader.streams()
+        rowset.base_stream(column.id)
+        for version in versions
+        for rowset in version.disk
+        if key in rowset.reader.streams()
     ]
     encodings = dict.fromkeys(name for stream in streams for name in stream.encoding_names)
     return ColumnStats(

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import Any
@@ -233,7 +234,7 @@ class Store:
         """See StoreService."""
         self._check_open()
         table, tablets, request = self._resolve(spec)
-        splits, explain = scanning.estimate(tablets, request)
+        splits, explain = scanning.estimate(tablets, table, request)
         return ScanPlan(snapshot=request.snapshot, schema_version=table.schema.version, splits=splits, explain=explain)
 
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
@@ -249,14 +250,16 @@ class Store:
         if op not in set(MaintenanceKind):
             known = ", ".join(MaintenanceKind)
             raise InvalidArgumentError(f"no maintenance is called {op!r}; there are {known}")
-        work = upkeep.flush if op == MaintenanceKind.FLUSH else upkeep.flush_all_deltas
-        reports = [work(tablet, self._environment) for tablet in self._catalog.table(table).tablets]
+        found = self._catalog.table(table)
+        mark, kind = self._ancient_history_mark(found), MaintenanceKind(op)
+        reports = [upkeep.perform(kind, tablet, self._environment, mark) for tablet in found.tablets]
         self._after_flush()
         done = [report for report in reports if report]
         return {
             "op": op,
             "rows": sum(report.rows for report in done),
             "bytes_written": sum(report.bytes_written for report in done),
+            "bytes_freed": sum(report.bytes_freed for report in done),
         }
 
     def now(self) -> int:
@@ -353,13 +356,22 @@ class Store:
             )
         return snapshot
 
+    def _ancient_history_mark(self, table: Table) -> int:
+        """Return the oldest snapshot that the table's history keeps, never newer than what is visible now."""
+        now = self._clock.physical_microseconds()
+        kept_from = last_of(max(now - table.options.history_max_age_seconds * 1_000_000, 0))
+        return min(kept_from, self._mvcc.snapshot())
+
     def _operations(self) -> list[MaintenanceOp]:
         operations: list[MaintenanceOp] = []
         for table in self._catalog.tables():
             if table.options.maintenance == "on":
+                mark = partial(self._ancient_history_mark, table)
                 for tablet in table.tablets:
                     shared = (tablet, self._environment, self.options, self._gate.is_pressed, self._after_flush)
-                    operations += [upkeep.FlushOp(*shared), upkeep.FlushDeltasOp(*shared)]
+                    operations += [upkeep.FlushOp(*shared), upkeep.FlushDeltasOp(*shared, mark)]
+                    on_files = (tablet, self._environment, self.options, mark)
+                    operations += [upkeep.MinorDeltaCompactionOp(*on_files), upkeep.MajorDeltaCompactionOp(*on_files)]
         return operations
 
     def _after_flush(self) -> None:

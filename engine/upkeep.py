@@ -1,4 +1,7 @@
-"""The maintenance of a store's tables: when a memory store is worth flushing, and what is freed then."""
+"""The maintenance of a store's tables: what can be done, when it is worth doing, and what is freed then.
+
+One flush or compaction works on a tablet at a time.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ..schemas.errors import UnavailableError
+from ..schemas.service import MaintenanceKind
+from .compaction.delta_compaction import major, minor
 from .compaction.flush import FlushReport, flush_memrowset
 from .compaction.flush_deltas import flush_deltas
+from .delta import LIVE
 from .options import StoreOptions
+from .rowset.diskrowset import DiskRowSet
 from .tablet.environment import Environment
 from .tablet.tablet import Tablet
 
@@ -21,12 +28,36 @@ def flush(tablet: Tablet, environment: Environment) -> FlushReport | None:
         return _sum(left_over, flush_memrowset(tablet, environment))
 
 
-def flush_all_deltas(tablet: Tablet, environment: Environment) -> FlushReport | None:
-    """Flush all deltas of a tablet's DiskRowSets; None when there are none."""
+def flush_all_deltas(tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
+    """Flush all deltas of a tablet's DiskRowSets; None when there are none. ``mark`` is the ancient history mark."""
     with _work_on(tablet):
         is_left_over = any(rowset.deltas.frozen for rowset in tablet.version.disk)
-        left_over = flush_deltas(tablet, environment) if is_left_over else None
-        return _sum(left_over, flush_deltas(tablet, environment))
+        left_over = flush_deltas(tablet, environment, mark) if is_left_over else None
+        return _sum(left_over, flush_deltas(tablet, environment, mark))
+
+
+def minor_compact(tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
+    """Merge the REDO files of every DiskRowSet; None when none has more than one."""
+    with _work_on(tablet):
+        return _sum(*(minor(tablet, rowset, environment, mark) for rowset in tablet.version.disk))
+
+
+def major_compact(tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
+    """Bring the base columns of every DiskRowSet up to its REDO files; None when none has such deltas."""
+    with _work_on(tablet):
+        return _sum(*(major(tablet, rowset, environment, None, mark) for rowset in tablet.version.disk))
+
+
+def perform(kind: MaintenanceKind, tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
+    """Do one kind of work on a tablet now; None when there is nothing to do. ``mark`` is the ancient history mark."""
+    if kind is MaintenanceKind.FLUSH:
+        return flush(tablet, environment)
+    work = {
+        MaintenanceKind.FLUSH_DELTAS: flush_all_deltas,
+        MaintenanceKind.MINOR_COMPACT: minor_compact,
+        MaintenanceKind.MAJOR_COMPACT: major_compact,
+    }
+    return work[kind](tablet, environment, mark)
 
 
 @contextmanager
@@ -42,7 +73,11 @@ def _sum(*parts: FlushReport | None) -> FlushReport | None:
     reports = [part for part in parts if part]
     if not reports:
         return None
-    return FlushReport(sum(report.rows for report in reports), sum(report.bytes_written for report in reports))
+    return FlushReport(
+        sum(report.rows for report in reports),
+        sum(report.bytes_written for report in reports),
+        sum(report.bytes_freed for report in reports),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +115,7 @@ class FlushDeltasOp:
     options: StoreOptions
     pressed: Callable[[], bool]
     done: Callable[[], None]
+    mark: Callable[[], int]
 
     @property
     def name(self) -> str:
@@ -91,5 +127,60 @@ class FlushDeltasOp:
         return share if share >= 1 or self.pressed() else 0.0
 
     def perform(self) -> None:
-        flush_all_deltas(self.tablet, self.environment)
+        flush_all_deltas(self.tablet, self.environment, self.mark())
         self.done()
+
+
+@dataclass(frozen=True, slots=True)
+class MinorDeltaCompactionOp:
+    """Merges the REDO files of a tablet's DiskRowSets once one of them has many."""
+
+    tablet: Tablet
+    environment: Environment
+    options: StoreOptions
+    mark: Callable[[], int]
+
+    @property
+    def name(self) -> str:
+        return f"minor delta compaction of tablet {self.tablet.tablet_id}"
+
+    def score(self) -> float:
+        most = max((len(rowset.deltas.stores.redo) for rowset in self.tablet.version.disk), default=0)
+        share = most / self.options.redo_files_count
+        return share / 2 if share >= 1 else 0.0
+
+    def perform(self) -> None:
+        minor_compact(self.tablet, self.environment, self.mark())
+
+
+@dataclass(frozen=True, slots=True)
+class MajorDeltaCompactionOp:
+    """Brings base columns up to date in the DiskRowSets where REDO files have grown large beside them."""
+
+    tablet: Tablet
+    environment: Environment
+    options: StoreOptions
+    mark: Callable[[], int]
+
+    @property
+    def name(self) -> str:
+        return f"major delta compaction of tablet {self.tablet.tablet_id}"
+
+    def score(self) -> float:
+        return min(max(map(self._gain, self.tablet.version.disk), default=0.0), 1.0)
+
+    def perform(self) -> None:
+        with _work_on(self.tablet):
+            for rowset in self.tablet.version.disk:
+                if self._gain(rowset):
+                    major(self.tablet, rowset, self.environment, None, self.mark())
+
+    def _gain(self, rowset: DiskRowSet) -> float:
+        """Return REDO bytes for each byte of the columns' bases; 0 when too few to be worth it."""
+        redo = rowset.deltas.stores.redo
+        changed = {column_id for file in redo for column_id in file.column_ids} - {LIVE}
+        if not changed:
+            return 0.0
+        base = rowset.base_bytes
+        share = sum(file.size_bytes for file in redo) / max(sum(base[column_id] for column_id in changed), 1)
+        return share if share >= self.options.redo_share else 0.0

@@ -20,6 +20,7 @@ from .cfile.format import StreamKey
 from .cfile.reader import CFileReader
 from .fs.failures import named
 from .fs.filesystem import FileSystem
+from .rowset.base_file import ColumnsFile
 from .rowset.diskrowset import DiskRowSet
 from .tablet import files
 from .tablet.change import unpack_changes, unpack_notes
@@ -93,7 +94,7 @@ def _verify_tables(fs: FileSystem, manifest: Manifest, report: VerifyReport, pro
 def _verify_rowset(
     fs: FileSystem, tablet: TabletEntry, entry: RowsetEntry, schema: TableSchema, cache: PageCache, report: VerifyReport
 ) -> None:
-    base_path, *delta_paths = _paths(tablet, entry)
+    base_path, *other_paths = _paths(tablet, entry)
     if not fs.exists(base_path):
         raise CorruptionError(base_path, 0, "the manifest names this file, but it is not there")
     reader = CFileReader.open(fs, base_path, entry.id, cache)
@@ -102,7 +103,10 @@ def _verify_rowset(
     rowset = DiskRowSet(entry.id, 0, reader, base_path, schema.key, Tablet(tablet.id, schema).encoder)
     _verify_keys(rowset)
     report.rows += len(rowset)
-    for path, file_id in zip(delta_paths, (*entry.undo, *entry.redo), strict=True):
+    column_files = sorted(set(entry.columns.values()))
+    for path, file_id in zip(other_paths, column_files, strict=False):
+        _attempt(report, lambda p=path, f=file_id: _verify_columns(fs, p, f, entry, rowset, cache, report))
+    for path, file_id in zip(other_paths[len(column_files) :], (*entry.undo, *entry.redo), strict=True):
         _attempt(report, lambda p=path, f=file_id: _verify_deltas(fs, p, f, len(rowset), cache, report))
     reader.close()
 
@@ -120,6 +124,29 @@ def _verify_keys(rowset: DiskRowSet) -> None:
         previous = key_bytes(keys, len(keys) - 1)
     if previous != rowset.max_key:
         raise CorruptionError(rowset.path, 0, "the last key is not the one in the footer")
+
+
+def _verify_columns(
+    fs: FileSystem,
+    path: str,
+    file_id: int,
+    entry: RowsetEntry,
+    rowset: DiskRowSet,
+    cache: PageCache,
+    report: VerifyReport,
+) -> None:
+    """Check a base file with rewritten columns: those that the manifest finds there are in it."""
+    if not fs.exists(path):
+        raise CorruptionError(path, 0, "the manifest names this file, but it is not there")
+    file = ColumnsFile.open(fs, path, file_id, cache)
+    _count(file.reader, report)
+    file.reader.verify()
+    columns = {column_id: file for column_id, found in entry.columns.items() if found == file_id}
+    rowset.load_columns(columns)
+    for column_id in columns:
+        if StreamKey(column_id, "base") not in file.reader.streams():
+            raise CorruptionError(path, 0, f"the manifest finds column {column_id} in this file, but it is not there")
+    file.close()
 
 
 def _verify_deltas(
@@ -188,11 +215,7 @@ def _attempt(report: VerifyReport, check: Callable[[], Result]) -> Result | None
 
 
 def _paths(tablet: TabletEntry, rowset: RowsetEntry) -> list[str]:
-    return [
-        files.path(tablet.id, rowset.id, "base"),
-        *(files.path(tablet.id, file_id, "undo") for file_id in rowset.undo),
-        *(files.path(tablet.id, file_id, "redo") for file_id in rowset.redo),
-    ]
+    return [f"{files.directory(tablet.id)}/{name}" for name in rowset.file_names]
 
 
 def _all_files(fs: FileSystem) -> Iterator[str]:

@@ -49,10 +49,11 @@ class _Mark:
 
 @dataclass(frozen=True, slots=True)
 class FlushReport:
-    """What a flush wrote."""
+    """What a flush or compaction wrote, and what it made unnecessary; ``rows`` are rows or deltas."""
 
     rows: int
     bytes_written: int
+    bytes_freed: int = 0
 
 
 def flush_memrowset(tablet: Tablet, environment: Environment) -> FlushReport | None:

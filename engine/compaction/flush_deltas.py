@@ -3,7 +3,7 @@
  1. Under the write lock, set the DeltaMemStore aside and start a new one; note the newest timestamp F in the tablet.
  2. Wait until everything up to F is durable.
  3. Write the REDO file and commit it to the manifest.
- 4. Under the write lock, put the file in the place of the store.
+ 4. Under the write lock, put a rowset with the file in the place of the one with the store.
 
 A failure before the commit leaves the store frozen; the next flush takes it again.
 """
@@ -12,17 +12,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...schemas.errors import StorageFullError
 from ..delta.file import DeltaFile, write_delta_file
 from ..delta.memstore import DeltaMemStore
-from ..fs.failures import named
+from ..delta.run import collapsed
 from ..rowset.diskrowset import DiskRowSet
 from ..tablet import files
 from ..tablet.environment import Environment
-from ..tablet.manifest import RowsetEntry, TabletEntry
-from ..tablet.open import remove_orphans
+from ..tablet.manifest import TabletEntry
 from ..tablet.tablet import Tablet
 from .flush import FlushReport
+from .rewrite import NewFiles, new_files
+
+_FAILED = "the deltas in memory could not be flushed and stay in the log"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,15 +34,18 @@ class _Mark:
     lsn: int
 
 
-def flush_deltas(tablet: Tablet, environment: Environment) -> FlushReport | None:
+def flush_deltas(tablet: Tablet, environment: Environment, ancient_history_mark: int = 0) -> FlushReport | None:
     """Flush the DeltaMemStores of all DiskRowSets; None when there are no deltas. One caller at a time for a tablet.
+
+    Deltas that no snapshot at or after the ancient history mark sees are left out, and earlier snapshots are refused
+    then: a row that is updated again and again costs no more than its history is worth.
 
     Raises:
         StorageFullError: the disk is full; nothing is lost.
         UnavailableError: the log or the manifest has failed.
     """
     marks = [mark for rowset in tablet.version.disk if (mark := _freeze(tablet, rowset))]
-    reports = [_flush(tablet, environment, mark) for mark in marks]
+    reports = [_flush(tablet, environment, mark, ancient_history_mark) for mark in marks]
     if not reports:
         return None
     return FlushReport(sum(report.rows for report in reports), sum(report.bytes_written for report in reports))
@@ -58,38 +62,30 @@ def _freeze(tablet: Tablet, rowset: DiskRowSet) -> _Mark | None:
         return _Mark(rowset, store, *rowset.deltas.frozen_at)
 
 
-def _flush(tablet: Tablet, environment: Environment, mark: _Mark) -> FlushReport:
+def _flush(tablet: Tablet, environment: Environment, mark: _Mark, ancient_history_mark: int) -> FlushReport:
     environment.wait_until_settled(mark.timestamp, mark.lsn)
-    fs, rowset = environment.fs, mark.rowset
-    file_id = environment.manifest.new_id()
-    path = files.path(tablet.tablet_id, file_id, "redo")
-    runs = mark.store.until(mark.store.counts())
-    try:
-        with named("the deltas in memory could not be flushed and stay in the log"):
-            write_delta_file(fs, path, file_id, "redo", rowset.rowset_id, runs, files.encodings(tablet.schema))
-            fs.sync_directory(files.directory(tablet.tablet_id))
-            file = DeltaFile.open(fs, path, file_id, environment.page_cache)
-    except BaseException:
-        remove_orphans(environment, path)
-        raise
-    _commit(tablet, environment, mark, file_id)
+    rowset = mark.rowset
+    whole = mark.store.until(mark.store.counts())
+    runs = {column_id: collapsed(run, ancient_history_mark) for column_id, run in whole.items()}
+    floor = ancient_history_mark if any(len(runs[column_id]) < len(run) for column_id, run in whole.items()) else 0
+    with new_files(tablet.tablet_id, environment, _FAILED) as new:
+        file_id, path = new.name("redo")
+        write_delta_file(environment.fs, path, file_id, "redo", rowset.rowset_id, runs, files.encodings(tablet.schema))
+        file = DeltaFile.open(environment.fs, path, file_id, environment.page_cache)
+        _commit(new, mark, file_id, floor)
     with tablet.write_lock:
-        rowset.deltas.flushed(file)
-        rowset.durable_lsn = mark.lsn
-    return FlushReport(max(len(run) for run in runs.values()), file.size_bytes)
+        flushed = rowset.with_files(rowset.deltas.flushed(file))
+        flushed.durable_lsn = mark.lsn
+        tablet.replace_diskrowset(rowset, flushed, floor)
+    return FlushReport(max(len(run) for run in whole.values()), file.size_bytes)
 
 
-def _commit(tablet: Tablet, environment: Environment, mark: _Mark, file_id: int) -> None:
-    def with_redo(rowset: RowsetEntry) -> RowsetEntry:
-        if rowset.id != mark.rowset.rowset_id:
-            return rowset
-        return rowset.model_copy(update={"redo": (*rowset.redo, file_id), "durable_lsn": mark.lsn})
+def _commit(new: NewFiles, mark: _Mark, file_id: int, history_floor: int) -> None:
+    redo = [file.file_id for file in mark.rowset.deltas.stores.redo]
 
-    def edit(old: TabletEntry) -> TabletEntry:
-        return old.model_copy(update={"rowsets": tuple(with_redo(rowset) for rowset in old.rowsets)})
+    def edit(tablet: TabletEntry) -> TabletEntry:
+        rowset = tablet.rowset(mark.rowset.rowset_id)
+        update = {"redo": (*redo, file_id), "durable_lsn": mark.lsn}
+        return tablet.with_rowset(rowset.model_copy(update=update), history_floor)
 
-    try:
-        environment.manifest.commit(lambda manifest: manifest.with_tablet(tablet.tablet_id, edit))
-    except StorageFullError:
-        remove_orphans(environment, files.path(tablet.tablet_id, file_id, "redo"))
-        raise
+    new.commit(edit)

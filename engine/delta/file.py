@@ -10,8 +10,11 @@ file stand in its metadata, so that a snapshot that sees all or nothing of a fil
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
+from types import TracebackType
+from typing import Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
@@ -24,7 +27,7 @@ from ..cfile.stream import StreamReader
 from ..cfile.writer import CFileInfo, CFileWriter
 from ..fs.filesystem import FileSystem
 from ..vectors.physical import PhysicalType
-from ..vectors.vector import FixedVector
+from ..vectors.vector import FixedVector, Vector
 from .history import Stamps, within
 from .run import DeltaRun
 
@@ -60,22 +63,76 @@ def write_delta_file(
     encodings: Mapping[int, ColumnEncoding],
 ) -> CFileInfo:
     """Write runs by column id as one file and sync it; the caller syncs the directory. ``runs`` must not be empty."""
-    metadata = DeltaFileMetadata(
-        rowset_id=rowset_id,
-        first_timestamp=min(int(run.timestamps.min()) for run in runs.values()),
-        last_timestamp=max(int(run.timestamps.max()) for run in runs.values()),
-        deltas={column_id: len(run) for column_id, run in runs.items()},
-    )
-    with CFileWriter(fs, path, file_id, kind) as writer:
+    with DeltaFileWriter(fs, path, file_id, kind, rowset_id, encodings) as writer:
         for column_id, run in sorted(runs.items()):
-            how = encodings[column_id]
-            rowids, timestamps = FixedVector(run.rowids), FixedVector(run.timestamps)
-            writer.write_stream(StreamKey(column_id, "rowid"), PhysicalType.INT32, [rowids], "bitshuffle")
-            writer.write_stream(StreamKey(column_id, "timestamp"), PhysicalType.INT64, [timestamps], "bitshuffle")
-            writer.write_stream(
-                StreamKey(column_id, "value"), how.physical, [run.values], how.encoding, how.compression, False
-            )
-        return writer.finish(metadata.model_dump(mode="json"))
+            writer.add(column_id, [run])
+        return writer.finish()
+
+
+class DeltaFileWriter:
+    """Writes a delta file one column after the other. Of a column it keeps rowids and timestamps, never its values.
+
+    A context manager: one that is left without ``finish`` removes the file.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        path: str,
+        file_id: int,
+        kind: str,
+        rowset_id: int,
+        encodings: Mapping[int, ColumnEncoding],
+    ) -> None:
+        self._writer = CFileWriter(fs, path, file_id, kind)
+        self._rowset_id = rowset_id
+        self._encodings = encodings
+        self._deltas: dict[int, int] = {}
+        self._first, self._last = 1 << 63, 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no column had a delta; such a file is not to be finished."""
+        return not self._deltas
+
+    def add(self, column_id: int, pieces: Iterable[DeltaRun]) -> None:
+        """Write the deltas of a column: runs of rows that ascend from piece to piece. None at all are left out."""
+        filled = (piece for piece in pieces if len(piece))
+        first = next(filled, None)
+        if first is None:
+            return
+        how = self._encodings[column_id]
+        rowids: list[Vector] = []
+        timestamps: list[Vector] = []
+
+        def values() -> Iterator[Vector]:
+            for piece in chain([first], filled):
+                rowids.append(FixedVector(piece.rowids))
+                timestamps.append(FixedVector(piece.timestamps))
+                self._first = min(self._first, int(piece.timestamps.min()))
+                self._last = max(self._last, int(piece.timestamps.max()))
+                yield piece.values
+
+        write = self._writer.write_stream
+        write(StreamKey(column_id, "value"), how.physical, values(), how.encoding, how.compression, False)
+        write(StreamKey(column_id, "rowid"), PhysicalType.INT32, rowids, "bitshuffle")
+        write(StreamKey(column_id, "timestamp"), PhysicalType.INT64, timestamps, "bitshuffle")
+        self._deltas[column_id] = sum(len(vector) for vector in rowids)
+
+    def finish(self) -> CFileInfo:
+        """Write the footer and sync the file; the caller syncs the directory."""
+        metadata = DeltaFileMetadata(
+            rowset_id=self._rowset_id, first_timestamp=self._first, last_timestamp=self._last, deltas=self._deltas
+        )
+        return self._writer.finish(metadata.model_dump(mode="json"))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._writer.abort()
 
 
 class DeltaFile:
@@ -84,6 +141,7 @@ class DeltaFile:
     def __init__(self, reader: CFileReader, path: str) -> None:
         self._reader = reader
         self.path = path
+        self.file_id = reader.file_id
         self.metadata = DeltaFileMetadata.model_validate(reader.metadata)
         self.size_bytes = reader.size_bytes
         self._check_row_counts()

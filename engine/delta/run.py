@@ -110,6 +110,13 @@ def merge_runs(runs: Sequence[DeltaRun]) -> DeltaRun:
     return DeltaRun(rowids[order], timestamps[order], concat([run.values for run in runs]).take(order))
 
 
+def collapsed(redo: DeltaRun, mark: int) -> DeltaRun:
+    """Leave out the REDO deltas that no snapshot at or after ``mark`` sees: a later one is at or before it."""
+    kept = np.ones(len(redo), np.bool_)
+    kept[:-1] = (redo.rowids[1:] != redo.rowids[:-1]) | (redo.timestamps[1:] > mark)
+    return redo if kept.all() else redo.take(np.flatnonzero(kept))
+
+
 def invert(base: Vector, redo: DeltaRun) -> tuple[Vector, DeltaRun]:
     """Bring ``base`` forward by ``redo`` and return it with the UNDO run that takes it back.
 

@@ -4,11 +4,14 @@
     REDO files        changes after it, oldest file first: bring the base forward
     DeltaMemStores    the newest changes: at most one frozen (being written to a REDO file) and the active one
 
-The stores stand in one tuple that is replaced whole, so that a reader works on one state without a lock.
+The stores stand in one tuple that is replaced whole, so that a reader works on one state without a lock. Setting the
+active store aside changes nothing that a reader sees and is done in place. What changes files makes a successor, for a
+new DiskRowSet: files that go may hold history that a running scan still wants.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -32,9 +35,10 @@ class DeltaStores:
 class DeltaTracker:
     """The deltas of one rowset. Readers need no lock; whoever changes the stores holds the tablet's write lock."""
 
-    def __init__(self, base_timestamp: int) -> None:
-        self.base_timestamp = base_timestamp
-        """The base shows the rows as they were at this timestamp."""
+    def __init__(self, base_timestamp: int, by_column: Mapping[int, int] | None = None) -> None:
+        """The base shows the rows as they were at ``base_timestamp``, the columns in ``by_column`` at another."""
+        self._base_timestamp = base_timestamp
+        self._by_column = dict(by_column or {})
         self.stores = DeltaStores((), (), (DeltaMemStore(),))
         self.frozen_at: tuple[int, int] = (0, 0)
         """The newest timestamp and log position in the tablet when the frozen store was set aside."""
@@ -42,6 +46,25 @@ class DeltaTracker:
     def load(self, undo: tuple[DeltaFile, ...], redo: tuple[DeltaFile, ...]) -> None:
         """Take over the delta files of a rowset that is being opened, older ones first."""
         self.stores = replace(self.stores, undo=undo, redo=redo)
+
+    def successor(
+        self,
+        undo: tuple[DeltaFile, ...] | None = None,
+        redo: tuple[DeltaFile, ...] | None = None,
+        by_column: Mapping[int, int] | None = None,
+    ) -> DeltaTracker:
+        """Return a tracker with other files, or other base timestamps of columns, and the same memory stores."""
+        tracker = DeltaTracker(self._base_timestamp, self._by_column if by_column is None else by_column)
+        stores = self.stores
+        tracker.stores = replace(
+            stores, undo=stores.undo if undo is None else undo, redo=stores.redo if redo is None else redo
+        )
+        tracker.frozen_at = self.frozen_at
+        return tracker
+
+    def base_timestamp(self, column_id: int) -> int:
+        """Return the moment whose cells of a column the base holds; UNDO goes up to it, REDO starts after it."""
+        return self._by_column.get(column_id, self._base_timestamp)
 
     @property
     def active(self) -> DeltaMemStore:
@@ -56,7 +79,7 @@ class DeltaTracker:
     def patch(self, column_id: int, first_row: int, last_row: int, snapshot: int) -> Patch | None:
         """Return how the base cells of rows [first_row, last_row) differ at ``snapshot``; None when they do not."""
         stores = self.stores
-        if snapshot < self.base_timestamp:
+        if snapshot < self.base_timestamp(column_id):
             return merge_patches(_undo_patches(stores, column_id, first_row, last_row, snapshot))
         return merge_patches(_redo_patches(stores, column_id, first_row, last_row, snapshot))
 
@@ -75,7 +98,7 @@ class DeltaTracker:
     def touches(self, column_id: int, snapshot: int) -> bool:
         """Whether the cells of a column may differ from the base at ``snapshot``; zone maps hold only where not."""
         stores = self.stores
-        if snapshot < self.base_timestamp:
+        if snapshot < self.base_timestamp(column_id):
             return any(column_id in file.metadata.deltas for file in stores.undo)
         in_files = any(
             column_id in file.metadata.deltas and file.metadata.first_timestamp <= snapshot for file in stores.redo
@@ -126,9 +149,11 @@ class DeltaTracker:
         self.stores = replace(self.stores, memory=(self.active, DeltaMemStore()))
         return self.frozen
 
-    def flushed(self, file: DeltaFile) -> None:
-        """Put ``file`` in the place of the frozen store, whose deltas it holds."""
-        self.stores = DeltaStores(self.stores.undo, (*self.stores.redo, file), (self.active,))
+    def flushed(self, file: DeltaFile) -> DeltaTracker:
+        """Return a tracker with ``file`` in the place of the frozen store, whose deltas it holds."""
+        tracker = self.successor(redo=(*self.stores.redo, file))
+        tracker.stores = replace(tracker.stores, memory=(self.active,))
+        return tracker
 
     @property
     def first_lsn(self) -> int | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
+from copy import copy
 from itertools import pairwise
 
 import numpy as np
@@ -12,6 +14,7 @@ from ...schemas.errors import CorruptionError
 from ..cfile.cache import PageCache
 from ..cfile.format import StreamKey
 from ..cfile.reader import CFileReader
+from ..cfile.stream import StreamReader
 from ..cfile.zone_map import ZoneMap
 from ..codecs.codec import BLOCK_ROWS
 from ..delta import LIVE
@@ -19,7 +22,7 @@ from ..delta.tracker import DeltaTracker
 from ..fs.filesystem import FileSystem
 from ..vectors.keys import KeyEncoder, KeyVector
 from ..vectors.vector import BytesVector, FixedVector, Vector, as_bytes
-from .base_file import KEY_INDEX, RowsetMetadata
+from .base_file import KEY_INDEX, ColumnsFile, RowsetMetadata
 from .liveness import LiveRows
 from .rowset import RowSet
 
@@ -28,7 +31,11 @@ NEWEST = (1 << 63) - 1
 
 
 class DiskRowSet(RowSet):
-    """An open base file with its deltas."""
+    """An open base file with its deltas, and the files of columns that were rewritten since.
+
+    Its files never change: a rewrite puts a new DiskRowSet in its place, which has the same rows in the same slot and
+    shares ``live`` and the memory stores.
+    """
 
     def __init__(
         self,
@@ -43,7 +50,6 @@ class DiskRowSet(RowSet):
         self.slot = slot
         self.path = path
         self.metadata = RowsetMetadata.model_validate(reader.metadata)
-        self.size_bytes = reader.size_bytes
         self.min_key = bytes.fromhex(self.metadata.min_key)
         self.max_key = bytes.fromhex(self.metadata.max_key)
         self.deltas = DeltaTracker(self.metadata.base_timestamp)
@@ -51,6 +57,7 @@ class DiskRowSet(RowSet):
         self.durable_lsn = 0
         """Changes up to this log position are in files."""
         self._reader = reader
+        self._columns: Mapping[int, ColumnsFile] = {}
         self._key_columns = key_columns
         self._encoder = encoder
         self._block_keys: list[bytes] | None = None
@@ -79,26 +86,67 @@ class DiskRowSet(RowSet):
         """The base file."""
         return self._reader
 
+    @property
+    def columns(self) -> Mapping[int, ColumnsFile]:
+        """The base files of the columns that were rewritten since, by column id."""
+        return self._columns
+
+    @property
+    def columns_files(self) -> list[ColumnsFile]:
+        """The base files of the columns that were rewritten since, each once."""
+        return list({file.file_id: file for file in self._columns.values()}.values())
+
+    @property
+    def base_bytes(self) -> dict[int, int]:
+        """Bytes of each column's base on disk, by column id."""
+        ids = [key.column_id for key in self._reader.streams() if key.role == "base"]
+        return {column_id: self.base_stream(column_id).compressed_bytes for column_id in ids}
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the base files on disk."""
+        return self._reader.size_bytes + sum(file.size_bytes for file in self.columns_files)
+
+    def load_columns(self, columns: Mapping[int, ColumnsFile]) -> None:
+        """Take over the base files of rewritten columns, before delta files, while the rowset is being opened."""
+        for file in columns.values():
+            if (file.metadata.rowset_id, file.metadata.row_count) != (self.rowset_id, len(self)):
+                raise CorruptionError(file.path, 0, f"these are not columns of rowset {self.rowset_id}")
+        self._columns = columns
+        self.deltas = DeltaTracker(self.metadata.base_timestamp, base_timestamps(columns))
+
+    def with_files(self, deltas: DeltaTracker, columns: Mapping[int, ColumnsFile] | None = None) -> DiskRowSet:
+        """Return a rowset of the same rows with other files; ``deltas`` is a successor of this one's."""
+        rowset = copy(self)
+        rowset.deltas = deltas
+        rowset._columns = self._columns if columns is None else columns
+        return rowset
+
+    def base_stream(self, column_id: int) -> StreamReader:
+        """Return the stream of a column's base cells."""
+        file = self._columns.get(column_id)
+        return (file.reader if file else self._reader).stream(StreamKey(column_id, "base"))
+
     def row_count(self, snapshot: int) -> int:
         return self.metadata.row_count
 
     def base(self, column: ColumnSchema, first: int, last: int) -> Vector:
-        return self._reader.stream(StreamKey(column.id, "base")).read(first, last)
+        return self.base_stream(column.id).read(first, last)
 
     def base_at(self, column: ColumnSchema, rows: np.ndarray) -> Vector:
-        return self._reader.stream(StreamKey(column.id, "base")).gather(rows)
+        return self.base_stream(column.id).gather(rows)
 
     def base_live(self, first: int, last: int) -> np.ndarray | None:
         if not self._has_live_stream:
             return None
-        cells = self._reader.stream(StreamKey(LIVE, "base")).read(first, last)
+        cells = self.base_stream(LIVE).read(first, last)
         assert isinstance(cells, FixedVector)
         return cells.values.astype(np.bool_)
 
     def base_live_at(self, rows: np.ndarray) -> np.ndarray | None:
         if not self._has_live_stream:
             return None
-        cells = self._reader.stream(StreamKey(LIVE, "base")).gather(rows)
+        cells = self.base_stream(LIVE).gather(rows)
         assert isinstance(cells, FixedVector)
         return cells.values.astype(np.bool_)
 
@@ -121,13 +169,13 @@ class DiskRowSet(RowSet):
         return first, last
 
     def zone_maps(self, column_id: int, first: int, last: int) -> list[ZoneMap]:
-        stream = self._reader.stream(StreamKey(column_id, "base"))
+        stream = self.base_stream(column_id)
         return stream.zone_maps[first // stream.page_rows : -(-last // stream.page_rows)]
 
     @property
     def row_bytes(self) -> dict[int, float]:
         return {
-            key.column_id: self._reader.stream(key).raw_bytes / self.metadata.row_count
+            key.column_id: self.base_stream(key.column_id).raw_bytes / self.metadata.row_count
             for key in self._reader.streams()
             if key.role == "base"
         }
@@ -141,6 +189,8 @@ class DiskRowSet(RowSet):
     def close(self) -> None:
         """Let go of the files; memory that views still use stays until they are dropped."""
         self._reader.close()
+        for file in self.columns_files:
+            file.close()
         self.deltas.close()
 
     def _first_keys(self) -> list[bytes]:
@@ -157,6 +207,11 @@ class DiskRowSet(RowSet):
             rows = self._block_count if key == KEY_INDEX else self.metadata.row_count
             if self._reader.stream(key).row_count != rows:
                 raise CorruptionError(self.path, 0, f"stream {key} does not hold {rows} rows")
+
+
+def base_timestamps(columns: Mapping[int, ColumnsFile]) -> dict[int, int]:
+    """Return the moment that the base of each rewritten column shows."""
+    return {column_id: file.metadata.base_timestamp for column_id, file in columns.items()}
 
 
 def _cells(vector: BytesVector) -> list[bytes]:

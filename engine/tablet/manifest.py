@@ -15,7 +15,7 @@ import threading
 import zlib
 from collections.abc import Callable
 
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
 from ...schemas.errors import CorruptionError, InvalidArgumentError, StorageFullError, UnavailableError
 from ...schemas.table import TableOptions, TableSchema
@@ -39,8 +39,16 @@ class RowsetEntry(_Entry):
     id: PositiveInt
     undo: tuple[int, ...] = ()
     redo: tuple[int, ...] = ()
+    columns: dict[int, int] = Field(default_factory=dict)
+    """The base file of each column that was rewritten since; the others are in the rowset's own."""
     durable_lsn: NonNegativeInt
     """Changes of its rows up to this log position are in the files."""
+
+    @property
+    def file_names(self) -> list[str]:
+        """The names of its files in the tablet's directory; the base file that it was written with comes first."""
+        bases = [f"{file_id}.base" for file_id in (self.id, *sorted(set(self.columns.values())))]
+        return [*bases, *(f"{file_id}.undo" for file_id in self.undo), *(f"{file_id}.redo" for file_id in self.redo)]
 
 
 class TabletEntry(_Entry):
@@ -50,6 +58,17 @@ class TabletEntry(_Entry):
     inserts_durable_lsn: NonNegativeInt = 0
     """New rows up to this log position are in base files."""
     rowsets: tuple[RowsetEntry, ...] = ()
+    history_floor: NonNegativeInt = 0
+    """Snapshots below this timestamp can no longer be read: what they need was dropped."""
+
+    def with_rowset(self, rowset: RowsetEntry, history_floor: int = 0) -> TabletEntry:
+        """Return the tablet with ``rowset`` in the place of the entry of the same id, and a floor at least as high."""
+        rowsets = tuple(rowset if old.id == rowset.id else old for old in self.rowsets)
+        return self.model_copy(update={"rowsets": rowsets, "history_floor": max(self.history_floor, history_floor)})
+
+    def rowset(self, rowset_id: int) -> RowsetEntry:
+        """Return the entry of a rowset."""
+        return next(rowset for rowset in self.rowsets if rowset.id == rowset_id)
 
 
 class TableEntry(_Entry):

@@ -1,8 +1,11 @@
 """Open the files that the manifest names, and sweep those that it does not."""
 
+from dataclasses import replace
+
 from ...schemas.errors import CorruptionError
 from ...schemas.table import TableSchema
 from ..delta.file import DeltaFile
+from ..rowset.base_file import ColumnsFile
 from ..rowset.diskrowset import DiskRowSet
 from . import files
 from .environment import Environment
@@ -17,6 +20,7 @@ def open_tablet(entry: TabletEntry, schema: TableSchema, environment: Environmen
         CorruptionError: when a file is missing or not what was written.
     """
     tablet = Tablet(entry.id, schema)
+    tablet.version = replace(tablet.version, history_floor=entry.history_floor)
     tablet.inserts_durable_lsn = tablet.last_lsn = entry.inserts_durable_lsn
     for rowset_entry in entry.rowsets:
         rowset = open_rowset(tablet, environment, rowset_entry, tablet.free_slot())
@@ -24,6 +28,7 @@ def open_tablet(entry: TabletEntry, schema: TableSchema, environment: Environmen
         tablet.add_diskrowset(rowset)
         tablet.last_lsn = max(tablet.last_lsn, rowset.durable_lsn)
         newest = [file.metadata.last_timestamp for file in rowset.deltas.files]
+        newest += [file.metadata.base_timestamp for file in rowset.columns_files]
         tablet.last_timestamp = max(tablet.last_timestamp, rowset.metadata.base_timestamp, *newest)
     return tablet
 
@@ -41,6 +46,12 @@ def open_rowset(tablet: Tablet, environment: Environment, entry: RowsetEntry, sl
     path = present(entry.id, "base")
     rowset = DiskRowSet.open(fs, path, entry.id, slot, tablet.schema.key, tablet.encoder, cache)
     rowset.durable_lsn = entry.durable_lsn
+    if entry.columns:
+        by_id = {
+            file_id: ColumnsFile.open(fs, present(file_id, "base"), file_id, cache)
+            for file_id in set(entry.columns.values())
+        }
+        rowset.load_columns({column_id: by_id[file_id] for column_id, file_id in entry.columns.items()})
     undo = tuple(DeltaFile.open(fs, present(file_id, "undo"), file_id, cache) for file_id in entry.undo)
     redo = tuple(DeltaFile.open(fs, present(file_id, "redo"), file_id, cache) for file_id in entry.redo)
     rowset.deltas.load(undo, redo)
@@ -75,6 +86,4 @@ def sweep(environment: Environment, manifest: Manifest) -> list[str]:
 
 
 def _file_names(tablet: TabletEntry) -> set[str]:
-    names = {f"{rowset.id}.base" for rowset in tablet.rowsets}
-    names |= {f"{file_id}.undo" for rowset in tablet.rowsets for file_id in rowset.undo}
-    return names | {f"{file_id}.redo" for rowset in tablet.rowsets for file_id in rowset.redo}
+    return {name for rowset in tablet.rowsets for name in rowset.file_names}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -125,7 +125,20 @@ class Tablet:
     def add_diskrowset(self, rowset: DiskRowSet) -> None:
         """Add a rowset while the tablet is being opened."""
         self.take_slot(rowset)
-        self.version = Version(self.version.active, self.version.frozen, (*self.version.disk, rowset))
+        self.version = replace(self.version, disk=(*self.version.disk, rowset))
+
+    def replace_diskrowset(self, old: DiskRowSet, new: DiskRowSet, history_floor: int = 0) -> None:
+        """Put ``new``, of the same rows in the same slot, in the place of ``old``; under the write lock.
+
+        Scans that run go on with ``old``; the snapshots below ``history_floor`` are refused from now on.
+        """
+        self.take_slot(new)
+        version = self.version
+        self.version = replace(
+            version,
+            disk=tuple(new if rowset is old else rowset for rowset in version.disk),
+            history_floor=max(version.history_floor, history_floor),
+        )
 
     # Look-ups, under the write lock
 

@@ -22,6 +22,8 @@ class Version:
     active: MemRowSet
     frozen: tuple[MemRowSet, ...] = ()
     disk: tuple[DiskRowSet, ...] = ()
+    history_floor: int = 0
+    """Snapshots below this timestamp can no longer be read."""
 
     def rowsets(self) -> Iterator[RowSet]:
         """Yield all rowsets, those on disk first."""

@@ -1,0 +1,202 @@
+"""Delta compactions: fewer REDO files to look through, or none at all for some columns.
+
+A minor one merges the REDO files of a DiskRowSet into one. A major one moves the base of some columns forward to F,
+the newest timestamp in the REDO files:
+
+    base at B   REDO B..F             ->  base at F (a new file)   UNDO B..F (a new file)     the chosen columns
+    base at B   REDO B..F             ->  base at B                REDO B..F (a new file)     liveness, other columns
+
+So the base timestamp is a column's own from then on. Deltas in memory are all newer than F and stay where they are; a
+writer never waits, but for the moment of the swap. Rows are gone through by the page, one column after the other:
+memory holds the deltas of one page of rows, and rowid and timestamp of all deltas of a column.
+
+What no snapshot at or after the ancient history mark can see is left out on the way; earlier snapshots are refused
+from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+import numpy as np
+
+from ...schemas.column import ColumnSchema
+from ..codecs.codec import PAGE_ROWS
+from ..delta import LIVE
+from ..delta.file import DeltaFile, DeltaFileWriter
+from ..delta.run import DeltaRun, collapsed, invert, merge_runs
+from ..rowset.base_file import ColumnsFile, ColumnsMetadata, write_columns_file
+from ..rowset.diskrowset import DiskRowSet, base_timestamps
+from ..tablet import files
+from ..tablet.environment import Environment
+from ..tablet.manifest import TabletEntry
+from ..tablet.tablet import Tablet
+from ..vectors.vector import Vector
+from .flush import FlushReport
+from .rewrite import NewFiles, new_files, retire
+
+_FAILED = "a delta compaction could not be finished; all rows are where they were"
+
+
+def minor(
+    tablet: Tablet, rowset: DiskRowSet, environment: Environment, ancient_history_mark: int = 0
+) -> FlushReport | None:
+    """Merge the REDO files of a rowset; None when there are less than two. The caller holds the maintenance lock.
+
+    Raises:
+        StorageFullError: the disk is full; nothing changed.
+        UnavailableError: the disk failed.
+    """
+    old = rowset.deltas.stores.redo
+    if len(old) < 2:
+        return None
+    with new_files(tablet.tablet_id, environment, _FAILED) as new:
+        redo = _write_redo(tablet, rowset, environment, new, frozenset(), ancient_history_mark)
+        floor = ancient_history_mark if _deltas_in(redo) < _deltas_in(old) else 0
+        _commit(new, rowset, {"redo": _ids(redo)}, floor)
+    with tablet.write_lock:
+        tablet.replace_diskrowset(rowset, rowset.with_files(rowset.deltas.successor(redo=redo)), floor)
+    freed = sum(file.size_bytes for file in old)
+    retire(environment, old)
+    return FlushReport(_deltas_in(old), sum(file.size_bytes for file in redo), freed)
+
+
+def major(
+    tablet: Tablet,
+    rowset: DiskRowSet,
+    environment: Environment,
+    column_ids: Collection[int] | None = None,
+    ancient_history_mark: int = 0,
+) -> FlushReport | None:
+    """Bring the base of columns up to the REDO files; None when these have no deltas of them.
+
+    ``column_ids`` are all columns when None; liveness is never moved. The caller holds the maintenance lock.
+
+    Raises:
+        StorageFullError: the disk is full; nothing changed.
+        UnavailableError: the disk failed.
+    """
+    stores = rowset.deltas.stores
+    changed = {column_id for file in stores.redo for column_id in file.column_ids} - {LIVE}
+    chosen = frozenset(changed if column_ids is None else changed.intersection(column_ids))
+    if not chosen:
+        return None
+    mark = ancient_history_mark
+    with new_files(tablet.tablet_id, environment, _FAILED) as new:
+        moved = _write_columns(tablet, rowset, environment, new, chosen)
+        undo, undo_count = _write_undo(tablet, rowset, environment, new, chosen, mark)
+        redo = _write_redo(tablet, rowset, environment, new, chosen, mark)
+        columns = {**rowset.columns, **dict.fromkeys(chosen, moved)}
+        floor = mark if undo_count + _deltas_in(redo) < _deltas_in(stores.redo) else 0
+        all_undo = (*stores.undo, *undo)
+        column_files = {column_id: file.file_id for column_id, file in columns.items()}
+        _commit(new, rowset, {"columns": column_files, "undo": _ids(all_undo), "redo": _ids(redo)}, floor)
+    with tablet.write_lock:
+        deltas = rowset.deltas.successor(all_undo, redo, base_timestamps(columns))
+        tablet.replace_diskrowset(rowset, rowset.with_files(deltas, columns), floor)
+    kept = {file.file_id for file in columns.values()}
+    old = [*stores.redo, *(file for file in rowset.columns_files if file.file_id not in kept)]
+    written = sum(file.size_bytes for file in (moved, *undo, *redo))
+    freed = sum(file.size_bytes for file in old)
+    retire(environment, old)
+    return FlushReport(_deltas_in(stores.redo), written, freed)
+
+
+def _write_columns(
+    tablet: Tablet, rowset: DiskRowSet, environment: Environment, new: NewFiles, chosen: Collection[int]
+) -> ColumnsFile:
+    """Write the base of the chosen columns at F."""
+    redo = rowset.deltas.stores.redo
+    file_id, path = new.name("base")
+    metadata = ColumnsMetadata(
+        rowset_id=rowset.rowset_id,
+        row_count=len(rowset),
+        base_timestamp=max(file.metadata.last_timestamp for file in redo),
+    )
+    columns = {
+        column_id: (cells for cells, _ in _brought(rowset, tablet.schema.by_id[column_id], redo))
+        for column_id in chosen
+    }
+    write_columns_file(environment.fs, path, file_id, columns, files.encodings(tablet.schema), metadata)
+    return ColumnsFile.open(environment.fs, path, file_id, environment.page_cache)
+
+
+def _write_undo(
+    tablet: Tablet, rowset: DiskRowSet, environment: Environment, new: NewFiles, chosen: Collection[int], mark: int
+) -> tuple[tuple[DeltaFile, ...], int]:
+    """Write what takes the chosen columns back, as far as anyone may go; return the file, if any, and its deltas."""
+    redo = rowset.deltas.stores.redo
+
+    def pieces(column: ColumnSchema) -> Iterator[DeltaRun]:
+        for _, undo in _brought(rowset, column, redo):
+            if undo is not None:
+                yield undo.take(np.flatnonzero(undo.timestamps > mark)) if mark else undo
+
+    file_id, path = new.name("undo")
+    encodings = files.encodings(tablet.schema)
+    with DeltaFileWriter(environment.fs, path, file_id, "undo", rowset.rowset_id, encodings) as writer:
+        for column_id in sorted(chosen):
+            writer.add(column_id, pieces(tablet.schema.by_id[column_id]))
+        if writer.is_empty:
+            return (), 0
+        writer.finish()
+    file = DeltaFile.open(environment.fs, path, file_id, environment.page_cache)
+    return (file,), _deltas_in((file,))
+
+
+def _write_redo(
+    tablet: Tablet, rowset: DiskRowSet, environment: Environment, new: NewFiles, without: Collection[int], mark: int
+) -> tuple[DeltaFile, ...]:
+    """Merge the REDO files, leaving out some columns; return the new file, none when nothing is left."""
+    old = rowset.deltas.stores.redo
+    kept = sorted({column_id for file in old for column_id in file.column_ids}.difference(without))
+    if not kept:
+        return ()
+    file_id, path = new.name("redo")
+    encodings = files.encodings(tablet.schema)
+    with DeltaFileWriter(environment.fs, path, file_id, "redo", rowset.rowset_id, encodings) as writer:
+        for column_id in kept:
+            runs = (_run(old, column_id, first, last) for first, last in _pages(len(rowset)))
+            writer.add(column_id, (collapsed(run, mark) for run in runs if run is not None))
+        writer.finish()
+    return (DeltaFile.open(environment.fs, path, file_id, environment.page_cache),)
+
+
+def _brought(
+    rowset: DiskRowSet, column: ColumnSchema, redo: Sequence[DeltaFile]
+) -> Iterator[tuple[Vector, DeltaRun | None]]:
+    """Yield for each page of rows a column's cells brought forward, and the UNDO run that takes them back."""
+    for first, last in _pages(len(rowset)):
+        base = rowset.base(column, first, last)
+        run = _run(redo, column.id, first, last)
+        if run is None:
+            yield base, None
+            continue
+        cells, undo = invert(base, DeltaRun(run.rowids - np.int32(first), run.timestamps, run.values))
+        yield cells, DeltaRun(run.rowids, undo.timestamps, undo.values)
+
+
+def _run(redo: Sequence[DeltaFile], column_id: int, first: int, last: int) -> DeltaRun | None:
+    """Return the deltas of a column for rows [first, last) in files, older ones first; None when there are none."""
+    runs = [run for file in redo if (run := file.run(column_id, first, last)) is not None]
+    return merge_runs(runs) if runs else None
+
+
+def _pages(row_count: int) -> Iterator[tuple[int, int]]:
+    return ((first, min(first + PAGE_ROWS, row_count)) for first in range(0, row_count, PAGE_ROWS))
+
+
+def _commit(new: NewFiles, rowset: DiskRowSet, update: dict[str, object], history_floor: int) -> None:
+    def edit(tablet: TabletEntry) -> TabletEntry:
+        entry = tablet.rowset(rowset.rowset_id).model_copy(update=update)
+        return tablet.with_rowset(entry, history_floor)
+
+    new.commit(edit)
+
+
+def _ids(delta_files: Sequence[DeltaFile]) -> tuple[int, ...]:
+    return tuple(file.file_id for file in delta_files)
+
+
+def _deltas_in(delta_files: Sequence[DeltaFile]) -> int:
+    return sum(sum(file.metadata.deltas.values()) for file in delta_files)
