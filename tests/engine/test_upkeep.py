@@ -3,7 +3,6 @@
 import errno
 from contextlib import suppress
 from random import Random
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
 from nyala.engine.fs.faulty import FaultRule
-from nyala.engine.tablet.manifest import ManifestFile
+from nyala.engine.tablet.manifest import Manifest
 from nyala.schemas.errors import StorageFullError, UnavailableError
 from tests.engine.subject import Subject
 
@@ -50,28 +49,10 @@ def test_a_flush_of_deltas_takes_those_that_a_failed_one_left_and_those_since() 
     subject.close()
 
 
-def test_two_flushes_that_end_at_once_never_ask_for_log_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first to look is the last to say what it needs."""
-    subject = Subject()
-    free, commit = subject.store._free_log, ManifestFile.commit
-    monkeypatch.setattr(subject.store, "_free_log", lambda: None)
-    subject.upsert(*range(40), s="x" * 100)
-    subject.flush()
-    subject.upsert(1)
-
-    def overtaken(manifest: ManifestFile, edit: Any) -> Any:
-        monkeypatch.setattr(ManifestFile, "commit", commit)
-        subject.upsert(*range(40, 80), s="y" * 100)
-        subject.upsert(*range(40, 80), s="y" * 100)
-        subject.flush()
-        subject.flush_deltas()
-        free()
-        return commit(manifest, edit)
-
-    monkeypatch.setattr(ManifestFile, "commit", overtaken)
-    free()
-    subject.restart()
-    subject.close()
+def test_the_manifest_never_asks_for_log_that_another_flush_has_freed() -> None:
+    manifest = Manifest(store_uuid="0" * 32).with_log_from(50)
+    assert manifest.with_log_from(20) == manifest
+    assert manifest.with_log_from(51).log_needed_from == 51
 
 
 @settings(max_examples=15)
