@@ -67,7 +67,8 @@ def _table(body: bytes, action: str) -> str:
 VERBS = {
     "create_table": Verb(
         'Create a table: {"name","columns":[{"name","type","nullable","encoding","compression","read_default",'
-        '"write_default","comment"}],"primary_key":[...],"if_not_exists","options":{...}}. Answers its description.',
+        '"write_default","comment","immutable"}],"primary_key":[...],"if_not_exists","options":{...}}. '
+        "Answers its description.",
         _create_table,
     ),
     "drop_table": Verb('Drop a table with its data: {"table"}. Answers {}.', _drop_table),
