@@ -277,6 +277,28 @@ def test_zone_maps_leave_out_what_no_moment_of_the_range_shows() -> None:
     subject.close()
 
 
+def test_zone_maps_of_the_newest_values_hide_no_earlier_change() -> None:
+    subject = Subject()
+    start = subject.history[0][0]
+    subject.upsert(*range(10), v=1)
+    subject.upsert(*range(10), v=2)
+    subject.flush()
+    assert len(changes(subject, start, where="v = 1", every=True)) == 10
+    assert changes(subject, start, where="v = 1") == []
+    subject.close()
+
+
+def test_zone_maps_leave_out_what_was_never_updated() -> None:
+    subject = Subject()
+    start = subject.history[0][0]
+    subject.upsert(*range(10), v=1)
+    subject.flush()
+    spec = ScanSpec(table="t", where="v = 3", changes=ChangeSpec(since=start, every=True))
+    assert subject.store.plan(spec).explain["chunks_pruned_by_zone_map"] == 1
+    assert len(changes(subject, start, where="v = 1", every=True)) == 10
+    subject.close()
+
+
 # Moments that cannot be
 
 
