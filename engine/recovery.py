@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from ..schemas.errors import CorruptionError
+from ..schemas.errors import CorruptionError, StorageFullError
 from .options import StoreOptions
 from .tablet.change import unpack_changes, unpack_notes
 from .tablet.environment import Environment
@@ -40,7 +40,7 @@ def replay(
     Raises:
         CorruptionError: the log is not what was written.
     """
-    rows, newest = 0, 0
+    rows, newest, has_room = 0, 0, True
     for record in wal.replay():
         newest = max(newest, record.timestamp)
         for note in unpack_notes(record.payload, record.lsn):
@@ -53,8 +53,18 @@ def replay(
                 changed[tablet.tablet_id] = tablet
         # Not before all changes of the record are in: a flush says that it holds them.
         for tablet in changed.values():
-            if tablet.version.active.nbytes > options.flush_bytes:
-                flush(tablet, environment)
+            if has_room and tablet.version.active.nbytes > options.flush_bytes:
+                has_room = _flush(tablet, environment)
     if rows:
         log.info("replayed %d row changes from the log", rows)
     return rows, newest
+
+
+def _flush(tablet: Tablet, environment: Environment) -> bool:
+    """Flush in the middle of the replay; return whether the disk has room: one that is full can still be read."""
+    try:
+        flush(tablet, environment)
+    except StorageFullError as error:
+        log.warning("the replay goes on in memory: %s", error.message)
+        return False
+    return True

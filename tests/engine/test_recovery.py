@@ -1,10 +1,13 @@
 """Replay: what it flushes on the way may claim no more than was replayed, whatever other files hold already."""
 
+import errno
 from random import Random
 
 import pytest
 
 from nyala.engine import recovery
+from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
+from nyala.engine.fs.faulty import FaultRule
 from nyala.engine.store import Store
 from nyala.schemas.errors import CorruptionError
 from tests.engine.subject import Subject
@@ -54,6 +57,23 @@ def test_replays_with_flushes_after_any_history(seed: int) -> None:
             reopened(subject, random.choice([1, 1 << 30]))
             subject.check()
     subject.close()
+
+
+def test_a_store_on_a_full_disk_can_be_opened_and_read() -> None:
+    disk = MemoryFileSystem()
+    subject = Subject(disk)
+    for value in range(5):
+        subject.upsert(*range(value, 50), v=value)
+    image = disk.crash_image(Random(3))
+    subject.store.close()
+    full = FaultRule(calls=frozenset({"create"}), path="tablets/*", error=errno.ENOSPC, sticky=True)
+    after = Subject(FaultyFileSystem(image, [full]), flush_bytes=1)
+    after.state, after.history = subject.state, subject.history
+    after.check()
+    after.store.close()
+    again = Subject(image)
+    again.state, again.history = subject.state, subject.history
+    again.close()
 
 
 def test_a_log_that_starts_too_late_is_corruption() -> None:
