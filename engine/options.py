@@ -29,6 +29,8 @@ class StoreOptions(BaseModel):
     """So many REDO files of one rowset are merged into one."""
     redo_share: PositiveFloat = 0.1
     """Base columns are rewritten when the REDO files take this share of their bytes."""
+    history_gc_bytes: PositiveInt = 8 * MIB
+    """Files that only snapshots before a table's history can see are dropped when they take this much."""
     memory_bytes: PositiveInt = 1024 * MIB
     """Memory stores of all tablets: writers wait for flushes above it."""
     memory_wait_seconds: NonNegativeInt = 60

@@ -372,6 +372,7 @@ class Store:
                     operations += [upkeep.FlushOp(*shared), upkeep.FlushDeltasOp(*shared, mark)]
                     on_files = (tablet, self._environment, self.options, mark)
                     operations += [upkeep.MinorDeltaCompactionOp(*on_files), upkeep.MajorDeltaCompactionOp(*on_files)]
+                    operations.append(upkeep.HistoryGcOp(*on_files))
         return operations
 
     def _after_flush(self) -> None:

@@ -14,6 +14,7 @@ from ..schemas.service import MaintenanceKind
 from .compaction.delta_compaction import major, minor
 from .compaction.flush import FlushReport, flush_memrowset
 from .compaction.flush_deltas import flush_deltas
+from .compaction.history_gc import gain, gc
 from .delta import LIVE
 from .options import StoreOptions
 from .rowset.diskrowset import DiskRowSet
@@ -48,6 +49,12 @@ def major_compact(tablet: Tablet, environment: Environment, mark: int) -> FlushR
         return _sum(*(major(tablet, rowset, environment, None, mark) for rowset in tablet.version.disk))
 
 
+def collect_history(tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
+    """Drop the files that only snapshots before the mark can see; None when there are none."""
+    with _work_on(tablet):
+        return gc(tablet, environment, mark)
+
+
 def perform(kind: MaintenanceKind, tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
     """Do one kind of work on a tablet now; None when there is nothing to do. ``mark`` is the ancient history mark."""
     if kind is MaintenanceKind.FLUSH:
@@ -56,6 +63,7 @@ def perform(kind: MaintenanceKind, tablet: Tablet, environment: Environment, mar
         MaintenanceKind.FLUSH_DELTAS: flush_all_deltas,
         MaintenanceKind.MINOR_COMPACT: minor_compact,
         MaintenanceKind.MAJOR_COMPACT: major_compact,
+        MaintenanceKind.GC: collect_history,
     }
     return work[kind](tablet, environment, mark)
 
@@ -184,3 +192,24 @@ class MajorDeltaCompactionOp:
         base = rowset.base_bytes
         share = sum(file.size_bytes for file in redo) / max(sum(base[column_id] for column_id in changed), 1)
         return share if share >= self.options.redo_share else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryGcOp:
+    """Drops a tablet's files that only snapshots before its history can see, once they are worth it."""
+
+    tablet: Tablet
+    environment: Environment
+    options: StoreOptions
+    mark: Callable[[], int]
+
+    @property
+    def name(self) -> str:
+        return f"history of tablet {self.tablet.tablet_id}"
+
+    def score(self) -> float:
+        share = gain(self.tablet, self.mark()) / self.options.history_gc_bytes
+        return min(share, 1.0) if share >= 1 else 0.0
+
+    def perform(self) -> None:
+        collect_history(self.tablet, self.environment, self.mark())

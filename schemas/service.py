@@ -26,6 +26,8 @@ class MaintenanceKind(StrEnum):
     """Merge the REDO files of each DiskRowSet into one."""
     MAJOR_COMPACT = "major_compact"
     """Bring base columns up to the REDO files, which then hold deletes and re-inserts only."""
+    GC = "gc"
+    """Drop what only snapshots before the table's history can see."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,6 +170,13 @@ class DeltaFile:
         """Whether there may be a delta with ``after`` < timestamp <= ``until``."""
         return self.metadata.last_timestamp > after and self.metadata.first_timestamp <= until
 
+    def last_change(self, column_id: int) -> int:
+        """Return the timestamp of the newest delta of a column; 0 when there is none."""
+        if column_id not in self.metadata.deltas:
+            return 0
+        zones = self._stream(column_id, "timestamp").zone_maps
+        return max(int(zone.max) for zone in zones if isinstance(zone.max, int))
+
     def stamps(self, column_id: int, first_row: int, last_row: int, after: int, until: int) -> Stamps | None:
         """Return which rows of [first_row, last_row) a column's deltas changed in (after, until], and when; no values
         are read. None when there are none."""

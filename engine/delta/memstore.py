@@ -78,6 +78,11 @@ class DeltaLog:
             found.append(sorted_run(rowids[hits], timestamps, self._cells(prefix.count, count).take(hits)))
         return [run for run in found if len(run)]
 
+    @property
+    def last_change(self) -> int:
+        """The timestamp of the newest delta; 0 when there is none."""
+        return int(_array(self._timestamps, 0, self._count).max(initial=0))
+
     def is_changed(self, after: int, until: int) -> bool:
         """Whether there is a delta with ``after`` < timestamp <= ``until``."""
         timestamps = _array(self._timestamps, 0, self._count)

@@ -134,6 +134,13 @@ class DeltaTracker:
             + [run for log in logs for run in log.runs(first_row, last_row)],
         )
 
+    def last_change(self, column_id: int) -> int:
+        """Return the timestamp of the newest delta of a column; 0 when there is none."""
+        stores = self.stores
+        in_files = [file.last_change(column_id) for file in (*stores.undo, *stores.redo)]
+        logs = [log for store in stores.memory if (log := store.log(column_id))]
+        return max([*in_files, *(log.last_change for log in logs)], default=0)
+
     @property
     def row_changes(self) -> int:
         """About how many changes of a row there are in all."""

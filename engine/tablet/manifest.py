@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
@@ -64,6 +64,11 @@ class TabletEntry(_Entry):
     def with_rowset(self, rowset: RowsetEntry, history_floor: int = 0) -> TabletEntry:
         """Return the tablet with ``rowset`` in the place of the entry of the same id, and a floor at least as high."""
         rowsets = tuple(rowset if old.id == rowset.id else old for old in self.rowsets)
+        return self.model_copy(update={"rowsets": rowsets, "history_floor": max(self.history_floor, history_floor)})
+
+    def without_rowsets(self, rowset_ids: Collection[int], history_floor: int) -> TabletEntry:
+        """Return the tablet without some rowsets, and a floor at least as high."""
+        rowsets = tuple(rowset for rowset in self.rowsets if rowset.id not in rowset_ids)
         return self.model_copy(update={"rowsets": rowsets, "history_floor": max(self.history_floor, history_floor)})
 
     def rowset(self, rowset_id: int) -> RowsetEntry:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
 from typing import Any
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.filesystem import FileSystem
+from nyala.engine.mvcc.clock import Clock
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.engine.tablet.environment import Environment
@@ -27,14 +29,21 @@ State = dict[int, Row]
 class Subject:
     """Writes go to the store and to a dict; ``check`` compares them at every snapshot there was."""
 
-    def __init__(self, fs: FileSystem | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        fs: FileSystem | None = None,
+        clock: Clock | None = None,
+        table_options: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
         self.fs: FileSystem = fs or MemoryFileSystem()
+        self.clock = clock
         self.options = StoreOptions(
             **{"maintenance": "off", "wal_segment_bytes": 1 << 12, "scan_threads": 1, **options}
         )
-        self.store = Store.open(self.fs, self.options)
+        self.store = self._open()
         if "t" not in self.store.tables():
-            self.store.create_table(TableDefinition.from_arrow("t", SCHEMA, ["k"]))
+            self.store.create_table(TableDefinition.from_arrow("t", SCHEMA, ["k"], options=table_options))
         self.state: State = {}
         self.history: list[tuple[int, State]] = [(self.store.now(), {})]
 
@@ -90,7 +99,7 @@ class Subject:
     def restart(self) -> None:
         """Stop cleanly and open again."""
         self.store.close()
-        self.store = Store.open(self.fs, self.options)
+        self.store = self._open()
 
     def crash(self, random: Random) -> None:
         """Go on with what a power failure at this moment leaves on the disk."""
@@ -98,7 +107,7 @@ class Subject:
         image = self.fs.crash_image(random)
         self.store.close()
         self.fs = image
-        self.store = Store.open(image, self.options)
+        self.store = self._open()
 
     def close(self) -> None:
         """Check, stop, and verify the files offline."""
@@ -106,6 +115,9 @@ class Subject:
         self.store.close()
         report = verify_store(self.fs)
         assert report.is_sound, report.problems
+
+    def _open(self) -> Store:
+        return Store.open(self.fs, self.options, self.clock)
 
     def _commit(self, op: str, rows: pa.RecordBatch) -> WriteResult:
         result = self.store.write(WriteCommand(table="t", op=Operation(op)), rows)

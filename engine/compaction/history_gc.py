@@ -1,0 +1,113 @@
+"""History GC: give back the disk space of what only snapshots before the ancient history mark can see.
+
+* UNDO files whose last change is at or before the mark: whoever reads at the mark or later reads through none of it.
+* DiskRowSets whose rows all died at or before the mark. Their keys leave the key index, as if they had never been.
+
+From then on snapshots below the mark are refused (`TabletEntry.history_floor`, and `Version.history_floor` for scans
+that are about to start); a scan that runs has pinned its version and goes on.
+
+Rowsets are dropped under the write lock, the commit of the manifest included, since a writer may want to bring a dead
+row back: the row is dead for good, or it is found. Their deaths must be durable in the log before, because the log may
+never be shorter than what files hold. A replay that meets a dropped row's changes passes them over, or plays the row's
+later life and death again from the insert that began it.
+"""
+
+from __future__ import annotations
+
+from ..delta import LIVE
+from ..delta.file import DeltaFile
+from ..rowset.diskrowset import DiskRowSet
+from ..tablet.environment import Environment
+from ..tablet.manifest import TabletEntry
+from ..tablet.open import remove_orphans
+from ..tablet.tablet import Tablet
+from .flush import FlushReport
+from .rewrite import new_files, retire
+
+_FAILED = "old history could not be dropped"
+
+
+def gc(tablet: Tablet, environment: Environment, ancient_history_mark: int) -> FlushReport | None:
+    """Drop history that lies before the mark; None when there is none. The caller holds the maintenance lock.
+
+    Raises:
+        StorageFullError: the disk is full; nothing changed.
+        UnavailableError: the log or the manifest has failed.
+    """
+    rows, rowset_bytes = _drop_rowsets(tablet, environment, ancient_history_mark)
+    undo_bytes = _drop_undo(tablet, environment, ancient_history_mark)
+    return FlushReport(rows, 0, rowset_bytes + undo_bytes) if rowset_bytes or undo_bytes else None
+
+
+def gain(tablet: Tablet, ancient_history_mark: int) -> int:
+    """Return the bytes of the files that ``gc`` would drop. Cheap; under no lock."""
+    disk = tablet.version.disk
+    dead = [rowset for rowset in disk if _is_dead(rowset, ancient_history_mark)]
+    ancient = [file for rowset in disk if rowset not in dead for file in _ancient(rowset, ancient_history_mark)]
+    return sum(file.size_bytes for file in ancient) + sum(_bytes(rowset) for rowset in dead)
+
+
+def _ancient(rowset: DiskRowSet, mark: int) -> list[DeltaFile]:
+    return [file for file in rowset.deltas.stores.undo if file.metadata.last_timestamp <= mark]
+
+
+def _is_dead(rowset: DiskRowSet, mark: int) -> bool:
+    """Whether every row is dead and none lived at any moment from ``mark`` on."""
+    return not rowset.live.live_count and rowset.deltas.last_change(LIVE) <= mark
+
+
+def _drop_undo(tablet: Tablet, environment: Environment, mark: int) -> int:
+    """Drop ancient UNDO files; return their bytes."""
+    ancient = {rowset: found for rowset in tablet.version.disk if (found := _ancient(rowset, mark))}
+    if not ancient:
+        return 0
+    kept = {
+        rowset.rowset_id: tuple(file for file in rowset.deltas.stores.undo if file not in found)
+        for rowset, found in ancient.items()
+    }
+
+    def edit(entry: TabletEntry) -> TabletEntry:
+        for rowset_id, undo in kept.items():
+            update = {"undo": tuple(file.file_id for file in undo)}
+            entry = entry.with_rowset(entry.rowset(rowset_id).model_copy(update=update), mark)
+        return entry
+
+    with new_files(tablet.tablet_id, environment, _FAILED) as new:
+        new.commit(edit)
+    with tablet.write_lock:
+        for rowset in ancient:
+            deltas = rowset.deltas.successor(undo=kept[rowset.rowset_id])
+            tablet.replace_diskrowset(rowset, rowset.with_files(deltas), mark)
+    dropped = [file for found in ancient.values() for file in found]
+    retire(environment, dropped)
+    return sum(file.size_bytes for file in dropped)
+
+
+def _drop_rowsets(tablet: Tablet, environment: Environment, mark: int) -> tuple[int, int]:
+    """Drop rowsets whose rows were all dead before the mark; return their rows and bytes."""
+    candidates = [rowset for rowset in tablet.version.disk if _is_dead(rowset, mark)]
+    if not candidates:
+        return 0, 0
+    with tablet.write_lock:
+        timestamp, lsn = tablet.last_timestamp, tablet.last_lsn
+    environment.wait_until_settled(timestamp, lsn)
+    hashes = {rowset: tablet.key_hashes(rowset) for rowset in candidates}
+    with tablet.write_lock:
+        dead = [rowset for rowset in candidates if _is_dead(rowset, mark)]
+        if not dead:
+            return 0, 0
+        gone = {rowset.rowset_id for rowset in dead}
+        environment.manifest.commit(
+            lambda manifest: manifest.with_tablet(tablet.tablet_id, lambda entry: entry.without_rowsets(gone, mark))
+        )
+        for rowset in dead:
+            tablet.remove_diskrowset(rowset, hashes[rowset], mark)
+    for rowset in dead:
+        rowset.close()
+        others = (*rowset.columns_files, *rowset.deltas.files)
+        remove_orphans(environment, rowset.path, *(file.path for file in others))
+    return sum(len(rowset) for rowset in dead), sum(_bytes(rowset) for rowset in dead)
+
+
+def _bytes(rowset: DiskRowSet) -> int:
+    return rowset.size_bytes + sum(file.size_bytes for file in rowset.deltas.files)
