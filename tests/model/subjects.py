@@ -48,7 +48,7 @@ class EmbeddedSubject:
 
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
-        self._microseconds = 1_700_000_000_000_000
+        self._microseconds = self._latest = 1_700_000_000_000_000
         self._fs = MemoryFileSystem()
         self._store = self._open()
         self._store.create_table(shape.definition)
@@ -70,12 +70,13 @@ class EmbeddedSubject:
         self._store.maintain(TABLE, op)
 
     def restart(self, stop: Stop, seed: int) -> None:
+        self._latest = max(self._latest, self._microseconds)
         if stop == "close":
             self._store.close()
-            self._microseconds -= 2_000_000  # somebody set the clock back: the store has noted how late it was
+            self._microseconds = self._latest - 2_000_000  # set back: the store has noted how late it was
         else:
             self._fs = crashed(self._store, self._fs, Random(seed) if stop == "power" else None)
-            self._microseconds += 2_001_000  # a start takes longer than the timestamps that ran ahead of the clock
+            self._microseconds = self._latest + 1_000  # it could not: but a start takes some time
         self._store = self._open()
 
     def now(self) -> int:

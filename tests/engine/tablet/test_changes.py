@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import combinations_with_replacement, pairwise
 from typing import Any
 
@@ -328,6 +329,19 @@ def test_moments_before_the_history_are_refused(aged: tuple[Store, ManualClock])
         with pytest.raises(SnapshotTooOldError, match="since"):
             start_feed(store, **moments)
     store.close()
+
+
+def test_a_range_must_lie_in_the_history_from_its_start() -> None:
+    subject = Subject()
+    start = subject.upsert(1).timestamp
+    floor = subject.upsert(2).timestamp
+    subject.upsert(3)
+    subject.tablet.version = replace(subject.tablet.version, history_floor=floor)
+    for read in (subject.store.plan, subject.store.scan):
+        with pytest.raises(SnapshotTooOldError):
+            read(ScanSpec(table="t", changes=ChangeSpec(since=start)))
+    assert [row["k"] for row in changes(subject, floor)] == [3]
+    subject.store.close()
 
 
 def test_moments_in_the_future_and_ranges_that_end_before_they_begin_are_refused(
