@@ -28,13 +28,14 @@ OPTIONS = StoreOptions(maintenance="off", scan_threads=1)
 @pytest.fixture(scope="module")
 def disk() -> MemoryFileSystem:
     """Rows 1 to 3 are stored, row 3 dies, row 2 changes; flush; row 1 changes; flush of the deltas."""
-    fs = MemoryFileSystem()
-    store = Store.open(fs, OPTIONS, clock=ManualClock(microseconds=1_000_000))
+    fs, clock = MemoryFileSystem(), ManualClock(microseconds=1_000_000)
+    store = Store.open(fs, OPTIONS, clock=clock)
     store.create_table(TableDefinition.from_arrow("t", SCHEMA, ["k"]))
     write(store, "insert", k=[3, 1, 2], v=[30, None, 20], s=["c", "a", None])
     write(store, "delete", k=[3])
     write(store, "upsert", k=[2], v=[21])
     store.maintain("t", "flush")
+    clock.advance(1_000_000)
     write(store, "upsert", k=[1], v=[11], s=["aa"])
     store.maintain("t", "flush_deltas")
     store.close()
@@ -73,34 +74,34 @@ FILES = {
         ],
     ),
     "tablets/2/4.undo": (
-        "1d070f5b72935fe6ef24eb16c47743ef3bcdf3d498123eb2b6326823080f299c",
+        "4374b8af1c26038855fc55bd3965a25980a36c3d09c3aab1faff7687aa664dd0",
         [  # three births and a death, and what v was before
+            "0 value: bool 4 run_length -",
             "0 rowid: int32 4 bitshuffle 0..2",
             "0 timestamp: int64 4 bitshuffle 4096000000..4096000001",
-            "0 value: bool 4 run_length -",
+            "2 value: int64 1 bitshuffle -",
             "2 rowid: int32 1 bitshuffle 1..1",
             "2 timestamp: int64 1 bitshuffle 4096000002..4096000002",
-            "2 value: int64 1 bitshuffle -",
         ],
     ),
     "tablets/2/5.redo": (
-        "b819e6c1d54b7dfbd6b3bf8c9f232d9a50c162427833fa7e4c02795266ab5e2a",
+        "86f03ea0dc35586abb280bc75744ad301019b87402d7a5c2aa608a49f539294d",
         [
-            "2 rowid: int32 1 bitshuffle 0..0",
-            "2 timestamp: int64 1 bitshuffle 4096000003..4096000003",
             "2 value: int64 1 bitshuffle -",
-            "3 rowid: int32 1 bitshuffle 0..0",
-            "3 timestamp: int64 1 bitshuffle 4096000003..4096000003",
+            "2 rowid: int32 1 bitshuffle 0..0",
+            "2 timestamp: int64 1 bitshuffle 8192000000..8192000000",
             "3 value: bytes 1 dictionary -",
+            "3 rowid: int32 1 bitshuffle 0..0",
+            "3 timestamp: int64 1 bitshuffle 8192000000..8192000000",
         ],
     ),
 }
 METADATA = [
     {"row_count": 3, "min_key": "80000001", "max_key": "80000003", "base_timestamp": 4096000002, "schema_version": 1},
     {"rowset_id": 3, "first_timestamp": 4096000000, "last_timestamp": 4096000002, "deltas": {"0": 4, "2": 1}},
-    {"rowset_id": 3, "first_timestamp": 4096000003, "last_timestamp": 4096000003, "deltas": {"2": 1, "3": 1}},
+    {"rowset_id": 3, "first_timestamp": 8192000000, "last_timestamp": 8192000000, "deltas": {"2": 1, "3": 1}},
 ]
-"""Timestamps: 1,000,000 microseconds << 12, and one more for each commit."""
+"""Timestamps: 1,000,000 microseconds << 12, and one more for each commit; the last one a second later."""
 
 
 @pytest.mark.parametrize("path", FILES)
@@ -118,7 +119,7 @@ def test_metadata_says_when_and_where(disk: MemoryFileSystem) -> None:
 
 
 def test_the_files_read_as_every_snapshot_saw_them(disk: MemoryFileSystem) -> None:
-    with Store.open(disk.crash_image(Random(0)), OPTIONS, clock=ManualClock(microseconds=2_000_000)) as store:
+    with Store.open(disk.crash_image(Random(0)), OPTIONS, clock=ManualClock(microseconds=3_000_000)) as store:
         rows = store.scan(ScanSpec(table="t", ordered=True)).to_reader().read_all().to_pylist()
     assert rows == [{"k": 1, "v": 11, "s": "aa"}, {"k": 2, "v": 21, "s": None}]
 
