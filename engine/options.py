@@ -19,7 +19,7 @@ class StoreOptions(BaseModel):
     maintenance: Literal["on", "off"] = "on"
     """``off`` starts no background thread: every flush is asked for by ``maintain``."""
     durability: Durability = Durability.FSYNC
-    """The least that an acknowledgement means; a command may ask for ``os`` only where this allows it."""
+    """What an acknowledgement means when the command does not say."""
     limits: Limits = Field(default_factory=Limits)
     flush_bytes: PositiveInt = 96 * MIB
     """A MemRowSet of this size is flushed."""
