@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ class Proxy:
         with self._lock:
             broken, self._sockets = self._sockets, []
         for connection in broken:
-            with connection:
+            with connection, suppress(OSError):  # the other side may have gone first
                 connection.shutdown(socket.SHUT_RDWR)
         self._deaf = False
 
