@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.model.machine import machine_of
-from tests.model.shapes import ALL_TYPES, U64
+from tests.model.shapes import ALL_TYPES, SHORT_HISTORY, U64
 from tests.model.subjects import EmbeddedSubject
 
 _EXAMPLES = 30
@@ -43,7 +43,7 @@ def main() -> None:
     deadline = time.monotonic() + 60 * options.minutes
     number = options.seed
     while time.monotonic() < deadline:
-        shape = ALL_TYPES if number % 2 else U64
+        shape = (U64, ALL_TYPES, SHORT_HISTORY)[number % 3]
         print(f"seed {number}: {_EXAMPLES} sequences of {options.steps} steps", flush=True)
         run_state_machine_as_test(seed(number)(machine_of(shape, EmbeddedSubject)), settings=rounds)
         number += 1

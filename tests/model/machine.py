@@ -46,6 +46,10 @@ def machine_of(shape: Shape, subject_of: Callable[[Shape], Subject]) -> type[Rul
         def restart(self, stop: Stop, seed: int) -> None:
             self.session.restart(stop, seed)
 
+        @rule(seconds=st.integers(0, 8))
+        def advance(self, seconds: int) -> None:
+            self.session.advance(seconds)
+
         @rule()
         def note_now(self) -> None:
             self.session.note_now()

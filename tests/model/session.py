@@ -6,6 +6,9 @@ import functools
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec
 
+from nyala.schemas.errors import SnapshotTooOldError
+
+from . import shapes
 from .feed import feed
 from .oracle import Key, Oracle
 from .predicates import Filter
@@ -41,6 +44,8 @@ class Session:
         self.moments: list[int] = [subject.now()]
         self.steps: list[str] = []
         self.checks = 0
+        self.forgotten = 0
+        """What came before this moment may have been forgotten."""
 
     @recorded
     def write(self, op: str, columns: tuple[str, ...], rows: list[tuple], atomic: bool = False) -> None:
@@ -61,6 +66,13 @@ class Session:
     @recorded
     def restart(self, stop: Stop, seed: int = 0) -> None:
         self.subject.restart(stop, seed)
+        self.forgotten = max(self.forgotten, self.subject.history_mark())
+
+    @recorded
+    def advance(self, seconds: int) -> None:
+        """Let time pass, and history with it."""
+        self.subject.advance(seconds)
+        self.forgotten = max(self.forgotten, self.subject.history_mark())
 
     @recorded
     def note_now(self) -> None:
@@ -95,7 +107,12 @@ class Session:
         first, last = self.moments[since], self.moments[until]
         chosen = self.shape.model.columns if columns is None else columns
         spec = {"columns": list(chosen), "where": text, "ordered": ordered, "before": before, "every": every}
-        table = self.subject.changes(since=first, until=last, **spec)
+        try:
+            table = self.subject.changes(since=first, until=last, **spec)
+        except SnapshotTooOldError:
+            assert first < self.forgotten
+            return
+        assert first >= self.subject.history_mark(), "history that is too old was read"
         earlier = [f"_before_{name}" for name in chosen] if before else []
         assert table.schema.names == ["_op", "_timestamp", *chosen, *earlier]
         expected = [exact_row(change.cells(chosen, before)) for change in feed(self.oracle, first, last, every, where)]
@@ -126,7 +143,7 @@ class Session:
 
     def script(self) -> str:
         """Return the steps so far as a test."""
-        name = "U64" if len(self.shape.model.key) == 1 else "ALL_TYPES"
+        name = next(name for name, shape in vars(shapes).items() if shape is self.shape)
         lines = ["def test_pinned() -> None:", f"    session = Session({name}, EmbeddedSubject({name}))"]
         return "\n".join([*lines, *(f"    {step}" for step in self.steps)])
 
@@ -136,7 +153,12 @@ class Session:
         as_of = None if moment is None else self.moments[moment]
         text = None if where is None else str(where)
         spec = {"columns": list(columns), "where": text, "ordered": ordered, "limit": limit, "as_of": as_of}
-        table = self.subject.scan(**spec)
+        try:
+            table = self.subject.scan(**spec)
+        except SnapshotTooOldError:
+            assert as_of is not None and as_of < self.forgotten
+            return
+        assert as_of is None or as_of >= self.subject.history_mark(), "history that is too old was read"
         assert table.schema.names == list(columns)
         state = self.oracle.now() if as_of is None else self.oracle.as_of(as_of)
         chosen = [row for _, row in sorted(state.items()) if where is None or where.holds(row) is True]

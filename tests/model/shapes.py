@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -29,10 +29,17 @@ class Shape:
     column_options: dict[str, ColumnOptions]
     filtered: tuple[str, ...]
     """Columns whose order the model knows: no floating type with its NaN."""
+    history_seconds: int = 7 * 24 * 3600
 
     @property
     def definition(self) -> TableDefinition:
-        return TableDefinition.from_arrow(TABLE, self.arrow, list(self.model.key), self.column_options)
+        return TableDefinition.from_arrow(
+            TABLE,
+            self.arrow,
+            list(self.model.key),
+            self.column_options,
+            options={"history_max_age_seconds": self.history_seconds},
+        )
 
     def batch(self, columns: Sequence[str], rows: Sequence[Row]) -> pa.RecordBatch:
         """Return rows as a batch that lets NULL through everywhere: to refuse it is the store's task."""
@@ -68,6 +75,8 @@ U64 = Shape(
     column_options={"preset": ColumnOptions(write_default=5)},
     filtered=("k", "v", "s", "must", "preset"),
 )
+
+SHORT_HISTORY = replace(U64, history_seconds=10)
 
 _NULLABLE = ("flag", "tiny", "small", "big", "day", "seen", "single", "real", "price", "total", "huge", "code", "note")
 

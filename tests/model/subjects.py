@@ -19,6 +19,7 @@ from nyala.flight_server.server import FlightServer
 from nyala.schemas.changes import ChangeSpec
 from nyala.schemas.operation import Operation
 from nyala.schemas.scan import ScanSpec
+from nyala.schemas.timestamp import last_of
 from nyala.schemas.write import WriteCommand, WriteResult
 
 from .oracle import Key
@@ -39,6 +40,8 @@ class Subject(Protocol):
     def get(self, keys: Sequence[Key]) -> pa.Table: ...  # the rows found, in the order asked
     def maintain(self, op: str) -> None: ...
     def restart(self, stop: Stop, seed: int) -> None: ...
+    def advance(self, seconds: int) -> None: ...  # the clock
+    def history_mark(self) -> int: ...  # the oldest moment that must be readable
     def now(self) -> int: ...
     def close(self) -> None: ...
 
@@ -79,6 +82,13 @@ class EmbeddedSubject:
             self._microseconds = self._latest + 1_000  # it could not: but a start takes some time
         self._store = self._open()
 
+    def advance(self, seconds: int) -> None:
+        self._microseconds += seconds * 1_000_000
+        self._clock.advance(seconds * 1_000_000)
+
+    def history_mark(self) -> int:
+        return last_of(self._microseconds - self._shape.history_seconds * 1_000_000)
+
     def now(self) -> int:
         return self._store.now()
 
@@ -86,7 +96,8 @@ class EmbeddedSubject:
         self._store.close()
 
     def _open(self) -> Store:
-        return Store.open(self._fs, OPTIONS, ManualClock(self._microseconds))
+        self._clock = ManualClock(self._microseconds)
+        return Store.open(self._fs, OPTIONS, self._clock)
 
 
 class FlightSubject(EmbeddedSubject):

@@ -5,7 +5,7 @@ from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.model.machine import machine_of
-from tests.model.shapes import ALL_TYPES, U64, Shape
+from tests.model.shapes import ALL_TYPES, SHORT_HISTORY, U64, Shape
 from tests.model.subjects import EmbeddedSubject, FlightSubject
 
 
@@ -15,9 +15,15 @@ def budget(examples: int, steps: int) -> settings:
     return settings(max_examples=examples, stateful_step_count=steps, deadline=None, phases=phases, print_blob=True)
 
 
-@pytest.mark.parametrize("shape", [U64, ALL_TYPES], ids=["u64", "all types"])
-@pytest.mark.parametrize(
-    ("subject", "examples"), [(EmbeddedSubject, 80), (FlightSubject, 20)], ids=["embedded", "flight"]
-)
-def test_the_store_is_the_model(shape: Shape, subject: type[EmbeddedSubject], examples: int) -> None:
+CASES = {
+    "embedded, u64": (EmbeddedSubject, U64, 80),
+    "embedded, all types": (EmbeddedSubject, ALL_TYPES, 80),
+    "embedded, short history": (EmbeddedSubject, SHORT_HISTORY, 80),
+    "flight, u64": (FlightSubject, U64, 20),
+    "flight, all types": (FlightSubject, ALL_TYPES, 20),
+}
+
+
+@pytest.mark.parametrize(("subject", "shape", "examples"), CASES.values(), ids=CASES.keys())
+def test_the_store_is_the_model(subject: type[EmbeddedSubject], shape: Shape, examples: int) -> None:
     run_state_machine_as_test(machine_of(shape, subject), settings=budget(examples, 50))
