@@ -24,10 +24,29 @@ _TAIL_ROWS = 1024
 
 @dataclass(frozen=True, slots=True)
 class _SortedPrefix:
-    """The first ``count`` entries of a log, sorted."""
+    """The first ``count`` entries of a log, sorted, and what a snapshot reads that sees all of them."""
 
     count: int
     run: DeltaRun
+    newest: int
+    """The largest timestamp."""
+    rowids: np.ndarray
+    """The rows, each once."""
+    ends: np.ndarray
+    """Where in the run the last entry of each row is."""
+
+    @classmethod
+    def of(cls, run: DeltaRun) -> _SortedPrefix:
+        """Return the prefix that a sorted run is."""
+        ends = np.flatnonzero(np.append(run.rowids[1:] != run.rowids[:-1], True)[: len(run)])
+        return cls(len(run), run, int(run.timestamps.max(initial=0)), run.rowids[ends], ends)
+
+    def patch(self, first_row: int, last_row: int, snapshot: int) -> Patch:
+        """Return what ``snapshot`` sees; the many entries of a hot row cost one that sees all of them nothing."""
+        if snapshot < self.newest:
+            return redo_patch(self.run.slice(first_row, last_row), snapshot)
+        first, last = np.searchsorted(self.rowids, (first_row, last_row))
+        return Patch(self.rowids[first:last], self.run.values.take(self.ends[first:last]))
 
 
 class DeltaLog:
@@ -64,18 +83,16 @@ class DeltaLog:
 
     def patches(self, first_row: int, last_row: int, snapshot: int) -> list[Patch]:
         """Return what ``snapshot`` sees of rows [first_row, last_row): older patches first."""
-        return [redo_patch(run, snapshot) for run in self.runs(first_row, last_row)]
+        count = self._count
+        prefix = self._prefix(count)
+        tail = self._tail(prefix, count, first_row, last_row)
+        return [prefix.patch(first_row, last_row, snapshot), *(redo_patch(run, snapshot) for run in tail)]
 
     def runs(self, first_row: int, last_row: int) -> list[DeltaRun]:
         """Return the deltas of rows [first_row, last_row) in runs that are not empty, older ones first."""
         count = self._count
         prefix = self._prefix(count)
-        found = [prefix.run.slice(first_row, last_row)]
-        if prefix.count < count:
-            rowids = _array(self._rowids, prefix.count, count)
-            hits = np.flatnonzero((rowids >= first_row) & (rowids < last_row))
-            timestamps = _array(self._timestamps, prefix.count, count)[hits]
-            found.append(sorted_run(rowids[hits], timestamps, self._cells(prefix.count, count).take(hits)))
+        found = [prefix.run.slice(first_row, last_row), *self._tail(prefix, count, first_row, last_row)]
         return [run for run in found if len(run)]
 
     @property
@@ -92,9 +109,18 @@ class DeltaLog:
         prefix = self._sorted
         known = prefix.count if prefix else 0
         if prefix is None or count - known > max(_TAIL_ROWS, known // 4):
-            prefix = _SortedPrefix(count, self.run(0, count))
+            prefix = _SortedPrefix.of(self.run(0, count))
             self._sorted = prefix
         return prefix
+
+    def _tail(self, prefix: _SortedPrefix, count: int, first_row: int, last_row: int) -> list[DeltaRun]:
+        """Return the deltas of some rows that came after the prefix, as a run; none when there are none."""
+        rowids = _array(self._rowids, prefix.count, count)
+        hits = np.flatnonzero((rowids >= first_row) & (rowids < last_row))
+        if not len(hits):
+            return []
+        timestamps = _array(self._timestamps, prefix.count, count)[hits]
+        return [sorted_run(rowids[hits], timestamps, self._cells(prefix.count, count).take(hits))]
 
     def _cells(self, first: int, last: int) -> Vector:
         return self._values.view(last).slice(first, last)

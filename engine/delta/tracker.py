@@ -20,7 +20,7 @@ from ..vectors.vector import Vector
 from .file import DeltaFile
 from .history import History, Stamps, within
 from .memstore import DeltaLog, DeltaMemStore
-from .run import Patch, merge_patches, redo_patch, undo_patch
+from .run import Patch, merge_patches, undo_patch
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -190,8 +190,8 @@ def _logs(stores: DeltaStores) -> list[DeltaLog]:
 def _redo_patches(stores: DeltaStores, column_id: int, first: int, last: int, snapshot: int) -> list[Patch]:
     patches: list[Patch] = []
     for file in stores.redo:
-        if file.metadata.first_timestamp <= snapshot and (run := file.run(column_id, first, last)):
-            patches.append(redo_patch(run, snapshot))
+        if file.metadata.first_timestamp <= snapshot and (patch := file.redo(column_id, first, last, snapshot)):
+            patches.append(patch)
     for store in stores.memory:
         if log := store.log(column_id):
             patches.extend(log.patches(first, last, snapshot))
