@@ -31,6 +31,8 @@ class StoreOptions(BaseModel):
     """Base columns are rewritten when the REDO files take this share of their bytes."""
     history_gc_bytes: PositiveInt = 8 * MIB
     """Files that only snapshots before a table's history can see are dropped when they take this much."""
+    compaction_bytes: PositiveInt = 256 * MIB
+    """Rowsets of at most so many bytes are merged at once in the background."""
     memory_bytes: PositiveInt = 1024 * MIB
     """Memory stores of all tablets: writers wait for flushes above it."""
     memory_wait_seconds: NonNegativeInt = 60

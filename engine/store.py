@@ -373,6 +373,7 @@ class Store:
                     on_files = (tablet, self._environment, self.options, mark)
                     operations += [upkeep.MinorDeltaCompactionOp(*on_files), upkeep.MajorDeltaCompactionOp(*on_files)]
                     operations.append(upkeep.HistoryGcOp(*on_files))
+                    operations.append(upkeep.CompactOp(*on_files))
         return operations
 
     def _after_flush(self) -> None:

@@ -15,8 +15,10 @@ from .compaction.delta_compaction import major, minor
 from .compaction.flush import FlushReport, flush_memrowset
 from .compaction.flush_deltas import flush_deltas
 from .compaction.history_gc import gain, gc
+from .compaction.merge import compact
+from .compaction.policy import Candidate, Pick, pick
 from .delta import LIVE
-from .options import StoreOptions
+from .options import MIB, StoreOptions
 from .rowset.diskrowset import DiskRowSet
 from .tablet.environment import Environment
 from .tablet.tablet import Tablet
@@ -25,8 +27,8 @@ from .tablet.tablet import Tablet
 def flush(tablet: Tablet, environment: Environment) -> FlushReport | None:
     """Flush all rows of a tablet that are in memory; None when there are none."""
     with _work_on(tablet):
-        left_over = flush_memrowset(tablet, environment) if tablet.version.frozen else None
-        return _sum(left_over, flush_memrowset(tablet, environment))
+        left_over = [flush_memrowset(tablet, environment) for _ in tablet.version.frozen]
+        return _sum(*left_over, flush_memrowset(tablet, environment))
 
 
 def flush_all_deltas(tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
@@ -55,6 +57,12 @@ def collect_history(tablet: Tablet, environment: Environment, mark: int) -> Flus
         return gc(tablet, environment, mark)
 
 
+def compact_all(tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
+    """Merge all DiskRowSets of a tablet, without what lies before the mark; None when there are none."""
+    with _work_on(tablet):
+        return compact(tablet, environment, ancient_history_mark=mark)
+
+
 def perform(kind: MaintenanceKind, tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
     """Do one kind of work on a tablet now; None when there is nothing to do. ``mark`` is the ancient history mark."""
     if kind is MaintenanceKind.FLUSH:
@@ -64,6 +72,7 @@ def perform(kind: MaintenanceKind, tablet: Tablet, environment: Environment, mar
         MaintenanceKind.MINOR_COMPACT: minor_compact,
         MaintenanceKind.MAJOR_COMPACT: major_compact,
         MaintenanceKind.GC: collect_history,
+        MaintenanceKind.COMPACT: compact_all,
     }
     return work[kind](tablet, environment, mark)
 
@@ -213,3 +222,44 @@ class HistoryGcOp:
 
     def perform(self) -> None:
         collect_history(self.tablet, self.environment, self.mark())
+
+
+@dataclass(frozen=True, slots=True)
+class CompactOp:
+    """Merges the DiskRowSets of a tablet that it gains most from, within a budget of bytes."""
+
+    tablet: Tablet
+    environment: Environment
+    options: StoreOptions
+    mark: Callable[[], int]
+
+    @property
+    def name(self) -> str:
+        return f"compact tablet {self.tablet.tablet_id}"
+
+    def score(self) -> float:
+        best = self._pick()
+        return min(best.gain, _COMPACTION_SCORE) if best else 0.0
+
+    def perform(self) -> None:
+        with _work_on(self.tablet):
+            if best := self._pick():
+                compact(self.tablet, self.environment, best.rowset_ids, ancient_history_mark=self.mark())
+
+    def _pick(self) -> Pick | None:
+        mark = self.mark()
+        candidates = tuple(_candidate(rowset, mark) for rowset in self.tablet.version.disk)
+        return pick(candidates, max(self.options.compaction_bytes // MIB, 1))
+
+
+_COMPACTION_SCORE = 0.9
+"""A flush that is due goes first."""
+
+
+def _candidate(rowset: DiskRowSet, mark: int) -> Candidate:
+    files = rowset.deltas.files
+    size = rowset.size_bytes + sum(file.size_bytes for file in files)
+    # A merge leaves dead rows out only when they died before the mark; those that may not have count for nothing.
+    is_ancient = not rowset.deltas.active and all(file.metadata.last_timestamp <= mark for file in files)
+    dead_share = rowset.live.dead_count / len(rowset) if is_ancient else 0.0
+    return Candidate(rowset.rowset_id, rowset.min_key, rowset.max_key, size, dead_share)

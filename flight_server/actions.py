@@ -80,7 +80,9 @@ VERBS = {
         'A table\'s live rows, bytes on disk and memory, by tablet and by column: {"table"}.', _table_stats
     ),
     "maintain": Verb(
-        'Do one kind of maintenance now: {"table","op":"flush"|"flush_deltas"}. Answers what was done.', _maintain
+        'Do one kind of maintenance now: {"table","op":"flush"|"flush_deltas"|"minor_compact"|"major_compact"|"gc"'
+        '|"compact"}. Answers what was done.',
+        _maintain,
     ),
     "explain": Verb("How a scan would run, and what is pruned and why: the JSON of a ticket.", _explain),
     "now": Verb(

@@ -22,6 +22,8 @@ class MaintenanceKind(StrEnum):
     """Write the MemRowSets to disk."""
     FLUSH_DELTAS = "flush_deltas"
     """Write the DeltaMemStores to REDO files."""
+    COMPACT = "compact"
+    """Merge all DiskRowSets of a tablet into ones that do not overlap, their deltas included."""
     MINOR_COMPACT = "minor_compact"
     """Merge the REDO files of each DiskRowSet into one."""
     MAJOR_COMPACT = "major_compact"

@@ -24,7 +24,7 @@ from ..cfile.cache import PageCache
 from ..cfile.format import StreamKey
 from ..cfile.reader import CFileReader
 from ..cfile.stream import StreamReader
-from ..cfile.writer import CFileInfo, CFileWriter
+from ..cfile.writer import CFileInfo, CFileWriter, StreamWriter
 from ..cfile.zone_map import ZoneMap, ZoneValue
 from ..fs.filesystem import FileSystem
 from ..vectors.physical import PhysicalType
@@ -137,6 +137,75 @@ class DeltaFileWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._writer.abort()
+
+
+class DeltaFileStreams:
+    """Writes a delta file with all its columns side by side, in one pass over the rows that they belong to.
+
+    Memory stays at a page of each stream. Abort it unless it was finished.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        path: str,
+        file_id: int,
+        kind: str,
+        rowset_id: int,
+        encodings: Mapping[int, ColumnEncoding],
+    ) -> None:
+        self._writer = CFileWriter(fs, path, file_id, kind)
+        self._rowset_id = rowset_id
+        self._encodings = encodings
+        self._streams: dict[int, tuple[StreamWriter, StreamWriter, StreamWriter]] = {}
+        self._first_timestamp, self._last_timestamp = 1 << 63, 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there was no delta yet; such a file is not to be finished."""
+        return not self._streams
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes written so far."""
+        return self._writer.size_bytes
+
+    def append(self, column_id: int, run: DeltaRun) -> None:
+        """Add deltas of a column, of rows above all that it has."""
+        if not len(run):
+            return
+        if column_id not in self._streams:
+            self._streams[column_id] = self._open(column_id)
+        rowids, timestamps, values = self._streams[column_id]
+        rowids.append(FixedVector(run.rowids))
+        timestamps.append(FixedVector(run.timestamps))
+        values.append(run.values)
+        self._first_timestamp = min(self._first_timestamp, int(run.timestamps.min()))
+        self._last_timestamp = max(self._last_timestamp, int(run.timestamps.max()))
+
+    def finish(self) -> CFileInfo:
+        """Write what is left and sync the file; the caller syncs the directory."""
+        for stream in (stream for streams in self._streams.values() for stream in streams):
+            stream.finish()
+        metadata = DeltaFileMetadata(
+            rowset_id=self._rowset_id,
+            first_timestamp=self._first_timestamp,
+            last_timestamp=self._last_timestamp,
+            deltas={column_id: rowids.row_count for column_id, (rowids, _, _) in sorted(self._streams.items())},
+        )
+        return self._writer.finish(metadata.model_dump(mode="json"))
+
+    def abort(self) -> None:
+        """Remove the file unless it was finished."""
+        self._writer.abort()
+
+    def _open(self, column_id: int) -> tuple[StreamWriter, StreamWriter, StreamWriter]:
+        how, new = self._encodings[column_id], self._writer.open_stream
+        return (
+            new(StreamKey(column_id, "rowid"), PhysicalType.INT32, "bitshuffle"),
+            new(StreamKey(column_id, "timestamp"), PhysicalType.INT64, "bitshuffle"),
+            new(StreamKey(column_id, "value"), how.physical, how.encoding, how.compression, zone_maps=False),
+        )
 
 
 class DeltaFile:

@@ -20,7 +20,7 @@ from ...schemas.errors import CorruptionError
 from ..cfile.cache import PageCache
 from ..cfile.format import StreamKey
 from ..cfile.reader import CFileReader
-from ..cfile.writer import CFileInfo, CFileWriter
+from ..cfile.writer import CFileInfo, CFileWriter, StreamWriter
 from ..codecs.codec import BLOCK_ROWS
 from ..delta import LIVE
 from ..delta.file import ColumnEncoding
@@ -99,6 +99,74 @@ def write_columns_file(
         return writer.finish(metadata.model_dump(mode="json"))
 
 
+class BaseFileWriter:
+    """Writes the base file of a rowset in one pass over its rows, which come in key order.
+
+    For each run of rows: ``append`` the cells of every column, then ``end_run``. Memory stays at a page of each column,
+    and a byte a row. Abort it unless it was finished.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        path: str,
+        file_id: int,
+        encodings: Mapping[int, ColumnEncoding],
+        column_ids: Iterable[int],
+    ) -> None:
+        self.row_count = 0
+        """Rows of the runs that have ended."""
+        self._writer = CFileWriter(fs, path, file_id, "base")
+        self._streams = {column_id: self._open(column_id, encodings[column_id]) for column_id in sorted(column_ids)}
+        self._alive: list[np.ndarray] = []
+        self._block_keys: list[Vector] = []
+        self._min_key = self._max_key = b""
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes written so far."""
+        return self._writer.size_bytes
+
+    def append(self, column_id: int, cells: Vector) -> None:
+        """Add the cells of a column for the run."""
+        self._streams[column_id].append(cells)
+
+    def end_run(self, keys: KeyVector, alive: np.ndarray) -> None:
+        """End a run of rows with these encoded keys, of which ``alive`` exist; every column has their cells."""
+        blocks = np.arange(-self.row_count % BLOCK_ROWS, len(keys), BLOCK_ROWS, dtype=np.int64)
+        self._block_keys.append(keys_as_bytes(take_keys(keys, blocks)))
+        self._min_key = self._min_key if self.row_count else key_bytes(keys, 0)
+        self._max_key = key_bytes(keys, len(keys) - 1)
+        self._alive.append(alive)
+        self.row_count += len(keys)
+
+    def finish(self, base_timestamp: int, schema_version: int) -> np.ndarray:
+        """Write what is left, sync the file and return which rows exist; the caller syncs the directory."""
+        for stream in self._streams.values():
+            stream.finish()
+        alive = np.concatenate(self._alive)
+        if not alive.all():
+            live = FixedVector(alive.astype(np.uint8))
+            self._writer.write_stream(StreamKey(LIVE, "base"), PhysicalType.BOOL, [live], "run_length")
+        self._writer.write_stream(KEY_INDEX, PhysicalType.BYTES, self._block_keys, "plain", zone_maps=False)
+        metadata = RowsetMetadata(
+            row_count=self.row_count,
+            min_key=self._min_key.hex(),
+            max_key=self._max_key.hex(),
+            base_timestamp=base_timestamp,
+            schema_version=schema_version,
+        )
+        self._writer.finish(metadata.model_dump(mode="json"))
+        return alive
+
+    def abort(self) -> None:
+        """Remove the file unless it was finished."""
+        self._writer.abort()
+
+    def _open(self, column_id: int, how: ColumnEncoding) -> StreamWriter:
+        return self._writer.open_stream(StreamKey(column_id, "base"), how.physical, how.encoding, how.compression)
+
+
 def write_base_file(
     fs: FileSystem,
     path: str,
@@ -109,27 +177,16 @@ def write_base_file(
     encodings: Mapping[int, ColumnEncoding],
     base_timestamp: int,
     schema_version: int,
-) -> CFileInfo:
+) -> None:
     """Write rows that stand in key order as one file and sync it; the caller syncs the directory.
 
     ``cells`` and ``encodings`` go by column id; ``alive`` is None when every row exists.
     """
-    row_count = len(keys)
-    metadata = RowsetMetadata(
-        row_count=row_count,
-        min_key=key_bytes(keys, 0).hex(),
-        max_key=key_bytes(keys, row_count - 1).hex(),
-        base_timestamp=base_timestamp,
-        schema_version=schema_version,
-    )
-    with CFileWriter(fs, path, file_id, "base") as writer:
-        for column_id, vector in sorted(cells.items()):
-            how = encodings[column_id]
-            key = StreamKey(column_id, "base")
-            writer.write_stream(key, how.physical, [vector], how.encoding, how.compression)
-        if alive is not None and not alive.all():
-            live = FixedVector(alive.astype(np.uint8))
-            writer.write_stream(StreamKey(LIVE, "base"), PhysicalType.BOOL, [live], "run_length")
-        firsts = keys_as_bytes(take_keys(keys, np.arange(0, row_count, BLOCK_ROWS, dtype=np.int64)))
-        writer.write_stream(KEY_INDEX, PhysicalType.BYTES, [firsts], "plain", zone_maps=False)
-        return writer.finish(metadata.model_dump(mode="json"))
+    writer = BaseFileWriter(fs, path, file_id, encodings, cells)
+    try:
+        for column_id, vector in cells.items():
+            writer.append(column_id, vector)
+        writer.end_run(keys, np.ones(len(keys), np.bool_) if alive is None else alive)
+        writer.finish(base_timestamp, schema_version)
+    finally:
+        writer.abort()

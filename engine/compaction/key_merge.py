@@ -1,0 +1,144 @@
+"""Go through DiskRowSets in the order of their keys, a chunk of each in memory.
+
+Each rowset is a stream of chunks of keys. In each round the smallest of the last keys in memory is the bound: all rows
+up to it are known, whichever rowset they come from. A rowset whose first key lies above the bound is not touched yet.
+So where rowsets do not overlap, a round is a chunk of one of them, in the order in which it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..delta.run import DeltaRun
+from ..rowset.diskrowset import DiskRowSet
+from ..vectors.keys import KeyVector, concat_keys, key_bytes, keys_less_equal, merge_order, slice_keys, take_keys
+from ..vectors.vector import Vector
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows [first, last) of a rowset, by its number."""
+
+    source: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MergedRows:
+    """Rows in key order, above all that came before."""
+
+    parts: Sequence[Part]
+    order: np.ndarray | None
+    """Positions in the parts laid end to end; None when there is one part, all of whose rows are wanted."""
+    keys: KeyVector
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def without(self, gone: np.ndarray) -> MergedRows:
+        """Return the rows that are not ``gone`` (one bool a row)."""
+        kept = np.flatnonzero(~gone)
+        return MergedRows(self.parts, kept if self.order is None else self.order[kept], take_keys(self.keys, kept))
+
+    def slice(self, first: int, last: int) -> MergedRows:
+        """Return rows [first, last)."""
+        if (first, last) == (0, len(self)):
+            return self
+        keys = slice_keys(self.keys, first, last)
+        if self.order is not None:
+            return MergedRows(self.parts, self.order[first:last], keys)
+        (part,) = self.parts
+        return MergedRows([Part(part.source, part.first + first, part.first + last)], None, keys)
+
+    def arranged(self, cells: Vector) -> Vector:
+        """Return cells of the parts laid end to end in the order of the rows."""
+        return cells if self.order is None else cells.take(self.order)
+
+    def arranged_run(self, run: DeltaRun) -> DeltaRun:
+        """Return deltas of the parts laid end to end as deltas of the rows; those of rows left out are gone."""
+        if self.order is None:
+            return run
+        place = np.full(sum(part.last - part.first for part in self.parts), -1, np.int32)
+        place[self.order] = np.arange(len(self.order), dtype=np.int32)
+        rowids = place[run.rowids]
+        sequence = np.argsort(rowids, kind="stable")
+        sequence = sequence[np.searchsorted(rowids[sequence], 0) :]
+        return DeltaRun(rowids[sequence], run.timestamps[sequence], run.values.take(sequence))
+
+    def by_part(self) -> Iterator[tuple[Part, np.ndarray, np.ndarray]]:
+        """Yield each part with the positions of its rows here, and their numbers in their rowset."""
+        order = np.arange(len(self)) if self.order is None else self.order
+        start = 0
+        for part in self.parts:
+            length = part.last - part.first
+            positions = np.flatnonzero((order >= start) & (order < start + length))
+            yield part, positions, order[positions] - start + part.first
+            start += length
+
+
+class _Stream:
+    """The keys of one rowset that are in memory."""
+
+    def __init__(self, source: int, rowset: DiskRowSet, chunk_rows: int) -> None:
+        self.first_key = rowset.min_key
+        self._source = source
+        self._rowset = rowset
+        self._chunk_rows = chunk_rows
+        self._first = self._last = 0
+        self._keys: KeyVector | None = None
+
+    def open(self) -> bool:
+        """Make sure that there are keys; False when there are no more."""
+        if self._first < self._last:
+            return True
+        if self._last == len(self._rowset):
+            return False
+        # Chunks end where pages do, so that no page is decoded for two of them.
+        self._first, self._last = self._last, min(self._last + self._chunk_rows, len(self._rowset))
+        self._keys = self._rowset.keys_in(self._first, self._last)
+        return True
+
+    @property
+    def last_key(self) -> bytes:
+        assert self._keys is not None, "the stream is open"
+        return key_bytes(self._keys, len(self._keys) - 1)
+
+    def take_until(self, bound: bytes) -> tuple[Part, KeyVector]:
+        """Remove and return the rows with keys up to ``bound``; there may be none."""
+        assert self._keys is not None, "the stream is open"
+        count = int(np.count_nonzero(keys_less_equal(self._keys, bound)))
+        part, taken = Part(self._source, self._first, self._first + count), slice_keys(self._keys, 0, count)
+        self._keys = slice_keys(self._keys, count, len(self._keys))
+        self._first += count
+        return part, taken
+
+
+def merged_rows(rowsets: Sequence[DiskRowSet], chunk_rows: int) -> Iterator[MergedRows]:
+    """Yield all rows of rowsets that share no key; ``chunk_rows`` (a power of two) of each are in memory at most."""
+    streams = [_Stream(source, rowset, chunk_rows) for source, rowset in enumerate(rowsets)]
+    waiting = sorted(streams, key=lambda stream: stream.first_key, reverse=True)
+    running: list[_Stream] = []
+    while True:
+        running = [stream for stream in running if stream.open()]
+        bound = min((stream.last_key for stream in running), default=None)
+        if waiting and (bound is None or waiting[-1].first_key <= bound):
+            running.append(waiting.pop())
+        elif bound is None:
+            return
+        else:
+            yield _merged([stream.take_until(bound) for stream in running])
+
+
+def _merged(taken: Sequence[tuple[Part, KeyVector]]) -> MergedRows:
+    filled = [(part, keys) for part, keys in taken if len(keys)]
+    parts, keys = [part for part, _ in filled], [keys for _, keys in filled]
+    if len(parts) == 1:
+        return MergedRows(parts, None, keys[0])
+    sources, rows = merge_order(keys)
+    starts = np.cumsum([0] + [part.last - part.first for part in parts[:-1]])
+    order = starts[sources] + rows
+    return MergedRows(parts, order, take_keys(concat_keys(keys), order))

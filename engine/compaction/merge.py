@@ -1,0 +1,261 @@
+"""Merge DiskRowSets into new ones whose key ranges do not overlap; every snapshot reads the same.
+
+ 1. Under the write lock, note the newest timestamp F in the tablet and how many deltas each rowset has in memory.
+ 2. Wait until everything up to F is durable.
+ 3. Go through the rows in key order, once, a chunk of each rowset at a time. The new base shows a row at F: its REDO
+    deltas up to F are applied, and inverted they become UNDO deltas, after those that it has. New rowsets are cut at a
+    target size.
+ 4. Commit the new files to the manifest in the place of the old ones.
+ 5. Carry over the deltas that came after F and put the new version in place (`swap`); remove the old files.
+
+Rows that died at or before the ancient history mark, and have been dead since, are left out with all their history;
+of other rows, UNDO deltas at or before it are left out, for no snapshot that may be read wants them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ...schemas.column import ColumnSchema
+from ..codecs.codec import BLOCK_ROWS, PAGE_ROWS
+from ..delta import LIVE
+from ..delta.run import DeltaRun, invert, merge_runs
+from ..fs.failures import named
+from ..rowset.diskrowset import DiskRowSet
+from ..rowset.location import ROWID_BITS, pack, rowids_of
+from ..tablet.environment import Environment
+from ..tablet.manifest import TabletEntry
+from ..tablet.open import remove_orphans
+from ..tablet.tablet import Tablet
+from ..tablet.version import Version
+from ..vectors.vector import FixedVector, Vector, concat
+from .flush import FlushReport
+from .key_merge import MergedRows, Part, merged_rows
+from .outputs import Moment, OutputRowSet, Outputs
+from .swap import MovedRowSet, Swap, Unfinished, undone_on_failure
+
+TARGET_BYTES = 64 << 20
+TARGET_ROWS = 1 << 22
+_CHUNK_BYTES = 32 << 20
+"""About how many bytes of cells of one column are in memory, over all rowsets."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Input:
+    """A rowset that is merged."""
+
+    rowset: DiskRowSet
+    mark: dict[int, int]
+    memory: dict[int, list[DeltaRun]]
+    """Its deltas in memory up to F, older runs first."""
+    locations: np.ndarray
+    """Where each row goes: number of the output and row there, packed; -1 when it is left out."""
+
+    def redo(self, column_id: int, first: int, last: int) -> list[DeltaRun]:
+        runs = [file.run(column_id, first, last) for file in self.rowset.deltas.stores.redo]
+        runs += [run.slice(first, last) for run in self.memory.get(column_id, [])]
+        return [run for run in runs if run]
+
+    def undo(self, column_id: int, first: int, last: int) -> list[DeltaRun]:
+        runs = [file.run(column_id, first, last) for file in self.rowset.deltas.stores.undo]
+        return [run for run in runs if run]
+
+
+def compact(
+    tablet: Tablet,
+    environment: Environment,
+    rowset_ids: Collection[int] | None = None,
+    target_bytes: int = TARGET_BYTES,
+    target_rows: int = TARGET_ROWS,
+    ancient_history_mark: int = 0,
+) -> FlushReport | None:
+    """Merge the DiskRowSets of these ids, all by default; None when there are none. The caller holds the maintenance
+    lock.
+
+    Raises:
+        StorageFullError: the disk is full; nothing changed.
+        UnavailableError: the log or the manifest has failed.
+    """
+    moment, marks = _mark(tablet, rowset_ids)
+    if not marks:
+        return None
+    environment.wait_until_settled(moment.timestamp, moment.lsn)
+    inputs = [_input(rowset, mark) for rowset, mark in marks]
+    with undone_on_failure(tablet, environment) as unfinished:
+        with named("rowsets could not be merged and stay as they are"):
+            outputs = Outputs(tablet, environment, unfinished, moment, target_rows, target_bytes)
+            try:
+                merge = _Merge(tablet, inputs, outputs, ancient_history_mark)
+                written = merge.run()
+            finally:
+                outputs.abort()
+        swap = _swap(tablet, inputs, written, unfinished, moment)
+        old = {one.rowset.rowset_id for one in inputs}
+        floor = ancient_history_mark if merge.is_history_lost else 0
+        unfinished.commit(lambda entry: _with_outputs(entry, old, written, floor))
+    swap.put(lambda version: _replaced(version, old, written, floor))
+    freed = _remove(environment, inputs)
+    new = [output.rowset for output in written]
+    size = sum(rowset.size_bytes + sum(file.size_bytes for file in rowset.deltas.files) for rowset in new)
+    return FlushReport(sum(len(rowset) for rowset in new), size, freed)
+
+
+def _mark(tablet: Tablet, rowset_ids: Collection[int] | None) -> tuple[Moment, list[tuple[DiskRowSet, dict[int, int]]]]:
+    with tablet.write_lock:
+        rowsets = [rowset for rowset in tablet.version.disk if rowset_ids is None or rowset.rowset_id in rowset_ids]
+        marks = [(rowset, rowset.deltas.active.counts()) for rowset in rowsets]
+        return Moment(tablet.last_timestamp, tablet.last_lsn), marks
+
+
+def _input(rowset: DiskRowSet, mark: dict[int, int]) -> _Input:
+    memory: dict[int, list[DeltaRun]] = {}
+    frozen = rowset.deltas.frozen
+    stores = [frozen.until(frozen.counts())] if frozen else []
+    for runs in [*stores, rowset.deltas.active.until(mark)]:
+        for column_id, run in runs.items():
+            memory.setdefault(column_id, []).append(run)
+    return _Input(rowset, mark, memory, np.full(len(rowset), -1, np.int64))
+
+
+class _Merge:
+    """One pass over the rows of the inputs."""
+
+    def __init__(self, tablet: Tablet, inputs: Sequence[_Input], outputs: Outputs, ancient_history_mark: int) -> None:
+        self._columns = tablet.schema.columns
+        self._inputs = inputs
+        self._outputs = outputs
+        self._ancient = ancient_history_mark
+        self.is_history_lost = False
+        """Whether anything was left out: then snapshots before the ancient history mark can no longer be read."""
+
+    def run(self) -> list[OutputRowSet]:
+        """Write all outputs."""
+        for rows in merged_rows([one.rowset for one in self._inputs], self._chunk_rows()):
+            self._write(rows)
+        return self._outputs.finish()
+
+    def _chunk_rows(self) -> int:
+        """Return a power of two with which a column's cells of a chunk of every input stay in ``_CHUNK_BYTES``."""
+        row_bytes = sum(max(one.rowset.row_bytes.values(), default=1.0) for one in self._inputs)
+        rows = PAGE_ROWS
+        while rows > BLOCK_ROWS and rows * row_bytes > _CHUNK_BYTES:
+            rows //= 2
+        return rows
+
+    def _write(self, rows: MergedRows) -> None:
+        if self._ancient:
+            gone = _ancient_dead(*self._liveness(rows))
+            if gone.any():
+                rows, self.is_history_lost = rows.without(gone), True
+        for piece in self._outputs.cut(len(rows)):
+            mine = rows.slice(piece.first, piece.last)
+            alive, births = self._liveness(mine)
+            piece.writer.append(LIVE, None, births)
+            for column in self._columns:
+                piece.writer.append(column.id, *self._column(column, mine))
+            first = piece.writer.row_count
+            piece.writer.end_run(mine.keys, alive)
+            for part, positions, rowids in mine.by_part():
+                rows_there = pack(piece.output, first + positions)
+                self._inputs[part.source].locations[rowids] = rows_there
+
+    def _liveness(self, rows: MergedRows) -> tuple[np.ndarray, DeltaRun]:
+        """Return which rows exist at F, and the UNDO deltas of that."""
+        cells, undo = self._column(None, rows)
+        assert isinstance(cells, FixedVector)
+        return cells.values.astype(np.bool_), undo
+
+    def _column(self, column: ColumnSchema | None, rows: MergedRows) -> tuple[Vector, DeltaRun]:
+        """Return the cells of a column (None for liveness) at F, and its UNDO deltas, both by position in ``rows``."""
+        cells: list[Vector] = []
+        undo: list[DeltaRun] = []
+        start = 0
+        for part in rows.parts:
+            base, history = self._part(column, part)
+            cells.append(base)
+            if history:
+                undo.append(_shifted(history, start))
+            start += len(base)
+        whole = concat(cells)
+        if not undo:
+            return rows.arranged(whole), DeltaRun(np.empty(0, np.int32), np.empty(0, np.int64), whole.slice(0, 0))
+        return rows.arranged(whole), rows.arranged_run(merge_runs(undo))
+
+    def _part(self, column: ColumnSchema | None, part: Part) -> tuple[Vector, DeltaRun | None]:
+        """Return cells at F and UNDO deltas of a run of rows of one input, counted from its first row."""
+        source, first, last = self._inputs[part.source], part.first, part.last
+        column_id = column.id if column else LIVE
+        base = source.rowset.base(column, first, last) if column else _base_liveness(source.rowset, first, last)
+        history = [_shifted(run, -first) for run in source.undo(column_id, first, last)]
+        if redo := source.redo(column_id, first, last):
+            base, inverted = invert(base, _shifted(merge_runs(redo), -first))
+            history.append(inverted)
+        if not history:
+            return base, None
+        undo = merge_runs(history)
+        wanted = undo.timestamps > self._ancient
+        if wanted.all():
+            return base, undo
+        self.is_history_lost = True
+        return base, undo.take(np.flatnonzero(wanted))
+
+
+def _base_liveness(rowset: DiskRowSet, first: int, last: int) -> FixedVector:
+    alive = rowset.base_live(first, last)
+    return FixedVector(np.ones(last - first, np.uint8) if alive is None else alive.astype(np.uint8))
+
+
+def _ancient_dead(alive: np.ndarray, undo: DeltaRun) -> np.ndarray:
+    """Return which rows are dead and were before the ancient history mark: ``undo`` holds what came after it."""
+    gone = ~alive
+    gone[undo.rowids] = False
+    return gone
+
+
+def _shifted(run: DeltaRun, rows: int) -> DeltaRun:
+    return DeltaRun(run.rowids + np.int32(rows), run.timestamps, run.values) if rows else run
+
+
+def _swap(
+    tablet: Tablet, inputs: Sequence[_Input], written: Sequence[OutputRowSet], unfinished: Unfinished, moment: Moment
+) -> Swap:
+    """Give the outputs their slots and begin to carry over what was changed meanwhile."""
+    targets = [output.rowset for output in written]
+    for rowset in targets:
+        unfinished.take_slot(rowset)
+    slots = np.array([rowset.slot for rowset in targets], np.int64)
+    for one in inputs:
+        kept = np.flatnonzero(one.locations >= 0)
+        old = one.locations[kept]
+        one.locations[kept] = (slots[old >> ROWID_BITS] << ROWID_BITS) | rowids_of(old)
+    swap = Swap(tablet, [MovedRowSet(one.rowset, one.mark, one.locations) for one in inputs], targets, moment.lsn)
+    swap.catch_up()
+    return swap
+
+
+def _with_outputs(
+    tablet: TabletEntry, old: Collection[int], written: Sequence[OutputRowSet], history_floor: int
+) -> TabletEntry:
+    rowsets = [entry for entry in tablet.rowsets if entry.id not in old] + [output.entry for output in written]
+    floor = max(tablet.history_floor, history_floor)
+    return tablet.model_copy(update={"rowsets": tuple(rowsets), "history_floor": floor})
+
+
+def _replaced(version: Version, old: Collection[int], written: Sequence[OutputRowSet], history_floor: int) -> Version:
+    rowsets = [rowset for rowset in version.disk if rowset.rowset_id not in old] + [output.rowset for output in written]
+    return replace(version, disk=tuple(rowsets), history_floor=max(version.history_floor, history_floor))
+
+
+def _remove(environment: Environment, inputs: Sequence[_Input]) -> int:
+    """Remove the files that were merged; return their bytes. Scans that still read them may go on."""
+    freed = 0
+    for one in inputs:
+        rowset = one.rowset
+        files = [*rowset.columns_files, *rowset.deltas.files]
+        freed += rowset.size_bytes + sum(file.size_bytes for file in rowset.deltas.files)
+        rowset.close()
+        remove_orphans(environment, rowset.path, *(file.path for file in files))
+    return freed

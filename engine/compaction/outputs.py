@@ -1,0 +1,163 @@
+"""The DiskRowSets that a compaction writes: side by side in time with what it reads, cut at a size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..delta.file import DeltaFileStreams
+from ..delta.run import DeltaRun
+from ..rowset.base_file import BaseFileWriter
+from ..rowset.diskrowset import DiskRowSet
+from ..tablet import files
+from ..tablet.environment import Environment
+from ..tablet.manifest import RowsetEntry
+from ..tablet.open import open_rowset
+from ..tablet.tablet import Tablet
+from ..vectors.keys import KeyVector
+from ..vectors.vector import Vector
+from .swap import Unfinished
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What the base of the outputs shows."""
+
+    timestamp: int
+    lsn: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OutputRowSet:
+    """A rowset that was written: its entry for the manifest, and the rowset opened, not in a slot yet."""
+
+    entry: RowsetEntry
+    rowset: DiskRowSet
+
+
+class OutputWriter:
+    """Writes base and UNDO file of one rowset in one pass over its rows."""
+
+    def __init__(self, tablet: Tablet, environment: Environment, unfinished: Unfinished, moment: Moment) -> None:
+        self._tablet = tablet
+        self._environment = environment
+        self._moment = moment
+        self._base_id, base_path = unfinished.new_file("base")
+        self._undo_id, undo_path = unfinished.new_file("undo")
+        fs, encodings = environment.fs, files.encodings(tablet.schema)
+        self._base = BaseFileWriter(
+            fs, base_path, self._base_id, encodings, [column.id for column in tablet.schema.columns]
+        )
+        try:
+            self._undo = DeltaFileStreams(fs, undo_path, self._undo_id, "undo", self._base_id, encodings)
+        except BaseException:
+            self._base.abort()
+            raise
+
+    @property
+    def row_count(self) -> int:
+        """Rows of the runs that have ended."""
+        return self._base.row_count
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes written so far."""
+        return self._base.size_bytes + self._undo.size_bytes
+
+    def append(self, column_id: int, cells: Vector | None, undo: DeltaRun) -> None:
+        """Add a column's part of a run of rows: cells (None for liveness) and UNDO, rows counted from the run's."""
+        if cells is not None:
+            self._base.append(column_id, cells)
+        rowids = (undo.rowids + self.row_count).astype(np.int32)
+        self._undo.append(column_id, DeltaRun(rowids, undo.timestamps, undo.values))
+
+    def end_run(self, keys: KeyVector, alive: np.ndarray) -> None:
+        """End the run of rows; every column has its part of it."""
+        self._base.end_run(keys, alive)
+
+    def finish(self) -> OutputRowSet:
+        """Write what is left, sync the files and open them."""
+        alive = self._base.finish(self._moment.timestamp, self._tablet.schema.version)
+        if self._undo.is_empty:
+            self._undo.abort()
+        else:
+            self._undo.finish()
+        self._environment.fs.sync_directory(files.directory(self._tablet.tablet_id))
+        undo = () if self._undo.is_empty else (self._undo_id,)
+        entry = RowsetEntry(id=self._base_id, undo=undo, durable_lsn=self._moment.lsn)
+        rowset = open_rowset(self._tablet, self._environment, entry, slot=-1)
+        if not alive.all():
+            rowset.live.load(alive)
+        return OutputRowSet(entry, rowset)
+
+    def abort(self) -> None:
+        """Remove the files unless they were finished."""
+        try:
+            self._base.abort()
+        finally:
+            self._undo.abort()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """Rows [first, last) of a run that go to one output."""
+
+    output: int
+    writer: OutputWriter
+    first: int
+    last: int
+
+
+class Outputs:
+    """Begins a new output when the last one has its rows or bytes."""
+
+    def __init__(
+        self,
+        tablet: Tablet,
+        environment: Environment,
+        unfinished: Unfinished,
+        moment: Moment,
+        target_rows: int,
+        target_bytes: int,
+    ) -> None:
+        self.written: list[OutputRowSet] = []
+        """What is finished, in key order."""
+        self._new = (tablet, environment, unfinished, moment)
+        self._target_rows = target_rows
+        self._target_bytes = target_bytes
+        self._writers: list[OutputWriter] = []
+
+    def cut(self, row_count: int) -> Iterator[Piece]:
+        """Yield the pieces of the next run of rows; each is written to its end before the next is asked for."""
+        first = 0
+        while first < row_count:
+            writer = self._writer()
+            last = min(row_count, first + self._target_rows - writer.row_count)
+            yield Piece(len(self.written), writer, first, last)
+            first = last
+
+    def finish(self) -> list[OutputRowSet]:
+        """Finish the last output and return all."""
+        self._finish_last()
+        return self.written
+
+    def abort(self) -> None:
+        """Remove what is not finished."""
+        for writer in self._writers:
+            writer.abort()
+
+    def _writer(self) -> OutputWriter:
+        if self._writers:
+            writer = self._writers[-1]
+            if writer.row_count >= self._target_rows or writer.size_bytes >= self._target_bytes:
+                self._finish_last()
+        if not self._writers:
+            self._writers.append(OutputWriter(*self._new))
+        return self._writers[-1]
+
+    def _finish_last(self) -> None:
+        if self._writers:
+            self.written.append(self._writers[-1].finish())
+            self._writers.clear()
