@@ -34,6 +34,9 @@ def _tablet_stats(tablet: Tablet) -> TabletStats:
         memory_bytes=tablet.memory_bytes,
         bytes_on_disk=sum(rowset.size_bytes for rowset in version.disk) + sum(file.size_bytes for file in files),
         average_rowset_height=average_height(version),
+        redo_bytes=sum(file.size_bytes for rowset in version.disk for file in rowset.deltas.stores.redo),
+        undo_bytes=sum(file.size_bytes for rowset in version.disk for file in rowset.deltas.stores.undo),
+        history_floor=version.history_floor,
     )
 
 

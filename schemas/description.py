@@ -43,6 +43,12 @@ class TabletStats(BaseModel):
     bytes_on_disk: int
     average_rowset_height: float
     """The expected number of rowsets that a random key's lookup would have to search."""
+    redo_bytes: int = 0
+    """Changes on disk that scans of the newest snapshot look through."""
+    undo_bytes: int = 0
+    """Old values on disk, which only scans of the past look through."""
+    history_floor: int = 0
+    """Snapshots below this timestamp can no longer be read."""
 
 
 class TableStats(BaseModel):
