@@ -14,6 +14,8 @@ later life and death again from the insert that began it.
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..delta import LIVE
 from ..delta.file import DeltaFile
 from ..rowset.diskrowset import DiskRowSet
@@ -24,6 +26,7 @@ from ..tablet.tablet import Tablet
 from .flush import FlushReport
 from .rewrite import new_files, retire
 
+_KEYS_AT_ONCE = 1 << 14
 _FAILED = "old history could not be dropped"
 
 
@@ -100,13 +103,23 @@ def _drop_rowsets(tablet: Tablet, environment: Environment, mark: int) -> tuple[
         environment.manifest.commit(
             lambda manifest: manifest.with_tablet(tablet.tablet_id, lambda entry: entry.without_rowsets(gone, mark))
         )
-        for rowset in dead:
-            tablet.remove_diskrowset(rowset, hashes[rowset], mark)
+        indexed = [rowset for rowset in dead if tablet.remove_diskrowset(rowset, mark)]
+    for rowset in indexed:
+        _forget_keys(tablet, rowset, hashes[rowset])
     for rowset in dead:
         rowset.close()
         others = (*rowset.columns_files, *rowset.deltas.files)
         remove_orphans(environment, rowset.path, *(file.path for file in others))
     return sum(len(rowset) for rowset in dead), sum(_bytes(rowset) for rowset in dead)
+
+
+def _forget_keys(tablet: Tablet, rowset: DiskRowSet, hashes: np.ndarray) -> None:
+    """Take the keys of a rowset that is gone out of the index, some at a time: writers get in between."""
+    for first in range(0, len(hashes), _KEYS_AT_ONCE):
+        with tablet.write_lock:
+            tablet.relocate(rowset.slot, first, hashes[first : first + _KEYS_AT_ONCE])
+    with tablet.write_lock:
+        tablet.drop_slot(rowset.slot)
 
 
 def _bytes(rowset: DiskRowSet) -> int:

@@ -145,20 +145,19 @@ class Tablet:
         spans = _spans(len(rowset), _INDEX_ROWS)
         return np.concatenate([hash_keys(rowset.keys_in(first, last)) for first, last in spans])
 
-    def remove_diskrowset(self, rowset: DiskRowSet, hashes: np.ndarray, history_floor: int) -> None:
-        """Forget a rowset and its keys, whose hashes are given in row order; under the write lock.
+    def remove_diskrowset(self, rowset: DiskRowSet, history_floor: int) -> bool:
+        """Forget a rowset and its rows; under the write lock. Returns what ``forward`` does.
 
         Scans that run go on with it; the snapshots below ``history_floor`` are refused from now on.
         """
-        if self._index is not None:
-            self._index.remove(hashes, pack(rowset.slot, np.arange(len(rowset))))
-        self.drop_slot(rowset.slot)
+        is_indexed = self.forward(rowset.slot, np.full(len(rowset), -1, np.int64))
         version = self.version
         self.version = replace(
             version,
             disk=tuple(other for other in version.disk if other is not rowset),
             history_floor=max(version.history_floor, history_floor),
         )
+        return is_indexed
 
     # Look-ups, under the write lock
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nyala.engine.compaction import history_gc
 from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
 from nyala.engine.fs.faulty import EVERY_CALL, READS, FaultRule
 from nyala.engine.fs.filesystem import FileSystem
@@ -191,6 +192,29 @@ def test_a_row_that_comes_back_in_the_middle_of_a_gc(monkeypatch: pytest.MonkeyP
     assert subject.gc()["rows"] == 0
     subject.check()
     subject.crash(Random(1))
+    subject.close()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_key_that_comes_back_while_the_old_ones_leave_the_index(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    subject = Aging()
+    subject.upsert(*range(8))
+    subject.flush()
+    subject.delete(*range(8))
+    subject.age(AGE + 1)
+    random, relocate = Random(seed), history_gc._forget_keys
+
+    def with_writes(*args: Any) -> None:
+        subject.some_writes(random, range(12))
+        subject.check()
+        relocate(*args)
+
+    monkeypatch.setattr(history_gc, "_forget_keys", with_writes)
+    assert subject.gc()["rows"] == 8
+    subject.some_writes(random, range(12))
+    subject.check()
+    random.choice([subject.restart, lambda: subject.crash(random)])()
+    subject.flush()
     subject.close()
 
 
