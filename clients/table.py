@@ -58,7 +58,11 @@ class Table:
         return self._store.table_stats(self.name).model_dump(mode="json")
 
     def maintain(self, op: str) -> dict[str, Any]:
-        """Do one kind of maintenance now, ``flush`` or ``flush_deltas``; return what was done.
+        """Do one kind of maintenance now and return what was done; nothing that a reader sees at a snapshot changes.
+
+        ``flush`` writes the rows in memory to disk and ``flush_deltas`` the changes of rows on disk; ``minor_compact``
+        merges the files of changes, ``major_compact`` brings the changed columns up to date, ``compact`` merges all
+        rowsets; ``gc`` drops the history that is older than the table keeps.
 
         Raises:
             InvalidArgumentError: for another ``op``.
