@@ -1,11 +1,17 @@
 """Every call of the file system fails once, and from then on: success or a named error, and nothing is lost."""
 
+import errno
 import logging
+from random import Random
 
 import pytest
 
+from nyala.engine.fs import FaultRule, FaultyFileSystem, MemoryFileSystem
+from nyala.schemas.errors import StorageFullError
 from tests.crash.faults import RULES, Step, count_calls, run_with
-from tests.crash.workloads import Run, row
+from tests.crash.images import check_image, contents
+from tests.crash.workloads import Run, read, row
+from tests.model.subjects import crashed
 
 STEPS: list[Step] = [
     Run.start,
@@ -39,6 +45,25 @@ def test_a_failing_disk_loses_nothing(kind: str, caplog: pytest.LogCaptureFixtur
         assert faulty.injected, "the fault was never met"
         failures += run.failures > 0
     assert failures > calls // 3, "most failures should reach the caller"
+
+
+def test_what_came_between_two_failed_flushes_stays_in_the_log() -> None:
+    """The first flush fails; rows come; the second brings the first's rows to disk and fails with the new ones."""
+    disk = MemoryFileSystem()
+    full = {"calls": frozenset({"create"}), "path": "tablets/*.base", "error": errno.ENOSPC}
+    faulty = FaultyFileSystem(disk, [FaultRule(nth=1, **full), FaultRule(nth=3, **full)])
+    run = Run(faulty)
+    run.start()
+    for batch in range(2):
+        run.write("insert", [row(2 * batch, batch), row(2 * batch + 1, batch)])
+        run.write("update", [{"id": 0, "batch": 10 + batch}])
+        with pytest.raises(StorageFullError):
+            run.maintain("flush")
+        assert read(run.opened) == run.oracle.now()
+    assert len(faulty.injected) == 2
+    assert sum(path.endswith(".base") for path, _ in contents(disk)) == 1
+    image = crashed(run.opened, disk, Random(0))
+    assert check_image(run, image) == run.oracle.now()
 
 
 def test_the_steps_succeed_on_a_sound_disk() -> None:

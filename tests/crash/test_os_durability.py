@@ -1,14 +1,16 @@
 """``durability="os"``: an acknowledgement survives the process; a power failure leaves a prefix, without a hole."""
 
 import logging
+import threading
 from random import Random
 
 import pytest
 
 from nyala.engine.fs import MemoryFileSystem
+from nyala.engine.fs.memory import MemoryWritableFile
 from nyala.schemas.write import Durability
 from tests.crash.images import LostError, require, run_until, with_changes
-from tests.crash.workloads import OPTIONS, WORKLOADS, Run, open_store, read
+from tests.crash.workloads import OPTIONS, WORKLOADS, Run, open_store, read, row
 from tests.model.subjects import crashed
 
 OS = OPTIONS.model_copy(update={"durability": Durability.OS})
@@ -67,3 +69,32 @@ def test_a_killed_process_loses_nothing() -> None:
     assert isinstance(run.fs, MemoryFileSystem)
     disk = crashed(run.opened, run.fs, None)
     assert check_prefix(run, disk) == len(run.moments)
+
+
+@pytest.mark.parametrize("op", ["flush", "flush_deltas"])
+def test_a_flush_waits_for_the_log(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The manifest may not say of any change that it is in files while the log could still lose it."""
+    sync = MemoryWritableFile.sync
+    may_sync = threading.Event()
+    may_sync.set()
+
+    def sync_the_log_later(file: MemoryWritableFile) -> None:
+        if file._path.startswith("wal/"):
+            may_sync.wait(30)
+        sync(file)
+
+    monkeypatch.setattr(MemoryWritableFile, "sync", sync_the_log_later)
+    run = Run(MemoryFileSystem(), OS)
+    run.start()
+    run.write("insert", [row(1, 0), row(2, 0)])
+    run.maintain("flush")
+    may_sync.clear()
+    run.write("insert", [row(3, 1)]) if op == "flush" else run.write("update", [{"id": 1, "batch": 1}])
+    flush = threading.Thread(target=run.maintain, args=(op,))
+    flush.start()
+    flush.join(0.5)
+    assert flush.is_alive(), "the flush has ended before its rows were durable in the log"
+    may_sync.set()
+    flush.join(30)
+    assert read(run.opened) == run.oracle.now()
+    run.abandon()
