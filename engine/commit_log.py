@@ -1,8 +1,10 @@
 """CommitLog: the order of commits, the same in the log and in time.
 
 A commit is logged and given its timestamp in one step, so that log positions and timestamps rise together. It is
-then applied to the stores, by the writer that holds the tablet's lock, and acknowledged when its log record is durable
-and all commits before it are visible.
+then applied to the stores, by the writer that holds the tablet's lock. It is finished when it is applied and its log
+record is as durable as was promised: by the writer or by the log's thread, whoever brings about the last of both. So
+no commit waits for somebody to ask for the answer to an earlier one. It is acknowledged when it is durable and all
+commits before it are visible.
 """
 
 from __future__ import annotations
@@ -11,10 +13,11 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 import pyarrow as pa
 
-from ..schemas.errors import InternalError, StoreError, UnavailableError
+from ..schemas.errors import InternalError, UnavailableError
 from ..schemas.write import Durability
 from .mvcc.mvcc import MvccManager
 from .tablet.change import Change, pack_record
@@ -38,6 +41,10 @@ class CommitLog:
         self._mvcc = mvcc
         self._order = threading.Lock()
         self._broken: str | None = None
+        self._applied: dict[Durability, list[tuple[int, int]]] = {durability: [] for durability in Durability}
+        """Heaps of (lsn, timestamp): the commits that are applied and not yet durable enough to be visible."""
+        self._finishing = threading.Lock()
+        wal.listen(self._log_moved)
 
     @property
     def read_only_reason(self) -> str | None:
@@ -45,8 +52,13 @@ class CommitLog:
         return self._broken or (str(self._wal.failed) if self._wal.failed else None)
 
     @contextmanager
-    def commit(self, changes: Sequence[Change], notes: Sequence[Note] = ()) -> Iterator[Commit]:
+    def commit(
+        self, changes: Sequence[Change], notes: Sequence[Note] = (), durability: Durability = Durability.FSYNC
+    ) -> Iterator[Commit]:
         """Log changes and notes; the body applies the changes, under the write locks of their tablets.
+
+        After the body the commit becomes visible as soon as it is as durable as ``durability`` promises, and all
+        before it are.
 
         Raises:
             StorageFullError: before anything happened.
@@ -66,52 +78,52 @@ class CommitLog:
                 raise
         try:
             yield Commit(timestamp, lsn)
+            with self._finishing:
+                heappush(self._applied[durability], (lsn, timestamp))
+            self._finish_durable()
         except BaseException as error:
             self._break(f"the store is read-only: a commit was logged and could not be applied ({error!r})")
             raise InternalError("a commit was logged and could not be applied; restart the store") from error
 
     def acknowledge(self, commit: Commit, durability: Durability) -> None:
-        """Return when a commit is durable and visible. The caller holds no lock.
+        """Return when a commit is durable and visible. The caller holds no lock; any number of threads may wait.
 
         Raises:
             UnavailableError: the log failed; whether the commit survives is known after a restart.
         """
-        try:
-            self._wait_for_log(commit, durability)
-        except KeyboardInterrupt:
-            # Every later commit waits until this one is visible: it may not stay in flight.
-            self._wait_for_log(commit, durability)
-            self._mvcc.finish(commit.timestamp)
-            raise
-        self._mvcc.finish(commit.timestamp)
-        self._mvcc.wait_for(commit.timestamp)
-
-    def acknowledge_again(self, commit: Commit, durability: Durability) -> None:
-        """Return when a commit that somebody else acknowledges, or did, is durable and visible.
-
-        Raises:
-            UnavailableError: the log failed; whether the commit survives is known after a restart.
-        """
-        self._wait_for_log(commit, durability)
+        if durability is Durability.FSYNC:
+            self._wal.wait(commit.lsn)
+        else:
+            self._wal.written(commit.lsn)
         self._mvcc.wait_for(commit.timestamp)
 
     def settle(self) -> int:
         """Return a timestamp at or below which nothing is in flight: what an answer without a commit rests on."""
-        timestamp = self._mvcc.start()
-        self._mvcc.finish(timestamp)
+        timestamp = self._mvcc.now()
         self._mvcc.wait_for(timestamp)
         return timestamp
 
-    def _wait_for_log(self, commit: Commit, durability: Durability) -> None:
-        try:
-            if durability is Durability.FSYNC:
-                self._wal.wait(commit.lsn)
-            else:
-                self._wal.written(commit.lsn)
-        except StoreError as error:
-            self._mvcc.poison(error.message)
-            raise
+    def _log_moved(self) -> None:
+        self._finish_durable()
+        if failure := self._wal.failed:
+            self._mvcc.poison(failure.message)
+
+    def _finish_durable(self) -> None:
+        """Make those of the applied commits visible that the log has as safe as was promised."""
+        with self._finishing:
+            due = _pop_until(self._applied[Durability.FSYNC], self._wal.durable_lsn)
+            due += _pop_until(self._applied[Durability.OS], self._wal.written_lsn)
+        if due:
+            self._mvcc.finish(*due)
 
     def _break(self, reason: str) -> None:
         self._broken = reason
         self._mvcc.poison(reason)
+
+
+def _pop_until(heap: list[tuple[int, int]], lsn: int) -> list[int]:
+    """Take the commits up to log position ``lsn`` out of a heap; return their timestamps."""
+    timestamps: list[int] = []
+    while heap and heap[0][0] <= lsn:
+        timestamps.append(heappop(heap)[1])
+    return timestamps

@@ -217,11 +217,12 @@ class Store:
                     yield pending.popleft().result()
             while pending:
                 yield pending.popleft().result()
-        finally:
-            # A batch was refused, or nobody asks for the rest. No later commit is visible before these are.
+        except Exception:
+            # A batch was refused. Those before it are applied: whoever hears of it finds them.
             while pending:
                 with suppress(StoreError):
                     pending.popleft().result()
+            raise
 
     def scan(self, spec: ScanSpec) -> ScanStream:
         """See StoreService."""
@@ -347,7 +348,8 @@ class Store:
         """Return the timestamp that ``what`` means; the table's history must tell of it."""
         snapshot = parse_moment(moment, what)
         now = self._clock.physical_microseconds()
-        if snapshot > last_of(now + self.options.clock_error_seconds * 1_000_000):
+        latest = last_of(now + self.options.clock_error_seconds * 1_000_000)
+        if snapshot > max(latest, self._mvcc.snapshot()):  # a clock that was set back makes no commit lie in the future
             raise InvalidArgumentError(f"{what} {moment!r} lies in the future")
         age = table.options.history_max_age_seconds
         if snapshot < last_of(now - age * 1_000_000):

@@ -32,7 +32,7 @@ from .writers import Answered, Ticket
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingWrite:
-    """A write that is applied and not acknowledged: nobody sees it yet."""
+    """A write that is applied and not acknowledged. It becomes visible whether or not the answer is asked for."""
 
     schema: TableSchema
     batch: pa.RecordBatch
@@ -44,7 +44,7 @@ class PendingWrite:
     durability: Durability
 
     def result(self) -> WriteResult:
-        """Return the answer once the write is durable and visible. Call it once, from any thread.
+        """Return the answer once the write is durable and visible.
 
         Raises:
             UnavailableError: the log failed; whether the write survives is known after a restart.
@@ -65,7 +65,7 @@ class RepeatedWrite:
 
     def result(self) -> WriteResult:
         """Return the first answer once the write is durable and visible. Raises as ``PendingWrite.result``."""
-        self.log.acknowledge_again(Commit(self.known.timestamp, self.known.lsn), self.durability)
+        self.log.acknowledge(Commit(self.known.timestamp, self.known.lsn), self.durability)
         return self.known.result(self.durability)
 
 
@@ -122,7 +122,7 @@ class Table:
                 changes = [] if rejected else self._changes(tablet, incoming.rows, decided)
                 said = answer(batch, self.schema, incoming, decided.status, 0, durability, rejected) if ticket else None
                 notes = [ticket.note(said)] if ticket and said else []
-                with log.commit([change for change, _ in changes], notes) as commit:
+                with log.commit([change for change, _ in changes], notes, durability) as commit:
                     for change, locations in changes:
                         tablet.apply(change, locations, commit.timestamp, commit.lsn)
                     if ticket and said:

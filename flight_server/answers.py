@@ -2,8 +2,6 @@
 
 A batch with a number is answered as soon as it is durable. A thread waits for that, since the one that serves the
 stream waits for the client. Batches without a number are answered together at the end, and need no thread.
-
-Whoever waits, waits in the order of the commits: a commit is visible only after all before it.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from ..schemas.write import RowError, WriteResult, combine
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A write on its way. Its ``result`` must be asked for, whatever happens: only then is the commit visible."""
+    """A write on its way."""
 
     pending: PendingResult
     rows: int

@@ -53,7 +53,7 @@ class PendingResult(Protocol):
     """A write on its way."""
 
     def result(self) -> WriteResult:
-        """Return the answer once the write is durable. Call it once, from any thread; may raise ``StoreError``."""
+        """Return the answer once the write is durable. From any thread; may raise ``StoreError``."""
         ...
 
 
@@ -91,6 +91,7 @@ class StoreService(Protocol):
     def begin_write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> PendingResult:
         """Like ``write``, but return as soon as the batch has its place in the order of commits.
 
+        The batch becomes durable and visible whether or not its ``result`` is asked for.
         Batches begun one after the other are applied in that order; each is durable when its ``result`` returns.
         """
         ...

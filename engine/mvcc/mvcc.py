@@ -14,6 +14,8 @@ That works only if no commit appears later at or below a T that was handed out. 
     ... apply the rows, wait until the log is on the disk ...
     finish(17)          17 is visible: to every snapshot from now on, and in every later life of the store
 
+Whoever notices that the last of both has happened finishes it (`CommitLog`), whether or not the writer still waits.
+
 and a snapshot is taken like this (time goes right, o = start, x = finish):
 
     13   o-------x
@@ -74,13 +76,21 @@ class MvccManager:
             self._in_flight.add(timestamp)
             return timestamp
 
-    def finish(self, timestamp: int) -> None:
-        """Make a commit visible: its rows are applied and, as far as was promised, durable."""
-        self._remove(timestamp)
+    def finish(self, *timestamps: int) -> None:
+        """Make commits visible: their rows are applied and, as far as was promised, durable."""
+        with self._changed:
+            for timestamp in timestamps:
+                self._in_flight.remove(timestamp)
+            self._changed.notify_all()
 
     def abort(self, timestamp: int) -> None:
         """Forget a commit of which nothing was applied.  Its timestamp is not used again."""
-        self._remove(timestamp)
+        self.finish(timestamp)
+
+    def now(self) -> int:
+        """Return a timestamp that is no commit's, greater than every timestamp and snapshot handed out before."""
+        with self._changed:
+            return self._clock.now()
 
     def snapshot(self) -> int:
         """Return the newest T such that every commit <= T is finished and every later one will be > T."""
@@ -119,8 +129,3 @@ class MvccManager:
 
     def _oldest(self) -> int | None:
         return next(iter(self._in_flight), None)
-
-    def _remove(self, timestamp: int) -> None:
-        with self._changed:
-            self._in_flight.remove(timestamp)
-            self._changed.notify_all()

@@ -8,6 +8,7 @@ log.reserve(nbytes)                          # may wait, may find the disk full;
 with ordering_lock:
     lsn = log.append(timestamp, pieces)      # takes its place in the order; returns at once
 log.wait(lsn)                                # one sync serves all who wait
+log.listen(callback)                         # called whenever a group is written or durable, and when the log fails
 
 manifest.clean_stop = log.close()
 """
@@ -15,7 +16,7 @@ manifest.clean_stop = log.close()
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -118,6 +119,11 @@ class WriteAheadLog:
         return self._ready.durable_lsn
 
     @property
+    def written_lsn(self) -> int:
+        """The lsn up to which the operating system has all records."""
+        return self._ready.written_lsn
+
+    @property
     def failed(self) -> UnavailableError | None:
         """Why the log can no longer be written, or None."""
         return self._writer.failed if self._writer else None
@@ -153,6 +159,14 @@ class WriteAheadLog:
     def written(self, lsn: int) -> None:
         """Return when the operating system has the record: it survives the process, not a power failure."""
         self._ready.wait_written(lsn)
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call ``listener`` whenever ``written_lsn``, ``durable_lsn`` or ``failed`` has changed.
+
+        It is called on whichever thread made the change, before those who wait in ``wait`` or ``written`` for a group
+        go on. It must be quick and may not append. There is one listener.
+        """
+        self._ready.listener = listener
 
     def free_before(self, lsn: int) -> int:
         """Delete the segments whose records are all < ``lsn``, except the newest; return the bytes freed."""

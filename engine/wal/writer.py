@@ -21,7 +21,7 @@ who wait get UnavailableError, and only a restart finds out what is on the disk.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -104,6 +104,7 @@ class LogWriter:
         self.written_lsn = end.last_lsn
         self.durable_lsn = end.last_lsn
         self.failed: UnavailableError | None = None
+        self.listener: Callable[[], None] = lambda: None
 
         # The writer thread's own.
         self._crc = end.crc
@@ -310,14 +311,16 @@ class LogWriter:
         pieces, crc = encode_group(batch.records, seed, batch.first_lsn, self._crc)
         last_lsn = batch.first_lsn + len(batch.records) - 1
         batch.segment.file.pwrite(batch.offset, *pieces)
+        self.written_lsn = last_lsn
+        self.listener()
         with self._mutex:
-            self.written_lsn = last_lsn
             self._written.notify_all()
         batch.segment.file.sync()
         self._crc = crc
         self._segments.reach(last_lsn)
+        self.durable_lsn = last_lsn
+        self.listener()
         with self._mutex:
-            self.durable_lsn = last_lsn
             self._admitted -= batch.claims
             self.counters.records += len(batch.records)
             self.counters.groups += 1
@@ -344,6 +347,7 @@ class LogWriter:
                 self.failed.__cause__ = error
             for condition in (self._work, self._space, self._written, self._durable):
                 condition.notify_all()
+        self.listener()
 
     def _failure(self) -> UnavailableError:
         """Return the reason as a new exception: many threads raise it, each with a traceback of its own."""

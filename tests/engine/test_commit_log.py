@@ -1,15 +1,21 @@
-"""Commits that nobody waits for any more are finished all the same: every later one waits for them."""
+"""Commits become visible when they are applied and durable, whether or not anybody waits for them."""
 
+import errno
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
+from nyala.engine.fs.faulty import FaultRule
+from nyala.engine.fs.memory import MemoryWritableFile
+from nyala.engine.tablet.tablet import Tablet
 from nyala.engine.wal.log import WriteAheadLog
-from nyala.schemas.errors import InvalidArgumentError
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.errors import InvalidArgumentError, UnavailableError
+from nyala.schemas.write import Durability, WriteCommand
 from tests.engine.subject import Subject, batch
 
 UPSERT = WriteCommand(table="t")
@@ -20,6 +26,97 @@ def within_seconds(work: Any) -> None:
     thread.start()
     thread.join(20)
     assert not thread.is_alive(), "it hangs"
+
+
+def within_time(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not is_so():
+        assert time.monotonic() < deadline, "it does not come"
+        time.sleep(0.001)
+
+
+class HeldSync:
+    """The log's syncs wait until they are let go."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.go = threading.Event()
+        sync = MemoryWritableFile.sync
+
+        def held(file: MemoryWritableFile) -> None:
+            if file._path.startswith("wal/"):
+                assert self.go.wait(20)
+            sync(file)
+
+        monkeypatch.setattr(MemoryWritableFile, "sync", held)
+
+
+def test_a_write_whose_answer_nobody_asks_for_becomes_visible() -> None:
+    subject = Subject()
+    subject.store.begin_write(UPSERT, batch([(1, 1, "")]))
+    within_seconds(lambda: subject.store.write(UPSERT, batch([(2, 2, "")])))
+    subject.store.begin_write(UPSERT, batch([(3, 3, "")]))
+    within_time(lambda: len(subject.scan()) == 3)
+    assert subject.store._mvcc.in_flight_count == 0
+    subject.store.close()
+
+
+def test_nothing_is_visible_before_it_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = Subject()
+    subject.upsert(0)  # with it the segment is begun, which is a sync of its own
+    held = HeldSync(monkeypatch)
+    pending = subject.store.begin_write(UPSERT, batch([(1, 1, "")]))
+    within_time(lambda: subject.store._wal.written_lsn == 2)
+    assert len(subject.scan()) == 1
+    held.go.set()
+    assert pending.result().applied == 1 and pending.result().applied == 1
+    assert len(subject.scan()) == 2
+    subject.store.close()
+
+
+def test_a_write_for_the_operating_system_is_visible_before_the_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = Subject()
+    subject.upsert(0)
+    held = HeldSync(monkeypatch)
+    command = WriteCommand(table="t", durability=Durability.OS)
+    subject.store.begin_write(command, batch([(1, 1, "")]))
+    within_time(lambda: len(subject.scan()) == 2)
+    assert subject.store._wal.durable_lsn == 1
+    held.go.set()
+    subject.store.close()
+
+
+def test_a_commit_that_is_durable_before_it_is_applied_is_finished_when_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = Subject()
+    apply = Tablet.apply
+
+    def late(tablet: Tablet, *args: Any) -> None:
+        within_time(lambda: subject.store._wal.durable_lsn == 1)
+        assert subject.scan() == []
+        apply(tablet, *args)
+
+    monkeypatch.setattr(Tablet, "apply", late)
+    subject.store.begin_write(UPSERT, batch([(1, 1, "")]))
+    assert len(subject.scan()) == 1
+    subject.store.close()
+
+
+def test_a_log_that_fails_leaves_nobody_waiting_for_a_write_that_nobody_asks_for() -> None:
+    rule = FaultRule(calls=frozenset({"sync"}), path="wal/*", error=errno.EIO, sticky=True)
+    fs = FaultyFileSystem(MemoryFileSystem())
+    subject = Subject(fs)
+    fs.rules.append(rule)
+    fs._matched.append(0)
+    pending = subject.store.begin_write(UPSERT, batch([(1, 1, "")]))
+
+    def flushed() -> None:
+        with pytest.raises(UnavailableError):
+            subject.flush()
+
+    within_seconds(flushed)
+    assert subject.scan() == []
+    with pytest.raises(UnavailableError, match="cannot be written"):
+        pending.result()
+    subject.store.close()
 
 
 def test_batches_before_a_refused_one_do_not_hold_up_later_writes() -> None:

@@ -24,6 +24,13 @@ def test_a_finished_commit_is_seen(mvcc: MvccManager) -> None:
     assert mvcc.snapshot() > commit
 
 
+def test_commits_are_finished_together(mvcc: MvccManager) -> None:
+    first, second, third = mvcc.start(), mvcc.start(), mvcc.start()
+    mvcc.finish(second, first)
+    assert mvcc.snapshot() == third - 1 >= second
+    assert mvcc.now() > third and mvcc.in_flight_count == 1
+
+
 def test_a_commit_in_flight_is_not_seen(mvcc: MvccManager) -> None:
     before = mvcc.snapshot()
     commit = mvcc.start()
