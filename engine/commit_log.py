@@ -17,10 +17,11 @@ from heapq import heappop, heappush
 
 import pyarrow as pa
 
-from ..schemas.errors import InternalError, UnavailableError
+from ..schemas.errors import InternalError
 from ..schemas.write import Durability
 from .mvcc.mvcc import MvccManager
 from .tablet.change import Change, pack_record
+from .tablet.halt import Halt
 from .tablet.note import Note
 from .wal.log import WriteAheadLog
 
@@ -36,11 +37,11 @@ class Commit:
 class CommitLog:
     """The write-ahead log and the timestamps of what is in it. Thread safe."""
 
-    def __init__(self, wal: WriteAheadLog, mvcc: MvccManager) -> None:
+    def __init__(self, wal: WriteAheadLog, mvcc: MvccManager, halt: Halt) -> None:
         self._wal = wal
         self._mvcc = mvcc
         self._order = threading.Lock()
-        self._broken: str | None = None
+        self._halt = halt
         self._applied: dict[Durability, list[tuple[int, int]]] = {durability: [] for durability in Durability}
         """Heaps of (lsn, timestamp): the commits that are applied and not yet durable enough to be visible."""
         self._finishing = threading.Lock()
@@ -49,7 +50,7 @@ class CommitLog:
     @property
     def read_only_reason(self) -> str | None:
         """Why nothing can be committed any more; None while all is well."""
-        return self._broken or (str(self._wal.failed) if self._wal.failed else None)
+        return self._halt.reason or (str(self._wal.failed) if self._wal.failed else None)
 
     @contextmanager
     def commit(
@@ -62,10 +63,9 @@ class CommitLog:
 
         Raises:
             StorageFullError: before anything happened.
-            UnavailableError: the log has failed; before anything happened.
+            UnavailableError: the log has failed, or the store is halted; before anything happened.
         """
-        if self._broken:
-            raise UnavailableError(self._broken)
+        self._halt.check()
         payload: list[pa.Buffer | bytes] = pack_record(changes, notes)
         self._wal.reserve(sum(len(piece) for piece in payload))
         with self._order:
@@ -82,8 +82,10 @@ class CommitLog:
                 heappush(self._applied[durability], (lsn, timestamp))
             self._finish_durable()
         except BaseException as error:
-            self._break(f"the store is read-only: a commit was logged and could not be applied ({error!r})")
-            raise InternalError("a commit was logged and could not be applied; restart the store") from error
+            why = "a commit was logged and could not be applied"
+            self._halt.stop(f"{why} ({error!r})")
+            self._mvcc.poison(why)
+            raise InternalError(f"{why}; restart the store") from error
 
     def acknowledge(self, commit: Commit, durability: Durability) -> None:
         """Return when a commit is durable and visible. The caller holds no lock; any number of threads may wait.
@@ -115,10 +117,6 @@ class CommitLog:
             due += _pop_until(self._applied[Durability.OS], self._wal.written_lsn)
         if due:
             self._mvcc.finish(*due)
-
-    def _break(self, reason: str) -> None:
-        self._broken = reason
-        self._mvcc.poison(reason)
 
 
 def _pop_until(heap: list[tuple[int, int]], lsn: int) -> list[int]:

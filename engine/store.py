@@ -112,7 +112,7 @@ class Store:
         known = {table.table_id for table in self._catalog.tables()}
         self._writers.forget(lambda table_id: table_id not in known)
         self._clock.update(newest)
-        self._log = CommitLog(self._wal, self._mvcc)
+        self._log = CommitLog(self._wal, self._mvcc, self._environment.halt)
         self._pool = ThreadPoolExecutor(self.options.scan_threads, thread_name_prefix="nyala-scan")
         self._maintenance = MaintenanceManager(self._operations)
         self._gate = MemoryGate(
@@ -366,6 +366,8 @@ class Store:
 
     def _operations(self) -> list[MaintenanceOp]:
         operations: list[MaintenanceOp] = []
+        if self._environment.halt.reason:
+            return operations
         for table in self._catalog.tables():
             if table.options.maintenance == "on":
                 mark = partial(self._ancient_history_mark, table)
@@ -393,6 +395,7 @@ class Store:
             with tablet.write_lock:
                 first = tablet.first_unflushed_lsn()
             needed = min(needed, first or needed)
+        self._environment.halt.check()  # a commit that could not be applied is in no memory store
         segments = self._wal.segments()
         if len(segments) > 1 and segments[0].last_lsn < needed:
             self._save_answers(needed)

@@ -26,14 +26,14 @@ from .tablet.tablet import Tablet
 
 def flush(tablet: Tablet, environment: Environment) -> FlushReport | None:
     """Flush all rows of a tablet that are in memory; None when there are none."""
-    with _work_on(tablet):
+    with _work_on(tablet, environment):
         left_over = [flush_memrowset(tablet, environment) for _ in tablet.version.frozen]
         return _sum(*left_over, flush_memrowset(tablet, environment))
 
 
 def flush_all_deltas(tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
     """Flush all deltas of a tablet's DiskRowSets; None when there are none. ``mark`` is the ancient history mark."""
-    with _work_on(tablet):
+    with _work_on(tablet, environment):
         is_left_over = any(rowset.deltas.frozen for rowset in tablet.version.disk)
         left_over = flush_deltas(tablet, environment, mark) if is_left_over else None
         return _sum(left_over, flush_deltas(tablet, environment, mark))
@@ -41,25 +41,25 @@ def flush_all_deltas(tablet: Tablet, environment: Environment, mark: int) -> Flu
 
 def minor_compact(tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
     """Merge the REDO files of every DiskRowSet; None when none has more than one."""
-    with _work_on(tablet):
+    with _work_on(tablet, environment):
         return _sum(*(minor(tablet, rowset, environment, mark) for rowset in tablet.version.disk))
 
 
 def major_compact(tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
     """Bring the base columns of every DiskRowSet up to its REDO files; None when none has such deltas."""
-    with _work_on(tablet):
+    with _work_on(tablet, environment):
         return _sum(*(major(tablet, rowset, environment, None, mark) for rowset in tablet.version.disk))
 
 
 def collect_history(tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
     """Drop the files that only snapshots before the mark can see; None when there are none."""
-    with _work_on(tablet):
+    with _work_on(tablet, environment):
         return gc(tablet, environment, mark)
 
 
 def compact_all(tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
     """Merge all DiskRowSets of a tablet, without what lies before the mark; None when there are none."""
-    with _work_on(tablet):
+    with _work_on(tablet, environment):
         return compact(tablet, environment, ancient_history_mark=mark)
 
 
@@ -78,9 +78,10 @@ def perform(kind: MaintenanceKind, tablet: Tablet, environment: Environment, mar
 
 
 @contextmanager
-def _work_on(tablet: Tablet) -> Iterator[None]:
-    """Work alone on a tablet. Raises UnavailableError when there is to be no more work on it."""
+def _work_on(tablet: Tablet, environment: Environment) -> Iterator[None]:
+    """Work alone on a tablet. Raises UnavailableError when there is to be no more work on it, or in the store."""
     with tablet.maintenance_lock:
+        environment.halt.check()
         if tablet.retired:
             raise UnavailableError(tablet.retired)
         yield
@@ -187,7 +188,7 @@ class MajorDeltaCompactionOp:
         return min(max(map(self._gain, self.tablet.version.disk), default=0.0), 1.0)
 
     def perform(self) -> None:
-        with _work_on(self.tablet):
+        with _work_on(self.tablet, self.environment):
             for rowset in self.tablet.version.disk:
                 if self._gain(rowset):
                     major(self.tablet, rowset, self.environment, None, self.mark())
@@ -242,7 +243,7 @@ class CompactOp:
         return min(best.gain, _COMPACTION_SCORE) if best else 0.0
 
     def perform(self) -> None:
-        with _work_on(self.tablet):
+        with _work_on(self.tablet, self.environment):
             if best := self._pick():
                 compact(self.tablet, self.environment, best.rowset_ids, ancient_history_mark=self.mark())
 

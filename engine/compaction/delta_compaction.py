@@ -54,8 +54,8 @@ def minor(
         redo = _write_redo(tablet, rowset, environment, new, frozenset(), ancient_history_mark)
         floor = ancient_history_mark if _deltas_in(redo) < _deltas_in(old) else 0
         _commit(new, rowset, {"redo": _ids(redo)}, floor)
-    with tablet.write_lock:
-        tablet.replace_diskrowset(rowset, rowset.with_files(rowset.deltas.successor(redo=redo)), floor)
+        with tablet.write_lock:
+            tablet.replace_diskrowset(rowset, rowset.with_files(rowset.deltas.successor(redo=redo)), floor)
     freed = sum(file.size_bytes for file in old)
     retire(environment, old)
     return FlushReport(_deltas_in(old), sum(file.size_bytes for file in redo), freed)
@@ -91,9 +91,9 @@ def major(
         all_undo = (*stores.undo, *undo)
         column_files = {column_id: file.file_id for column_id, file in columns.items()}
         _commit(new, rowset, {"columns": column_files, "undo": _ids(all_undo), "redo": _ids(redo)}, floor)
-    with tablet.write_lock:
-        deltas = rowset.deltas.successor(all_undo, redo, base_timestamps(columns))
-        tablet.replace_diskrowset(rowset, rowset.with_files(deltas, columns), floor)
+        with tablet.write_lock:
+            deltas = rowset.deltas.successor(all_undo, redo, base_timestamps(columns))
+            tablet.replace_diskrowset(rowset, rowset.with_files(deltas, columns), floor)
     kept = {file.file_id for file in columns.values()}
     old = [*stores.redo, *(file for file in rowset.columns_files if file.file_id not in kept)]
     written = sum(file.size_bytes for file in (moved, *undo, *redo))

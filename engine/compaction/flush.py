@@ -8,7 +8,8 @@
  4. Commit both files to the manifest. A crash before leaves the rows to the log, a crash after finds them in the files.
  5. Carry over the deltas that came after the mark, their rows renumbered, and put the new version in place (`swap`).
 
-A failure before 4 removes the files and leaves the MemRowSet as it was, frozen; the next flush takes it again.
+A failure before 4 removes the files and leaves the MemRowSet as it was, frozen; the next flush takes it again. One
+between 4 and the end of 5 halts the store, for the rows are in the files and in memory then.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def _write(tablet: Tablet, environment: Environment, mark: _Mark, order: np.ndar
         swap = Swap(tablet, [_moved(mark, rowset, order)], [rowset], mark.lsn)
         swap.catch_up()
         unfinished.commit(lambda old: _with_entry(old, mark, entry))
-    swap.put(lambda version: _with_rowset(tablet, version, mark, rowset))
+        unfinished.put(swap, lambda version: _with_rowset(tablet, version, mark, rowset))
     return rowset
 
 

@@ -73,10 +73,10 @@ def _flush(tablet: Tablet, environment: Environment, mark: _Mark, ancient_histor
         write_delta_file(environment.fs, path, file_id, "redo", rowset.rowset_id, runs, files.encodings(tablet.schema))
         file = DeltaFile.open(environment.fs, path, file_id, environment.page_cache)
         _commit(new, mark, file_id, floor)
-    with tablet.write_lock:
-        flushed = rowset.with_files(rowset.deltas.flushed(file))
-        flushed.durable_lsn = mark.lsn
-        tablet.replace_diskrowset(rowset, flushed, floor)
+        with tablet.write_lock:
+            flushed = rowset.with_files(rowset.deltas.flushed(file))
+            flushed.durable_lsn = mark.lsn
+            tablet.replace_diskrowset(rowset, flushed, floor)
     return FlushReport(max(len(run) for run in whole.values()), file.size_bytes)
 
 

@@ -24,7 +24,7 @@ from ..tablet.manifest import TabletEntry
 from ..tablet.open import remove_orphans
 from ..tablet.tablet import Tablet
 from .flush import FlushReport
-from .rewrite import new_files, retire
+from .rewrite import halted_if_half_done, new_files, retire
 
 _KEYS_AT_ONCE = 1 << 14
 _FAILED = "old history could not be dropped"
@@ -77,10 +77,10 @@ def _drop_undo(tablet: Tablet, environment: Environment, mark: int) -> int:
 
     with new_files(tablet.tablet_id, environment, _FAILED) as new:
         new.commit(edit)
-    with tablet.write_lock:
-        for rowset in ancient:
-            deltas = rowset.deltas.successor(undo=kept[rowset.rowset_id])
-            tablet.replace_diskrowset(rowset, rowset.with_files(deltas), mark)
+        with tablet.write_lock:
+            for rowset in ancient:
+                deltas = rowset.deltas.successor(undo=kept[rowset.rowset_id])
+                tablet.replace_diskrowset(rowset, rowset.with_files(deltas), mark)
     dropped = [file for found in ancient.values() for file in found]
     retire(environment, dropped)
     return sum(file.size_bytes for file in dropped)
@@ -95,17 +95,18 @@ def _drop_rowsets(tablet: Tablet, environment: Environment, mark: int) -> tuple[
         timestamp, lsn = tablet.last_timestamp, tablet.last_lsn
     environment.wait_until_settled(timestamp, lsn)
     hashes = {rowset: tablet.key_hashes(rowset) for rowset in candidates}
-    with tablet.write_lock:
-        dead = [rowset for rowset in candidates if _is_dead(rowset, mark)]
-        if not dead:
-            return 0, 0
-        gone = {rowset.rowset_id for rowset in dead}
-        environment.manifest.commit(
-            lambda manifest: manifest.with_tablet(tablet.tablet_id, lambda entry: entry.without_rowsets(gone, mark))
-        )
-        indexed = [rowset for rowset in dead if tablet.remove_diskrowset(rowset, mark)]
-    for rowset in indexed:
-        _forget_keys(tablet, rowset, hashes[rowset])
+    with halted_if_half_done(tablet.tablet_id, environment):
+        with tablet.write_lock:
+            dead = [rowset for rowset in candidates if _is_dead(rowset, mark)]
+            if not dead:
+                return 0, 0
+            gone = {rowset.rowset_id for rowset in dead}
+            environment.manifest.commit(
+                lambda manifest: manifest.with_tablet(tablet.tablet_id, lambda entry: entry.without_rowsets(gone, mark))
+            )
+            indexed = [rowset for rowset in dead if tablet.remove_diskrowset(rowset, mark)]
+        for rowset in indexed:
+            _forget_keys(tablet, rowset, hashes[rowset])
     for rowset in dead:
         rowset.close()
         others = (*rowset.columns_files, *rowset.deltas.files)

@@ -96,7 +96,7 @@ def compact(
         old = {one.rowset.rowset_id for one in inputs}
         floor = ancient_history_mark if merge.is_history_lost else 0
         unfinished.commit(lambda entry: _with_outputs(entry, old, written, floor))
-    swap.put(lambda version: _replaced(version, old, written, floor))
+        unfinished.put(swap, lambda version: _replaced(version, old, written, floor))
     freed = _remove(environment, inputs)
     new = [output.rowset for output in written]
     size = sum(rowset.size_bytes + sum(file.size_bytes for file in rowset.deltas.files) for rowset in new)

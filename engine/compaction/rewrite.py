@@ -5,6 +5,9 @@
    crash leaves them to the sweep of the next start.
 3. The caller swaps rowsets under the write lock, then retires the old files. Scans that still read them go on: what
    is mapped stays after its name is gone.
+
+A failure between 2 and the end of the swap leaves files that hold what memory holds too: written once more, rows would
+be there twice. So the store is halted then (`halted_if_half_done`); a restart goes by the manifest.
 """
 
 from __future__ import annotations
@@ -20,6 +23,19 @@ from ..tablet import files
 from ..tablet.environment import Environment
 from ..tablet.manifest import TabletEntry
 from ..tablet.open import remove_orphans
+
+
+@contextmanager
+def halted_if_half_done(tablet_id: int, environment: Environment) -> Iterator[None]:
+    """Halt the store when the body, which edits the tablet in the manifest and then in memory, fails in between."""
+    before = environment.manifest.current.tablet(tablet_id)
+    try:
+        yield
+    except BaseException as error:
+        now = environment.manifest.current.tablet(tablet_id)
+        if now is not None and now is not before:
+            environment.halt.stop(f"new files of tablet {tablet_id} could not be put in place ({error!r})")
+        raise
 
 
 class NewFiles:
@@ -50,14 +66,14 @@ class NewFiles:
 
 @contextmanager
 def new_files(tablet_id: int, environment: Environment, what: str) -> Iterator[NewFiles]:
-    """Give out names; when the body fails before its commit, the files go.
+    """Give out names; when the body fails before its commit, the files go. After it, the body does the swap.
 
     Raises:
         StorageFullError, UnavailableError: for a failed call of the disk; the text says ``what`` could not be done.
     """
     new = NewFiles(tablet_id, environment)
     try:
-        with named(what):
+        with halted_if_half_done(tablet_id, environment), named(what):
             yield new
     except BaseException:
         remove_orphans(environment, *new.paths)

@@ -28,6 +28,7 @@ from ..rowset.memrowset import MemRowSet
 from ..rowset.rowset import RowSet
 from ..tablet import files
 from ..tablet.environment import Environment
+from ..tablet.halt import Halt
 from ..tablet.manifest import TabletEntry
 from ..tablet.open import remove_orphans
 from ..tablet.tablet import Tablet
@@ -35,6 +36,7 @@ from ..tablet.version import Version
 from ..vectors.keys import hash_keys
 from ..vectors.vector import FixedVector
 from .returned import ReturnedRows
+from .rewrite import halted_if_half_done
 
 _LAST_ROUND = 2048
 """So few deltas may be carried over under the lock."""
@@ -86,6 +88,11 @@ class Unfinished:
         except StorageFullError:
             self._may_be_committed = False
             raise
+        self._slots.clear()  # the tablet's from here on
+
+    def put(self, swap: Swap, replaced: Callable[[Version], Version]) -> None:
+        """Put the new rowsets in place; see ``Swap.put``. A writer never meets a swap that failed half way."""
+        swap.put(replaced, self._environment.halt)
 
     def undo(self) -> None:
         """Give the slots back, which no location names, and remove the files unless the manifest may name them."""
@@ -98,10 +105,12 @@ class Unfinished:
 
 @contextmanager
 def undone_on_failure(tablet: Tablet, environment: Environment) -> Iterator[Unfinished]:
-    """Write new files and commit them in the body; when it fails, they and their slots are given up."""
+    """Write new files, commit them and put them in place in the body. When it fails before the commit, files and slots
+    are given up; after it, the store is halted."""
     unfinished = Unfinished(tablet, environment)
     try:
-        yield unfinished
+        with halted_if_half_done(tablet.tablet_id, environment):
+            yield unfinished
     except BaseException:
         unfinished.undo()
         raise
@@ -124,11 +133,11 @@ class Swap:
             if self._carry_over() <= _LAST_ROUND:
                 return
 
-    def put(self, replaced: Callable[[Version], Version]) -> None:
+    def put(self, replaced: Callable[[Version], Version], halt: Halt) -> None:
         """Put the version that ``replaced`` makes of the tablet's in its place, then bring the index up to date."""
         tablet = self._tablet
         self.catch_up()
-        with tablet.write_lock:
+        with tablet.write_lock, halt.on_failure("rows could not be moved to their new files"):
             self._carry_over()
             version = replaced(tablet.version)
             if self._returned:

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..cfile.cache import PageCache
 from ..fs.filesystem import FileSystem
 from ..mvcc.mvcc import MvccManager
 from ..wal.log import WriteAheadLog
+from .halt import Halt
 from .manifest import ManifestFile
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The seams: the disk, the manifest and the log on it, which commits are visible, and decompressed pages."""
+    """The seams: the disk, the manifest and the log on it, which commits are visible, decompressed pages, the halt."""
 
     fs: FileSystem
     manifest: ManifestFile
     wal: WriteAheadLog
     mvcc: MvccManager
     page_cache: PageCache
+    halt: Halt = field(default_factory=Halt)
 
     def wait_until_settled(self, timestamp: int, lsn: int) -> None:
         """Return when the commits up to ``timestamp``, logged up to ``lsn``, are visible, and durable in the log.
@@ -28,7 +30,8 @@ class Environment:
         acknowledged when the operating system had its record, and the log may never be shorter than what files hold.
 
         Raises:
-            UnavailableError: the log has failed.
+            UnavailableError: the log has failed, or what is in memory is not what it should be.
         """
+        self.halt.check()
         self.mvcc.wait_for(timestamp)
         self.wal.wait(lsn)

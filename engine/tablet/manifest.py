@@ -130,9 +130,13 @@ class Manifest(_Entry):
         """
         return self.model_copy(update={"log_needed_from": max(self.log_needed_from, lsn)})
 
+    def tablet(self, tablet_id: int) -> TabletEntry | None:
+        """Return a tablet's entry, the same object until it is edited; None when it is not there."""
+        return next((tablet for table in self.tables for tablet in table.tablets if tablet.id == tablet_id), None)
+
     def has_tablet(self, tablet_id: int) -> bool:
         """Whether a tablet is there."""
-        return any(tablet.id == tablet_id for table in self.tables for tablet in table.tablets)
+        return self.tablet(tablet_id) is not None
 
     @property
     def last_durable_lsn(self) -> int:

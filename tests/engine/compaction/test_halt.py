@@ -1,0 +1,177 @@
+"""What fails between the commit of new files and their being in place halts the store; a restart makes it whole."""
+
+from typing import Any
+
+import pytest
+
+from nyala.engine.compaction import swap as swapping
+from nyala.engine.tablet.manifest import ManifestFile
+from nyala.engine.tablet.tablet import Tablet
+from nyala.engine.verify import verify_store
+from nyala.schemas.errors import InternalError, StorageFullError, UnavailableError
+from nyala.schemas.write import WriteCommand
+from tests.engine.subject import Subject, batch
+
+WORKS = ["flush", "flush_deltas", "minor_compact", "major_compact", "compact"]
+
+
+def subject_with_work() -> Subject:
+    """Return a store in which every kind of maintenance has something to do."""
+    subject = Subject()
+    subject.upsert(1, 2, 3)
+    subject.flush()
+    for value in (1, 2):
+        subject.upsert(2, 3, v=value)
+        subject.flush_deltas()
+    subject.delete(3)
+    subject.upsert(4, 5)
+    return subject
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, error: BaseException, after: bool = False) -> None:
+    call = getattr(owner, name)
+
+    def fails(*args: Any, **kwargs: Any) -> Any:
+        monkeypatch.setattr(owner, name, call)
+        if after:
+            call(*args, **kwargs)
+        raise error
+
+    monkeypatch.setattr(owner, name, fails)
+
+
+def assert_halted(subject: Subject, why: str) -> None:
+    health = subject.store.health()
+    assert health.status == "read_only" and why in health.reason and "restart" in health.reason
+    with pytest.raises(UnavailableError, match=why):
+        subject.store.write(*_write(9))
+    for work in WORKS:
+        with pytest.raises(UnavailableError, match=why):
+            subject.store.maintain("t", work)
+    assert subject.store.run_maintenance_once() is None
+    subject.check()
+
+
+def _write(key: int) -> tuple[Any, Any]:
+    return WriteCommand(table="t"), batch([(key, 0, "")])
+
+
+def assert_whole_after_a_restart(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    subject.store.close()
+    report = verify_store(subject.fs)
+    assert report.is_sound, report.problems
+    subject.store = subject._open()
+    subject.check()
+    subject.upsert(5, 6, v=6)
+    for work in WORKS:
+        subject.store.maintain("t", work)
+        subject.check()
+    subject.close()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError()], ids=["interrupted", "out of memory"])
+@pytest.mark.parametrize("work", WORKS)
+def test_a_failure_right_after_the_commit(monkeypatch: pytest.MonkeyPatch, work: str, error: BaseException) -> None:
+    subject = subject_with_work()
+    failing(monkeypatch, ManifestFile, "commit", error, after=True)
+    with pytest.raises(type(error)):
+        subject.store.maintain("t", work)
+    assert_halted(subject, "could not be put in place")
+    assert_whole_after_a_restart(subject, monkeypatch)
+
+
+@pytest.mark.parametrize("work", ["flush_deltas", "minor_compact", "major_compact"])
+def test_a_failure_while_a_rowset_is_replaced(monkeypatch: pytest.MonkeyPatch, work: str) -> None:
+    subject = subject_with_work()
+    failing(monkeypatch, Tablet, "replace_diskrowset", MemoryError())
+    with pytest.raises(MemoryError):
+        subject.store.maintain("t", work)
+    assert_halted(subject, "could not be put in place")
+    assert_whole_after_a_restart(subject, monkeypatch)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(
+    "phase",
+    [
+        (swapping.Swap, "put"),
+        (swapping.Swap, "_carry_over"),
+        (Tablet, "forward"),
+        (Tablet, "relocate"),
+        (swapping, "hash_keys"),
+    ],
+    ids=lambda phase: phase[1],
+)
+@pytest.mark.parametrize("work", ["flush", "compact"])
+def test_a_failure_in_the_swap(monkeypatch: pytest.MonkeyPatch, work: str, phase: tuple[Any, str], after: bool) -> None:
+    subject = subject_with_work()
+    put = swapping.Unfinished.put
+
+    def put_with_failure(*args: Any) -> None:
+        failing(monkeypatch, *phase, KeyboardInterrupt(), after=after)
+        put(*args)
+
+    monkeypatch.setattr(swapping.Unfinished, "put", put_with_failure)
+    with pytest.raises(KeyboardInterrupt):
+        subject.store.maintain("t", work)
+    assert_halted(subject, "could not be")
+    assert_whole_after_a_restart(subject, monkeypatch)
+
+
+def test_no_writer_meets_a_swap_that_failed_half_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = subject_with_work()
+    forward = Tablet.forward
+
+    def fails(tablet: Tablet, *args: Any) -> bool:
+        forward(tablet, *args)
+        raise MemoryError
+
+    monkeypatch.setattr(Tablet, "forward", fails)
+    seen: list[bool] = []
+    stop = type(subject.environment.halt).stop
+    monkeypatch.setattr(
+        type(subject.environment.halt),
+        "stop",
+        lambda halt, reason: (seen.append(subject.tablet.write_lock.locked()), stop(halt, reason))[1],
+    )
+    with pytest.raises(MemoryError):
+        subject.flush()
+    assert seen[0], "the store was halted before the lock was let go"
+    monkeypatch.undo()
+    subject.store.close()
+
+
+def test_a_failure_before_the_commit_halts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = subject_with_work()
+    for error in (KeyboardInterrupt(), StorageFullError("the disk is full")):
+        for work in WORKS:
+            failing(monkeypatch, ManifestFile, "commit", error)
+            with pytest.raises(type(error)):
+                subject.store.maintain("t", work)
+            assert subject.store.health().status == "ok"
+    subject.upsert(7)
+    for work in WORKS:
+        subject.store.maintain("t", work)
+        subject.check()
+    subject.close()
+
+
+def test_nothing_is_flushed_after_a_commit_that_could_not_be_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = subject_with_work()
+    append = Tablet._append_deltas
+
+    def half(tablet: Tablet, *args: Any) -> None:
+        append(tablet, *args)
+        raise MemoryError
+
+    monkeypatch.setattr(Tablet, "_append_deltas", half)
+    with pytest.raises(InternalError, match="could not be applied"):
+        subject.store.write(*_write(1))
+    monkeypatch.undo()
+    assert_halted(subject, "could not be applied")
+    subject.store.close()
+    subject.store = subject._open()
+    found = {row[0]: row for row in subject.scan()}
+    assert found[1] == (1, 0, ""), "it is in the log, so it is there after the restart"
+    subject.store.close()
