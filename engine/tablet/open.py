@@ -76,7 +76,12 @@ def sweep(environment: Environment, manifest: Manifest) -> list[str]:
     for name in fs.list(files.ROOT):
         directory = f"{files.ROOT}/{name}"
         wanted = _file_names(tablets[name]) if name in tablets else set()
-        orphans = [f"{directory}/{file}" for file in fs.list(directory) if file not in wanted]
+        try:
+            orphans = [f"{directory}/{file}" for file in fs.list(directory) if file not in wanted]
+        except NotADirectoryError:
+            fs.unlink(directory)
+            swept.append(directory)
+            continue
         for path in orphans:
             fs.unlink(path)
         if name not in tablets:

@@ -56,6 +56,14 @@ def test_a_failed_opening_lets_go_of_the_lock() -> None:
     subject.store.close()
 
 
+def test_a_stray_file_beside_the_tablets_is_swept() -> None:
+    fs = stopped()
+    fs.create("tablets/stray").append(b"left over")
+    subject = Subject(fs)
+    assert fs.list("tablets") == ["2"] and len(subject.scan()) == 2
+    subject.store.close()
+
+
 def test_files_and_directories_that_nothing_names_are_swept() -> None:
     fs = stopped()
     kept = fs.list("tablets/2")
