@@ -11,7 +11,7 @@ from .tablet.change import unpack_changes, unpack_notes
 from .tablet.environment import Environment
 from .tablet.manifest import Manifest
 from .tablet.tablet import Tablet
-from .upkeep import flush
+from .upkeep import flush, flush_all_deltas
 from .wal.log import WriteAheadLog
 from .writers import Writers
 
@@ -53,17 +53,23 @@ def replay(
                 changed[tablet.tablet_id] = tablet
         # Not before all changes of the record are in: a flush says that it holds them.
         for tablet in changed.values():
-            if has_room and tablet.version.active.nbytes > options.flush_bytes:
-                has_room = _flush(tablet, environment)
+            if has_room:
+                has_room = _bound_memory(tablet, environment, options)
     if rows:
         log.info("replayed %d row changes from the log", rows)
     return rows, newest
 
 
-def _flush(tablet: Tablet, environment: Environment) -> bool:
-    """Flush in the middle of the replay; return whether the disk has room: one that is full can still be read."""
+def _bound_memory(tablet: Tablet, environment: Environment, options: StoreOptions) -> bool:
+    """Flush in the middle of the replay what has grown large; all history is kept.
+
+    Returns whether the disk has room: one that is full can still be read.
+    """
     try:
-        flush(tablet, environment)
+        if tablet.version.active.nbytes > options.flush_bytes:
+            flush(tablet, environment)
+        if sum(rowset.deltas.memory_bytes for rowset in tablet.version.disk) > options.flush_deltas_bytes:
+            flush_all_deltas(tablet, environment, 0)
     except StorageFullError as error:
         log.warning("the replay goes on in memory: %s", error.message)
         return False

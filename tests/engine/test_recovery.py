@@ -13,9 +13,10 @@ from nyala.schemas.errors import CorruptionError
 from tests.engine.subject import Subject
 
 
-def reopened(subject: Subject, flush_bytes: int) -> Store:
-    """Open what a crash leaves, flushing in the replay as soon as ``flush_bytes`` are in memory."""
-    subject.options = subject.options.model_copy(update={"flush_bytes": flush_bytes})
+def reopened(subject: Subject, flush_bytes: int, flush_deltas_bytes: int = 1 << 30) -> Store:
+    """Open what a crash leaves, flushing in the replay as soon as more bytes are in memory."""
+    update = {"flush_bytes": flush_bytes, "flush_deltas_bytes": flush_deltas_bytes}
+    subject.options = subject.options.model_copy(update=update)
     subject.crash(Random(1))
     return subject.store
 
@@ -30,6 +31,22 @@ def test_a_flush_in_the_replay_keeps_the_rows_that_come_later_in_the_log() -> No
     subject.flush_deltas()  # the files now hold the end of the log, but not the rows before it
     reopened(subject, flush_bytes=1)
     assert len(subject.tablet.version.disk) > 2, "the replay flushed"
+    subject.check()
+    subject.restart()
+    subject.close()
+
+
+def test_deltas_are_flushed_in_the_replay() -> None:
+    subject = Subject()
+    subject.upsert(*range(1000))
+    subject.flush()
+    for value in range(20):
+        subject.upsert(*range(1000), v=value, s="x" * 20)
+    (rowset,) = subject.tablet.version.disk
+    held = rowset.deltas.memory_bytes
+    reopened(subject, 1 << 30, held // 4)
+    (rowset,) = subject.tablet.version.disk
+    assert rowset.deltas.memory_bytes < held // 2 and rowset.deltas.stores.redo
     subject.check()
     subject.restart()
     subject.close()
@@ -54,7 +71,7 @@ def test_replays_with_flushes_after_any_history(seed: int) -> None:
         subject.some_writes(random, range(12), commits=2)
         random.choice([subject.flush, subject.flush_deltas, lambda: 0])()
         if random.random() < 0.3:
-            reopened(subject, random.choice([1, 1 << 30]))
+            reopened(subject, random.choice([1, 1 << 30]), random.choice([1, 1 << 30]))
             subject.check()
     subject.close()
 
@@ -67,7 +84,7 @@ def test_a_store_on_a_full_disk_can_be_opened_and_read() -> None:
     image = disk.crash_image(Random(3))
     subject.store.close()
     full = FaultRule(calls=frozenset({"create"}), path="tablets/*", error=errno.ENOSPC, sticky=True)
-    after = Subject(FaultyFileSystem(image, [full]), flush_bytes=1)
+    after = Subject(FaultyFileSystem(image, [full]), flush_bytes=1, flush_deltas_bytes=1)
     after.state, after.history = subject.state, subject.history
     after.check()
     after.store.close()
