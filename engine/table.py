@@ -178,39 +178,33 @@ class Table:
 
         def add(kind: ChangeKind, part: pa.RecordBatch, chosen: np.ndarray, locations: np.ndarray) -> None:
             if len(chosen):
-                taken = part if len(chosen) == part.num_rows and _is_ascending(chosen) else part.take(pa.array(chosen))
-                changes.append((Change(tablet.tablet_id, kind, taken), locations))
+                changes.append((Change(tablet.tablet_id, kind, _taken(part, chosen)), locations))
 
         if len(decided.stores):
-            stored = self._with_first_cells(self._completed(rows), decided)
-            add(ChangeKind.STORE, stored, decided.stores, decided.store_locations)
+            stored = Change(tablet.tablet_id, ChangeKind.STORE, self._stored(rows, decided))
+            changes.append((stored, decided.store_locations))
         mutable = [name for name in rows.schema.names if int(name) not in self._immutable]
         add(ChangeKind.UPDATE, rows.select(mutable), decided.updates, decided.update_locations)
         keys = rows.select([str(column.id) for column in self.schema.key])
         add(ChangeKind.DELETE, keys, decided.deletes, decided.delete_locations)
         return changes
 
-    def _with_first_cells(self, rows: pa.RecordBatch, decided: Outcome) -> pa.RecordBatch:
-        """Return rows with the immutable cells of those that are stored taken from the first row with their key."""
-        if not self._immutable or np.array_equal(decided.stores, decided.store_leaders):
-            return rows
-        sources = np.arange(rows.num_rows)
-        sources[decided.stores] = decided.store_leaders
-        arrays = [
-            rows.column(name).take(pa.array(sources)) if int(name) in self._immutable else rows.column(name)
-            for name in rows.schema.names
-        ]
-        return pa.RecordBatch.from_arrays(arrays, names=rows.schema.names)
+    def _stored(self, rows: pa.RecordBatch, decided: Outcome) -> pa.RecordBatch:
+        """Return the rows that are stored, with every column of the table.
 
-    def _completed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows with every column of the table, defaults where the data had none."""
+        Immutable cells are those of the first row with the key; defaults stand where the data had no column.
+        """
         present = set(rows.schema.names)
-        arrays = [
-            rows.column(str(column.id))
-            if str(column.id) in present
-            else pa.repeat(self._defaults[column.id], rows.num_rows)
-            for column in self.schema.columns
-        ]
+        stored = first = _taken(rows, decided.stores)
+        if self._immutable and not np.array_equal(decided.stores, decided.store_leaders):
+            first = _taken(rows, decided.store_leaders)
+
+        def cells(column_id: int) -> pa.Array:
+            if str(column_id) not in present:
+                return pa.repeat(self._defaults[column_id], len(decided.stores))
+            return (first if column_id in self._immutable else stored).column(str(column_id))
+
+        arrays = [cells(column.id) for column in self.schema.columns]
         return pa.RecordBatch.from_arrays(arrays, names=[str(column.id) for column in self.schema.columns])
 
 
@@ -221,6 +215,11 @@ def _default_cell(column: ColumnSchema) -> pa.Scalar:
 
 def _has_errors(incoming: Incoming, decided: Outcome) -> bool:
     return incoming.refusals.by_row is not None or bool((decided.status < outcome.IGNORED).any())
+
+
+def _taken(rows: pa.RecordBatch, chosen: np.ndarray) -> pa.RecordBatch:
+    """Return the chosen rows; without a copy when these are all, in their order."""
+    return rows if len(chosen) == rows.num_rows and _is_ascending(chosen) else rows.take(pa.array(chosen))
 
 
 def _is_ascending(rows: np.ndarray) -> bool:

@@ -1,0 +1,30 @@
+"""A batch becomes the changes that are logged: only what is stored is made whole."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from nyala.schemas.write import WriteCommand
+from tests.engine.subject import Subject
+
+
+def test_defaults_are_filled_in_for_rows_that_are_stored_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = Subject()
+    subject.upsert(*range(1000), v=1, s="old")
+    repeat, sizes = pa.repeat, []
+
+    def counted(cell: Any, size: int) -> pa.Array:
+        sizes.append(size)
+        return repeat(cell, size)
+
+    monkeypatch.setattr(pa, "repeat", counted)
+    keys = pa.array([*range(1000), 2000, 5, 2000], pa.int64())
+    rows = pa.record_batch(
+        [keys, pa.array(range(1003), pa.int32())], schema=pa.schema([("k", pa.int64()), ("v", "int32")])
+    )
+    assert subject.store.write(WriteCommand(table="t"), rows).applied == 1003
+    assert sizes == [1]
+    found = {row[0]: row for row in subject.scan()}
+    assert found[2000] == (2000, 1002, None) and found[5] == (5, 1001, "old") and found[999] == (999, 999, "old")
+    subject.store.close()
