@@ -254,10 +254,11 @@ class Table:
         )
         return Scan(self._store, spec.checked())
 
-    def get(self, key: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any] | None:
+    def get(self, key: Any) -> dict[str, Any] | None:
         """Return the live row with a primary key, None when there is none.
 
-        ``key`` is a dict of the key columns or a tuple of their values in order.
+        ``key`` is a dict of the key columns or a tuple of their values in order; a key of one column may be given as
+        its value.
 
         Raises:
             InvalidArgumentError: it is not the whole key, or a value does not fit its column.
@@ -265,7 +266,7 @@ class Table:
         found = self._store.get(self.name, self._key_batch(key)).to_pylist()
         return found[0] if found else None
 
-    def _key_batch(self, key: Mapping[str, Any] | Sequence[Any]) -> pa.RecordBatch:
+    def _key_batch(self, key: Any) -> pa.RecordBatch:
         columns = self._description.columns[: len(self.primary_key)]
         values = self._key_values(key)
         arrays = []
@@ -276,12 +277,14 @@ class Table:
             arrays.append(pa.array([cell], column.field.type))
         return pa.record_batch(arrays, schema=pa.schema([column.field for column in columns]))
 
-    def _key_values(self, key: Mapping[str, Any] | Sequence[Any]) -> list[Any]:
+    def _key_values(self, key: Any) -> list[Any]:
         names = self.primary_key
         if isinstance(key, Mapping) and set(key) == set(names):
             return [key[name] for name in names]
         if isinstance(key, tuple | list) and len(key) == len(names):
             return list(key)
+        if len(names) == 1 and not isinstance(key, Mapping | tuple | list):
+            return [key]
         raise InvalidArgumentError(f"a key of table {self.name!r} is {tuple(names)}, as a dict or a tuple, not {key!r}")
 
     def __repr__(self) -> str:

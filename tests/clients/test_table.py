@@ -85,6 +85,7 @@ def test_row_of_every_type(homes: Table) -> None:
     assert homes.get((1,)) == ROW
     assert homes.get({"id": 1}) == ROW
     assert homes.get([2]) is None
+    assert homes.get(1) == ROW and homes.get(2) is None
     assert homes.scan().to_arrow().to_pylist() == [ROW]
     assert homes.scan().to_arrow().schema.equals(homes.schema, check_metadata=True)
 
@@ -246,7 +247,9 @@ def test_scan_that_is_left_early(homes: Table) -> None:
     assert homes.scan().count() == 300_000
 
 
-@pytest.mark.parametrize("key", [(), (1, 2), {"city": "x"}, {}, 1, "1", (None,), ("x",), (1.5,), {"id": 1, "city": ""}])
+@pytest.mark.parametrize(
+    "key", [(), (1, 2), {"city": "x"}, {}, None, "x", 1.5, (None,), ("x",), (1.5,), {"id": 1, "city": ""}]
+)
 def test_what_is_no_key(homes: Table, key: Any) -> None:
     with pytest.raises(nyala.InvalidArgumentError):
         homes.get(key)
@@ -259,6 +262,12 @@ def test_keys_of_several_columns(db: Database) -> None:
     assert table.get((NOON, "b")) == {"at": NOON, "who": "b", "n": 2}
     assert table.get({"who": "a", "at": NOON.isoformat()}) == {"at": NOON, "who": "a", "n": 1}
     assert table.get((NOON, "c")) is None
+    for key in (NOON, "a", None, ("a",)):
+        with pytest.raises(nyala.InvalidArgumentError, match="as a dict or a tuple"):
+            table.get(key)
+    names = db.create_table("names", pa.schema({"who": pa.string(), "n": pa.int32()}), ["who"])
+    names.insert({"who": ["ab"], "n": [1]})
+    assert names.get("ab") == names.get(("ab",)) == {"who": "ab", "n": 1}
 
 
 def test_stats_and_maintenance(homes: Table) -> None:
