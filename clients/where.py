@@ -25,7 +25,8 @@ def where_json(where: Where) -> str | dict[str, Any] | None:
     if isinstance(where, list):
         return from_tuples(where).model_dump(mode="json")
     raise InvalidArgumentError(
-        f"where is SQL text, a filter tree or a list of (column, op, value), not a {type(where).__name__}"
+        f"where of type {type(where).__name__} is not understood: give SQL text as in \"delay > 60 and dest = 'LAX'\", "
+        "or a list of tuples, as in [('delay', '>', 60), ('dest', '=', 'LAX')], or a filter tree"
     )
 
 

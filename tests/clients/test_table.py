@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import nyala
@@ -215,6 +216,11 @@ def test_filter_in_every_form(homes: Table, where: Any, expected: list[int]) -> 
     moments = [NOON - dt.timedelta(1), NOON, NOON + dt.timedelta(1)]
     homes.insert({"id": [1, 2, 3], "at": moments, "raw": [b"\xff1", b"\xff2", b"\xff3"]})
     assert ids(homes, where=where) == expected
+
+
+def test_a_pyarrow_expression_is_refused_with_what_works(homes: Table) -> None:
+    with pytest.raises(nyala.InvalidArgumentError, match=r"Expression .* SQL text as in .* list of tuples, as in"):
+        homes.scan(where=pc.field("id") > 1)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize("where", [5, ("id", "=", 1), [("id", "~", 1)], [5], {"op": "=", "column": "id", "value": {1}}])
