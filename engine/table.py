@@ -99,6 +99,7 @@ class Table:
 
         Raises:
             InvalidArgumentError: the batch as a whole is wrong.
+            SnapshotTooOldError: history no longer reaches back to the command's ``if_timestamp``.
             StorageFullError, UnavailableError: nothing was applied.
         """
         incoming = check_batch(batch, self.schema, command.op, limits)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from ...schemas.errors import UnavailableError
+from ...schemas.errors import SnapshotTooOldError, UnavailableError
 from ...schemas.operation import Operation
 from ...schemas.table import TableSchema
 from ..delta import LIVE
@@ -210,7 +210,12 @@ class Tablet:
         """Decide what becomes of the rows of a batch; ``first`` and ``shape`` as `outcome.decide` takes them.
 
         Rows that changed after the moment ``unchanged_since`` are left alone.
+
+        Raises:
+            SnapshotTooOldError: the tablet's history no longer tells what changed since then.
         """
+        if unchanged_since is not None and unchanged_since < self.version.history_floor:
+            raise SnapshotTooOldError(f"if_timestamp {unchanged_since} lies before the history that the table has")
 
         def find(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             if len(rows) == len(hashes):

@@ -1,12 +1,14 @@
 """A batch becomes the changes that are logged: only what is stored is made whole."""
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from nyala.schemas.errors import SnapshotTooOldError
 from nyala.schemas.write import WriteCommand
-from tests.engine.subject import Subject
+from tests.engine.subject import Subject, batch
 
 
 def test_defaults_are_filled_in_for_rows_that_are_stored_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,4 +29,18 @@ def test_defaults_are_filled_in_for_rows_that_are_stored_only(monkeypatch: pytes
     assert sizes == [1]
     found = {row[0]: row for row in subject.scan()}
     assert found[2000] == (2000, 1002, None) and found[5] == (5, 1001, "old") and found[999] == (999, 999, "old")
+    subject.store.close()
+
+
+def test_a_condition_older_than_the_history_that_is_left_is_refused() -> None:
+    subject = Subject()
+    moment = subject.upsert(1).timestamp
+    tablet = subject.tablet
+    tablet.version = replace(tablet.version, history_floor=moment + 1)
+    command = WriteCommand(table="t", if_timestamp=moment)
+    with pytest.raises(SnapshotTooOldError, match="if_timestamp"):
+        subject.store.write(command, batch([(1, 7, "")]))
+    assert subject.scan() == [(1, 0, "s")]
+    tablet.version = replace(tablet.version, history_floor=moment)
+    assert subject.store.write(command, batch([(1, 7, "")])).applied == 1
     subject.store.close()
