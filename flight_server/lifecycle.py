@@ -35,6 +35,7 @@ class StopSignals:
 
     def __init__(self) -> None:
         self._stop = threading.Event()
+        self._received_count = 0
         self._in_a_hurry: Callable[[], None] = lambda: None
 
     def install(self) -> StopSignals:
@@ -48,11 +49,14 @@ class StopSignals:
         self._stop.wait()
 
     def on_second(self, hurry: Callable[[], None]) -> None:
-        """Call ``hurry`` when a second signal comes."""
+        """Call ``hurry`` when a second signal comes, or at once when it has come already."""
         self._in_a_hurry = hurry
+        if self._received_count > 1:
+            hurry()
 
     def _received(self, number: int, _: FrameType | None) -> None:
-        if self._stop.is_set():
+        self._received_count += 1
+        if self._received_count > 1:
             self._in_a_hurry()
         self._stop.set()
 

@@ -16,6 +16,8 @@ import pyarrow.flight as fl
 import pytest
 from served import Served, code_of
 
+from nyala.flight_server.lifecycle import StopSignals
+
 SCHEMA_OF_KEY = pa.schema([pa.field("id", pa.int64(), nullable=False)])
 SERVE_FAKE = [sys.executable, str(Path(__file__).parent / "serve_fake.py")]
 
@@ -179,3 +181,12 @@ def test_the_command_serves_and_stops_cleanly(start: Callable[..., Process], tmp
     )
     assert port_taken.returncode == 1 and "UNAVAILABLE: cannot listen" in port_taken.stderr
     assert server.stop()[0] == 0
+
+
+def test_second_signal_is_heard_however_early() -> None:
+    signals = StopSignals()
+    hurried: list[bool] = []
+    signals._received(signal.SIGTERM, None)
+    signals._received(signal.SIGTERM, None)
+    signals.on_second(lambda: hurried.append(True))
+    assert hurried == [True]
