@@ -19,10 +19,11 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.model.machine import machine_of
-from tests.model.shapes import ALL_TYPES, SHORT_HISTORY, U64
+from tests.model.shapes import ALL_TYPES, SHORT_HISTORY, STRING_KEY, U64
 from tests.model.subjects import EmbeddedSubject
 
 _EXAMPLES = 30
+_SHAPES = (U64, ALL_TYPES, SHORT_HISTORY, STRING_KEY)
 
 
 def main() -> None:
@@ -43,7 +44,7 @@ def main() -> None:
     deadline = time.monotonic() + 60 * options.minutes
     number = options.seed
     while time.monotonic() < deadline:
-        shape = (U64, ALL_TYPES, SHORT_HISTORY)[number % 3]
+        shape = _SHAPES[number % len(_SHAPES)]
         print(f"seed {number}: {_EXAMPLES} sequences of {options.steps} steps", flush=True)
         run_state_machine_as_test(seed(number)(machine_of(shape, EmbeddedSubject)), settings=rounds)
         number += 1

@@ -7,6 +7,7 @@ each step the table is read now and at three earlier moments.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import cycle, product
 from typing import Any
 
 from hypothesis import strategies as st
@@ -26,9 +27,12 @@ def machine_of(shape: Shape, subject_of: Callable[[Shape], Subject]) -> type[Rul
     """Return the state machine for a table and what holds it."""
 
     class TableMachine(RuleBasedStateMachine):
-        @initialize()
-        def start(self) -> None:
+        @initialize(rowsets=_rowsets(shape))
+        def start(self, rowsets: list[list[tuple]]) -> None:
             self.session = Session(shape, subject_of(shape))
+            for rows in rowsets:
+                self.session.write("insert_ignore", shape.model.columns, rows)
+                self.session.maintain("flush")
 
         @rule(write=writes(shape), atomic=st.sampled_from([False, False, True]))
         def write(self, write: tuple[str, tuple[str, ...], list[tuple]], atomic: bool) -> None:
@@ -38,8 +42,12 @@ def machine_of(shape: Shape, subject_of: Callable[[Shape], Subject]) -> type[Rul
         def write_more(self, write: tuple[str, tuple[str, ...], list[tuple]]) -> None:
             self.session.write(*write)
 
-        @rule(op=st.sampled_from([kind.value for kind in MaintenanceKind]))
-        def maintain(self, op: str) -> None:
+        @rule(op=st.sampled_from(["flush", "flush", "flush_deltas"]))
+        def flush(self, op: str) -> None:
+            self.session.maintain(op)
+
+        @rule(op=st.sampled_from(["compact", *(kind.value for kind in MaintenanceKind if "flush" not in kind)]))
+        def compact(self, op: str) -> None:
             self.session.maintain(op)
 
         @rule(stop=st.sampled_from(["close", "kill", "power"]), seed=st.integers(0, 1 << 16))
@@ -82,6 +90,25 @@ def machine_of(shape: Shape, subject_of: Callable[[Shape], Subject]) -> type[Rul
 
 def _keys(shape: Shape) -> st.SearchStrategy[Key]:
     return st.tuples(*(st.sampled_from([c for c in shape.cells[name] if c is not None]) for name in shape.model.key))
+
+
+def _rowsets(shape: Shape) -> st.SearchStrategy[list[list[tuple]]]:
+    """Rows on disk to begin with, none or with keys that alternate: by chance there are seldom rowsets to be merged."""
+    choices = [
+        [cell for cell in shape.cells[name] if cell is not None or name not in shape.model.not_null]
+        for name in shape.model.columns
+    ]
+    key_length = len(shape.model.key)
+    keys = list(product(*choices[:key_length]))[:12]
+    values = [tuple(cells[number % len(cells)] for cells in choices[key_length:]) for number in range(len(keys))]
+    rows = [key + cells for key, cells in zip(keys, values, strict=True)]
+
+    def placed(homes: tuple[int, ...]) -> list[list[tuple]]:
+        """Return the rows of each rowset, the keys going round ``homes``; those of home 0 are nowhere."""
+        places = list(zip(rows, cycle(homes), strict=False))
+        return [[row for row, home in places if home == number] for number in range(1, max(homes) + 1)]
+
+    return st.sampled_from([(0,), (1,), (1, 2), (1, 2, 3), (1, 2, 0), (1, 1, 2), (2, 1, 1, 3)]).map(placed)
 
 
 def writes(shape: Shape) -> st.SearchStrategy[tuple[str, tuple[str, ...], list[tuple]]]:

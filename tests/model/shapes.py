@@ -1,4 +1,4 @@
-"""The two tables of the model, and the few cells that make them interesting: small enough for keys to meet often."""
+"""The tables of the model, and the few cells that make them interesting: small enough for keys to meet often."""
 
 from __future__ import annotations
 
@@ -77,6 +77,14 @@ U64 = Shape(
 )
 
 SHORT_HISTORY = replace(U64, history_seconds=10)
+
+STRING_KEY = replace(
+    U64,
+    arrow=U64.arrow.set(0, pa.field("k", pa.string(), False)),
+    cells=U64.cells | {"k": ("", "a", "a\0", "a\0b", "ab", "long enough ", "long enough to go on", "\u00e4")},
+    history_seconds=10,
+)
+"""One key column, of any length: encoded keys are bytes without an end mark."""
 
 _NULLABLE = ("flag", "tiny", "small", "big", "day", "seen", "single", "real", "price", "total", "huge", "code", "note")
 

@@ -5,7 +5,7 @@ from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.model.machine import machine_of
-from tests.model.shapes import ALL_TYPES, SHORT_HISTORY, U64, Shape
+from tests.model.shapes import ALL_TYPES, SHORT_HISTORY, STRING_KEY, U64, Shape
 from tests.model.subjects import EmbeddedSubject, FlightSubject
 
 
@@ -19,8 +19,10 @@ CASES = {
     "embedded, u64": (EmbeddedSubject, U64, 80),
     "embedded, all types": (EmbeddedSubject, ALL_TYPES, 80),
     "embedded, short history": (EmbeddedSubject, SHORT_HISTORY, 80),
+    "embedded, string key": (EmbeddedSubject, STRING_KEY, 80),
     "flight, u64": (FlightSubject, U64, 20),
     "flight, all types": (FlightSubject, ALL_TYPES, 20),
+    "flight, string key": (FlightSubject, STRING_KEY, 20),
 }
 
 

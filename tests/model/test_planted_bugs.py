@@ -8,7 +8,8 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from nyala.engine.compaction import flush
+from nyala.engine.compaction import flush, merge, swap
+from nyala.engine.compaction.key_merge import MergedRows
 from nyala.engine.delta import tracker
 from nyala.engine.rowset.liveness import LiveRows
 from nyala.engine.tablet import outcome, read
@@ -40,17 +41,38 @@ def filter_that_lets_all_through(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read, "select", lambda where, vectors, count: np.ones(count, np.bool_))
 
 
+def history_forgotten_by_a_merge(monkeypatch: pytest.MonkeyPatch) -> None:
+    invert = merge.invert
+
+    def forward_only(base: Any, redo: Any) -> Any:
+        cells, undo = invert(base, redo)
+        return cells, undo.slice(0, 0)
+
+    monkeypatch.setattr(merge, "invert", forward_only)
+
+
+def deltas_of_a_merge_left_with_other_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MergedRows, "arranged_run", lambda self, run: run)
+
+
+def keys_not_relocated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(swap.Swap, "_relocate", lambda self, rowset: self._tablet.drop_slot(rowset.slot))
+
+
 PLANTED = [
     history_forgotten_by_a_flush,
     undo_files_not_read,
     deletes_forgotten_by_a_restart,
     first_update_of_a_key_wins,
     filter_that_lets_all_through,
+    history_forgotten_by_a_merge,
+    deltas_of_a_merge_left_with_other_rows,
+    keys_not_relocated,
 ]
 
 
 @pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
 def test_the_machine_finds(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
-    with pytest.raises((AssertionError, ExceptionGroup)):
+    with pytest.raises((AssertionError, IndexError, ExceptionGroup)):
         run_state_machine_as_test(machine_of(U64, EmbeddedSubject), settings=QUICK)
