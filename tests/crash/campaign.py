@@ -20,7 +20,7 @@ from tests.crash.workloads import WORKLOADS, Run, row
 
 
 def random_workload(seed: int) -> Callable[[Run], None]:
-    """Return a workload of some twelve steps drawn by ``seed``: batches that must succeed, flushes, restarts."""
+    """Return a workload of some twelve steps drawn by ``seed``: batches that must succeed, upkeep, restarts."""
 
     def workload(run: Run) -> None:
         random = Random(seed)
@@ -28,12 +28,13 @@ def random_workload(seed: int) -> Callable[[Run], None]:
         for batch in range(12):
             live = [key for (key,) in run.oracle.now()]
             keys = random.sample(range(8), random.randint(1, 4))
-            kind = random.choice(["upsert", "upsert", "update", "delete", "flush", "flush_deltas", "restart"])
+            rewrite = random.choice(["minor_compact", "major_compact", "compact"])
+            kind = random.choice(["upsert", "upsert", "update", "delete", "flush", "flush_deltas", rewrite, "restart"])
             if kind == "upsert":
                 run.write(kind, [row(key, batch, text="x" * random.choice([0, 5, 900])) for key in keys])
             elif kind == "restart":
                 run.restart()
-            elif kind.startswith("flush"):
+            elif kind == rewrite or kind.startswith("flush"):
                 run.maintain(kind)
             elif chosen := [key for key in keys if key in live]:
                 run.write(kind, [{"id": key} | ({"batch": batch} if kind == "update" else {}) for key in chosen])

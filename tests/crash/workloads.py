@@ -34,11 +34,12 @@ FLUSHING = OPTIONS.model_copy(update={"flush_bytes": 1})
 """Makes recovery flush after every record."""
 WRITER = "the workload"
 CLOCK_MICROSECONDS = 1_700_000_000_000_000
+HISTORY_SECONDS = 3_600
 
 
-def open_store(fs: FileSystem, options: StoreOptions = OPTIONS) -> Store:
+def open_store(fs: FileSystem, options: StoreOptions = OPTIONS, clock: ManualClock | None = None) -> Store:
     """Open the store on ``fs``. The clock starts where it always starts: only the store can know how late it is."""
-    return Store.open(fs, options, ManualClock(CLOCK_MICROSECONDS))
+    return Store.open(fs, options, clock or ManualClock(CLOCK_MICROSECONDS))
 
 
 def read(store: Store, as_of: int | None = None) -> dict[Key, Row]:
@@ -76,6 +77,7 @@ class Run:
     fs: FileSystem
     options: StoreOptions = OPTIONS
     store: Store | None = None
+    clock: ManualClock = field(default_factory=lambda: ManualClock(CLOCK_MICROSECONDS))
     oracle: Oracle = field(default_factory=lambda: Oracle(MODEL))
     pending: Batch | None = None
     last: tuple[Batch, WriteResult] | None = None
@@ -83,6 +85,7 @@ class Run:
     tables: frozenset[bool] = frozenset([False])
     """Whether the table is there; both while it is being made or dropped."""
     moments: list[int] = field(default_factory=list)
+    """Commits at which the table must be readable."""
     batches: int = 0
 
     def start(self) -> None:
@@ -92,7 +95,8 @@ class Run:
 
     def create(self) -> None:
         self.tables = frozenset([False, True])
-        self.opened.create_table(TableDefinition.from_arrow(TABLE, SCHEMA, ["id"]))
+        options = {"history_max_age_seconds": HISTORY_SECONDS}
+        self.opened.create_table(TableDefinition.from_arrow(TABLE, SCHEMA, ["id"], options=options))
         self.tables = frozenset([True])
 
     def drop(self) -> None:
@@ -107,7 +111,8 @@ class Run:
         if self.store:
             self.store.close()
             self.store = None
-        self.store = open_store(self.fs, self.options)
+        self.clock = ManualClock(CLOCK_MICROSECONDS)
+        self.store = open_store(self.fs, self.options, self.clock)
 
     def write(self, op: str, rows: Sequence[Row]) -> None:
         """Write one batch. After an error it is ``pending``."""
@@ -122,6 +127,11 @@ class Run:
 
     def maintain(self, op: str) -> None:
         self.opened.maintain(TABLE, op)
+
+    def forget(self) -> None:
+        """Let so much time pass that no moment up to now need be readable."""
+        self.clock.advance((HISTORY_SECONDS + 1) * 1_000_000)
+        self.moments.clear()
 
     def abandon(self) -> None:
         """End the store's threads; on a disk without power this writes nothing."""
@@ -196,6 +206,31 @@ def cleanup(run: Run) -> None:
     run.write("upsert", [row(0, 4), row(1, 4)])
 
 
+def compactions(run: Run) -> None:
+    """Compact deltas, rowsets that overlap and history that is old, with deltas in memory each time."""
+    run.start()
+    run.write("insert", [row(0, 0), row(2, 0), row(4, 0)])
+    run.maintain("flush")
+    run.write("insert", [row(1, 1), row(3, 1), row(5, 1)])
+    run.write("update", [{"id": 0, "batch": 2}, {"id": 2, "batch": 2}])
+    run.maintain("flush")
+    run.maintain("flush_deltas")
+    run.write("delete", [{"id": 2}, {"id": 3}])
+    run.maintain("flush_deltas")
+    run.write("update", [{"id": 0, "text": None}])
+    run.maintain("minor_compact")
+    run.maintain("major_compact")
+    run.write("upsert", [row(0, 5), row(3, 5), row(9, 5)])
+    run.maintain("compact")
+    run.write("delete", [{"id": 5}, {"id": 9}])
+    run.maintain("flush")
+    run.forget()
+    run.write("upsert", [row(1, 7)])
+    run.maintain("gc")
+    run.maintain("compact")
+    run.write("insert", [row(5, 8), row(9, 8)])
+
+
 def tables(run: Run) -> None:
     """Drop a table and make one of the same name: nothing of the old one may come back."""
     run.start()
@@ -212,5 +247,5 @@ def tables(run: Run) -> None:
 
 
 WORKLOADS: dict[str, Callable[[Run], None]] = {
-    workload.__name__: workload for workload in (load, update, restarts, cleanup, tables)
+    workload.__name__: workload for workload in (load, update, restarts, cleanup, compactions, tables)
 }
