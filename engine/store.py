@@ -372,12 +372,8 @@ class Store:
             if table.options.maintenance == "on":
                 mark = partial(self._ancient_history_mark, table)
                 for tablet in table.tablets:
-                    shared = (tablet, self._environment, self.options, self._gate.is_pressed, self._after_flush)
-                    operations += [upkeep.FlushOp(*shared), upkeep.FlushDeltasOp(*shared, mark)]
-                    on_files = (tablet, self._environment, self.options, mark)
-                    operations += [upkeep.MinorDeltaCompactionOp(*on_files), upkeep.MajorDeltaCompactionOp(*on_files)]
-                    operations.append(upkeep.HistoryGcOp(*on_files))
-                    operations.append(upkeep.CompactOp(*on_files))
+                    work = upkeep.TabletUpkeep(tablet, self._environment, self.options, self._gate.is_pressed, mark)
+                    operations += work.operations(self._after_flush)
         return operations
 
     def _after_flush(self) -> None:

@@ -18,6 +18,7 @@ from .compaction.history_gc import gain, gc
 from .compaction.merge import compact
 from .compaction.policy import Candidate, Pick, pick
 from .delta import LIVE
+from .maintenance.op import MaintenanceOp
 from .options import MIB, StoreOptions
 from .rowset.diskrowset import DiskRowSet
 from .tablet.environment import Environment
@@ -99,101 +100,99 @@ def _sum(*parts: FlushReport | None) -> FlushReport | None:
 
 
 @dataclass(frozen=True, slots=True)
-class FlushOp:
-    """Flushes a tablet's MemRowSet once it is large, when writers wait for memory, or when an earlier flush failed."""
+class TabletOp:
+    """One kind of work on one tablet."""
+
+    name: str
+    score: Callable[[], float]
+    perform: Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class TabletUpkeep:
+    """Says when work on a tablet is worth it."""
 
     tablet: Tablet
     environment: Environment
     options: StoreOptions
     pressed: Callable[[], bool]
-    done: Callable[[], None]
+    """Whether writers wait for memory."""
+    mark: Callable[[], int]
+    """The ancient history mark of its table."""
 
-    @property
-    def name(self) -> str:
-        return f"flush tablet {self.tablet.tablet_id}"
+    def operations(self, flushed: Callable[[], None]) -> list[MaintenanceOp]:
+        """Return all kinds of work; ``flushed`` is called after a flush."""
+        where, on_files = f"tablet {self.tablet.tablet_id}", (self.tablet, self.environment)
 
-    def score(self) -> float:
+        def flush_rows() -> None:
+            flush(*on_files)
+            flushed()
+
+        def flush_changes() -> None:
+            flush_all_deltas(*on_files, self.mark())
+            flushed()
+
+        return [
+            TabletOp(f"flush {where}", self.flush_score, flush_rows),
+            TabletOp(f"flush deltas of {where}", self.flush_deltas_score, flush_changes),
+            TabletOp(
+                f"minor delta compaction of {where}",
+                self.minor_score,
+                lambda: minor_compact(*on_files, self.mark()),
+            ),
+            TabletOp(f"major delta compaction of {where}", self.major_score, self.major_compact),
+            TabletOp(f"history of {where}", self.history_score, lambda: collect_history(*on_files, self.mark())),
+            TabletOp(f"compact {where}", self.compact_score, self.compact),
+        ]
+
+    def flush_score(self) -> float:
+        """Return more than 0 when the MemRowSet is large, writers wait for memory, or an earlier flush failed."""
         version = self.tablet.version
         share = version.active.nbytes / self.options.flush_bytes
         if version.frozen:
             return 2.0
         return share if share >= 1 or (self.pressed() and len(version.active)) else 0.0
 
-    def perform(self) -> None:
-        flush(self.tablet, self.environment)
-        self.done()
-
-
-@dataclass(frozen=True, slots=True)
-class FlushDeltasOp:
-    """Flushes a tablet's DeltaMemStores once they are large, or when writers wait for memory."""
-
-    tablet: Tablet
-    environment: Environment
-    options: StoreOptions
-    pressed: Callable[[], bool]
-    done: Callable[[], None]
-    mark: Callable[[], int]
-
-    @property
-    def name(self) -> str:
-        return f"flush deltas of tablet {self.tablet.tablet_id}"
-
-    def score(self) -> float:
+    def flush_deltas_score(self) -> float:
+        """Return more than 0 when the DeltaMemStores are large, or writers wait for memory."""
         held = sum(rowset.deltas.memory_bytes for rowset in self.tablet.version.disk)
         share = held / self.options.flush_deltas_bytes
         return share if share >= 1 or self.pressed() else 0.0
 
-    def perform(self) -> None:
-        flush_all_deltas(self.tablet, self.environment, self.mark())
-        self.done()
-
-
-@dataclass(frozen=True, slots=True)
-class MinorDeltaCompactionOp:
-    """Merges the REDO files of a tablet's DiskRowSets once one of them has many."""
-
-    tablet: Tablet
-    environment: Environment
-    options: StoreOptions
-    mark: Callable[[], int]
-
-    @property
-    def name(self) -> str:
-        return f"minor delta compaction of tablet {self.tablet.tablet_id}"
-
-    def score(self) -> float:
+    def minor_score(self) -> float:
+        """Return more than 0 when a DiskRowSet has many REDO files."""
         most = max((len(rowset.deltas.stores.redo) for rowset in self.tablet.version.disk), default=0)
         share = most / self.options.redo_files_count
         return share / 2 if share >= 1 else 0.0
 
-    def perform(self) -> None:
-        minor_compact(self.tablet, self.environment, self.mark())
+    def major_score(self) -> float:
+        """Return more than 0 when REDO files have grown large beside the base columns of a DiskRowSet."""
+        return min(max(map(self._redo_share, self.tablet.version.disk), default=0.0), 1.0)
 
-
-@dataclass(frozen=True, slots=True)
-class MajorDeltaCompactionOp:
-    """Brings base columns up to date in the DiskRowSets where REDO files have grown large beside them."""
-
-    tablet: Tablet
-    environment: Environment
-    options: StoreOptions
-    mark: Callable[[], int]
-
-    @property
-    def name(self) -> str:
-        return f"major delta compaction of tablet {self.tablet.tablet_id}"
-
-    def score(self) -> float:
-        return min(max(map(self._gain, self.tablet.version.disk), default=0.0), 1.0)
-
-    def perform(self) -> None:
+    def major_compact(self) -> None:
+        """Bring base columns up to date where it is worth it."""
         with _work_on(self.tablet, self.environment):
             for rowset in self.tablet.version.disk:
-                if self._gain(rowset):
+                if self._redo_share(rowset):
                     major(self.tablet, rowset, self.environment, None, self.mark())
 
-    def _gain(self, rowset: DiskRowSet) -> float:
+    def history_score(self) -> float:
+        """Return more than 0 when files that only snapshots before the history can see are worth dropping."""
+        share = gain(self.tablet, self.mark()) / self.options.history_gc_bytes
+        return min(share, 1.0) if share >= 1 else 0.0
+
+    def compact_score(self) -> float:
+        """Return what a merge of the best DiskRowSets gains; a flush that is due goes first."""
+        best = self._pick()
+        return min(best.gain, _COMPACTION_SCORE) if best else 0.0
+
+    def compact(self) -> None:
+        """Merge the DiskRowSets that it gains most from, within a budget of bytes."""
+        with _work_on(self.tablet, self.environment):
+            if best := self._pick():
+                compact(self.tablet, self.environment, best.rowset_ids, ancient_history_mark=self.mark())
+
+    def _redo_share(self, rowset: DiskRowSet) -> float:
         """Return REDO bytes for each byte of the columns' bases; 0 when too few to be worth it."""
         redo = rowset.deltas.stores.redo
         changed = {column_id for file in redo for column_id in file.column_ids} - {LIVE}
@@ -203,50 +202,6 @@ class MajorDeltaCompactionOp:
         share = sum(file.size_bytes for file in redo) / max(sum(base[column_id] for column_id in changed), 1)
         return share if share >= self.options.redo_share else 0.0
 
-
-@dataclass(frozen=True, slots=True)
-class HistoryGcOp:
-    """Drops a tablet's files that only snapshots before its history can see, once they are worth it."""
-
-    tablet: Tablet
-    environment: Environment
-    options: StoreOptions
-    mark: Callable[[], int]
-
-    @property
-    def name(self) -> str:
-        return f"history of tablet {self.tablet.tablet_id}"
-
-    def score(self) -> float:
-        share = gain(self.tablet, self.mark()) / self.options.history_gc_bytes
-        return min(share, 1.0) if share >= 1 else 0.0
-
-    def perform(self) -> None:
-        collect_history(self.tablet, self.environment, self.mark())
-
-
-@dataclass(frozen=True, slots=True)
-class CompactOp:
-    """Merges the DiskRowSets of a tablet that it gains most from, within a budget of bytes."""
-
-    tablet: Tablet
-    environment: Environment
-    options: StoreOptions
-    mark: Callable[[], int]
-
-    @property
-    def name(self) -> str:
-        return f"compact tablet {self.tablet.tablet_id}"
-
-    def score(self) -> float:
-        best = self._pick()
-        return min(best.gain, _COMPACTION_SCORE) if best else 0.0
-
-    def perform(self) -> None:
-        with _work_on(self.tablet, self.environment):
-            if best := self._pick():
-                compact(self.tablet, self.environment, best.rowset_ids, ancient_history_mark=self.mark())
-
     def _pick(self) -> Pick | None:
         mark = self.mark()
         candidates = tuple(_candidate(rowset, mark) for rowset in self.tablet.version.disk)
@@ -254,7 +209,6 @@ class CompactOp:
 
 
 _COMPACTION_SCORE = 0.9
-"""A flush that is due goes first."""
 
 
 def _candidate(rowset: DiskRowSet, mark: int) -> Candidate:

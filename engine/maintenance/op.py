@@ -15,6 +15,6 @@ class MaintenanceOp(Protocol):
         """Return how much it is worth doing now; 0 means nothing to do. Cheap: asked often, under no lock."""
         ...
 
-    def perform(self) -> None:
-        """Do it. May raise ``StoreError``; it is then asked for its score again later."""
+    def perform(self) -> object:
+        """Do it; what it returns is for others. May raise ``StoreError``; it is then asked for its score again."""
         ...
