@@ -30,9 +30,7 @@ def machine_of(shape: Shape, subject_of: Callable[[Shape], Subject]) -> type[Rul
         @initialize(rowsets=_rowsets(shape))
         def start(self, rowsets: list[list[tuple]]) -> None:
             self.session = Session(shape, subject_of(shape))
-            for rows in rowsets:
-                self.session.write("insert_ignore", shape.model.columns, rows)
-                self.session.maintain("flush")
+            _fill(self.session, rowsets)
 
         @rule(write=writes(shape), atomic=st.sampled_from([False, False, True]))
         def write(self, write: tuple[str, tuple[str, ...], list[tuple]], atomic: bool) -> None:
@@ -86,6 +84,12 @@ def machine_of(shape: Shape, subject_of: Callable[[Shape], Subject]) -> type[Rul
                 self.session.subject.close()
 
     return TableMachine
+
+
+def _fill(session: Session, rowsets: list[list[tuple]]) -> None:
+    for rows in rowsets:
+        session.write("insert_ignore", session.shape.model.columns, rows)
+        session.maintain("flush")
 
 
 def _keys(shape: Shape) -> st.SearchStrategy[Key]:
