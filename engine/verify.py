@@ -1,14 +1,16 @@
 """Offline check of a data directory: every byte of every file, and that the files fit together.
 
 Finds all that a scan would find, and more: pages that no scan has touched, files that nothing names, rows that are out
-of order, deltas of rows that are not there. Changes nothing on disk.
+of order, keys in two rowsets, deltas of rows or moments that are not theirs, NULL where none may be. Changes nothing on
+disk.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -18,6 +20,10 @@ from ..schemas.table import TableSchema
 from .cfile.cache import PageCache
 from .cfile.format import StreamKey
 from .cfile.reader import CFileReader
+from .cfile.stream import StreamReader
+from .compaction.key_merge import MergedRows, merged_rows
+from .delta import LIVE
+from .delta.file import DeltaFile
 from .fs.failures import named
 from .fs.filesystem import FileSystem
 from .rowset.base_file import ColumnsFile
@@ -26,12 +32,14 @@ from .tablet import files
 from .tablet.change import unpack_changes, unpack_notes
 from .tablet.manifest import PATH, CleanStopEntry, Manifest, RowsetEntry, TabletEntry, read_manifest
 from .tablet.tablet import Tablet
-from .vectors.keys import key_bytes, keys_ascend
+from .vectors.keys import equal_at, key_bytes, keys_ascend
 from .vectors.vector import FixedVector
 from .wal.reader import CleanStop, LogReader
 from .writers import Writers
 
 _ROWS_AT_ONCE = 1 << 18
+_MERGED_ROWS_AT_ONCE = 1 << 16
+"""Of each rowset whose keys are compared with those of others."""
 
 
 @dataclass(slots=True)
@@ -51,6 +59,27 @@ class VerifyReport:
     def is_sound(self) -> bool:
         """Whether nothing is wrong."""
         return not self.problems
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """What the checks of one table share."""
+
+    fs: FileSystem
+    cache: PageCache
+    schema: TableSchema
+    report: VerifyReport
+
+    def present(self, path: str) -> str:
+        if not self.fs.exists(path):
+            raise CorruptionError(path, 0, "the manifest names this file, but it is not there")
+        return path
+
+    def verify(self, reader: CFileReader) -> None:
+        """Check every byte of a file and count it."""
+        self.report.files += 1
+        self.report.bytes += reader.size_bytes
+        reader.verify()
 
 
 Progress = Callable[[str], None]
@@ -81,34 +110,41 @@ def _verify_tables(fs: FileSystem, manifest: Manifest, report: VerifyReport, pro
     named: set[str] = set()
     cache = PageCache()
     for table in manifest.tables:
+        scope = _Scope(fs, cache, table.schema_, report)
         for tablet in table.tablets:
+            sound: list[DiskRowSet] = []
             for rowset in tablet.rowsets:
                 named |= set(_paths(tablet, rowset))
                 progress(files.path(tablet.id, rowset.id, "base"))
-                _attempt(report, lambda r=rowset, t=tablet, s=table.schema_: _verify_rowset(fs, t, r, s, cache, report))
+                if found := _attempt(report, partial(_verify_rowset, scope, tablet, rowset)):
+                    sound.append(found)
+            _attempt(report, partial(_verify_disjoint, sound))
     for path in _all_files(fs):
         if path not in named:
             report.notes.append(f"{path}: no table names this file; a crash left it, the next start removes it")
 
 
-def _verify_rowset(
-    fs: FileSystem, tablet: TabletEntry, entry: RowsetEntry, schema: TableSchema, cache: PageCache, report: VerifyReport
-) -> None:
+def _verify_rowset(scope: _Scope, tablet: TabletEntry, entry: RowsetEntry) -> DiskRowSet:
+    """Check the files of a rowset; return it when its keys are sound, whatever else is not."""
+    schema, report = scope.schema, scope.report
     base_path, *other_paths = _paths(tablet, entry)
-    if not fs.exists(base_path):
-        raise CorruptionError(base_path, 0, "the manifest names this file, but it is not there")
-    reader = CFileReader.open(fs, base_path, entry.id, cache)
-    _count(reader, report)
-    reader.verify()
+    reader = CFileReader.open(scope.fs, scope.present(base_path), entry.id, scope.cache)
+    scope.verify(reader)
     rowset = DiskRowSet(entry.id, 0, reader, base_path, schema.key, Tablet(tablet.id, schema).encoder)
     _verify_keys(rowset)
     report.rows += len(rowset)
+    _attempt(report, partial(_verify_base_cells, scope, reader))
+    moments: dict[int, int | None] = dict.fromkeys((LIVE, *schema.by_id), rowset.metadata.base_timestamp)
     column_files = sorted(set(entry.columns.values()))
     for path, file_id in zip(other_paths, column_files, strict=False):
-        _attempt(report, lambda p=path, f=file_id: _verify_columns(fs, p, f, entry, rowset, cache, report))
-    for path, file_id in zip(other_paths[len(column_files) :], (*entry.undo, *entry.redo), strict=True):
-        _attempt(report, lambda p=path, f=file_id: _verify_deltas(fs, p, f, len(rowset), cache, report))
+        columns = [column_id for column_id, found in entry.columns.items() if found == file_id]
+        moment = _attempt(report, partial(_verify_columns, scope, path, file_id, columns, rowset))
+        moments.update(dict.fromkeys(columns, moment))
+    deltas = [*((file_id, "undo") for file_id in entry.undo), *((file_id, "redo") for file_id in entry.redo)]
+    for path, (file_id, kind) in zip(other_paths[len(column_files) :], deltas, strict=True):
+        _attempt(report, partial(_verify_deltas, scope, path, file_id, kind, rowset, moments))
     reader.close()
+    return rowset
 
 
 def _verify_keys(rowset: DiskRowSet) -> None:
@@ -126,54 +162,87 @@ def _verify_keys(rowset: DiskRowSet) -> None:
         raise CorruptionError(rowset.path, 0, "the last key is not the one in the footer")
 
 
-def _verify_columns(
-    fs: FileSystem,
-    path: str,
-    file_id: int,
-    entry: RowsetEntry,
-    rowset: DiskRowSet,
-    cache: PageCache,
-    report: VerifyReport,
-) -> None:
-    """Check a base file with rewritten columns: those that the manifest finds there are in it."""
-    if not fs.exists(path):
-        raise CorruptionError(path, 0, "the manifest names this file, but it is not there")
-    file = ColumnsFile.open(fs, path, file_id, cache)
-    _count(file.reader, report)
-    file.reader.verify()
-    columns = {column_id: file for column_id, found in entry.columns.items() if found == file_id}
-    rowset.load_columns(columns)
-    for column_id in columns:
+def _verify_disjoint(rowsets: Sequence[DiskRowSet]) -> None:
+    """Check that no key is in two rowsets of a tablet."""
+    near = [one for one in rowsets if any(other is not one and _overlap(one, other) for other in rowsets)]
+    for rows in merged_rows(near, _MERGED_ROWS_AT_ONCE):
+        before, after = np.arange(len(rows) - 1), np.arange(1, len(rows))
+        equal = equal_at(rows.keys, before, rows.keys, after) if len(rows.parts) > 1 else np.empty(0, np.bool_)
+        if equal.any():
+            first = int(np.flatnonzero(equal)[0])
+            one, other = (near[_source_of(rows, position)].path for position in (first, first + 1))
+            raise CorruptionError(one, 0, f"a key of this rowset is also in {other}")
+
+
+def _overlap(one: DiskRowSet, other: DiskRowSet) -> bool:
+    return one.min_key <= other.max_key and other.min_key <= one.max_key
+
+
+def _source_of(rows: MergedRows, position: int) -> int:
+    return next(part.source for part, positions, _ in rows.by_part() if position in positions)
+
+
+def _verify_base_cells(scope: _Scope, reader: CFileReader) -> None:
+    """Check that there is no NULL where none may be; the zone maps are right, since every cell was compared."""
+    for key in reader.streams():
+        column = scope.schema.by_id.get(key.column_id)
+        if key.role != "base" or column is None or column.nullable:
+            continue
+        if any(zone.null_count for zone in reader.stream(key).zone_maps):
+            raise CorruptionError(reader.path, 0, f"column {column.name!r} has a NULL, though it is not nullable")
+
+
+def _verify_columns(scope: _Scope, path: str, file_id: int, column_ids: Sequence[int], rowset: DiskRowSet) -> int:
+    """Check a base file with rewritten columns: those that the manifest finds there are in it. Return its moment."""
+    file = ColumnsFile.open(scope.fs, scope.present(path), file_id, scope.cache)
+    scope.verify(file.reader)
+    rowset.load_columns(dict.fromkeys(column_ids, file))
+    for column_id in column_ids:
         if StreamKey(column_id, "base") not in file.reader.streams():
             raise CorruptionError(path, 0, f"the manifest finds column {column_id} in this file, but it is not there")
+    _verify_base_cells(scope, file.reader)
     file.close()
+    return file.metadata.base_timestamp
 
 
 def _verify_deltas(
-    fs: FileSystem, path: str, file_id: int, row_count: int, cache: PageCache, report: VerifyReport
+    scope: _Scope, path: str, file_id: int, kind: str, rowset: DiskRowSet, moments: Mapping[int, int | None]
 ) -> None:
-    if not fs.exists(path):
-        raise CorruptionError(path, 0, "the manifest names this file, but it is not there")
-    reader = CFileReader.open(fs, path, file_id, cache)
-    _count(reader, report)
-    reader.verify()
-    for key in reader.streams():
-        if key.role == "rowid":
-            _verify_rowids(reader, key, path, row_count)
-    reader.close()
+    """Check a delta file; ``moments`` are those that the columns' bases show, as far as they are known."""
+    file = DeltaFile.open(scope.fs, scope.present(path), file_id, kind, rowset.rowset_id, scope.cache)
+    scope.verify(file.reader)
+    for column_id in file.column_ids:
+        stamps = _verify_rowids(file.reader, column_id, path, len(rowset))
+        moment = moments.get(column_id)
+        if moment is not None and np.any(stamps <= moment if kind == "redo" else stamps > moment):
+            raise CorruptionError(path, 0, f"column {column_id} has {kind} deltas on the wrong side of its base")
+        column = scope.schema.by_id.get(column_id)
+        if column and not column.nullable and _has_null(file.reader.stream(StreamKey(column_id, "value"))):
+            raise CorruptionError(path, 0, f"column {column.name!r} has a NULL, though it is not nullable")
+    file.close()
 
 
-def _verify_rowids(reader: CFileReader, key: StreamKey, path: str, row_count: int) -> None:
-    stream = reader.stream(key)
-    timestamps = reader.stream(StreamKey(key.column_id, "timestamp"))
+def _verify_rowids(reader: CFileReader, column_id: int, path: str, row_count: int) -> np.ndarray:
+    """Check which rows a column's deltas are of, and their order; return their timestamps."""
+    stream = reader.stream(StreamKey(column_id, "rowid"))
+    timestamps = reader.stream(StreamKey(column_id, "timestamp"))
     rowids, times = stream.read(0, stream.row_count), timestamps.read(0, timestamps.row_count)
     assert isinstance(rowids, FixedVector) and isinstance(times, FixedVector)
     ids, moments = rowids.values, times.values
     if len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= row_count):
-        raise CorruptionError(path, 0, f"column {key.column_id} has deltas of rows outside 0 to {row_count - 1}")
+        raise CorruptionError(path, 0, f"column {column_id} has deltas of rows outside 0 to {row_count - 1}")
     later_row, same_row = ids[1:] > ids[:-1], ids[1:] == ids[:-1]
     if not np.all(later_row | (same_row & (moments[1:] > moments[:-1]))):
-        raise CorruptionError(path, 0, f"the deltas of column {key.column_id} are out of order")
+        raise CorruptionError(path, 0, f"the deltas of column {column_id} are out of order")
+    return moments
+
+
+def _has_null(stream: StreamReader) -> bool:
+    spans = (
+        (first, min(first + _ROWS_AT_ONCE, stream.row_count)) for first in range(0, stream.row_count, _ROWS_AT_ONCE)
+    )
+    valid = (stream.read(first, last).valid for first, last in spans)
+    return any(bits is not None and not bits.all() for bits in valid)
 
 
 def _verify_log(fs: FileSystem, manifest: Manifest, report: VerifyReport) -> None:
@@ -197,11 +266,6 @@ def _verify_log(fs: FileSystem, manifest: Manifest, report: VerifyReport) -> Non
         report.notes.append(
             f"wal: a torn tail of {reader.torn_bytes} bytes, never acknowledged, is cut at the next start"
         )
-
-
-def _count(reader: CFileReader, report: VerifyReport) -> None:
-    report.files += 1
-    report.bytes += reader.size_bytes
 
 
 def _attempt(report: VerifyReport, check: Callable[[], Result]) -> Result | None:

@@ -140,7 +140,7 @@ def _write_undo(
         if writer.is_empty:
             return (), 0
         writer.finish()
-    file = DeltaFile.open(environment.fs, path, file_id, environment.page_cache)
+    file = DeltaFile.open(environment.fs, path, file_id, "undo", rowset.rowset_id, environment.page_cache)
     return (file,), _deltas_in((file,))
 
 
@@ -159,7 +159,7 @@ def _write_redo(
             runs = (_run(old, column_id, first, last) for first, last in _pages(len(rowset)))
             writer.add(column_id, (collapsed(run, mark) for run in runs if run is not None))
         writer.finish()
-    return (DeltaFile.open(environment.fs, path, file_id, environment.page_cache),)
+    return (DeltaFile.open(environment.fs, path, file_id, "redo", rowset.rowset_id, environment.page_cache),)
 
 
 def _brought(

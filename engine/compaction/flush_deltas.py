@@ -71,7 +71,7 @@ def _flush(tablet: Tablet, environment: Environment, mark: _Mark, ancient_histor
     with new_files(tablet.tablet_id, environment, _FAILED) as new:
         file_id, path = new.name("redo")
         write_delta_file(environment.fs, path, file_id, "redo", rowset.rowset_id, runs, files.encodings(tablet.schema))
-        file = DeltaFile.open(environment.fs, path, file_id, environment.page_cache)
+        file = DeltaFile.open(environment.fs, path, file_id, "redo", rowset.rowset_id, environment.page_cache)
         _commit(new, mark, file_id, floor)
         with tablet.write_lock:
             flushed = rowset.with_files(rowset.deltas.flushed(file))

@@ -220,9 +220,25 @@ class DeltaFile:
         self._check_row_counts()
 
     @classmethod
-    def open(cls, fs: FileSystem, path: str, file_id: int, cache: PageCache) -> DeltaFile:
-        """Open ``path``. Raises CorruptionError when it is not the delta file that was written there."""
-        return cls(CFileReader.open(fs, path, file_id, cache), path)
+    def open(cls, fs: FileSystem, path: str, file_id: int, kind: str, rowset_id: int, cache: PageCache) -> DeltaFile:
+        """Open ``path``, a file of a kind (redo or undo) and of a rowset.
+
+        Raises:
+            CorruptionError: it is not the delta file that was written there.
+        """
+        reader = CFileReader.open(fs, path, file_id, cache)
+        if reader.kind != kind:
+            raise CorruptionError(path, 0, f"this is a file of kind {reader.kind}, not {kind}")
+        file = cls(reader, path)
+        if file.metadata.rowset_id != rowset_id:
+            why = f"these are deltas of rowset {file.metadata.rowset_id}, not {rowset_id}"
+            raise CorruptionError(path, 0, why)
+        return file
+
+    @property
+    def reader(self) -> CFileReader:
+        """The file's streams."""
+        return self._reader
 
     @property
     def column_ids(self) -> list[int]:

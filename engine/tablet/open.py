@@ -1,5 +1,6 @@
 """Open the files that the manifest names, and sweep those that it does not."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from ...schemas.errors import CorruptionError
@@ -52,9 +53,12 @@ def open_rowset(tablet: Tablet, environment: Environment, entry: RowsetEntry, sl
             for file_id in set(entry.columns.values())
         }
         rowset.load_columns({column_id: by_id[file_id] for column_id, file_id in entry.columns.items()})
-    undo = tuple(DeltaFile.open(fs, present(file_id, "undo"), file_id, cache) for file_id in entry.undo)
-    redo = tuple(DeltaFile.open(fs, present(file_id, "redo"), file_id, cache) for file_id in entry.redo)
-    rowset.deltas.load(undo, redo)
+
+    def deltas(file_ids: Iterable[int], kind: str) -> tuple[DeltaFile, ...]:
+        paths = [(file_id, present(file_id, kind)) for file_id in file_ids]
+        return tuple(DeltaFile.open(fs, path, file_id, kind, entry.id, cache) for file_id, path in paths)
+
+    rowset.deltas.load(deltas(entry.undo, "undo"), deltas(entry.redo, "redo"))
     return rowset
 
 

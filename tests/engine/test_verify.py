@@ -5,6 +5,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from nyala.engine.compaction import flush as flushing
@@ -12,10 +13,13 @@ from nyala.engine.compaction import flush_deltas as delta_flushing
 from nyala.engine.delta.run import DeltaRun
 from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
 from nyala.engine.fs.faulty import FaultRule
-from nyala.engine.tablet.manifest import PATH, ManifestFile
+from nyala.engine.tablet.manifest import PATH, ManifestFile, TabletEntry
+from nyala.engine.tablet.tablet import Tablet
 from nyala.engine.vectors.keys import take_keys
+from nyala.engine.vectors.vector import FixedVector, Vector
 from nyala.engine.verify import VerifyReport, verify_store
-from nyala.schemas.errors import NotFoundError, UnavailableError
+from nyala.schemas.errors import CorruptionError, NotFoundError, UnavailableError
+from tests.engine import subject as subjects
 from tests.engine.subject import Subject
 
 
@@ -180,6 +184,120 @@ def test_deltas_that_do_not_fit_their_rowset_are_found(
 ) -> None:
     fs = planted(monkeypatch, delta_flushing, "write_delta_file", in_runs(change))
     assert why in only_problem(verify_store(fs))
+
+
+def earlier(run: DeltaRun) -> DeltaRun:
+    return DeltaRun(run.rowids, run.timestamps - (1 << 40), run.values)
+
+
+def later(run: DeltaRun) -> DeltaRun:
+    return DeltaRun(run.rowids, run.timestamps + (1 << 40), run.values)
+
+
+@pytest.mark.parametrize(("owner", "change"), [(delta_flushing, earlier), (flushing, later)], ids=["redo", "undo"])
+def test_deltas_on_the_wrong_side_of_the_base_are_found(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, change: Callable[[DeltaRun], DeltaRun]
+) -> None:
+    fs = planted(monkeypatch, owner, "write_delta_file", in_runs(change))
+    assert "wrong side of its base" in only_problem(verify_store(fs))
+
+
+def with_null(cells: Vector) -> Vector:
+    assert isinstance(cells, FixedVector)
+    valid = np.arange(len(cells)) > 0
+    return FixedVector(np.where(valid, cells.values, 0).astype(cells.values.dtype), valid)
+
+
+def null_in_base(args: tuple) -> tuple:
+    fs, path, file_id, cells, *rest = args
+    return (fs, path, file_id, {**cells, 2: with_null(cells[2])}, *rest)
+
+
+def null_in_delta(args: tuple) -> tuple:
+    fs, path, file_id, kind, rowset_id, runs, *rest = args
+    run = runs[2]
+    runs = {**runs, 2: DeltaRun(run.rowids, run.timestamps, with_null(run.values))}
+    return (fs, path, file_id, kind, rowset_id, runs, *rest)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "damage"),
+    [(flushing, "write_base_file", null_in_base), (delta_flushing, "write_delta_file", null_in_delta)],
+    ids=["base", "delta"],
+)
+def test_a_null_where_none_may_be_is_found(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, damage: Damage
+) -> None:
+    schema = pa.schema([pa.field("k", pa.int64(), False), pa.field("v", pa.int32(), False), ("s", pa.string())])
+    monkeypatch.setattr(subjects, "SCHEMA", schema)
+    fs = planted(monkeypatch, owner, name, damage)
+    assert "column 'v' has a NULL" in only_problem(verify_store(fs))
+
+
+def test_a_key_in_two_rowsets_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = MemoryFileSystem()
+    subject = Subject(fs)
+    subject.upsert(1, 2, 3)
+    subject.flush()
+    subject.upsert(0, 9)
+    subject.flush()
+
+    def nowhere(tablet: Tablet, keys: Any, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.full(len(hashes), -1), np.zeros(len(hashes), np.bool_)
+
+    monkeypatch.setattr(Tablet, "find", nowhere)
+    subject.upsert(3, 4)
+    subject.flush()
+    monkeypatch.undo()
+    first, *_, last = (rowset.path for rowset in subject.tablet.version.disk)
+    subject.store.close()
+    problem = only_problem(verify_store(fs))
+    assert first in problem and last in problem and "also in" in problem
+
+
+def two_rowsets() -> Subject:
+    subject = Subject()
+    for keys in ((1, 2), (3, 4)):
+        subject.upsert(*keys)
+        subject.flush()
+    subject.upsert(1, 3, v=5)
+    subject.flush_deltas()
+    return subject
+
+
+def edited(subject: Subject, edit: Callable[[TabletEntry], TabletEntry]) -> MemoryFileSystem:
+    """Stop the store with an edited manifest."""
+    subject.environment.manifest.commit(lambda manifest: manifest.with_tablet(2, edit))
+    subject.store.close()
+    assert isinstance(subject.fs, MemoryFileSystem)
+    return subject.fs
+
+
+def test_a_delta_file_of_another_rowset_is_found() -> None:
+    def exchanged(tablet: TabletEntry) -> TabletEntry:
+        one, other = tablet.rowsets
+        rowsets = one.model_copy(update={"redo": other.redo}), other.model_copy(update={"redo": one.redo})
+        return tablet.model_copy(update={"rowsets": rowsets})
+
+    fs = edited(two_rowsets(), exchanged)
+    problems = verify_store(fs).problems
+    assert len(problems) == 2 and all("deltas of rowset" in problem for problem in problems)
+    with pytest.raises(CorruptionError, match="deltas of rowset"):
+        Subject(fs)
+
+
+def test_a_delta_file_of_another_kind_is_found() -> None:
+    def mistaken(tablet: TabletEntry) -> TabletEntry:
+        one, other = tablet.rowsets
+        return tablet.model_copy(update={"rowsets": (one.model_copy(update={"redo": (), "undo": one.redo}), other)})
+
+    subject = two_rowsets()
+    (redo,) = subject.environment.manifest.current.tables[0].tablets[0].rowsets[0].redo
+    fs = edited(subject, mistaken)
+    fs.rename(f"tablets/2/{redo}.redo", f"tablets/2/{redo}.undo")
+    assert "kind redo, not undo" in only_problem(verify_store(fs))
+    with pytest.raises(CorruptionError, match="kind redo, not undo"):
+        Subject(fs)
 
 
 def test_a_torn_tail_of_the_log_is_noted() -> None:

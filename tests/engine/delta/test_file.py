@@ -27,7 +27,7 @@ def run_of(rowids: np.ndarray, first_timestamp: int = 100) -> DeltaRun:
 def written(runs: dict[int, DeltaRun]) -> DeltaFile:
     fs = MemoryFileSystem()
     write_delta_file(fs, "7.redo", 7, "redo", 5, runs, ENCODINGS)
-    return DeltaFile.open(fs, "7.redo", 7, PageCache())
+    return DeltaFile.open(fs, "7.redo", 7, "redo", 5, PageCache())
 
 
 def test_every_range_of_rows_over_several_pages() -> None:
@@ -70,4 +70,8 @@ def test_a_file_under_another_number_is_refused() -> None:
     fs = MemoryFileSystem()
     write_delta_file(fs, "7.redo", 7, "redo", 5, {3: run_of(np.array([1]))}, ENCODINGS)
     with pytest.raises(CorruptionError, match=r"7\.redo"):
-        DeltaFile.open(fs, "7.redo", 8, PageCache())
+        DeltaFile.open(fs, "7.redo", 8, "redo", 5, PageCache())
+    with pytest.raises(CorruptionError, match="kind redo, not undo"):
+        DeltaFile.open(fs, "7.redo", 7, "undo", 5, PageCache())
+    with pytest.raises(CorruptionError, match="deltas of rowset 5, not 6"):
+        DeltaFile.open(fs, "7.redo", 7, "redo", 6, PageCache())

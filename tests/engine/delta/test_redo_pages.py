@@ -21,7 +21,7 @@ def file_of(rowids: np.ndarray, timestamps: np.ndarray) -> DeltaFile:
     run = DeltaRun(rowids.astype(np.int32), timestamps.astype(np.int64), FixedVector(np.arange(len(rowids))))
     how = {COLUMN: ColumnEncoding(PhysicalType.INT64, "bitshuffle", "none")}
     write_delta_file(fs, "d/1.redo", 1, "redo", 9, {COLUMN: run}, how)
-    return DeltaFile.open(fs, "d/1.redo", 1, PageCache())
+    return DeltaFile.open(fs, "d/1.redo", 1, "redo", 9, PageCache())
 
 
 def pairs(patch: Patch | None) -> list[tuple[int, int]]:

@@ -23,7 +23,7 @@ def file_of(kind: str, number: int, rowids: list[int], timestamps: list[int], va
     run = DeltaRun(np.array(rowids, np.int32), np.array(timestamps, np.int64), vector(*values))
     how = {COLUMN: ColumnEncoding(PhysicalType.INT64, "plain", "none")}
     write_delta_file(fs, path, number, kind, 1, {COLUMN: run}, how)
-    return DeltaFile.open(fs, path, number, PageCache())
+    return DeltaFile.open(fs, path, number, kind, 1, PageCache())
 
 
 def append(tracker: DeltaTracker, row: int, timestamp: int, value: int, lsn: int) -> None:
