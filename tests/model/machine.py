@@ -55,9 +55,6 @@ def machine_of(shape: Shape, subject_of: Callable[[Shape], Subject]) -> type[Rul
         @rule(seconds=st.integers(0, 8))
         def advance(self, seconds: int) -> None:
             self.session.advance(seconds)
-
-        @rule()
-        def note_now(self) -> None:
             self.session.note_now()
 
         @rule(scan=_scans(shape), back=st.none() | st.integers(0, 1 << 16))
