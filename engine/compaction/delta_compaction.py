@@ -8,7 +8,7 @@ the newest timestamp in the REDO files:
 
 So the base timestamp is a column's own from then on. Deltas in memory are all newer than F and stay where they are; a
 writer never waits, but for the moment of the swap. Rows are gone through by the page, one column after the other:
-memory holds the deltas of one page of rows, and rowid and timestamp of all deltas of a column.
+memory holds the deltas of one page of rows, and a page of what is written.
 
 What no snapshot at or after the ancient history mark can see is left out on the way; earlier snapshots are refused
 from then on.

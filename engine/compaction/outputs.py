@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..delta.file import DeltaFileStreams
+from ..delta.file import DeltaFileWriter
 from ..delta.run import DeltaRun
 from ..rowset.base_file import BaseFileWriter
 from ..rowset.diskrowset import DiskRowSet
@@ -51,7 +51,7 @@ class OutputWriter:
             fs, base_path, self._base_id, encodings, [column.id for column in tablet.schema.columns]
         )
         try:
-            self._undo = DeltaFileStreams(fs, undo_path, self._undo_id, "undo", self._base_id, encodings)
+            self._undo = DeltaFileWriter(fs, undo_path, self._undo_id, "undo", self._base_id, encodings)
         except BaseException:
             self._base.abort()
             raise

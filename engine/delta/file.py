@@ -10,9 +10,8 @@ file stand in its metadata, so that a snapshot that sees all or nothing of a fil
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from types import TracebackType
 from typing import Self
 
@@ -74,7 +73,8 @@ def write_delta_file(
 
 
 class DeltaFileWriter:
-    """Writes a delta file one column after the other. Of a column it keeps rowids and timestamps, never its values.
+    """Writes a delta file: its columns one after the other (`add`), or side by side, in one pass over the rows that
+    they belong to (`append`). Memory stays at a page of each open stream.
 
     A context manager: one that is left without ``finish`` removes the file.
     """
@@ -91,107 +91,47 @@ class DeltaFileWriter:
         self._writer = CFileWriter(fs, path, file_id, kind)
         self._rowset_id = rowset_id
         self._encodings = encodings
+        self._open: dict[int, tuple[StreamWriter, StreamWriter, StreamWriter]] = {}
         self._deltas: dict[int, int] = {}
         self._first, self._last = 1 << 63, 0
 
     @property
     def is_empty(self) -> bool:
-        """Whether no column had a delta; such a file is not to be finished."""
-        return not self._deltas
-
-    def add(self, column_id: int, pieces: Iterable[DeltaRun]) -> None:
-        """Write the deltas of a column: runs of rows that ascend from piece to piece. None at all are left out."""
-        filled = (piece for piece in pieces if len(piece))
-        first = next(filled, None)
-        if first is None:
-            return
-        how = self._encodings[column_id]
-        rowids: list[Vector] = []
-        timestamps: list[Vector] = []
-
-        def values() -> Iterator[Vector]:
-            for piece in chain([first], filled):
-                rowids.append(FixedVector(piece.rowids))
-                timestamps.append(FixedVector(piece.timestamps))
-                self._first = min(self._first, int(piece.timestamps.min()))
-                self._last = max(self._last, int(piece.timestamps.max()))
-                yield piece.values
-
-        write = self._writer.write_stream
-        write(StreamKey(column_id, "value"), how.physical, values(), how.encoding, how.compression, False)
-        write(StreamKey(column_id, "rowid"), PhysicalType.INT32, rowids, "bitshuffle")
-        write(StreamKey(column_id, "timestamp"), PhysicalType.INT64, timestamps, "bitshuffle")
-        self._deltas[column_id] = sum(len(vector) for vector in rowids)
-
-    def finish(self) -> CFileInfo:
-        """Write the footer and sync the file; the caller syncs the directory."""
-        metadata = DeltaFileMetadata(
-            rowset_id=self._rowset_id, first_timestamp=self._first, last_timestamp=self._last, deltas=self._deltas
-        )
-        return self._writer.finish(metadata.model_dump(mode="json"))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._writer.abort()
-
-
-class DeltaFileStreams:
-    """Writes a delta file with all its columns side by side, in one pass over the rows that they belong to.
-
-    Memory stays at a page of each stream. Abort it unless it was finished.
-    """
-
-    def __init__(
-        self,
-        fs: FileSystem,
-        path: str,
-        file_id: int,
-        kind: str,
-        rowset_id: int,
-        encodings: Mapping[int, ColumnEncoding],
-    ) -> None:
-        self._writer = CFileWriter(fs, path, file_id, kind)
-        self._rowset_id = rowset_id
-        self._encodings = encodings
-        self._streams: dict[int, tuple[StreamWriter, StreamWriter, StreamWriter]] = {}
-        self._first_timestamp, self._last_timestamp = 1 << 63, 0
-
-    @property
-    def is_empty(self) -> bool:
         """Whether there was no delta yet; such a file is not to be finished."""
-        return not self._streams
+        return not self._deltas
 
     @property
     def size_bytes(self) -> int:
         """Bytes written so far."""
         return self._writer.size_bytes
 
+    def add(self, column_id: int, pieces: Iterable[DeltaRun]) -> None:
+        """Write all deltas of a column: runs of rows that ascend from piece to piece. None at all are left out."""
+        for piece in pieces:
+            self.append(column_id, piece)
+        self._end(column_id)
+
     def append(self, column_id: int, run: DeltaRun) -> None:
-        """Add deltas of a column, of rows above all that it has."""
+        """Write deltas of a column, of rows above all that it has."""
         if not len(run):
             return
-        if column_id not in self._streams:
-            self._streams[column_id] = self._open(column_id)
-        rowids, timestamps, values = self._streams[column_id]
+        if column_id not in self._open:
+            self._open[column_id] = self._streams_of(column_id)
+        values, rowids, timestamps = self._open[column_id]
+        values.append(run.values)
         rowids.append(FixedVector(run.rowids))
         timestamps.append(FixedVector(run.timestamps))
-        values.append(run.values)
-        self._first_timestamp = min(self._first_timestamp, int(run.timestamps.min()))
-        self._last_timestamp = max(self._last_timestamp, int(run.timestamps.max()))
+        self._deltas[column_id] = rowids.row_count
+        self._first = min(self._first, int(run.timestamps.min()))
+        self._last = max(self._last, int(run.timestamps.max()))
 
     def finish(self) -> CFileInfo:
-        """Write what is left and sync the file; the caller syncs the directory."""
-        for stream in (stream for streams in self._streams.values() for stream in streams):
-            stream.finish()
+        """Write what is left and the footer, and sync the file; the caller syncs the directory."""
+        for column_id in list(self._open):
+            self._end(column_id)
+        deltas = dict(sorted(self._deltas.items()))
         metadata = DeltaFileMetadata(
-            rowset_id=self._rowset_id,
-            first_timestamp=self._first_timestamp,
-            last_timestamp=self._last_timestamp,
-            deltas={column_id: rowids.row_count for column_id, (rowids, _, _) in sorted(self._streams.items())},
+            rowset_id=self._rowset_id, first_timestamp=self._first, last_timestamp=self._last, deltas=deltas
         )
         return self._writer.finish(metadata.model_dump(mode="json"))
 
@@ -199,13 +139,25 @@ class DeltaFileStreams:
         """Remove the file unless it was finished."""
         self._writer.abort()
 
-    def _open(self, column_id: int) -> tuple[StreamWriter, StreamWriter, StreamWriter]:
+    def _streams_of(self, column_id: int) -> tuple[StreamWriter, StreamWriter, StreamWriter]:
         how, new = self._encodings[column_id], self._writer.open_stream
         return (
+            new(StreamKey(column_id, "value"), how.physical, how.encoding, how.compression, zone_maps=False),
             new(StreamKey(column_id, "rowid"), PhysicalType.INT32, "bitshuffle"),
             new(StreamKey(column_id, "timestamp"), PhysicalType.INT64, "bitshuffle"),
-            new(StreamKey(column_id, "value"), how.physical, how.encoding, how.compression, zone_maps=False),
         )
+
+    def _end(self, column_id: int) -> None:
+        for stream in self._open.pop(column_id, ()):
+            stream.finish()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.abort()
 
 
 class DeltaFile:
