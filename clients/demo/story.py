@@ -39,8 +39,9 @@ def run_demo(console: Console | None = None, data: Path | None = None) -> None:
     """
     console = console or _console()
     started = time.perf_counter()
+    console.print(Rule("Nyala: a mutable columnar store over Arrow Flight", characters="="))
+    console.print("Starting a server. The first start on a machine compiles the kernels; that takes a moment.")
     with _directory(data) as directory, ServerProcess(directory) as server:
-        console.print(Rule("Nyala: a mutable columnar store over Arrow Flight", characters="="))
         console.print(f"A server process has started on {server.url}, its data in {directory}.\n")
         with connect(server.url) as database:
             table = _load(console, database)
