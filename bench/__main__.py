@@ -11,7 +11,7 @@ from rich.console import Console
 from bench import plots, report
 from bench.report import RESULTS, Suite
 
-WORK = Path(__file__).parent / "work"
+WORK = Path(__file__).parent / "scratch"
 SUITES = ("micro", "engine", "compare")
 
 
