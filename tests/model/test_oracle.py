@@ -20,9 +20,9 @@ CASES = {
     "embedded, all types": (EmbeddedSubject, ALL_TYPES, 80),
     "embedded, short history": (EmbeddedSubject, SHORT_HISTORY, 80),
     "embedded, string key": (EmbeddedSubject, STRING_KEY, 80),
-    "flight, u64": (FlightSubject, U64, 20),
-    "flight, all types": (FlightSubject, ALL_TYPES, 20),
-    "flight, string key": (FlightSubject, STRING_KEY, 20),
+    "flight, u64": (FlightSubject, U64, 70),
+    "flight, all types": (FlightSubject, ALL_TYPES, 65),
+    "flight, string key": (FlightSubject, STRING_KEY, 65),
 }
 
 
