@@ -1,7 +1,6 @@
 """Minor and major delta compactions between all else that happens: no snapshot ever changes."""
 
 import errno
-from collections.abc import Callable
 from contextlib import suppress
 from random import Random
 from typing import Any
@@ -20,6 +19,7 @@ from nyala.engine.rowset.diskrowset import DiskRowSet
 from nyala.engine.tablet.manifest import ManifestFile, RowsetEntry
 from nyala.schemas.errors import StoreError
 from nyala.schemas.scan import ScanSpec
+from tests.engine.phases import at
 from tests.engine.subject import Subject
 
 KINDS = ["minor_compact", "major_compact"]
@@ -165,23 +165,6 @@ def test_rows_of_many_pages() -> None:
     subject.flush_deltas()
     work(subject, "major_compact")
     subject.close()
-
-
-def at(monkeypatch: pytest.MonkeyPatch, phase: tuple[Any, str], before: bool, meanwhile: Callable[[], Any]) -> None:
-    """Do something once, right before or after the phase's call."""
-    owner, name = phase
-    call = getattr(owner, name)
-
-    def with_more(*args: Any, **kwargs: Any) -> Any:
-        monkeypatch.setattr(owner, name, call)
-        if before:
-            meanwhile()
-        result = call(*args, **kwargs)
-        if not before:
-            meanwhile()
-        return result
-
-    monkeypatch.setattr(owner, name, with_more)
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])

@@ -1,7 +1,6 @@
 """Flush of a MemRowSet: writes come between its phases, its calls fail, the power goes; every snapshot stays right."""
 
 import errno
-from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -17,6 +16,7 @@ from nyala.engine.tablet.environment import Environment
 from nyala.engine.tablet.manifest import ManifestFile
 from nyala.engine.tablet.tablet import Tablet
 from nyala.schemas.errors import StorageFullError, StoreError, UnavailableError
+from tests.engine.phases import at
 from tests.engine.subject import Subject
 
 PHASES = [
@@ -30,23 +30,6 @@ PHASES = [
     (swapping, "hash_keys"),
 ]
 IDS = [name for _, name in PHASES]
-
-
-def at(monkeypatch: pytest.MonkeyPatch, phase: tuple[Any, str], before: bool, work: Callable[[], Any]) -> None:
-    """Do ``work`` once, right before or after the phase's call."""
-    owner, name = phase
-    call = getattr(owner, name)
-
-    def with_work(*args: Any, **kwargs: Any) -> Any:
-        monkeypatch.setattr(owner, name, call)
-        if before:
-            work()
-        result = call(*args, **kwargs)
-        if not before:
-            work()
-        return result
-
-    monkeypatch.setattr(owner, name, with_work)
 
 
 def busy(seed: int) -> Subject:

@@ -1,7 +1,6 @@
 """Flush of DeltaMemStores: writes come between its phases, its calls fail, the power goes."""
 
 import errno
-from collections.abc import Callable
 from contextlib import suppress
 from random import Random
 from typing import Any
@@ -16,6 +15,7 @@ from nyala.engine.fs.memory import PowerFailure
 from nyala.engine.tablet.environment import Environment
 from nyala.engine.tablet.manifest import ManifestFile
 from nyala.schemas.errors import StoreError
+from tests.engine.phases import at
 from tests.engine.subject import Subject
 
 PHASES = [
@@ -25,23 +25,6 @@ PHASES = [
     (DeltaFile, "__init__"),
 ]
 IDS = [name for _, name in PHASES]
-
-
-def at(monkeypatch: pytest.MonkeyPatch, phase: tuple[Any, str], before: bool, work: Callable[[], Any]) -> None:
-    """Do ``work`` once, right before or after the phase's call."""
-    owner, name = phase
-    call = getattr(owner, name)
-
-    def with_work(*args: Any, **kwargs: Any) -> Any:
-        monkeypatch.setattr(owner, name, call)
-        if before:
-            work()
-        result = call(*args, **kwargs)
-        if not before:
-            work()
-        return result
-
-    monkeypatch.setattr(owner, name, with_work)
 
 
 def busy(fs: Any = None) -> Subject:

@@ -1,7 +1,6 @@
 """Merge compactions between all else that happens: every snapshot stays, and nothing that is acknowledged is lost."""
 
 import errno
-from collections.abc import Callable
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -21,6 +20,7 @@ from nyala.engine.tablet.environment import Environment
 from nyala.engine.tablet.manifest import ManifestFile
 from nyala.schemas.errors import StorageFullError, StoreError, UnavailableError
 from nyala.schemas.scan import ScanSpec
+from tests.engine.phases import at
 from tests.engine.subject import Subject
 
 PHASES = [
@@ -36,23 +36,6 @@ PHASES = [
     (merging, "remove_orphans"),
 ]
 IDS = [name for _, name in PHASES]
-
-
-def at(monkeypatch: pytest.MonkeyPatch, phase: tuple[Any, str], before: bool, work: Callable[[], Any]) -> None:
-    """Do ``work`` once, right before or after the phase's call."""
-    owner, name = phase
-    call = getattr(owner, name)
-
-    def with_work(*args: Any, **kwargs: Any) -> Any:
-        monkeypatch.setattr(owner, name, call)
-        if before:
-            work()
-        result = call(*args, **kwargs)
-        if not before:
-            work()
-        return result
-
-    monkeypatch.setattr(owner, name, with_work)
 
 
 def merge(subject: Subject, **how: Any) -> FlushReport | None:
