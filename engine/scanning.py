@@ -34,11 +34,10 @@ def resolve(
     spec.checked()
     schema = table.schema
     names = schema.arrow.names if spec.columns is None else spec.columns
-    predicate = parse_where(spec.where, limits)
-    bound = bind(predicate, schema)
+    bound = bind(parse_where(spec.where, limits), schema)
     return ScanRequest(
         columns=tuple(schema.column(name) for name in names),
-        where=None if predicate is None else bound,
+        where=None if bound.is_trivially_true else bound,
         filter_columns=tuple(schema.by_id[column_id] for column_id in bound.column_ids),
         keys=key_range(bound, schema, table.tablets[0].encoder),
         snapshot=snapshot,
