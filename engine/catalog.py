@@ -8,6 +8,7 @@ from ..schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFound
 from ..schemas.limits import Limits
 from ..schemas.table import TableDefinition, TableSchema
 from .fs.failures import named
+from .layout import Layout
 from .table import Table
 from .tablet import files
 from .tablet.environment import Environment
@@ -30,7 +31,8 @@ class Catalog:
         """Open every table of the manifest. Raises CorruptionError when a file is not what was written."""
         for entry in self._environment.manifest.current.tables:
             tablets = tuple(open_tablet(tablet, entry.schema_, self._environment) for tablet in entry.tablets)
-            self._tables[entry.name] = Table(entry.id, entry.name, entry.schema_, entry.options, tablets)
+            layout = Layout(entry.schema_, entry.options, tablets)
+            self._tables[entry.name] = Table(entry.id, entry.name, layout)
 
     def create(self, definition: TableDefinition) -> Table:
         """Create a table; with ``if_not_exists`` return the one there is.
@@ -100,7 +102,8 @@ class Catalog:
             tablets=(TabletEntry(id=tablet_id),),
         )
         manifest.commit(lambda current: current.with_table(entry))
-        return Table(table_id, definition.name, schema, definition.options, (Tablet(tablet_id, schema),))
+        layout = Layout(schema, definition.options, (Tablet(tablet_id, schema),))
+        return Table(table_id, definition.name, layout)
 
     def _delete_files(self, tablet: Tablet) -> None:
         """Delete the directory of a dropped tablet; what cannot be deleted is swept at the next start."""

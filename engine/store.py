@@ -42,8 +42,9 @@ from .memory_gate import MemoryGate
 from .mvcc.clock import Clock, SystemClock
 from .mvcc.mvcc import MvccManager
 from .options import StoreOptions
+from .pending import PendingWrite, RepeatedWrite
 from .stats import table_stats
-from .table import PendingWrite, RepeatedWrite, Table
+from .table import Table
 from .tablet import files
 from .tablet.chunk import ChangeRange, ScanRequest
 from .tablet.environment import Environment

@@ -1,0 +1,97 @@
+"""Prepared: a batch that is checked and cut by tablet, before any lock is taken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from ..schemas.errors import InvalidArgumentError
+from ..schemas.limits import Limits
+from ..schemas.operation import Operation
+from .answer import required_columns
+from .incoming import Incoming, check_batch, over_limit
+from .layout import Layout
+from .tablet.outcome import Shape
+from .tablet.tablet import Tablet
+from .vectors.keys import BytesKeys, KeyVector, first_occurrences, hash_keys, take_keys
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """The rows of a batch that belong to one tablet."""
+
+    tablet: Tablet
+    positions: np.ndarray | None
+    """Where its rows stand among the accepted rows of the batch, ascending; None: they are all of them."""
+    rows: pa.RecordBatch
+    keys: KeyVector
+    hashes: np.ndarray
+    first: np.ndarray
+    """For each row the first row with its key."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """A batch that was checked and cut by tablet, by one layout of its table."""
+
+    layout: Layout
+    batch: pa.RecordBatch
+    incoming: Incoming
+    shape: Shape
+    parts: list[Part]
+    """One for each tablet that the batch touches, at least one; it may be empty."""
+
+
+def prepare(layout: Layout, batch: pa.RecordBatch, operation: Operation, limits: Limits) -> Prepared:
+    """Check a batch and cut it by tablet.
+
+    Raises:
+        InvalidArgumentError: the batch as a whole is wrong.
+    """
+    incoming = check_batch(batch, layout.schema, operation, limits)
+    _check_defaults(layout, incoming, operation, limits)
+    incoming, keys = keyed(layout, incoming, operation, limits)
+    parts = [_part(tablet, positions, incoming.rows, keys) for tablet, positions in layout.route(incoming.rows)]
+    return Prepared(layout, batch, incoming, _shape(layout, set(incoming.column_ids)), parts)
+
+
+def _part(tablet: Tablet, positions: np.ndarray | None, rows: pa.RecordBatch, keys: KeyVector) -> Part:
+    if positions is not None:
+        rows, keys = rows.take(pa.array(positions)), take_keys(keys, positions)
+    hashes = hash_keys(keys)
+    return Part(tablet, positions, rows, keys, hashes, first_occurrences(keys, hashes))
+
+
+def _shape(layout: Layout, sent: set[int]) -> Shape:
+    """Return what a batch of the columns ``sent`` can do."""
+    immutable = sent & layout.immutable
+    return Shape(
+        is_complete=not required_columns(layout.schema, sent),
+        has_values=len(sent) > layout.schema.key_columns + len(immutable),
+        has_immutable=bool(immutable),
+    )
+
+
+def _check_defaults(layout: Layout, incoming: Incoming, operation: Operation, limits: Limits) -> None:
+    """Refuse few bytes whose long defaults would make them many."""
+    if operation.base in (Operation.INSERT, Operation.UPSERT):
+        absent = set(layout.defaults).difference(incoming.column_ids)
+        size = incoming.rows.num_rows * sum(layout.default_bytes[column_id] for column_id in absent)
+        if size > limits.batch_bytes:
+            raise InvalidArgumentError(f"the write_defaults of the columns left out {over_limit(size, limits)}")
+
+
+def keyed(layout: Layout, incoming: Incoming, operation: Operation, limits: Limits) -> tuple[Incoming, KeyVector]:
+    """Encode the keys and refuse those that are too large; deletes of them are let through to find nothing."""
+    keys = layout.tablets[0].encode_keys(incoming.rows)
+    if operation.base is Operation.DELETE or not isinstance(keys, BytesKeys):
+        return incoming, keys
+    too_large = np.diff(keys.offsets) > limits.key_bytes
+    if not too_large.any():
+        return incoming, keys
+    kept = np.flatnonzero(~too_large)
+    return incoming.without(too_large, f"the encoded key has more than {limits.key_bytes:,} bytes"), take_keys(
+        keys, kept
+    )
