@@ -364,7 +364,7 @@ def project_files() -> list[Path]:
     """Every text file of the project, without what is generated or hidden (but with .ci)."""
     tops = [*EVERYTHING, "docs", ".ci"]
     inside = [file for top in tops for file in (ROOT / top).rglob("*") if file.is_file()]
-    at_the_top = [file for file in ROOT.iterdir() if file.is_file()]
+    at_the_top = [file for file in ROOT.iterdir() if file.is_file() and file.name != ".git"]  # a file in a work tree
     kept = [file for file in inside + at_the_top if "__pycache__" not in file.parts]
     return sorted(file for file in kept if file.suffix in TEXT_SUFFIXES)
 
