@@ -31,6 +31,7 @@ class Database:
         partition_by: Sequence[Any] = (),
         column_options: Mapping[str, ColumnOptions | Mapping[str, Any]] | None = None,
         if_not_exists: bool = False,
+        unique_key: bool = True,
         **table_options: Any,
     ) -> Table:
         """Create a table.
@@ -38,6 +39,9 @@ class Database:
         ``primary_key`` names the leading columns of ``schema``, in order. ``column_options`` maps column names to
         ``ColumnOptions``; ``table_options`` are the fields of ``TableOptions``. With ``if_not_exists`` a table of that
         name is returned as it is, whatever its columns.
+
+        With ``unique_key=False`` rows may share the values of ``primary_key``: the store adds a last key column
+        ``auto_incrementing_id`` and numbers the rows of every insert.
 
         Raises:
             AlreadyPresentError: there is a table of that name.
@@ -49,7 +53,7 @@ class Database:
             raise InvalidArgumentError(f"schema is a pyarrow.Schema, not a {type(schema).__name__}")
         try:
             definition = TableDefinition.from_arrow(
-                name, schema, primary_key, column_options, if_not_exists, table_options
+                name, schema, primary_key, column_options, if_not_exists, table_options, unique_key
             )
         except ValidationError as error:
             raise InvalidArgumentError(explain(error, error.title)) from None

@@ -32,7 +32,7 @@ class Catalog:
         for entry in self._environment.manifest.current.tables:
             tablets = tuple(open_tablet(tablet, entry.schema_, self._environment) for tablet in entry.tablets)
             layout = Layout(entry.schema_, entry.options, tablets)
-            self._tables[entry.name] = Table(entry.id, entry.name, layout)
+            self._tables[entry.name] = Table(entry.id, entry.name, layout, entry.last_auto_id)
 
     def create(self, definition: TableDefinition) -> Table:
         """Create a table; with ``if_not_exists`` return the one there is.

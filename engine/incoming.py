@@ -57,17 +57,24 @@ class Incoming:
     """Where each row stood in the batch as it was sent; None when all are there."""
     refusals: RowRefusals
 
-    def without(self, rows: np.ndarray, message: str) -> Incoming:
-        """Return the batch with more rows refused as TOO_LARGE: those where the bool array ``rows`` is true."""
+    def without(self, rows: np.ndarray, code: str, message: str) -> Incoming:
+        """Return the batch with more rows refused: those where the bool array ``rows`` is true."""
         positions = np.arange(len(rows)) if self.positions is None else self.positions
         refused = np.zeros(self.refusals.row_count, np.bool_)
         refused[positions[rows]] = True
-        self.refusals.refuse(refused, "TOO_LARGE", message)
+        self.refusals.refuse(refused, code, message)
         return Incoming(self.rows.filter(pa.array(~rows)), positions[~rows], self.refusals)
+
+    def with_column(self, place: int, name: str, cells: pa.Array) -> Incoming:
+        """Return the batch with one more column, before the one that is at ``place`` now."""
+        arrays, names = list(self.rows.columns), list(self.rows.schema.names)
+        arrays.insert(place, cells)
+        names.insert(place, name)
+        return Incoming(pa.RecordBatch.from_arrays(arrays, names=names), self.positions, self.refusals)
 
     @property
     def column_ids(self) -> list[int]:
-        """The columns that were sent."""
+        """The columns that there are."""
         return [int(name) for name in self.rows.schema.names]
 
 
@@ -125,14 +132,24 @@ def _columns(batch: pa.RecordBatch, schema: TableSchema, operation: Operation) -
         known = ", ".join(schema.by_name)
         raise InvalidArgumentError(f"the table has no column {unknown[0]!r}; its columns are {known}")
     present = set(names)
-    if missing := [column.name for column in schema.key if column.name not in present]:
+    key = [column for column in schema.key if not _is_given(column, schema, operation)]
+    if (given := schema.auto_incrementing) and given not in key and given.name in present:
+        raise InvalidArgumentError(
+            f"the store gives new rows their {given.name!r}: leave the column out of {operation}"
+        )
+    if missing := [column.name for column in key if column.name not in present]:
         raise InvalidArgumentError(f"the data lacks the key column {missing[0]!r}")
     values = [column for column in schema.values if column.name in present]
     if operation.base is Operation.DELETE and values:
         raise InvalidArgumentError(f"delete takes the key columns only, not {values[0].name!r}")
     if operation.base is Operation.UPDATE and not values:
         raise InvalidArgumentError("update needs at least one column beside the key")
-    return [*schema.key, *values]
+    return [*key, *values]
+
+
+def _is_given(column: ColumnSchema, schema: TableSchema, operation: Operation) -> bool:
+    """Whether the store fills in a key column."""
+    return column is schema.auto_incrementing and operation.base is Operation.INSERT
 
 
 def _checked(array: pa.Array, column: ColumnSchema, refusals: RowRefusals, limits: Limits) -> pa.Array:

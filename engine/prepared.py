@@ -11,6 +11,7 @@ from ..schemas.errors import InvalidArgumentError
 from ..schemas.limits import Limits
 from ..schemas.operation import Operation
 from .answer import required_columns
+from .auto_increment import AutoIncrement
 from .incoming import Incoming, check_batch, over_limit
 from .layout import Layout
 from .tablet.outcome import Shape
@@ -44,13 +45,16 @@ class Prepared:
     """One for each tablet that the batch touches, at least one; it may be empty."""
 
 
-def prepare(layout: Layout, batch: pa.RecordBatch, operation: Operation, limits: Limits) -> Prepared:
-    """Check a batch and cut it by tablet.
+def prepare(
+    layout: Layout, batch: pa.RecordBatch, operation: Operation, limits: Limits, auto_increment: AutoIncrement
+) -> Prepared:
+    """Check a batch, number new rows where the table does that, and cut the batch by tablet.
 
     Raises:
         InvalidArgumentError: the batch as a whole is wrong.
     """
     incoming = check_batch(batch, layout.schema, operation, limits)
+    incoming = auto_increment.number(incoming, layout.schema, operation)
     _check_defaults(layout, incoming, operation, limits)
     incoming, keys = keyed(layout, incoming, operation, limits)
     parts = [_part(tablet, positions, incoming.rows, keys) for tablet, positions in layout.route(incoming.rows)]
@@ -92,6 +96,5 @@ def keyed(layout: Layout, incoming: Incoming, operation: Operation, limits: Limi
     if not too_large.any():
         return incoming, keys
     kept = np.flatnonzero(~too_large)
-    return incoming.without(too_large, f"the encoded key has more than {limits.key_bytes:,} bytes"), take_keys(
-        keys, kept
-    )
+    message = f"the encoded key has more than {limits.key_bytes:,} bytes"
+    return incoming.without(too_large, "TOO_LARGE", message), take_keys(keys, kept)

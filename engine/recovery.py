@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 
 from ..schemas.errors import CorruptionError, StorageFullError
+from .auto_increment import AutoIncrement
 from .options import StoreOptions
 from .tablet.change import unpack_changes, unpack_notes
 from .tablet.environment import Environment
@@ -28,12 +29,13 @@ def check_log(wal: WriteAheadLog, manifest: Manifest) -> None:
 def replay(
     wal: WriteAheadLog,
     tablets: Mapping[int, Tablet],
+    ids: Mapping[int, AutoIncrement],
     writers: Writers,
     environment: Environment,
     options: StoreOptions,
 ) -> tuple[int, int]:
     """Apply what the log holds and the files do not; returns the rows applied and the newest timestamp in the log.
-    Answers to numbered writes go to ``writers``.
+    Answers to numbered writes go to ``writers``, the ids that rows were given to ``ids``, by tablet.
 
     Changes of tablets that were dropped since are passed over. Memory is bounded by flushing on the way.
 
@@ -48,6 +50,7 @@ def replay(
         changed: dict[int, Tablet] = {}
         for change in unpack_changes(record.payload, record.lsn):
             if tablet := tablets.get(change.tablet_id):
+                ids[change.tablet_id].restore(change)
                 with tablet.write_lock:
                     rows += tablet.replay(change, record.timestamp, record.lsn)
                 changed[tablet.tablet_id] = tablet

@@ -106,10 +106,11 @@ class Store:
         self._catalog.load()
         sweep(self._environment, manifest)
         tablets = {tablet.tablet_id: tablet for tablet in self._catalog.tablets()}
+        ids = {tablet.tablet_id: table.auto_increment for table in self._catalog.tables() for tablet in table.tablets}
         self._clock.update(max([manifest.last_timestamp] + [tablet.last_timestamp for tablet in tablets.values()]))
         self._writers = Writers()
         self._freeing = threading.Lock()
-        _, newest = recovery.replay(self._wal, tablets, self._writers, self._environment, self.options)
+        _, newest = recovery.replay(self._wal, tablets, ids, self._writers, self._environment, self.options)
         known = {table.table_id for table in self._catalog.tables()}
         self._writers.forget(lambda table_id: table_id not in known)
         self._clock.update(newest)
@@ -396,7 +397,8 @@ class Store:
         segments = self._wal.segments()
         if len(segments) > 1 and segments[0].last_lsn < needed:
             self._save_answers(needed)
-            self._environment.manifest.commit(lambda manifest: manifest.with_log_from(needed))
+            last_ids = {table.table_id: table.auto_increment.last for table in self._catalog.tables()}
+            self._environment.manifest.commit(lambda manifest: manifest.with_auto_ids(last_ids).with_log_from(needed))
             self._wal.free_before(needed)
 
     def _save_answers(self, lsn: int) -> None:
@@ -419,5 +421,6 @@ def _described(table: Table) -> TableDescription:
         schema_version=table.schema.version,
         columns=list(table.schema.columns),
         primary_key=[column.name for column in table.schema.key],
+        unique_key=table.schema.unique_key,
         options=table.options,
     )

@@ -14,6 +14,7 @@ from ..schemas.table import TableOptions, TableSchema
 from ..schemas.timestamp import parse_moment
 from ..schemas.write import Durability, WriteCommand
 from .answer import answer
+from .auto_increment import AutoIncrement
 from .commit_log import CommitLog
 from .incoming import Incoming, check_batch
 from .layout import Layout, write_locks
@@ -39,11 +40,12 @@ class TabletChange:
 class Table:
     """An open table. Thread safe."""
 
-    def __init__(self, table_id: int, name: str, layout: Layout) -> None:
+    def __init__(self, table_id: int, name: str, layout: Layout, last_auto_id: int = 0) -> None:
         self.table_id = table_id
         self.name = name
         self.layout = layout
         """Replaced as a whole, under the write locks of all of its tablets."""
+        self.auto_increment = AutoIncrement(layout.schema, last_auto_id)
 
     @property
     def schema(self) -> TableSchema:
@@ -79,7 +81,7 @@ class Table:
             StorageFullError, UnavailableError: nothing was applied.
         """
         while True:
-            prepared = prepare(self.layout, batch, command.op, limits)
+            prepared = prepare(self.layout, batch, command.op, limits, self.auto_increment)
             with write_locks([part.tablet for part in prepared.parts]):
                 if self.layout is prepared.layout:
                     return _applied(prepared, command, log, durability, ticket)

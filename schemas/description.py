@@ -18,6 +18,8 @@ class TableDescription(BaseModel):
     schema_version: int
     columns: list[ColumnSchema]
     primary_key: list[str]
+    unique_key: bool = True
+    """False: the store gives every new row a number, the last column of the key, so that the others may repeat."""
     partitions: list[dict[str, Any]] = Field(default_factory=list)
     options: TableOptions
 

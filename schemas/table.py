@@ -16,6 +16,9 @@ from .literal import to_json
 from .names import check_identifier
 from .types import LogicalType
 
+AUTO_INCREMENTING = "auto_incrementing_id"
+"""The column that makes the key of a table unique where its primary key is not."""
+
 
 class TableOptions(BaseModel):
     """What may be set for a table when it is created."""
@@ -36,6 +39,8 @@ class TableDefinition(BaseModel):
     name: str
     columns: list[ColumnDefinition]
     primary_key: list[str]
+    unique_key: bool = True
+    """False: rows may share their key; one more key column, `auto_incrementing_id`, tells them apart."""
     partition_by: list[dict[str, Any]] = Field(default_factory=list)
     if_not_exists: bool = False
     options: TableOptions = TableOptions()
@@ -49,6 +54,7 @@ class TableDefinition(BaseModel):
         column_options: Mapping[str, ColumnOptions | Mapping[str, Any]] | None = None,
         if_not_exists: bool = False,
         options: Mapping[str, Any] | None = None,
+        unique_key: bool = True,
     ) -> TableDefinition:
         """Return the definition that an Arrow schema and options per column make.
 
@@ -67,6 +73,7 @@ class TableDefinition(BaseModel):
             name=name,
             columns=columns,
             primary_key=list(primary_key),
+            unique_key=unique_key,
             if_not_exists=if_not_exists,
             options=TableOptions.model_validate(dict(options or {})),
         )
@@ -90,7 +97,8 @@ def _definition(field: pa.Field, is_key: bool, options: ColumnOptions | Mapping[
 class TableSchema(BaseModel):
     """The schema of a table at one version; immutable.
 
-    ``columns`` lead with the primary key, in key order. Ids are given from ``next_column_id`` and never again.
+    ``columns`` lead with the primary key, in key order. Ids are given from ``next_column_id`` and never again. Unless
+    ``unique_key``, the last key column is one that the store fills in.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", ignored_types=(cached_property,))
@@ -98,6 +106,7 @@ class TableSchema(BaseModel):
     version: int = 1
     columns: tuple[ColumnSchema, ...]
     key_columns: int = Field(ge=1)
+    unique_key: bool = True
     next_column_id: int
 
     @classmethod
@@ -109,13 +118,18 @@ class TableSchema(BaseModel):
         """
         _check_columns(definition, limits)
         _check_primary_key(definition)
+        definitions = list(definition.columns)
+        key_columns = len(definition.primary_key)
+        if not definition.unique_key:
+            definitions.insert(key_columns, ColumnDefinition(name=AUTO_INCREMENTING, type="int64", nullable=False))
+            key_columns += 1
         columns = tuple(
-            ColumnSchema.from_definition(column_id, column)
-            for column_id, column in enumerate(definition.columns, start=1)
+            ColumnSchema.from_definition(column_id, column) for column_id, column in enumerate(definitions, start=1)
         )
         return cls(
             columns=columns,
-            key_columns=len(definition.primary_key),
+            key_columns=key_columns,
+            unique_key=definition.unique_key,
             next_column_id=len(columns) + 1,
         )
 
@@ -139,6 +153,11 @@ class TableSchema(BaseModel):
         """The columns of the primary key, in order."""
         return self.columns[: self.key_columns]
 
+    @property
+    def auto_incrementing(self) -> ColumnSchema | None:
+        """The key column that the store fills in for new rows; None where the key is unique."""
+        return None if self.unique_key else self.key[-1]
+
     @cached_property
     def values(self) -> tuple[ColumnSchema, ...]:
         """The columns beside the primary key."""
@@ -158,15 +177,18 @@ class TableSchema(BaseModel):
 
 def _check_columns(definition: TableDefinition, limits: Limits) -> None:
     check_identifier(definition.name, "table", limits)
-    if len(definition.columns) > limits.columns:
+    count = len(definition.columns) + (not definition.unique_key)
+    if count > limits.columns:
         raise InvalidArgumentError(
-            f"table {definition.name!r} has {len(definition.columns)} columns; at most {limits.columns} are allowed"
+            f"table {definition.name!r} has {count} columns; at most {limits.columns} are allowed"
         )
     seen: set[str] = set()
     for column in definition.columns:
         check_identifier(column.name, "column", limits)
         if column.name.startswith("_"):
             raise InvalidArgumentError(f"column {column.name!r}: names that start with _ are the store's own")
+        if column.name == AUTO_INCREMENTING and not definition.unique_key:
+            raise InvalidArgumentError(f"the store adds the column {AUTO_INCREMENTING!r} itself: leave it out")
         if column.name in seen:
             raise InvalidArgumentError(f"two columns are called {column.name!r}")
         seen.add(column.name)

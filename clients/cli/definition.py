@@ -19,6 +19,7 @@ def table_definition(
     key: Sequence[str],
     encodings: Sequence[str],
     if_not_exists: bool,
+    unique_key: bool = True,
 ) -> TableDefinition:
     """Return the definition that the options of ``table create`` make; the key's columns are put first.
 
@@ -36,6 +37,7 @@ def table_definition(
         name=name,
         columns=[_definition(column, types[column], column in key, chosen.get(column)) for column in ordered],
         primary_key=list(key),
+        unique_key=unique_key,
         if_not_exists=if_not_exists,
     )
 

@@ -101,6 +101,9 @@ def create(
         Path | None, typer.Option(help="Take the columns of this file (Parquet, Arrow, CSV, JSON).")
     ] = None,
     encoding: Annotated[list[str] | None, typer.Option(help="column=encoding; repeat it.")] = None,
+    unique_key: Annotated[
+        bool, typer.Option("--unique-key/--no-unique-key", help="Whether each key may be there only once.")
+    ] = True,
     if_not_exists: Annotated[
         bool, typer.Option("--if-not-exists", help="Leave a table that is there as it is.")
     ] = False,
@@ -117,7 +120,7 @@ def create(
     from .output import print_json
 
     schema = read_file(like).schema if like else None
-    definition = table_definition(name, column or [], schema, _names(key), encoding or [], if_not_exists)
+    definition = table_definition(name, column or [], schema, _names(key), encoding or [], if_not_exists, unique_key)
     with database(context, url, data, make=True) as db:
         about = db.create_table_as(definition).describe()
     if json_output:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 import threading
 import zlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
@@ -84,6 +84,8 @@ class TableEntry(_Entry):
     schema_: TableSchema
     options: TableOptions
     tablets: tuple[TabletEntry, ...]
+    last_auto_id: NonNegativeInt = 0
+    """Ids up to this one were given to rows of a table whose key is not unique; newer ones stand in the log."""
 
 
 class CleanStopEntry(_Entry):
@@ -122,6 +124,14 @@ class Manifest(_Entry):
             return table.model_copy(update={"tablets": tablets})
 
         return self.model_copy(update={"tables": tuple(edited(table) for table in self.tables)})
+
+    def with_auto_ids(self, last_ids: Mapping[int, int]) -> Manifest:
+        """Return the manifest that knows the newest ids that tables, by id, gave to their rows."""
+        tables = (
+            table.model_copy(update={"last_auto_id": max(table.last_auto_id, last_ids.get(table.id, 0))})
+            for table in self.tables
+        )
+        return self.model_copy(update={"tables": tuple(tables)})
 
     def with_log_from(self, lsn: int) -> Manifest:
         """Return the manifest that needs the log only from ``lsn`` on.
