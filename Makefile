@@ -5,11 +5,12 @@ BIN := .venv/bin
 MINUTES ?= 5
 CYCLES ?= 200
 SEED ?= 0
+SECONDS ?= 60
 ROWS ?= 10000000
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench fuzz kill9 clean
+.PHONY: help demo test lint format bench fuzz kill9 race clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -34,6 +35,9 @@ fuzz: .venv/.installed-dev  ## random operations against a model (MINUTES=5 SEED
 
 kill9: .venv/.installed-dev  ## kill -9 a loaded server and look for lost rows (CYCLES=200 SEED=0)
 	@$(BIN)/python tests/crash/kill9.py --cycles $(CYCLES) --seed $(SEED)
+
+race: .venv/.installed-dev  ## writers, scanners and all compactions at once, every scan checked (SECONDS=60 SEED=0)
+	@$(BIN)/python tests/race/race.py --seconds $(SECONDS) --seed $(SEED)
 
 clean:  ## remove .venv and everything generated
 	@rm -rf .venv .typing build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage

@@ -1,0 +1,267 @@
+"""Writers, scanners, the flushes and all the compactions at once; every scan is checked.
+
+    python tests/race/race.py --seconds 60 --seed 0
+
+Checked: all rows of a batch are seen or none; a snapshot reads the same again, also after the compactions since; no key
+is there twice; rows that are never deleted do not go; no row goes back in time; the change feed between two snapshots
+is their difference, net and with every change. The seed draws what the scanners do; the order of the threads is chance.
+A violation ends the run with exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from random import Random
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+import pyarrow as pa
+
+import nyala
+from nyala.schemas.errors import SnapshotTooOldError
+from nyala.schemas.service import MaintenanceKind
+from tests.race.checks import (
+    as_state,
+    check_births,
+    check_events,
+    check_feed,
+    check_shared,
+    check_state,
+    in_key_order,
+    require,
+    shared_value,
+)
+from tests.race.tables import EVENTS, Writer, create
+
+WRITERS, SCANNERS = 8, 4
+OPTIONS = {"flush_bytes": 1 << 20, "flush_deltas_bytes": 1 << 18, "history_gc_bytes": 1 << 14, "scan_threads": 2}
+REMEMBERED = 30
+_PAUSE_SECONDS = dict.fromkeys(MaintenanceKind, 0.05) | {
+    MaintenanceKind.MINOR_COMPACT: 0.2,
+    MaintenanceKind.MAJOR_COMPACT: 0.9,
+    MaintenanceKind.COMPACT: 1.2,
+}
+"""Rarer ones leave something to do for the others."""
+_PROGRESS_SECONDS = 5.0
+_JOIN_SECONDS = 120.0
+
+
+@dataclass
+class Memory:
+    """A snapshot that was read, and what was seen."""
+
+    snapshot: int
+    read_at: float
+    state: pa.Table
+    events: pa.Table | None
+
+
+@dataclass
+class Scanner:
+    """Reads, checks, and reads again what it read before."""
+
+    database: nyala.Database
+    writers: list[Writer]
+    random: Random
+    history_seconds: int
+    done: Counter[str] = field(default_factory=Counter)
+    shared: list[tuple[int, int | None]] = field(default_factory=list)
+    _memory: deque[Memory] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    _least: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
+
+    def step(self, stop: threading.Event) -> None:
+        """Read one snapshot and check it in every way."""
+        del stop
+        known_events, known_state = self._known()
+        ordered = self.random.random() < 0.5
+        snapshot = self.database.now()
+        state = self._read("state", snapshot, ordered)
+        read_state = check_state(state, known_state)
+        self.shared.append((snapshot, shared_value(state)))
+        self.done["scans of state"] += 1
+        events, read_events = None, known_events
+        if self.random.random() < 0.3:
+            events = self._read("events", snapshot, not ordered)
+            read_events = check_events(events, known_events)
+            self.done["scans of events"] += 1
+            self.done["rows read"] += len(events)
+        self._least = read_events, read_state
+        now = Memory(snapshot, time.monotonic(), state, events)
+        self._get(known_events, known_state)
+        for check in (self._read_again, partial(self._follow, now)):
+            if (then := self._remembered()) is not None:
+                self._look_back(then, check)
+        self._memory.append(now)
+        self.done["rows read"] += len(state)
+
+    def _known(self) -> tuple[list[int], list[int]]:
+        """Return how many batches of events and state of each writer a scan from now on must show."""
+        events, state = self._least
+        seen_events, seen_state = events or [0] * len(self.writers), state or [0] * len(self.writers)
+        return (
+            [max(writer.events, seen) for writer, seen in zip(self.writers, seen_events, strict=True)],
+            [max(writer.state, seen) for writer, seen in zip(self.writers, seen_state, strict=True)],
+        )
+
+    def _read(self, table: str, snapshot: int, ordered: bool) -> pa.Table:
+        return in_key_order(self.database.table(table).scan(as_of=snapshot, ordered=ordered).to_arrow(), ordered)
+
+    def _remembered(self) -> Memory | None:
+        """Return a snapshot that history still keeps."""
+        oldest = time.monotonic() - self.history_seconds / 2
+        kept = [memory for memory in self._memory if memory.read_at > oldest]
+        return self.random.choice(kept) if kept else None
+
+    def _look_back(self, then: Memory, check: Callable[[Memory], None]) -> None:
+        try:
+            check(then)
+        except SnapshotTooOldError:
+            age = time.monotonic() - then.read_at
+            require(age >= self.history_seconds - 1, f"{then.snapshot} is too old after {age:.1f} s")
+
+    def _read_again(self, then: Memory) -> None:
+        """Read a snapshot as it was read before."""
+        ordered = self.random.random() < 0.5
+        require(then.state.equals(self._read("state", then.snapshot, ordered)), f"state at {then.snapshot} has changed")
+        if then.events is not None:
+            again = self._read("events", then.snapshot, ordered)
+            require(then.events.equals(again), f"events at {then.snapshot} have changed")
+        self.done["snapshots read again"] += 1
+
+    def _get(self, events: list[int], state: list[int]) -> None:
+        """Look up a row that must be there, one that is changed all the time and one that is not there yet."""
+        writer = self.random.choice(self.writers)
+        table = self.database.table("events")
+        if batches := events[writer.number]:
+            place = self.random.randrange(batches * EVENTS)
+            row = table.get(writer.event(place))
+            require(row and row["batch"] == place // EVENTS, f"event {place} of {writer.number}: {row}")
+        require(table.get(writer.event((1 << 32) - 1)) is None, "an event that nobody wrote was found")
+        row = self.database.table("state").get((writer.number, 0))
+        least = state[writer.number] - 1
+        require(least < 0 or (row and row["batch"] >= least and row["same"] == row["batch"]), f"{row}, after {least}")
+        self.done["keys looked up"] += 3
+
+    def _follow(self, now: Memory, then: Memory) -> None:
+        """Follow the changes from a remembered snapshot to this one."""
+        every = self.random.random() < 0.5
+        feed = self.database.table("state").changes(then.snapshot, now.snapshot, every=every).to_arrow()
+        check_feed(as_state(then.state), as_state(now.state), feed, every)
+        self.done["changes followed"] += len(feed)
+        if then.events is not None and now.events is not None:
+            feed = self.database.table("events").changes(then.snapshot, now.snapshot).to_arrow()
+            check_births(then.events, now.events, feed)
+            self.done["changes followed"] += len(feed)
+
+
+class Race:
+    """A store in a directory, all that works on it, and what was done."""
+
+    def __init__(self, directory: Path, seed: int = 0, history_seconds: int = 20) -> None:
+        """History is so short that GC has something to do; snapshots are read again for half as long."""
+        random = Random(seed)
+        self.database = nyala.open(directory, **OPTIONS)
+        create(self.database, history_seconds)
+        self.writers = [Writer(self.database, number, random.randrange(1 << 30)) for number in range(WRITERS)]
+        self.scanners = [
+            Scanner(self.database, self.writers, Random(random.randrange(1 << 30)), history_seconds)
+            for _ in range(SCANNERS)
+        ]
+        self.maintained: Counter[str] = Counter()
+        """How often each kind of maintenance found work."""
+        self.failures: list[BaseException] = []
+        self._stop = threading.Event()
+
+    def run(self, seconds: float) -> None:
+        """Let all work for ``seconds``; then read once more in peace and close. Raises what failed first."""
+        works: list[Callable[[threading.Event], None]] = [actor.step for actor in (*self.writers, *self.scanners)]
+        works += [self._maintainer(kind) for kind in MaintenanceKind]
+        threads = [threading.Thread(target=self._repeat, args=(work,), daemon=True) for work in works]
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-4)
+        try:
+            for thread in threads:
+                thread.start()
+            self._wait(seconds)
+            for thread in threads:
+                thread.join(_JOIN_SECONDS)
+        finally:
+            sys.setswitchinterval(interval)
+        if not self.failures and any(thread.is_alive() for thread in threads):
+            self.failures.append(AssertionError("a thread hangs"))
+        if self.failures:
+            raise self.failures[0]
+        self._finish()
+
+    def _repeat(self, work: Callable[[threading.Event], None]) -> None:
+        try:
+            while not self._stop.is_set():
+                work(self._stop)
+        except BaseException as error:
+            self.failures.append(error)
+            self._stop.set()
+
+    def _maintainer(self, kind: MaintenanceKind) -> Callable[[threading.Event], None]:
+        def work(stop: threading.Event) -> None:
+            for table in ("state", "events"):
+                report = self.database.table(table).maintain(kind)
+                self.maintained[kind] += bool(report["bytes_written"] or report["bytes_freed"])
+            stop.wait(_PAUSE_SECONDS[kind])
+
+        return work
+
+    def _wait(self, seconds: float) -> None:
+        started = time.monotonic()
+        while (left := started + seconds - time.monotonic()) > 0 and not self._stop.wait(min(left, _PROGRESS_SECONDS)):
+            print(f"{time.monotonic() - started:5.0f} s: {self}", flush=True)
+        self._stop.set()
+
+    def _finish(self) -> None:
+        for scanner in self.scanners:
+            scanner.step(self._stop)
+        written = [commit for writer in self.writers for commit in writer.shared]
+        check_shared([seen for scanner in self.scanners for seen in scanner.shared], written)
+        self.database.close()
+
+    def done(self) -> Counter[str]:
+        """Return what was done, by name."""
+        done = Counter({"commits": sum(writer.commits for writer in self.writers)})
+        done["rows written"] = sum(writer.rows for writer in self.writers)
+        for scanner in self.scanners:
+            done.update(scanner.done)
+        done.update({f"maintenance: {kind}": self.maintained[kind] for kind in MaintenanceKind})
+        return done
+
+    def __str__(self) -> str:
+        done = self.done()
+        names = ("commits", "scans of state", "scans of events", "snapshots read again")
+        return ", ".join(
+            [*(f"{done[name]:,} {name}" for name in names), f"{self.maintained.total()} pieces of maintenance"]
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    print(f"seed {options.seed}: {WRITERS} writers, {SCANNERS} scanners, {len(MaintenanceKind)} kinds of maintenance")
+    with tempfile.TemporaryDirectory(prefix="nyala-race-") as directory:
+        race = Race(Path(directory), options.seed)
+        race.run(options.seconds)
+    for name, count in race.done().items():
+        print(f"  {name:28} {count:12,}")
+    print("no violation")
+
+
+if __name__ == "__main__":
+    main()
