@@ -6,6 +6,7 @@ from bisect import bisect_right
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tests.race.tables import EVENTS, FIXED, FRESH, FRESH_FROM, KEPT, KEY, SHARED, gathered
 
@@ -90,7 +91,7 @@ def _check_writer(writer: int, columns: dict[str, np.ndarray], least: int) -> in
 
 def shared_value(rows: pa.Table) -> int | None:
     """Return the one value that all shared rows have, None before the first."""
-    shared = rows.filter(pa.compute.equal(rows["writer"], -1))
+    shared = rows.filter(pc.equal(rows["writer"], -1))
     values = set(zip(shared["batch"].to_pylist(), shared["text"].to_pylist(), strict=True))
     require(len(shared) == (SHARED if values else 0), f"{len(shared)} of {SHARED} shared rows are there")
     require(len(values) <= 1, f"several writers' batches are in the shared rows: {values}")

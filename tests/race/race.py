@@ -48,9 +48,9 @@ REMEMBERED = 30
 _PAUSE_SECONDS = dict.fromkeys(MaintenanceKind, 0.05) | {
     MaintenanceKind.MINOR_COMPACT: 0.2,
     MaintenanceKind.MAJOR_COMPACT: 0.9,
-    MaintenanceKind.COMPACT: 1.2,
+    MaintenanceKind.COMPACT: 4.0,
 }
-"""Rarer ones leave something to do for the others."""
+"""On the average, until a kind of work is asked for again: a merge that comes seldom leaves the others work to do."""
 _PROGRESS_SECONDS = 5.0
 _JOIN_SECONDS = 120.0
 
@@ -166,8 +166,9 @@ class Scanner:
 class Race:
     """A store in a directory, all that works on it, and what was done."""
 
-    def __init__(self, directory: Path, seed: int = 0, history_seconds: int = 20) -> None:
+    def __init__(self, directory: Path, seed: int = 0, history_seconds: int = 4) -> None:
         """History is so short that GC has something to do; snapshots are read again for half as long."""
+        self.seed = seed
         random = Random(seed)
         self.database = nyala.open(directory, **OPTIONS)
         create(self.database, history_seconds)
@@ -184,7 +185,7 @@ class Race:
     def run(self, seconds: float) -> None:
         """Let all work for ``seconds``; then read once more in peace and close. Raises what failed first."""
         works: list[Callable[[threading.Event], None]] = [actor.step for actor in (*self.writers, *self.scanners)]
-        works += [self._maintainer(kind) for kind in MaintenanceKind]
+        works += [self._maintainer(kind, Random(f"{self.seed} {kind}")) for kind in MaintenanceKind]
         threads = [threading.Thread(target=self._repeat, args=(work,), daemon=True) for work in works]
         interval = sys.getswitchinterval()
         sys.setswitchinterval(1e-4)
@@ -210,12 +211,12 @@ class Race:
             self.failures.append(error)
             self._stop.set()
 
-    def _maintainer(self, kind: MaintenanceKind) -> Callable[[threading.Event], None]:
+    def _maintainer(self, kind: MaintenanceKind, random: Random) -> Callable[[threading.Event], None]:
         def work(stop: threading.Event) -> None:
             for table in ("state", "events"):
                 report = self.database.table(table).maintain(kind)
                 self.maintained[kind] += bool(report["bytes_written"] or report["bytes_freed"])
-            stop.wait(_PAUSE_SECONDS[kind])
+            stop.wait(random.uniform(0, 2 * _PAUSE_SECONDS[kind]))
 
         return work
 
