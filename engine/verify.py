@@ -32,7 +32,7 @@ from .tablet import files
 from .tablet.change import unpack_changes, unpack_notes
 from .tablet.manifest import PATH, CleanStopEntry, Manifest, RowsetEntry, TabletEntry, read_manifest
 from .tablet.tablet import Tablet
-from .vectors.keys import equal_at, key_bytes, keys_ascend
+from .vectors.keys import equal_at, hash_keys, key_bytes, keys_ascend
 from .vectors.vector import FixedVector
 from .wal.reader import CleanStop, LogReader
 from .writers import Writers
@@ -148,7 +148,8 @@ def _verify_rowset(scope: _Scope, tablet: TabletEntry, entry: RowsetEntry) -> Di
 
 
 def _verify_keys(rowset: DiskRowSet) -> None:
-    """Check that the rows stand in the order of their keys, without repeats, from the first key to the last."""
+    """Check that the rows stand in the order of their keys, without repeats, from the first key to the last, and that
+    the filter lets all of them through."""
     previous = b""
     for first in range(0, len(rowset), _ROWS_AT_ONCE):
         keys = rowset.keys_in(first, min(first + _ROWS_AT_ONCE, len(rowset)))
@@ -157,6 +158,8 @@ def _verify_keys(rowset: DiskRowSet) -> None:
             raise CorruptionError(rowset.path, 0, f"rows from {first} on are not in the order of their keys")
         if first == 0 and lowest != rowset.min_key:
             raise CorruptionError(rowset.path, 0, "the first key is not the one in the footer")
+        if rowset.key_filter and not rowset.key_filter.may_hold(hash_keys(keys)).all():
+            raise CorruptionError(rowset.path, 0, f"the filter of the keys denies a key of the rows from {first} on")
         previous = key_bytes(keys, len(keys) - 1)
     if previous != rowset.max_key:
         raise CorruptionError(rowset.path, 0, "the last key is not the one in the footer")

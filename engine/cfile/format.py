@@ -68,7 +68,7 @@ class StreamKey(NamedTuple):
 
     column_id: int
     role: str
-    """"base", "rowid", "timestamp", "value" or "key_index"; the file itself gives it no meaning."""
+    """"base", "rowid", "timestamp", "value", "key_index" or "key_filter"; the file itself gives it no meaning."""
 
     def __str__(self) -> str:
         return f"column {self.column_id} {self.role}"

@@ -2,7 +2,8 @@
 
 A plain folded product is 0 whenever one factor is, so that whoever knows the constants could make
 any number of keys with one hash. Here both factors are xored back into the product (wyhash calls
-that variant protected), which leaves no such factor. The hashes are never written to disk.
+that variant protected), which leaves no such factor. The Bloom filters of base files are made of these hashes: a
+change here needs a new number for theirs (`rowset.key_filter`).
 """
 
 import numpy as np

@@ -3,6 +3,7 @@
 (column id, "base")     one stream a column, rows in the order of their encoded keys
 (LIVE, "base")          which rows exist; absent when all do
 (0, "key_index")        the encoded key of the first row of every 1,024 rows
+(0, "key_filter")       a Bloom filter of the keys (`key_filter`)
 
 A major delta compaction rewrites some columns into a base file of their own, which has no more than their streams and
 says in its metadata to which rowset it belongs and which moment it shows.
@@ -25,9 +26,10 @@ from ..codecs.codec import BLOCK_ROWS
 from ..delta import LIVE
 from ..delta.file import ColumnEncoding
 from ..fs.filesystem import FileSystem
-from ..vectors.keys import KeyVector, key_bytes, keys_as_bytes, take_keys
+from ..vectors.keys import KeyVector, hash_keys, key_bytes, keys_as_bytes, take_keys
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import FixedVector, Vector
+from .key_filter import KEY_FILTER, SPLIT_BLOCK, filter_cells
 
 KEY_INDEX = StreamKey(LIVE, "key_index")
 
@@ -42,6 +44,8 @@ class RowsetMetadata(BaseModel):
     max_key: str
     base_timestamp: int
     schema_version: int
+    key_filter: int = 0
+    """How the filter of the keys was made (`key_filter`); 0 when there is none."""
 
 
 class ColumnsMetadata(BaseModel):
@@ -103,7 +107,7 @@ class BaseFileWriter:
     """Writes the base file of a rowset in one pass over its rows, which come in key order.
 
     For each run of rows: ``append`` the cells of every column, then ``end_run``. Memory stays at a page of each column,
-    and a byte a row. Abort it unless it was finished.
+    and 9 bytes a row. Abort it unless it was finished.
     """
 
     def __init__(
@@ -119,6 +123,7 @@ class BaseFileWriter:
         self._writer = CFileWriter(fs, path, file_id, "base")
         self._streams = {column_id: self._open(column_id, encodings[column_id]) for column_id in sorted(column_ids)}
         self._alive: list[np.ndarray] = []
+        self._hashes: list[np.ndarray] = []
         self._block_keys: list[Vector] = []
         self._min_key = self._max_key = b""
 
@@ -138,6 +143,7 @@ class BaseFileWriter:
         self._min_key = self._min_key if self.row_count else key_bytes(keys, 0)
         self._max_key = key_bytes(keys, len(keys) - 1)
         self._alive.append(alive)
+        self._hashes.append(hash_keys(keys))
         self.row_count += len(keys)
 
     def finish(self, base_timestamp: int, schema_version: int) -> np.ndarray:
@@ -149,12 +155,15 @@ class BaseFileWriter:
             live = FixedVector(alive.astype(np.uint8))
             self._writer.write_stream(StreamKey(LIVE, "base"), PhysicalType.BOOL, [live], "run_length")
         self._writer.write_stream(KEY_INDEX, PhysicalType.BYTES, self._block_keys, "plain", zone_maps=False)
+        key_filter = filter_cells(self._hashes)
+        self._writer.write_stream(KEY_FILTER, PhysicalType.INT64, [key_filter], "plain", zone_maps=False)
         metadata = RowsetMetadata(
             row_count=self.row_count,
             min_key=self._min_key.hex(),
             max_key=self._max_key.hex(),
             base_timestamp=base_timestamp,
             schema_version=schema_version,
+            key_filter=SPLIT_BLOCK,
         )
         self._writer.finish(metadata.model_dump(mode="json"))
         return alive

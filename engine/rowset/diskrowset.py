@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from copy import copy
-from itertools import pairwise
 
 import numpy as np
 
@@ -20,9 +18,13 @@ from ..codecs.codec import BLOCK_ROWS
 from ..delta import LIVE
 from ..delta.tracker import DeltaTracker
 from ..fs.filesystem import FileSystem
-from ..vectors.keys import KeyEncoder, KeyVector
-from ..vectors.vector import BytesVector, FixedVector, Vector, as_bytes
+from ..vectors.key_search import keys_from_bytes
+from ..vectors.keys import KeyEncoder, KeyVector, U64Keys, keys_less_equal, lower_bound, take_keys
+from ..vectors.physical import PhysicalType
+from ..vectors.vector import FixedVector, Vector, as_bytes
 from .base_file import KEY_INDEX, ColumnsFile, RowsetMetadata
+from .key_filter import KEY_FILTER, SPLIT_BLOCK, WORDS_A_BLOCK, KeyFilter
+from .key_search import search
 from .liveness import LiveRows
 from .rowset import RowSet
 
@@ -60,7 +62,8 @@ class DiskRowSet(RowSet):
         self._columns: Mapping[int, ColumnsFile] = {}
         self._key_columns = key_columns
         self._encoder = encoder
-        self._block_keys: list[bytes] | None = None
+        self._block_keys: KeyVector | None = None
+        self._key_filter: KeyFilter | None = None
         self._has_live_stream = StreamKey(LIVE, "base") in reader.streams()
         self._check_row_counts()
 
@@ -156,6 +159,35 @@ class DiskRowSet(RowSet):
     def keys_in(self, first: int, last: int) -> KeyVector:
         return self._encoder.encode([self.base(column, first, last) for column in self._key_columns])
 
+    def find(self, keys: KeyVector, hashes: np.ndarray) -> np.ndarray:
+        """Return the row number (int64) of each key, -1 for those that no row has; needs no index in memory.
+
+        ``hashes`` are `hash_keys` of ``keys``. Most keys that are not there cost a look into the Bloom filter.
+        """
+        rows = np.full(len(keys), -1, np.int64)
+        may_be_here = np.flatnonzero(self._may_hold(keys, hashes))
+        if len(may_be_here):
+            part = keys if len(may_be_here) == len(keys) else take_keys(keys, may_be_here)
+            rows[may_be_here] = search(self, self._first_keys(), part)
+        return rows
+
+    def _may_hold(self, keys: KeyVector, hashes: np.ndarray) -> np.ndarray:
+        """Return for each key whether it may be here: its place in the key order, then the filter."""
+        near = keys_less_equal(keys, self.max_key)
+        if isinstance(keys, U64Keys):
+            near &= keys.values >= np.uint64(int.from_bytes(self.min_key, "big"))
+        key_filter = self.key_filter
+        if key_filter is None or not near.any():
+            return near
+        return near & key_filter.may_hold(hashes)
+
+    @property
+    def key_filter(self) -> KeyFilter | None:
+        """The Bloom filter of the keys; None in a file that was written without, or with one of an unknown kind."""
+        if self._key_filter is None and self.metadata.key_filter == SPLIT_BLOCK:
+            self._key_filter = KeyFilter(self._reader.stream(KEY_FILTER))
+        return self._key_filter
+
     def key_order(self, first: int, last: int) -> np.ndarray | None:
         return None
 
@@ -164,8 +196,9 @@ class DiskRowSet(RowSet):
         if (lower is not None and lower > self.max_key) or (upper is not None and upper <= self.min_key):
             return 0, 0
         blocks = self._first_keys()
-        first = 0 if lower is None else max(bisect_right(blocks, lower) - 1, 0) * BLOCK_ROWS
-        last = rows if upper is None else min(bisect_left(blocks, upper) * BLOCK_ROWS, rows)
+        # A key followed by a zero byte is the least one after it.
+        first = 0 if lower is None else max(lower_bound(blocks, lower + b"\0") - 1, 0) * BLOCK_ROWS
+        last = rows if upper is None else min(lower_bound(blocks, upper) * BLOCK_ROWS, rows)
         return first, last
 
     def zone_maps(self, column_id: int, first: int, last: int) -> list[ZoneMap]:
@@ -193,9 +226,14 @@ class DiskRowSet(RowSet):
             file.close()
         self.deltas.close()
 
-    def _first_keys(self) -> list[bytes]:
+    def _first_keys(self) -> KeyVector:
+        """Return the first key of each mini-block."""
         if self._block_keys is None:
-            self._block_keys = _cells(as_bytes(self._reader.stream(KEY_INDEX).read(0, self._block_count)))
+            cells = as_bytes(self._reader.stream(KEY_INDEX).read(0, self._block_count))
+            try:
+                self._block_keys = keys_from_bytes(cells, self._encoder.width)
+            except ValueError as error:
+                raise CorruptionError(self.path, 0, f"stream {KEY_INDEX}: {error}") from error
         return self._block_keys
 
     @property
@@ -204,16 +242,22 @@ class DiskRowSet(RowSet):
 
     def _check_row_counts(self) -> None:
         for key in self._reader.streams():
+            if key == KEY_FILTER:
+                continue
             rows = self._block_count if key == KEY_INDEX else self.metadata.row_count
             if self._reader.stream(key).row_count != rows:
                 raise CorruptionError(self.path, 0, f"stream {key} does not hold {rows} rows")
+        if self.metadata.key_filter == SPLIT_BLOCK and not self._has_whole_filter():
+            raise CorruptionError(self.path, 0, f"stream {KEY_FILTER} is not the filter that the footer names")
+
+    def _has_whole_filter(self) -> bool:
+        if KEY_FILTER not in self._reader:
+            return False
+        stream = self._reader.stream(KEY_FILTER)
+        words = stream.row_count
+        return stream.physical is PhysicalType.INT64 and words > 0 and words % WORDS_A_BLOCK == 0
 
 
 def base_timestamps(columns: Mapping[int, ColumnsFile]) -> dict[int, int]:
     """Return the moment that the base of each rewritten column shows."""
     return {column_id: file.metadata.base_timestamp for column_id, file in columns.items()}
-
-
-def _cells(vector: BytesVector) -> list[bytes]:
-    data, offsets = vector.data.tobytes(), vector.offsets.tolist()
-    return [data[first:last] for first, last in pairwise(offsets)]

@@ -69,7 +69,7 @@ def keys_as_bytes(keys: KeyVector) -> BytesVector:
 
 
 def hash_keys(keys: KeyVector) -> np.ndarray:
-    """Return a 64-bit hash (uint64) of each key. Hashes are for memory, never for disk."""
+    """Return a 64-bit hash (uint64) of each key. On disk only Bloom filters are made of them (`rowset.key_filter`)."""
     result = allocate(len(keys), np.uint64)
     if isinstance(keys, U64Keys):
         hashing.hash_u64(address_of(keys.values), len(keys), address_of(result))

@@ -64,13 +64,14 @@ def _bounds(zone: dict[str, Any] | None) -> str:
 
 FILES = {
     "tablets/2/3.base": (
-        "7affcac162bb5770ff0b769bb7ec633357dc4044df314e760a95472c80c29990",
+        "9e182fc2b59ee21a0328f460c1da6756995fbe8b0c9e9a79a438347b2bf83bea",
         [  # as of the flush: row 2 (key 3) is dead, row 1 (key 2) has its new v
             "1 base: int32 3 bitshuffle 1..3",
             "2 base: int64 3 bitshuffle 21..30",
             "3 base: bytes 3 dictionary a..c",
             "0 base: bool 3 run_length 0..1",
             "0 key_index: bytes 1 plain -",
+            "0 key_filter: int64 4 plain -",  # one block of 256 bits
         ],
     ),
     "tablets/2/4.undo": (
@@ -97,7 +98,8 @@ FILES = {
     ),
 }
 METADATA = [
-    {"row_count": 3, "min_key": "80000001", "max_key": "80000003", "base_timestamp": 4096000002, "schema_version": 1},
+    {"row_count": 3, "min_key": "80000001", "max_key": "80000003", "base_timestamp": 4096000002, "schema_version": 1}
+    | {"key_filter": 1},
     {"rowset_id": 3, "first_timestamp": 4096000000, "last_timestamp": 4096000002, "deltas": {"0": 4, "2": 1}},
     {"rowset_id": 3, "first_timestamp": 8192000000, "last_timestamp": 8192000000, "deltas": {"2": 1, "3": 1}},
 ]

@@ -1,0 +1,73 @@
+"""The Bloom filter of a DiskRowSet's keys: says of most keys that are not there that they are not, without a search.
+
+11 bits a key leave about 1 % false positives. The filter is a stream of the base file, (0, "key_filter"): four int64 a
+block, plain, so that it is used where it is mapped and costs no memory of ours; its pages are verified by their
+checksums when they are first touched. `RowsetMetadata.key_filter` says by which hash and layout it was made; one that
+is not known is not used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..cfile.format import StreamKey
+from ..cfile.stream import StreamReader
+from ..codecs.codec import PAGE_ROWS
+from ..delta import LIVE
+from ..kernels import bloom as kernels
+from ..vectors.memory import address_of, allocate, allocate_zeroed
+from ..vectors.vector import FixedVector
+
+KEY_FILTER = StreamKey(LIVE, "key_filter")
+SPLIT_BLOCK = 1
+"""`RowsetMetadata.key_filter`: a split-block Bloom filter (`kernels.bloom`) of `kernels.hashing`."""
+BITS_A_KEY = 11
+WORDS_A_BLOCK = kernels.BLOCK_BYTES // 8
+
+
+def block_count(key_count: int) -> int:
+    """Return the blocks of a filter of so many keys."""
+    return max(1, -(-key_count * BITS_A_KEY // (8 * kernels.BLOCK_BYTES)))
+
+
+def filter_cells(hashes: Sequence[np.ndarray]) -> FixedVector:
+    """Return the filter of keys, given by their hashes in any number of runs, as cells of its stream."""
+    count = block_count(sum(len(run) for run in hashes))
+    words = allocate_zeroed(count * WORDS_A_BLOCK, np.int64)
+    for run in hashes:
+        kernels.add_to_filter(address_of(words), count, address_of(run), len(run))
+    return FixedVector(words)
+
+
+class KeyFilter:
+    """A filter in an open base file. Any number of threads may ask at once."""
+
+    def __init__(self, stream: StreamReader) -> None:
+        """Take over a stream whose rows are whole blocks. Raises CorruptionError when it is not what was written."""
+        self._block_count = stream.row_count // WORDS_A_BLOCK
+        self._page_shift = (stream.page_rows // WORDS_A_BLOCK).bit_length() - 1
+        self._pages = [_words(stream, number) for number in range(stream.page_count)]
+        self._addresses = np.array([address_of(page) for page in self._pages], np.int64)
+
+    def may_hold(self, hashes: np.ndarray) -> np.ndarray:
+        """Return for each hash (uint64) whether its key may be in the rowset; False is certain."""
+        result = allocate(len(hashes), np.bool_)
+        where = address_of(self._addresses), self._page_shift, self._block_count
+        kernels.probe_filter(*where, address_of(hashes), len(hashes), address_of(result))
+        return result
+
+
+def _words(stream: StreamReader, number: int) -> np.ndarray:
+    """Return the words of a page of the stream: a view of the mapped file as it was written, else a copy."""
+    page = stream.page(number)
+    if page.codec.name == "plain" and not page.is_compressed and not page.is_all_null:
+        return page.stored
+    first = number * stream.page_rows
+    cells = stream.read(first, min(first + stream.page_rows, stream.row_count))
+    assert isinstance(cells, FixedVector), "checked when the rowset was opened"
+    return cells.values
+
+
+assert PAGE_ROWS % WORDS_A_BLOCK == 0, "no block lies across two pages"
