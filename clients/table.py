@@ -195,9 +195,9 @@ class Table:
     ) -> Scan:
         """Return a scan, which reads when it is consumed.
 
-        ``columns`` None means all. ``where`` is SQL text, a filter tree, or pyarrow's list of tuples. ``as_of`` shows
-        the table as it was: a timestamp, an aware datetime or ISO text; None means the moment when reading starts.
-        ``ordered`` gives the order of the primary key.
+        ``columns`` None means all. ``where`` is SQL text, a ``pyarrow.compute.Expression``, pyarrow's list of tuples,
+        or a filter tree. ``as_of`` shows the table as it was: a timestamp, an aware datetime or ISO text; None means
+        the moment when reading starts. ``ordered`` gives the order of the primary key.
 
         Raises:
             InvalidArgumentError: for an argument of the wrong form. What depends on the table (a column that is not

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..schemas.errors import InvalidArgumentError
 from ..schemas.literal import to_json
 from ..schemas.predicate import from_tuples
+from .expression import tree_of
 
-Where = str | dict[str, Any] | list[Any] | None
-"""SQL text, a filter tree, the list of tuples of ``pyarrow.parquet``, or nothing."""
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
+Where: TypeAlias = "str | dict[str, Any] | list[Any] | pc.Expression | None"
+"""SQL text, a filter tree, the list of tuples of ``pyarrow.parquet``, a ``pyarrow.compute.Expression``, or nothing."""
 
 
 def where_json(where: Where) -> str | dict[str, Any] | None:
@@ -24,10 +29,19 @@ def where_json(where: Where) -> str | dict[str, Any] | None:
         return _jsonable(where)
     if isinstance(where, list):
         return from_tuples(where).model_dump(mode="json")
+    if _is_expression(where):
+        return tree_of(where)
     raise InvalidArgumentError(
         f"where of type {type(where).__name__} is not understood: give SQL text as in \"delay > 60 and dest = 'LAX'\", "
-        "or a list of tuples, as in [('delay', '>', 60), ('dest', '=', 'LAX')], or a filter tree"
+        "or a list of tuples, as in [('delay', '>', 60), ('dest', '=', 'LAX')], or a pyarrow.compute.Expression, "
+        "as in pc.field('delay') > 60, or a filter tree"
     )
+
+
+def _is_expression(where: object) -> bool:
+    """Whoever has made an expression has imported pyarrow.compute, which is not cheap."""
+    compute = sys.modules.get("pyarrow.compute")
+    return compute is not None and isinstance(where, compute.Expression)
 
 
 def _jsonable(part: Any) -> Any:

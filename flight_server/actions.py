@@ -23,6 +23,8 @@ class Verb:
 
     about: str
     run: Callable[[StoreService, bytes], str]
+    takes_scan: bool = False
+    """Whether the body is a scan, whose filter may be long."""
 
 
 def _create_table(store: StoreService, body: bytes) -> str:
@@ -84,7 +86,7 @@ VERBS = {
         '|"compact"}. Answers what was done.',
         _maintain,
     ),
-    "explain": Verb("How a scan would run, and what is pruned and why: the JSON of a ticket.", _explain),
+    "explain": Verb("How a scan would run, and what is pruned and why: the JSON of a ticket.", _explain, True),
     "now": Verb(
         'A timestamp at which every write acknowledged so far is visible: no body. Answers {"timestamp"}.', _now
     ),
@@ -103,7 +105,8 @@ def run(store: StoreService, action: fl.Action, config: ServerConfig) -> list[fl
     chosen = VERBS.get(action.type)
     if chosen is None:
         raise InvalidArgumentError(f"no action is called {action.type!r}; there are {', '.join(VERBS)}")
-    body = sized(action.body.to_pybytes(), f"the body of {action.type}", config)
+    most = config.scan_bytes_max if chosen.takes_scan else config.request_bytes_max
+    body = sized(action.body.to_pybytes(), f"the body of {action.type}", most)
     return [fl.Result(chosen.run(store, body).encode())]
 
 

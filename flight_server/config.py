@@ -16,7 +16,9 @@ class ServerConfig:
     puts_max: int = 64
     """DoPut streams at once."""
     request_bytes_max: int = MIB
-    """A ticket, a descriptor's command or an action's body."""
+    """The command of a write or of point reads, an action's body, or the metadata of a batch."""
+    scan_bytes_max: int = 16 * MIB
+    """A ticket, a scan's command or the body of ``explain``: room for a list of 100,000 strings."""
     batch_bytes_max: int = Limits().batch_bytes
     """One incoming record batch, decompressed."""
     staged_bytes_max: int = 2 * Limits().batch_bytes

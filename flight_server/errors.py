@@ -40,6 +40,8 @@ from ..schemas.errors import (
     UnavailableError,
 )
 
+_LONGEST_ASCII, _LONGEST_OTHER = 2_000, 500
+"""Characters of a message. It travels twice, in headers, which escape all but ASCII."""
 _HIDES = "hides_from_wire"
 _LOG = logging.getLogger("nyala.flight_server")
 _FLIGHT_ERRORS: dict[str, Callable[[str, bytes], fl.FlightError]] = {
@@ -66,7 +68,7 @@ class Translator:
             # The file is named in the log only: where it lies is nothing to a client.
             return InternalCorruption(f"stored bytes are damaged: {error.why}; {_logged(error, where)}")
         if isinstance(error, StoreError):
-            return self._without_paths(error)
+            return self._shown(error)
         if isinstance(error, fl.FlightError):
             # Raised by pyarrow in the middle of a stream: the other side is gone.
             _LOG.info("%s: the client went away: %s", where, type(error).__name__)
@@ -88,10 +90,14 @@ class Translator:
         text = f"{known.code}: {known.message}"
         return pa.ArrowKeyError(text) if known.code == NotFoundError.code else ValueError(text)
 
-    def _without_paths(self, error: StoreError) -> StoreError:
+    def _shown(self, error: StoreError) -> StoreError:
+        """Return the error without private paths, and short enough: gRPC drops what takes more than some KB."""
         message = error.message
         for path in self._private:
             message = message.replace(path, "...")
+        longest = _LONGEST_ASCII if message.isascii() else _LONGEST_OTHER
+        if len(message) > longest:
+            message = f"{message[:longest]}..."
         if message == error.message:
             return error
         shown = StoreError(message)

@@ -29,7 +29,7 @@ def point_reads(
     """
     if descriptor.descriptor_type != fl.DescriptorType.CMD:
         raise InvalidArgumentError('DoExchange takes a command: {"table": ...}')
-    body = sized(descriptor.command or b"", "the command", config)
+    body = sized(descriptor.command or b"", "the command", config.request_bytes_max)
     table = read_json(TableName, body, "the command").table
     schema = pa.schema([column.field for column in store.describe_table(table).columns])
     writer.begin(schema)

@@ -23,17 +23,17 @@ def scan_spec(body: bytes, what: str, config: ServerConfig) -> ScanSpec:
     Raises:
         InvalidArgumentError: where it is too large or no scan.
     """
-    return read_json(ScanSpec, sized(body, what, config), what).checked()
+    return read_json(ScanSpec, sized(body, what, config.scan_bytes_max), what).checked()
 
 
-def sized(body: bytes, what: str, config: ServerConfig) -> bytes:
-    """Return ``body`` if it is no larger than a request may be.
+def sized(body: bytes, what: str, most: int) -> bytes:
+    """Return ``body`` if it has at most ``most`` bytes.
 
     Raises:
-        InvalidArgumentError: where it is.
+        InvalidArgumentError: where it has more.
     """
-    if len(body) > config.request_bytes_max:
-        raise InvalidArgumentError(f"{what} has {len(body):,} bytes; at most {config.request_bytes_max:,} are allowed")
+    if len(body) > most:
+        raise InvalidArgumentError(f"{what} has {len(body):,} bytes; at most {most:,} are allowed")
     return body
 
 

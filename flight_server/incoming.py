@@ -59,9 +59,11 @@ def messages(
             raise InvalidArgumentError(f"batch {number} is not valid Arrow: {_first_line(error)}") from None
         metadata = chunk.app_metadata.to_pybytes() if chunk.app_metadata else b""
         if chunk.data is None:
-            yield Remark(sized(metadata, "a message", config))
+            yield Remark(sized(metadata, "a message", config.request_bytes_max))
             continue
-        yield Incoming(_checked(chunk.data, number, config), sized(metadata, "the metadata of a batch", config))
+        yield Incoming(
+            _checked(chunk.data, number, config), sized(metadata, "the metadata of a batch", config.request_bytes_max)
+        )
         number += 1
 
 

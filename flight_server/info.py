@@ -13,6 +13,9 @@ from ..schemas.service import StoreService
 from .config import ServerConfig
 from .get import scan_spec
 
+_SPLIT_BYTES_MAX = 64 * 1024
+"""A filter that takes more JSON than that is sent in one ticket."""
+
 
 def asked_for(descriptor: fl.FlightDescriptor, config: ServerConfig) -> ScanSpec:
     """Return the scan that a descriptor means: a path is the whole table now, a command is JSON.
@@ -64,7 +67,7 @@ def schema(store: StoreService, descriptor: fl.FlightDescriptor, config: ServerC
 
 def _info(store: StoreService, spec: ScanSpec, descriptor: fl.FlightDescriptor) -> fl.FlightInfo:
     plan = store.plan(spec)
-    is_whole = spec.ordered or spec.limit is not None
+    is_whole = spec.ordered or spec.limit is not None or _is_long(spec)
     return fl.FlightInfo(
         _schema(store, spec),
         descriptor,
@@ -74,6 +77,11 @@ def _info(store: StoreService, spec: ScanSpec, descriptor: fl.FlightDescriptor) 
         ordered=is_whole,
         app_metadata=InfoMetadata(snapshot=plan.snapshot, schema_version=plan.schema_version).model_dump_json(),
     )
+
+
+def _is_long(spec: ScanSpec) -> bool:
+    """Whether a ticket for each part would repeat a long list in all of them."""
+    return spec.where is not None and len(spec.model_dump_json(include={"where"})) > _SPLIT_BYTES_MAX
 
 
 def _schema(store: StoreService, spec: ScanSpec) -> pa.Schema:

@@ -61,7 +61,7 @@ def write_stream(
 
 def _command(store: StoreService, descriptor: fl.FlightDescriptor, config: ServerConfig) -> WriteCommand:
     is_path = descriptor.descriptor_type == fl.DescriptorType.PATH
-    body = b"" if is_path else sized(descriptor.command or b"", "the command", config)
+    body = b"" if is_path else sized(descriptor.command or b"", "the command", config.request_bytes_max)
     command = write_command(descriptor.path if is_path else [], body)
     store.describe_table(command.table)  # an unknown table is an error even when no batch follows
     return command

@@ -38,6 +38,24 @@ def to_json(value: Any) -> Any:
     raise InvalidArgumentError(f"a value of the type {type(value).__name__} cannot be a literal: {value!r}")
 
 
+def literal_json(value: Any) -> Any:
+    """Return a Python value as a literal of a filter: as ``to_json``, save that what JSON has no type for names its
+    own, so that a date is not taken for text: ``{"date": ...}``, ``{"timestamp": ...}``, ``{"decimal": ...}``.
+
+    Raises:
+        InvalidArgumentError: for a value that no column can have.
+    """
+    if isinstance(value, dt.datetime):
+        return {"timestamp": _naive_utc(value).isoformat()}
+    if isinstance(value, dt.date):
+        return {"date": value.isoformat()}
+    if isinstance(value, decimal.Decimal):
+        return {"decimal": f"{value:f}"}
+    if hasattr(value, "item") and not isinstance(value, memoryview):  # a numpy scalar
+        return literal_json(value.item())
+    return to_json(value)
+
+
 def from_json(value: Any, kind: LogicalType, what: str = "the value") -> Any:
     """Return the Python cell value that a JSON literal stands for in a column of ``kind``.
 

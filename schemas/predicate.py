@@ -7,14 +7,14 @@ NULL never matches a comparison: the logic has three values, and a row is select
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from .errors import InvalidArgumentError
 from .limits import Limits
-from .literal import to_json
+from .literal import literal_json
 
 ComparisonOp = Literal["=", "<>", "<", "<=", ">", ">="]
 
@@ -24,7 +24,7 @@ class _Node(BaseModel):
 
 
 class Comparison(_Node):
-    """``column op value``; the value is JSON as ``literal.to_json`` makes it, never NULL."""
+    """``column op value``; the value is JSON as ``literal_json`` makes it, never NULL."""
 
     op: ComparisonOp
     column: str
@@ -159,12 +159,17 @@ def _from_tuple(part: Any) -> Predicate:
         raise InvalidArgumentError(f"a filter is (column, op, value), not {part!r}")
     column, op, value = part
     if op in ("in", "not in"):
-        values = [to_json(item) for item in value]
-        return InList(op="in" if op == "in" else "not_in", column=column, values=values)
+        return InList(op="in" if op == "in" else "not_in", column=column, values=_listed(op, value))
     if op not in _TUPLE_OPS:
         raise InvalidArgumentError(
             f"no filter operator is called {op!r}; there are {', '.join(_TUPLE_OPS)}, in, not in"
         )
     if value is None:
         return NullTest(op="is_null" if _TUPLE_OPS[op] == "=" else "is_not_null", column=column)
-    return Comparison(op=_TUPLE_OPS[op], column=column, value=to_json(value))  # pyright: ignore[reportArgumentType]
+    return Comparison(op=_TUPLE_OPS[op], column=column, value=literal_json(value))  # pyright: ignore[reportArgumentType]
+
+
+def _listed(op: str, values: Any) -> list[Any]:
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        raise InvalidArgumentError(f"{op!r} takes a list of values, not {values!r}")
+    return [literal_json(value) for value in values]

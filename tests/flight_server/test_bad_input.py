@@ -127,7 +127,9 @@ TICKETS = {
     "changes of an unknown kind": b'{"table":"homes","changes":{"since":1,"kind":"net"}}',
     "changes as of a moment": b'{"table":"homes","as_of":1,"changes":{"since":1}}',
     "a nested filter": b'{"table":"homes","where":' + b'{"op":"not","arg":' * 5000 + b"1" + b"}" * 5000 + b"}",
-    "a huge ticket": b'{"table":"' + b"x" * (1 << 20) + b'"}',
+    "a long name": b'{"table":"' + b"x" * (1 << 20) + b'"}',
+    "a long name that is not ASCII": b'{"table":"' + "\u65e5".encode() * (1 << 18) + b'"}',
+    "a huge ticket": b'{"table":"' + b"x" * (1 << 24) + b'"}',
 }
 
 
