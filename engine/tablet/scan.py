@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Executor, Future
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -11,6 +12,8 @@ from ...schemas.errors import UnavailableError
 from .chunk import Chunk, PruneCount, ScanRequest, chunks
 from .read import read_chunk
 from .version import Version
+
+Result = TypeVar("Result")
 
 _CLOSED = "the store was closed while it was scanned"
 
@@ -36,25 +39,27 @@ def _read_ahead(wanted: Iterator[Chunk], request: ScanRequest, pool: Executor, a
     running: list[Future[pa.RecordBatch | None]] = []
     try:
         for chunk in wanted:
-            running.append(_submit(pool, chunk, request))
-            if len(running) > ahead and (batch := _result(running.pop(0))) is not None:
+            running.append(submit(pool, read_chunk, chunk, request))
+            if len(running) > ahead and (batch := result(running.pop(0))) is not None:
                 yield batch
         while running:
-            if (batch := _result(running.pop(0))) is not None:
+            if (batch := result(running.pop(0))) is not None:
                 yield batch
     finally:
         for future in running:
             future.cancel()
 
 
-def _submit(pool: Executor, chunk: Chunk, request: ScanRequest) -> Future[pa.RecordBatch | None]:
+def submit(pool: Executor, work: Callable[..., Result], *arguments: object) -> Future[Result]:
+    """Let the pool do a part of a scan. Raises UnavailableError when the store has been closed."""
     try:
-        return pool.submit(read_chunk, chunk, request)
+        return pool.submit(work, *arguments)
     except RuntimeError:
         raise UnavailableError(_CLOSED) from None
 
 
-def _result(future: Future[pa.RecordBatch | None]) -> pa.RecordBatch | None:
+def result(future: Future[Result]) -> Result:
+    """Wait for what the pool does. Raises UnavailableError when the store was closed before it began."""
     try:
         return future.result()
     except CancelledError:
