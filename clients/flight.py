@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 from pydantic import BaseModel
 
+from ..schemas.alter import Alteration
 from ..schemas.command import InfoMetadata
 from ..schemas.description import Health, ScanPlan, TableDescription, TableStats
 from ..schemas.errors import InvalidArgumentError
@@ -63,6 +64,10 @@ class FlightStore:
     def create_table(self, definition: TableDefinition) -> TableDescription:
         """See StoreService."""
         return TableDescription.model_validate_json(self._action("create_table", definition))
+
+    def alter_table(self, alteration: Alteration) -> TableDescription:
+        """See StoreService."""
+        return TableDescription.model_validate_json(self._action("alter_table", alteration))
 
     def drop_table(self, name: str) -> None:
         """See StoreService."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from functools import cached_property
 from typing import Any, Literal
 
 import pyarrow as pa
 
+from ..schemas.alter import Alteration
 from ..schemas.changes import ChangeSpec
 from ..schemas.description import TableDescription
 from ..schemas.errors import InvalidArgumentError, RowErrors, StoreError
@@ -19,6 +19,7 @@ from ..schemas.scan import ScanSpec
 from ..schemas.service import StoreService
 from ..schemas.timestamp import parse_moment
 from ..schemas.write import WRITER_LENGTH_MAX, CommitMode, Durability, WriteCommand, WriteResult, combine
+from .alter import TableAlteration
 from .data import WriteData
 from .progress import LoadProgress
 from .scan import Scan
@@ -28,7 +29,8 @@ OnError = Literal["raise", "return"]
 
 
 class Table:
-    """One table. Thread safe. ``schema``, ``primary_key`` and ``name`` are those of the moment it was looked up."""
+    """One table. Thread safe. ``schema``, ``primary_key`` and ``name`` are those of the moment it was looked up, or of
+    the last ``alter`` through it."""
 
     def __init__(self, store: StoreService, description: TableDescription) -> None:
         self._store = store
@@ -39,7 +41,7 @@ class Table:
         """The table's name."""
         return self._description.name
 
-    @cached_property
+    @property
     def schema(self) -> pa.Schema:
         """The columns, as a scan of all of them gives them."""
         return pa.schema([column.field for column in self._description.columns])
@@ -52,6 +54,14 @@ class Table:
     def describe(self) -> dict[str, Any]:
         """Return columns with ids, types, encodings and defaults, the key, the options and the schema version."""
         return self._store.describe_table(self.name).model_dump(mode="json")
+
+    def alter(self) -> TableAlteration:
+        """Return an alteration to add steps to; its ``apply`` makes them one change, while scans and writes go on."""
+        return TableAlteration(self.name, self._altered)
+
+    def _altered(self, alteration: Alteration) -> TableDescription:
+        self._description = self._store.alter_table(alteration)
+        return self._description
 
     def stats(self) -> dict[str, Any]:
         """Return live rows, bytes on disk and in memory, rowsets and delta files, by tablet and by column."""
@@ -120,14 +130,22 @@ class Table:
             writer=_checked_writer(writer, seq),
             if_timestamp=None if if_timestamp is None else parse_moment(if_timestamp, "if_timestamp"),
         )
-        columns = self._description.columns
-        if seq is None:
-            result = self._write_all(command, WriteData(data, columns, whole=atomic))
-        else:
-            result = self._write_numbered(command, WriteData(data, columns, whole=True), seq)
+        prepared = self._prepared(data, whole=atomic or seq is not None)
+        result = self._write_all(command, prepared) if seq is None else self._write_numbered(command, prepared, seq)
         if result.error_count and on_error == "raise":
             raise RowErrors(result)
         return result
+
+    def _prepared(self, data: Any, whole: bool) -> WriteData:
+        """Return the data as the table takes it; if it does not fit, as the table may be by now."""
+        known = self._description
+        try:
+            return WriteData(data, known.columns, whole)
+        except InvalidArgumentError:
+            self._description = self._store.describe_table(self.name)
+            if self._description.schema_version == known.schema_version:
+                raise
+        return WriteData(data, self._description.columns, whole)
 
     def _write_numbered(self, command: WriteCommand, data: WriteData, seq: int) -> WriteResult:
         batch = next(iter(data), None)

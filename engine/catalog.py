@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import threading
 
-from ..schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError
+from ..schemas.alter import Alteration
+from ..schemas.altered import TableState, altered
+from ..schemas.errors import AlreadyPresentError, ConflictError, InvalidArgumentError, NotFoundError
 from ..schemas.limits import Limits
 from ..schemas.table import TableDefinition, TableSchema
+from .alteration import put_in_place
 from .fs.failures import named
 from .layout import Layout
 from .table import Table
@@ -51,6 +54,34 @@ class Catalog:
                 raise AlreadyPresentError(f"there is a table {definition.name!r} already")
             table = self._make(definition, schema)
             self._tables[table.name] = table
+            return table
+
+    def alter(self, alteration: Alteration) -> Table:
+        """Change a table by all steps, or by none, and return it.
+
+        Raises:
+            NotFoundError: there is no such table, or a step names a column that is not there.
+            ConflictError: the schema version is not ``if_version``.
+            AlreadyPresentError: there is a table of the new name.
+            InvalidArgumentError: a step breaks a rule.
+            StorageFullError, UnavailableError: the manifest could not be written.
+        """
+        with self._lock:
+            table = self.table(alteration.table)
+            layout, wanted = table.layout, alteration.if_version
+            if wanted is not None and wanted != layout.schema.version:
+                raise ConflictError(
+                    f"table {table.name!r} has the schema version {layout.schema.version}, not {wanted}: "
+                    "it was altered meanwhile; look at it again"
+                )
+            old_name = table.name
+            state = altered(TableState(old_name, layout.schema, layout.options), alteration.steps, self._limits)
+            if state.name != old_name and state.name in self._tables:
+                raise AlreadyPresentError(f"there is a table {state.name!r} already")
+            put_in_place(table, state, self._environment)
+            self._tables[state.name] = table
+            if state.name != old_name:
+                del self._tables[old_name]
             return table
 
     def drop(self, name: str) -> Table:

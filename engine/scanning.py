@@ -15,6 +15,7 @@ from ..schemas.scan import ScanSpec
 from .filter.bind import bind
 from .filter.prune import key_range
 from .filter.where import parse_where
+from .layout import Layout
 from .table import Table
 from .tablet.chunk import ChangeRange, PruneCount, ScanRequest
 from .tablet.ordered import scan_ordered
@@ -24,22 +25,22 @@ from .tablet.version import Version
 
 
 def resolve(
-    spec: ScanSpec, table: Table, snapshot: int, changes: ChangeRange | None, limits: Limits, chunk_bytes: int
+    spec: ScanSpec, layout: Layout, snapshot: int, changes: ChangeRange | None, limits: Limits, chunk_bytes: int
 ) -> ScanRequest:
-    """Resolve a scan against the table's schema.
+    """Resolve a scan against a layout of its table.
 
     Raises:
         InvalidArgumentError, NotFoundError: for a column or filter that cannot be.
     """
     spec.checked()
-    schema = table.schema
+    schema = layout.schema
     names = schema.arrow.names if spec.columns is None else spec.columns
     bound = bind(parse_where(spec.where, limits), schema)
     return ScanRequest(
         columns=tuple(schema.column(name) for name in names),
         where=None if bound.is_trivially_true else bound,
         filter_columns=tuple(schema.by_id[column_id] for column_id in bound.column_ids),
-        keys=key_range(bound, schema, table.tablets[0].encoder),
+        keys=key_range(bound, schema, layout.encoder),
         snapshot=snapshot,
         chunk_bytes=chunk_bytes,
         changes=changes,
@@ -63,11 +64,11 @@ def run(
     if spec.limit == 0 or (request.where is not None and request.where.is_trivially_false):
         return iter(())
     versions = _pinned(tablets, table, request.oldest)
-    reach = 0 if spec.limit is not None else ahead
     if spec.ordered:
         rowsets = [rowset for version in versions for rowset in version.rowsets()]
-        batches = scan_ordered(rowsets, request, table.schema.key, tablets[0].encoder, pool, reach)
+        batches = scan_ordered(rowsets, request, table.schema.key, tablets[0].encoder)
     else:
+        reach = 0 if spec.limit is not None else ahead
         batches = (batch for version in versions for batch in scan_unordered(version, request, pool, reach))
     return batches if spec.limit is None else _limited(batches, spec.limit)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ..schemas.column import ColumnSchema
 from ..schemas.description import ColumnStats, TableStats, TabletStats
-from .cfile.format import StreamKey
 from .table import Table
 from .tablet.tablet import Tablet
 from .tablet.version import Version
@@ -57,12 +56,8 @@ def average_height(version: Version) -> float:
 
 
 def _column_stats(column: ColumnSchema, versions: list[Version]) -> ColumnStats:
-    key = StreamKey(column.id, "base")
     streams = [
-        rowset.base_stream(column.id)
-        for version in versions
-        for rowset in version.disk
-        if key in rowset.reader.streams()
+        rowset.base_stream(column.id) for version in versions for rowset in version.disk if rowset.has_base(column.id)
     ]
     encodings = dict.fromkeys(name for stream in streams for name in stream.encoding_names)
     return ColumnStats(

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ..schemas.alter import Alteration
 from ..schemas.description import Health, ScanPlan, TableDescription, TableStats
 from ..schemas.errors import (
     CorruptionError,
@@ -36,6 +37,7 @@ from .fs.failures import named
 from .fs.filesystem import FileSystem
 from .fs.local import LocalFileSystem
 from .incoming import in_one_batch
+from .layout import Layout
 from .maintenance.manager import MaintenanceManager
 from .maintenance.op import MaintenanceOp
 from .memory_gate import MemoryGate
@@ -150,6 +152,13 @@ class Store:
         self._check_open()
         return _described(self._catalog.create(definition))
 
+    def alter_table(self, alteration: Alteration) -> TableDescription:
+        """See StoreService."""
+        self._check_open()
+        table = self._catalog.alter(alteration)
+        self._maintenance.notify()  # rows in memory may have been set aside, to be flushed
+        return _described(table)
+
     def drop_table(self, name: str) -> None:
         """See StoreService."""
         self._check_open()
@@ -229,16 +238,18 @@ class Store:
     def scan(self, spec: ScanSpec) -> ScanStream:
         """See StoreService."""
         self._check_open()
-        table, tablets, request = self._resolve(spec)
-        batches = scanning.run(spec, table, request, tablets, self._pool, 2 * self.options.scan_threads)
-        return ScanStream(request.schema, request.snapshot, batches)
+        while True:
+            table, layout, tablets, request = self._resolve(spec)
+            batches = scanning.run(spec, table, request, tablets, self._pool, 2 * self.options.scan_threads)
+            if table.layout is layout:  # else rowsets may be pinned that no longer have a column that was dropped
+                return ScanStream(request.schema, request.snapshot, batches)
 
     def plan(self, spec: ScanSpec) -> ScanPlan:
         """See StoreService."""
         self._check_open()
-        table, tablets, request = self._resolve(spec)
+        table, layout, tablets, request = self._resolve(spec)
         splits, explain = scanning.estimate(tablets, table, request)
-        return ScanPlan(snapshot=request.snapshot, schema_version=table.schema.version, splits=splits, explain=explain)
+        return ScanPlan(snapshot=request.snapshot, schema_version=layout.schema.version, splits=splits, explain=explain)
 
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
         """See StoreService."""
@@ -317,15 +328,16 @@ class Store:
         if self._closed:
             raise UnavailableError("the store is closed")
 
-    def _resolve(self, spec: ScanSpec) -> tuple[Table, list[Tablet], ScanRequest]:
+    def _resolve(self, spec: ScanSpec) -> tuple[Table, Layout, list[Tablet], ScanRequest]:
         table = self._catalog.table(spec.checked().table)
+        layout = table.layout
         tablets = scanning.wanted_tablets(spec, table)
-        snapshot, changes = self._range(spec, table)
+        snapshot, changes = self._range(spec, table, layout)
         options = self.options
-        request = scanning.resolve(spec, table, snapshot, changes, options.limits, options.scan_batch_bytes)
-        return table, tablets, request
+        request = scanning.resolve(spec, layout, snapshot, changes, options.limits, options.scan_batch_bytes)
+        return table, layout, tablets, request
 
-    def _range(self, spec: ScanSpec, table: Table) -> tuple[int, ChangeRange | None]:
+    def _range(self, spec: ScanSpec, table: Table, layout: Layout) -> tuple[int, ChangeRange | None]:
         """Return the snapshot of a scan and, for a scan of changes, what leads up to it."""
         feed = spec.changes
         if feed is None:
@@ -336,7 +348,7 @@ class Store:
             until = max(until, since)  # a moment a little ahead of the clock is taken for now
         if until < since:
             raise InvalidArgumentError(f"until {feed.until!r} lies before since {feed.since!r}")
-        return until, ChangeRange(since, feed.before, feed.every)
+        return until, ChangeRange(since, feed.before, feed.every, frozenset(layout.schema.by_id))
 
     def _snapshot(self, moment: int | str | None, table: Table, what: str) -> int:
         """Return the snapshot that ``what`` means, once everything at or below it is visible; None means now."""

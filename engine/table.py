@@ -88,13 +88,20 @@ class Table:
 
     def get(self, keys: pa.RecordBatch, snapshot: int, limits: Limits) -> pa.Table:
         """Return the live rows of the given keys at ``snapshot``, in the order asked."""
-        layout = self.layout
-        incoming = check_batch(keys, layout.schema, Operation.DELETE, limits)
-        if incoming.refusals.reasons:
-            raise InvalidArgumentError(incoming.refusals.reasons[0][1])
-        incoming, encoded = keyed(layout, incoming, Operation.DELETE, limits)
-        ((tablet, _),) = layout.route(incoming.rows)
-        return look_up(tablet, encoded, snapshot, layout.schema.columns)
+        while True:
+            layout = self.layout
+            found = _found(layout, keys, snapshot, limits)
+            if self.layout is layout:  # else a column that was dropped may be gone from what was read
+                return found
+
+
+def _found(layout: Layout, keys: pa.RecordBatch, snapshot: int, limits: Limits) -> pa.Table:
+    incoming = check_batch(keys, layout.schema, Operation.DELETE, limits)
+    if incoming.refusals.reasons:
+        raise InvalidArgumentError(incoming.refusals.reasons[0][1])
+    incoming, encoded = keyed(layout, incoming, Operation.DELETE, limits)
+    ((tablet, _),) = layout.route(incoming.rows)
+    return look_up(tablet, encoded, snapshot, layout.schema.columns)
 
 
 def _applied(

@@ -17,7 +17,6 @@ from .compaction.flush_deltas import flush_deltas
 from .compaction.history_gc import gain, gc
 from .compaction.merge import compact
 from .compaction.policy import Candidate, Pick, pick
-from .delta import LIVE
 from .maintenance.op import MaintenanceOp
 from .options import MIB, StoreOptions
 from .rowset.diskrowset import DiskRowSet
@@ -195,11 +194,11 @@ class TabletUpkeep:
     def _redo_share(self, rowset: DiskRowSet) -> float:
         """Return REDO bytes for each byte of the columns' bases; 0 when too few to be worth it."""
         redo = rowset.deltas.stores.redo
-        changed = {column_id for file in redo for column_id in file.column_ids} - {LIVE}
+        changed = {column_id for file in redo for column_id in file.column_ids}.intersection(self.tablet.schema.by_id)
         if not changed:
             return 0.0
         base = rowset.base_bytes
-        share = sum(file.size_bytes for file in redo) / max(sum(base[column_id] for column_id in changed), 1)
+        share = sum(file.size_bytes for file in redo) / max(sum(base.get(column_id, 0) for column_id in changed), 1)
         return share if share >= self.options.redo_share else 0.0
 
     def _pick(self) -> Pick | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow.flight as fl
 
+from ..schemas.alter import Alteration
 from ..schemas.command import MaintainBody, TableName, read_json
 from ..schemas.errors import InvalidArgumentError
 from ..schemas.scan import ScanSpec
@@ -30,6 +31,10 @@ class Verb:
 def _create_table(store: StoreService, body: bytes) -> str:
     definition = read_json(TableDefinition, body, "the body of create_table")
     return store.create_table(definition).model_dump_json()
+
+
+def _alter_table(store: StoreService, body: bytes) -> str:
+    return store.alter_table(read_json(Alteration, body, "the body of alter_table")).model_dump_json()
 
 
 def _drop_table(store: StoreService, body: bytes) -> str:
@@ -72,6 +77,11 @@ VERBS = {
         '"write_default","comment","immutable"}],"primary_key":[...],"unique_key","if_not_exists","options":{...}}. '
         "Answers its description.",
         _create_table,
+    ),
+    "alter_table": Verb(
+        'Change a table by all steps or none: {"name","steps":[{"op":"add_column","name","type",...},'
+        '{"op":"drop_column","name"},...],"if_version"}. Answers its description.',
+        _alter_table,
     ),
     "drop_table": Verb('Drop a table with its data: {"table"}. Answers {}.', _drop_table),
     "describe_table": Verb(

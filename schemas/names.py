@@ -27,3 +27,15 @@ def check_identifier(name: object, what: str, limits: Limits) -> str:
     if "\0" in name or name != name.strip():
         raise InvalidArgumentError(f"the {what} name {name!r} holds a NUL or starts or ends with white space")
     return name
+
+
+def check_column_name(name: object, limits: Limits) -> str:
+    """Return ``name`` if a column may carry it: an identifier that is not one of the store's own.
+
+    Raises:
+        InvalidArgumentError: naming it.
+    """
+    checked = check_identifier(name, "column", limits)
+    if checked.startswith("_"):
+        raise InvalidArgumentError(f"column {checked!r}: names that start with _ are the store's own")
+    return checked

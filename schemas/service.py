@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from .alter import Alteration
 from .description import Health, ScanPlan, TableDescription, TableStats
 from .scan import ScanSpec
 from .table import TableDefinition
@@ -62,6 +63,10 @@ class StoreService(Protocol):
 
     def create_table(self, definition: TableDefinition) -> TableDescription:
         """Create a table; with ``if_not_exists`` return the one there is."""
+        ...
+
+    def alter_table(self, alteration: Alteration) -> TableDescription:
+        """Change a table by all steps of an alteration, or by none; scans and writes go on meanwhile."""
         ...
 
     def drop_table(self, name: str) -> None:

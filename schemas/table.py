@@ -13,7 +13,7 @@ from .column import ColumnDefinition, ColumnOptions, ColumnSchema
 from .errors import InvalidArgumentError, NotFoundError
 from .limits import Limits
 from .literal import to_json
-from .names import check_identifier
+from .names import check_column_name, check_identifier
 from .types import LogicalType
 
 AUTO_INCREMENTING = "auto_incrementing_id"
@@ -21,7 +21,7 @@ AUTO_INCREMENTING = "auto_incrementing_id"
 
 
 class TableOptions(BaseModel):
-    """What may be set for a table when it is created."""
+    """What may be set for a table, when it is created and later."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -29,6 +29,8 @@ class TableOptions(BaseModel):
     """How long overwritten values can be read with ``as_of``."""
     maintenance: Literal["on", "off"] = "on"
     """``off`` leaves every flush to ``maintain``."""
+    comment: str = Field(default="", max_length=1024)
+    """What the table is for, in words."""
 
 
 class TableDefinition(BaseModel):
@@ -184,9 +186,7 @@ def _check_columns(definition: TableDefinition, limits: Limits) -> None:
         )
     seen: set[str] = set()
     for column in definition.columns:
-        check_identifier(column.name, "column", limits)
-        if column.name.startswith("_"):
-            raise InvalidArgumentError(f"column {column.name!r}: names that start with _ are the store's own")
+        check_column_name(column.name, limits)
         if column.name == AUTO_INCREMENTING and not definition.unique_key:
             raise InvalidArgumentError(f"the store adds the column {AUTO_INCREMENTING!r} itself: leave it out")
         if column.name in seen:

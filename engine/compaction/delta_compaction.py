@@ -21,6 +21,7 @@ from collections.abc import Collection, Iterator, Sequence
 import numpy as np
 
 from ...schemas.column import ColumnSchema
+from ...schemas.table import TableSchema
 from ..codecs.codec import PAGE_ROWS
 from ..delta import LIVE
 from ..delta.file import DeltaFile, DeltaFileWriter
@@ -50,8 +51,9 @@ def minor(
     old = rowset.deltas.stores.redo
     if len(old) < 2:
         return None
+    schema = tablet.schema
     with new_files(tablet.tablet_id, environment, _FAILED) as new:
-        redo = _write_redo(tablet, rowset, environment, new, frozenset(), ancient_history_mark)
+        redo = _write_redo(schema, rowset, environment, new, frozenset(), ancient_history_mark)
         floor = ancient_history_mark if _deltas_in(redo) < _deltas_in(old) else 0
         _commit(new, rowset, {"redo": _ids(redo)}, floor)
         with tablet.write_lock:
@@ -76,17 +78,18 @@ def major(
         StorageFullError: the disk is full; nothing changed.
         UnavailableError: the disk failed.
     """
-    stores = rowset.deltas.stores
-    changed = {column_id for file in stores.redo for column_id in file.column_ids} - {LIVE}
+    stores, schema = rowset.deltas.stores, tablet.schema
+    changed = {column_id for file in stores.redo for column_id in file.column_ids}.intersection(schema.by_id)
     chosen = frozenset(changed if column_ids is None else changed.intersection(column_ids))
     if not chosen:
         return None
     mark = ancient_history_mark
     with new_files(tablet.tablet_id, environment, _FAILED) as new:
-        moved = _write_columns(tablet, rowset, environment, new, chosen)
-        undo, undo_count = _write_undo(tablet, rowset, environment, new, chosen, mark)
-        redo = _write_redo(tablet, rowset, environment, new, chosen, mark)
-        columns = {**rowset.columns, **dict.fromkeys(chosen, moved)}
+        moved = _write_columns(schema, rowset, environment, new, chosen)
+        undo, undo_count = _write_undo(schema, rowset, environment, new, chosen, mark)
+        redo = _write_redo(schema, rowset, environment, new, chosen, mark)
+        kept_columns = {column_id: file for column_id, file in rowset.columns.items() if column_id in schema.by_id}
+        columns = {**kept_columns, **dict.fromkeys(chosen, moved)}
         floor = mark if undo_count + _deltas_in(redo) < _deltas_in(stores.redo) else 0
         all_undo = (*stores.undo, *undo)
         column_files = {column_id: file.file_id for column_id, file in columns.items()}
@@ -103,7 +106,7 @@ def major(
 
 
 def _write_columns(
-    tablet: Tablet, rowset: DiskRowSet, environment: Environment, new: NewFiles, chosen: Collection[int]
+    schema: TableSchema, rowset: DiskRowSet, environment: Environment, new: NewFiles, chosen: Collection[int]
 ) -> ColumnsFile:
     """Write the base of the chosen columns at F."""
     redo = rowset.deltas.stores.redo
@@ -114,15 +117,14 @@ def _write_columns(
         base_timestamp=max(file.metadata.last_timestamp for file in redo),
     )
     columns = {
-        column_id: (cells for cells, _ in _brought(rowset, tablet.schema.by_id[column_id], redo))
-        for column_id in chosen
+        column_id: (cells for cells, _ in _brought(rowset, schema.by_id[column_id], redo)) for column_id in chosen
     }
-    write_columns_file(environment.fs, path, file_id, columns, files.encodings(tablet.schema), metadata)
+    write_columns_file(environment.fs, path, file_id, columns, files.encodings(schema), metadata)
     return ColumnsFile.open(environment.fs, path, file_id, environment.page_cache)
 
 
 def _write_undo(
-    tablet: Tablet, rowset: DiskRowSet, environment: Environment, new: NewFiles, chosen: Collection[int], mark: int
+    schema: TableSchema, rowset: DiskRowSet, environment: Environment, new: NewFiles, chosen: Collection[int], mark: int
 ) -> tuple[tuple[DeltaFile, ...], int]:
     """Write what takes the chosen columns back, as far as anyone may go; return the file, if any, and its deltas."""
     redo = rowset.deltas.stores.redo
@@ -133,10 +135,10 @@ def _write_undo(
                 yield undo.take(np.flatnonzero(undo.timestamps > mark)) if mark else undo
 
     file_id, path = new.name("undo")
-    encodings = files.encodings(tablet.schema)
+    encodings = files.encodings(schema)
     with DeltaFileWriter(environment.fs, path, file_id, "undo", rowset.rowset_id, encodings) as writer:
         for column_id in sorted(chosen):
-            writer.add(column_id, pieces(tablet.schema.by_id[column_id]))
+            writer.add(column_id, pieces(schema.by_id[column_id]))
         if writer.is_empty:
             return (), 0
         writer.finish()
@@ -145,15 +147,22 @@ def _write_undo(
 
 
 def _write_redo(
-    tablet: Tablet, rowset: DiskRowSet, environment: Environment, new: NewFiles, without: Collection[int], mark: int
+    schema: TableSchema,
+    rowset: DiskRowSet,
+    environment: Environment,
+    new: NewFiles,
+    without: Collection[int],
+    mark: int,
 ) -> tuple[DeltaFile, ...]:
-    """Merge the REDO files, leaving out some columns; return the new file, none when nothing is left."""
+    """Merge the REDO files, leaving out some columns, and those that were dropped; return the new file, none when
+    nothing is left."""
     old = rowset.deltas.stores.redo
-    kept = sorted({column_id for file in old for column_id in file.column_ids}.difference(without))
+    there = {column_id for file in old for column_id in file.column_ids}
+    kept = sorted(there.intersection((LIVE, *schema.by_id)).difference(without))
     if not kept:
         return ()
     file_id, path = new.name("redo")
-    encodings = files.encodings(tablet.schema)
+    encodings = files.encodings(schema)
     with DeltaFileWriter(environment.fs, path, file_id, "redo", rowset.rowset_id, encodings) as writer:
         for column_id in kept:
             runs = (_run(old, column_id, first, last) for first, last in _pages(len(rowset)))

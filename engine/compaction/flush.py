@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ...schemas.table import TableSchema
 from ..delta import LIVE
 from ..delta.file import write_delta_file
 from ..delta.run import DeltaRun, invert
@@ -46,6 +47,7 @@ class _Mark:
     deltas: dict[int, int]
     timestamp: int
     lsn: int
+    schema: TableSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +82,12 @@ def _freeze(tablet: Tablet) -> _Mark | None:
         if not version.frozen:
             if not len(version.active):
                 return None
-            version.active.complete_at_lsn = tablet.last_lsn
-            version = replace(version, active=tablet.new_memrowset(), frozen=(version.active,))
-            tablet.version = version
+            tablet.set_aside(tablet.new_memrowset())
+            version = tablet.version
         oldest = version.frozen[0]
         tablet.free_slot()  # if there is none left for the new rowset, nothing is written
-        return _Mark(oldest, oldest.deltas.active.counts(), tablet.last_timestamp, tablet.last_lsn)
+        counts = oldest.deltas.active.counts()
+        return _Mark(oldest, counts, tablet.last_timestamp, tablet.last_lsn, tablet.schema)
 
 
 def _write(tablet: Tablet, environment: Environment, mark: _Mark, order: np.ndarray) -> DiskRowSet:
@@ -105,11 +107,11 @@ def _write_files(
     tablet: Tablet, environment: Environment, mark: _Mark, order: np.ndarray, unfinished: Unfinished
 ) -> tuple[RowsetEntry, DiskRowSet]:
     """Write base and UNDO file and open them."""
-    cells, undo = _at_mark(tablet, mark, order)
+    cells, undo = _at_mark(mark, order)
     alive = cells.pop(LIVE)
     assert isinstance(alive, FixedVector)
     keys = take_keys(mark.memrowset.keys(len(order)), order)
-    encodings, version = files.encodings(tablet.schema), tablet.schema.version
+    encodings, version = files.encodings(mark.schema), mark.schema.version
     live = alive.values.astype(np.bool_)
     fs = environment.fs
     (base_id, base_path), (undo_id, undo_path) = unfinished.new_file("base"), unfinished.new_file("undo")
@@ -123,8 +125,11 @@ def _write_files(
     return entry, rowset
 
 
-def _at_mark(tablet: Tablet, mark: _Mark, order: np.ndarray) -> tuple[dict[int, Vector], dict[int, DeltaRun]]:
-    """Return the cells of every column at the mark, in key order, and the UNDO run of every column that changed."""
+def _at_mark(mark: _Mark, order: np.ndarray) -> tuple[dict[int, Vector], dict[int, DeltaRun]]:
+    """Return the cells of every column at the mark, in key order, and the UNDO run of every column that changed.
+
+    The columns are those of the table now: the rows may have been stored before it was altered.
+    """
     memrowset, count = mark.memrowset, len(order)
     new_rowid = np.empty(count, np.int32)
     new_rowid[order] = np.arange(count, dtype=np.int32)
@@ -133,7 +138,7 @@ def _at_mark(tablet: Tablet, mark: _Mark, order: np.ndarray) -> tuple[dict[int, 
     }
     cells: dict[int, Vector] = {}
     undo: dict[int, DeltaRun] = {}
-    for column in tablet.schema.columns:
+    for column in mark.schema.columns:
         vector = memrowset.base(column, 0, count).take(order)
         if column.id in redo:
             vector, undo[column.id] = invert(vector, redo[column.id])

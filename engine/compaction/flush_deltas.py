@@ -10,11 +10,13 @@ A failure before the commit leaves the store frozen; the next flush takes it aga
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..delta.file import DeltaFile, write_delta_file
+from ..delta import LIVE
+from ..delta.file import ColumnEncoding, DeltaFile, write_delta_file
 from ..delta.memstore import DeltaMemStore
-from ..delta.run import collapsed
+from ..delta.run import DeltaRun, collapsed
 from ..rowset.diskrowset import DiskRowSet
 from ..tablet import files
 from ..tablet.environment import Environment
@@ -37,8 +39,8 @@ class _Mark:
 def flush_deltas(tablet: Tablet, environment: Environment, ancient_history_mark: int = 0) -> FlushReport | None:
     """Flush the DeltaMemStores of all DiskRowSets; None when there are no deltas. One caller at a time for a tablet.
 
-    Deltas that no snapshot at or after the ancient history mark sees are left out, and earlier snapshots are refused
-    then: a row that is updated again and again costs no more than its history is worth.
+    Deltas of columns that were dropped go. So do those that no snapshot at or after the ancient history mark sees, and
+    earlier snapshots are refused then: a row that is updated again and again costs no more than its history is worth.
 
     Raises:
         StorageFullError: the disk is full; nothing is lost.
@@ -65,27 +67,41 @@ def _freeze(tablet: Tablet, rowset: DiskRowSet) -> _Mark | None:
 def _flush(tablet: Tablet, environment: Environment, mark: _Mark, ancient_history_mark: int) -> FlushReport:
     environment.wait_until_settled(mark.timestamp, mark.lsn)
     rowset = mark.rowset
+    schema = tablet.schema
     whole = mark.store.until(mark.store.counts())
+    whole = {column_id: run for column_id, run in whole.items() if column_id == LIVE or column_id in schema.by_id}
     runs = {column_id: collapsed(run, ancient_history_mark) for column_id, run in whole.items()}
     floor = ancient_history_mark if any(len(runs[column_id]) < len(run) for column_id, run in whole.items()) else 0
     with new_files(tablet.tablet_id, environment, _FAILED) as new:
-        file_id, path = new.name("redo")
-        write_delta_file(environment.fs, path, file_id, "redo", rowset.rowset_id, runs, files.encodings(tablet.schema))
-        file = DeltaFile.open(environment.fs, path, file_id, "redo", rowset.rowset_id, environment.page_cache)
-        _commit(new, mark, file_id, floor)
+        written = _write(rowset, runs, files.encodings(schema), environment, new)
+        redo = (*rowset.deltas.stores.redo, *written)
+        _commit(new, mark, redo, floor)
         with tablet.write_lock:
-            flushed = rowset.with_files(rowset.deltas.flushed(file))
+            flushed = rowset.with_files(rowset.deltas.flushed(redo))
             flushed.durable_lsn = mark.lsn
             tablet.replace_diskrowset(rowset, flushed, floor)
-    return FlushReport(max(len(run) for run in whole.values()), file.size_bytes)
+    return FlushReport(max(map(len, whole.values()), default=0), sum(file.size_bytes for file in written))
 
 
-def _commit(new: NewFiles, mark: _Mark, file_id: int, history_floor: int) -> None:
-    redo = [file.file_id for file in mark.rowset.deltas.stores.redo]
+def _write(
+    rowset: DiskRowSet,
+    runs: Mapping[int, DeltaRun],
+    encodings: Mapping[int, ColumnEncoding],
+    environment: Environment,
+    new: NewFiles,
+) -> tuple[DeltaFile, ...]:
+    """Write the REDO file; none when there is nothing to write."""
+    if not runs:
+        return ()
+    file_id, path = new.name("redo")
+    write_delta_file(environment.fs, path, file_id, "redo", rowset.rowset_id, runs, encodings)
+    return (DeltaFile.open(environment.fs, path, file_id, "redo", rowset.rowset_id, environment.page_cache),)
 
+
+def _commit(new: NewFiles, mark: _Mark, redo: Sequence[DeltaFile], history_floor: int) -> None:
     def edit(tablet: TabletEntry) -> TabletEntry:
         rowset = tablet.rowset(mark.rowset.rowset_id)
-        update = {"redo": (*redo, file_id), "durable_lsn": mark.lsn}
+        update = {"redo": tuple(file.file_id for file in redo), "durable_lsn": mark.lsn}
         return tablet.with_rowset(rowset.model_copy(update=update), history_floor)
 
     new.commit(edit)

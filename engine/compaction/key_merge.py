@@ -138,5 +138,7 @@ def _merged(taken: Sequence[tuple[Part, KeyVector]]) -> MergedRows:
     parts, keys = [part for part, _ in filled], [keys for _, keys in filled]
     if len(parts) == 1:
         return MergedRows(parts, None, keys[0])
-    order = merge_order(keys)
+    sources, rows = merge_order(keys)
+    starts = np.cumsum([0] + [part.last - part.first for part in parts[:-1]])
+    order = starts[sources] + rows
     return MergedRows(parts, order, take_keys(concat_keys(keys), order))

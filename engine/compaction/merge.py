@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...schemas.column import ColumnSchema
+from ...schemas.table import TableSchema
 from ..codecs.codec import BLOCK_ROWS, PAGE_ROWS
 from ..delta import LIVE
 from ..delta.run import DeltaRun, invert, merge_runs
@@ -88,7 +89,7 @@ def compact(
         with named("rowsets could not be merged and stay as they are"):
             outputs = Outputs(tablet, environment, unfinished, moment, target_rows, target_bytes)
             try:
-                merge = _Merge(tablet, inputs, outputs, ancient_history_mark)
+                merge = _Merge(moment.schema, inputs, outputs, ancient_history_mark)
                 written = merge.run()
             finally:
                 outputs.abort()
@@ -107,7 +108,7 @@ def _mark(tablet: Tablet, rowset_ids: Collection[int] | None) -> tuple[Moment, l
     with tablet.write_lock:
         rowsets = [rowset for rowset in tablet.version.disk if rowset_ids is None or rowset.rowset_id in rowset_ids]
         marks = [(rowset, rowset.deltas.active.counts()) for rowset in rowsets]
-        return Moment(tablet.last_timestamp, tablet.last_lsn), marks
+        return Moment(tablet.last_timestamp, tablet.last_lsn, tablet.schema), marks
 
 
 def _input(rowset: DiskRowSet, mark: dict[int, int]) -> _Input:
@@ -123,8 +124,10 @@ def _input(rowset: DiskRowSet, mark: dict[int, int]) -> _Input:
 class _Merge:
     """One pass over the rows of the inputs."""
 
-    def __init__(self, tablet: Tablet, inputs: Sequence[_Input], outputs: Outputs, ancient_history_mark: int) -> None:
-        self._columns = tablet.schema.columns
+    def __init__(
+        self, schema: TableSchema, inputs: Sequence[_Input], outputs: Outputs, ancient_history_mark: int
+    ) -> None:
+        self._columns = schema.columns
         self._inputs = inputs
         self._outputs = outputs
         self._ancient = ancient_history_mark

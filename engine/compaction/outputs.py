@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...schemas.table import TableSchema
 from ..delta.file import DeltaFileWriter
 from ..delta.run import DeltaRun
 from ..rowset.base_file import BaseFileWriter
@@ -27,6 +28,8 @@ class Moment:
 
     timestamp: int
     lsn: int
+    schema: TableSchema
+    """The schema by which they are written."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,9 +49,9 @@ class OutputWriter:
         self._moment = moment
         self._base_id, base_path = unfinished.new_file("base")
         self._undo_id, undo_path = unfinished.new_file("undo")
-        fs, encodings = environment.fs, files.encodings(tablet.schema)
+        fs, encodings = environment.fs, files.encodings(moment.schema)
         self._base = BaseFileWriter(
-            fs, base_path, self._base_id, encodings, [column.id for column in tablet.schema.columns]
+            fs, base_path, self._base_id, encodings, [column.id for column in moment.schema.columns]
         )
         try:
             self._undo = DeltaFileWriter(fs, undo_path, self._undo_id, "undo", self._base_id, encodings)
@@ -79,7 +82,7 @@ class OutputWriter:
 
     def finish(self) -> OutputRowSet:
         """Write what is left, sync the files and open them."""
-        alive = self._base.finish(self._moment.timestamp, self._tablet.schema.version)
+        alive = self._base.finish(self._moment.timestamp, self._moment.schema.version)
         if self._undo.is_empty:
             self._undo.abort()
         else:

@@ -9,11 +9,12 @@ import numpy as np
 from ...schemas.table import TableSchema
 from ..delta import LIVE
 from ..delta.run import DeltaRun, merge_runs
+from ..rowset.absent import absent_cells
 from ..rowset.location import pack
 from ..rowset.memrowset import MemRowSet
 from ..rowset.rowset import RowSet
 from ..vectors.keys import KeyEncoder
-from ..vectors.vector import Vector, concat
+from ..vectors.vector import Vector, concat, patch
 
 
 @dataclass(slots=True, eq=False)
@@ -39,12 +40,10 @@ class _Rows:
 class ReturnedRows:
     """Collects changes of rows that were left out, and makes new rows of them.
 
-    The first change of such a row brings it back, with a cell for every column.
+    The first change of such a row brings it back, with a cell for every column that the table has at that moment.
     """
 
-    def __init__(self, schema: TableSchema, encoder: KeyEncoder) -> None:
-        self._schema = schema
-        self._encoder = encoder
+    def __init__(self) -> None:
         self._origins: dict[int, _Origin] = {}
 
     def __bool__(self) -> bool:
@@ -55,15 +54,14 @@ class ReturnedRows:
         origin = self._origins.setdefault(rowset.slot, _Origin(rowset, locations))
         origin.runs.setdefault(column_id, []).append(run)
 
-    def fill(self, memrowset: MemRowSet, lsn: int) -> dict[int, DeltaRun]:
-        """Insert the rows into an empty MemRowSet, in the order of their commits; return what changed afterwards."""
-        parts = [self._rows(origin) for origin in self._origins.values()]
+    def fill(self, memrowset: MemRowSet, schema: TableSchema, encoder: KeyEncoder, lsn: int) -> dict[int, DeltaRun]:
+        """Insert the rows into an empty MemRowSet of ``schema``, in the order of their commits; return what changed
+        afterwards."""
+        parts = [_rows(origin, schema) for origin in self._origins.values()]
         births = np.concatenate([part.births for part in parts])
         order = np.argsort(births, kind="stable")
-        cells = {
-            column.id: concat([part.cells[column.id] for part in parts]).take(order) for column in self._schema.columns
-        }
-        self._insert(memrowset, cells, births[order], lsn)
+        cells = {column.id: concat([part.cells[column.id] for part in parts]).take(order) for column in schema.columns}
+        _insert(memrowset, cells, births[order], [column.id for column in schema.key], encoder, lsn)
         rowids = np.empty(len(order), np.int64)
         rowids[order] = np.arange(len(order))
         later: dict[int, list[DeltaRun]] = {}
@@ -77,23 +75,41 @@ class ReturnedRows:
                 later.setdefault(column_id, []).append(run)
         return {column_id: merge_runs(runs) for column_id, runs in later.items()}
 
-    def _insert(self, memrowset: MemRowSet, cells: dict[int, Vector], births: np.ndarray, lsn: int) -> None:
-        for timestamp in np.unique(births).tolist():
-            first, last = (int(at) for at in np.searchsorted(births, (timestamp, timestamp + 1)))
-            batch = {column_id: vector.slice(first, last) for column_id, vector in cells.items()}
-            keys = self._encoder.encode([batch[column.id] for column in self._schema.key])
-            memrowset.insert(batch, keys, timestamp, lsn)
 
-    def _rows(self, origin: _Origin) -> _Rows:
-        runs = {column_id: merge_runs(parts) for column_id, parts in origin.runs.items()}
-        is_first = {column_id: np.append(True, run.rowids[1:] != run.rowids[:-1]) for column_id, run in runs.items()}
-        born = runs[LIVE].take(np.flatnonzero(is_first[LIVE]))
-        cells = {column.id: origin.rowset.base_at(column, born.rowids.astype(np.int64)) for column in self._schema.key}
-        later: dict[int, DeltaRun] = {}
-        for column_id, run in runs.items():
-            if column_id != LIVE:
-                cells[column_id] = run.values.take(np.flatnonzero(is_first[column_id]))
-            rest = run.take(np.flatnonzero(~is_first[column_id]))
-            if len(rest):
-                later[column_id] = DeltaRun(np.searchsorted(born.rowids, rest.rowids), rest.timestamps, rest.values)
-        return _Rows(origin, born.rowids, born.timestamps, cells, later)
+def _insert(
+    memrowset: MemRowSet,
+    cells: dict[int, Vector],
+    births: np.ndarray,
+    key_ids: list[int],
+    encoder: KeyEncoder,
+    lsn: int,
+) -> None:
+    """Insert rows that stand in the order of their births, those of one commit at a time."""
+    for timestamp in np.unique(births).tolist():
+        first, last = (int(at) for at in np.searchsorted(births, (timestamp, timestamp + 1)))
+        batch = {column_id: vector.slice(first, last) for column_id, vector in cells.items()}
+        keys = encoder.encode([batch[column_id] for column_id in key_ids])
+        memrowset.insert(batch, keys, timestamp, lsn)
+
+
+def _rows(origin: _Origin, schema: TableSchema) -> _Rows:
+    """Part the changes of an old rowset's rows in the ones that brought them back, and later ones."""
+    runs = {column_id: merge_runs(parts) for column_id, parts in origin.runs.items()}
+    is_first = np.append(True, runs[LIVE].rowids[1:] != runs[LIVE].rowids[:-1])
+    born = runs[LIVE].take(np.flatnonzero(is_first))
+    cells = {column.id: origin.rowset.base_at(column, born.rowids.astype(np.int64)) for column in schema.key}
+    later: dict[int, DeltaRun] = {}
+    for column_id, run in runs.items():
+        row = np.searchsorted(born.rowids, run.rowids)
+        is_birth = run.timestamps == born.timestamps[row]
+        if column := schema.by_id.get(column_id):
+            # A column that was added later has no cell of then: it shows what older rows show.
+            at_birth, births = absent_cells(column, len(born)), np.flatnonzero(is_birth)
+            cells[column_id] = patch(at_birth, row[births], run.values.take(births)) if len(births) else at_birth
+        rest = np.flatnonzero(~is_birth)
+        if len(rest) and (column_id == LIVE or column_id in schema.by_id):
+            later[column_id] = DeltaRun(row[rest].astype(np.int32), run.timestamps[rest], run.values.take(rest))
+    for column in schema.values:
+        if column.id not in cells:
+            cells[column.id] = absent_cells(column, len(born))
+    return _Rows(origin, born.rowids, born.timestamps, cells, later)

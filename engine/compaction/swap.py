@@ -34,7 +34,7 @@ from ..tablet.open import remove_orphans
 from ..tablet.tablet import Tablet
 from ..tablet.version import Version
 from ..vectors.keys import hash_keys
-from ..vectors.vector import FixedVector
+from ..vectors.vector import FixedVector, stored_as
 from .returned import ReturnedRows
 from .rewrite import halted_if_half_done
 
@@ -124,8 +124,7 @@ class Swap:
         self._moved = moved
         self._targets = {target.slot: target for target in targets}
         self._lsn = lsn
-        self._physical = {column_id: how.physical for column_id, how in files.encodings(tablet.schema).items()}
-        self._returned = ReturnedRows(tablet.schema, tablet.encoder)
+        self._returned = ReturnedRows()
 
     def catch_up(self) -> None:
         """Carry over what was changed meanwhile, until there is little left. Needs no lock."""
@@ -173,7 +172,7 @@ class Swap:
             self._append(target, column_id, DeltaRun(rowids[order].astype(np.int32), part.timestamps, part.values))
 
     def _append(self, target: RowSet, column_id: int, run: DeltaRun) -> None:
-        columns = {column_id: (self._physical[column_id], run.values)}
+        columns = {column_id: (stored_as(run.values), run.values)}
         target.deltas.active.append(FixedVector(run.rowids), FixedVector(run.timestamps), columns, self._lsn + 1)
         if column_id == LIVE:
             assert isinstance(run.values, FixedVector)
@@ -183,8 +182,9 @@ class Swap:
             target.live.set(run.rowids[is_last & ~alive], False)
 
     def _returned_memrowset(self) -> MemRowSet:
-        memrowset = self._tablet.new_memrowset()
-        for column_id, run in self._returned.fill(memrowset, self._lsn + 1).items():
+        tablet = self._tablet
+        memrowset = tablet.new_memrowset()
+        for column_id, run in self._returned.fill(memrowset, tablet.schema, tablet.encoder, self._lsn + 1).items():
             self._append(memrowset, column_id, run)
         return memrowset
 

@@ -27,7 +27,7 @@ from ..cfile.writer import CFileInfo, CFileWriter, StreamWriter
 from ..cfile.zone_map import ZoneMap, ZoneValue
 from ..fs.filesystem import FileSystem
 from ..vectors.physical import PhysicalType
-from ..vectors.vector import FixedVector, Vector
+from ..vectors.vector import FixedVector, Vector, conformed
 from .history import Stamps, within
 from .run import DeltaRun, Patch
 
@@ -118,7 +118,7 @@ class DeltaFileWriter:
         if column_id not in self._open:
             self._open[column_id] = self._streams_of(column_id)
         values, rowids, timestamps = self._open[column_id]
-        values.append(run.values)
+        values.append(conformed(run.values, self._encodings[column_id].physical))
         rowids.append(FixedVector(run.rowids))
         timestamps.append(FixedVector(run.timestamps))
         self._deltas[column_id] = rowids.row_count

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..vectors.growable import GrowableColumn
 from ..vectors.physical import PhysicalType
-from ..vectors.vector import Vector
+from ..vectors.vector import Vector, conformed, stored_as
 from .run import DeltaRun, Patch, redo_patch, sorted_run
 
 _TAIL_ROWS = 1024
@@ -68,10 +68,11 @@ class DeltaLog:
         return self._rowids.nbytes + self._timestamps.nbytes + self._values.nbytes
 
     def append(self, rowids: Vector, timestamps: Vector, values: Vector) -> None:
-        """Add the deltas of one commit, later than all before."""
+        """Add the deltas of one commit, later than all before. The column may have been widened since the last."""
+        self._widen(values)
         self._rowids.append(rowids)
         self._timestamps.append(timestamps)
-        self._values.append(values)
+        self._values.append(conformed(values, self._values.physical))
         self._count += len(rowids)
 
     def run(self, first: int = 0, last: int | None = None) -> DeltaRun:
@@ -104,6 +105,14 @@ class DeltaLog:
         """Whether there is a delta with ``after`` < timestamp <= ``until``."""
         timestamps = _array(self._timestamps, 0, self._count)
         return bool(((timestamps > after) & (timestamps <= until)).any())
+
+    def _widen(self, values: Vector) -> None:
+        """Make room for wider values; readers find the narrow ones or the wide ones, and either will do."""
+        physical = stored_as(values)
+        if physical.width > self._values.physical.width:
+            wider = GrowableColumn(physical)
+            wider.append(conformed(self._values.view(self._count), physical))
+            self._values = wider
 
     def _prefix(self, count: int) -> _SortedPrefix:
         prefix = self._sorted

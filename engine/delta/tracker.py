@@ -11,12 +11,13 @@ new DiskRowSet: files that go may hold history that a running scan still wants.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..vectors.vector import Vector
+from . import LIVE
 from .file import DeltaFile
 from .history import History, Stamps, within
 from .memstore import DeltaLog, DeltaMemStore
@@ -111,14 +112,20 @@ class DeltaTracker:
         in_files = any(file.is_changed(after, until) for file in (*stores.undo, *stores.redo))
         return in_files or any(log.is_changed(after, until) for log in _logs(stores))
 
-    def stamps(self, first_row: int, last_row: int, after: int, until: int) -> list[Stamps]:
-        """Return, column by column, which rows of [first_row, last_row) changed in (after, until], and when."""
+    def stamps(
+        self, first_row: int, last_row: int, after: int, until: int, column_ids: Collection[int]
+    ) -> list[Stamps]:
+        """Return, for liveness and the columns given, which rows of [first_row, last_row) changed in (after, until],
+        and when. What a dropped column held is no change any more, whether files still have it or not."""
         stores = self.stores
         files = [file for file in (*stores.undo, *stores.redo) if file.is_changed(after, until)]
         found = [
-            file.stamps(column_id, first_row, last_row, after, until) for file in files for column_id in file.column_ids
+            file.stamps(column_id, first_row, last_row, after, until)
+            for file in files
+            for column_id in file.column_ids
+            if column_id == LIVE or column_id in column_ids
         ]
-        runs = [run for log in _logs(stores) for run in log.runs(first_row, last_row)]
+        runs = [run for log in _logs(stores, column_ids) for run in log.runs(first_row, last_row)]
         found += [within(run.rowids, run.timestamps, after, until) for run in runs]
         return [stamps for stamps in found if stamps]
 
@@ -156,9 +163,9 @@ class DeltaTracker:
         self.stores = replace(self.stores, memory=(self.active, DeltaMemStore()))
         return self.frozen
 
-    def flushed(self, file: DeltaFile) -> DeltaTracker:
-        """Return a tracker with ``file`` in the place of the frozen store, whose deltas it holds."""
-        tracker = self.successor(redo=(*self.stores.redo, file))
+    def flushed(self, redo: tuple[DeltaFile, ...]) -> DeltaTracker:
+        """Return a tracker without the frozen store, whose deltas are in the files ``redo`` now."""
+        tracker = self.successor(redo=redo)
         tracker.stores = replace(tracker.stores, memory=(self.active,))
         return tracker
 
@@ -183,8 +190,14 @@ class DeltaTracker:
             file.close()
 
 
-def _logs(stores: DeltaStores) -> list[DeltaLog]:
-    return [log for store in stores.memory for column_id in store.column_ids if (log := store.log(column_id))]
+def _logs(stores: DeltaStores, column_ids: Collection[int] | None = None) -> list[DeltaLog]:
+    """Return the logs in memory of liveness and of the columns given, all by default."""
+    return [
+        log
+        for store in stores.memory
+        for column_id in store.column_ids
+        if (column_ids is None or column_id == LIVE or column_id in column_ids) and (log := store.log(column_id))
+    ]
 
 
 def _redo_patches(stores: DeltaStores, column_id: int, first: int, last: int, snapshot: int) -> list[Patch]:

@@ -20,8 +20,9 @@ from ..delta.tracker import DeltaTracker
 from ..fs.filesystem import FileSystem
 from ..vectors.key_search import keys_from_bytes
 from ..vectors.keys import KeyEncoder, KeyVector, U64Keys, keys_less_equal, lower_bound, take_keys
-from ..vectors.physical import PhysicalType
-from ..vectors.vector import FixedVector, Vector, as_bytes
+from ..vectors.physical import PhysicalType, physical_of
+from ..vectors.vector import FixedVector, Vector, as_bytes, conformed
+from .absent import absent_cells
 from .base_file import KEY_INDEX, ColumnsFile, RowsetMetadata
 from .key_filter import KEY_FILTER, SPLIT_BLOCK, WORDS_A_BLOCK, KeyFilter
 from .key_search import search
@@ -100,10 +101,14 @@ class DiskRowSet(RowSet):
         return list({file.file_id: file for file in self._columns.values()}.values())
 
     @property
+    def column_ids(self) -> set[int]:
+        """The columns that have a base; others were added after the rows were written."""
+        return {key.column_id for key in self._reader.streams() if key.role == "base"}.union(self._columns)
+
+    @property
     def base_bytes(self) -> dict[int, int]:
         """Bytes of each column's base on disk, by column id."""
-        ids = [key.column_id for key in self._reader.streams() if key.role == "base"]
-        return {column_id: self.base_stream(column_id).compressed_bytes for column_id in ids}
+        return {column_id: self.base_stream(column_id).compressed_bytes for column_id in self.column_ids}
 
     @property
     def size_bytes(self) -> int:
@@ -125,8 +130,12 @@ class DiskRowSet(RowSet):
         rowset._columns = self._columns if columns is None else columns
         return rowset
 
+    def has_base(self, column_id: int) -> bool:
+        """Whether there are base cells of a column: not when it was added after the rows were written."""
+        return column_id in self._columns or StreamKey(column_id, "base") in self._reader.streams()
+
     def base_stream(self, column_id: int) -> StreamReader:
-        """Return the stream of a column's base cells."""
+        """Return the stream of a column's base cells, which are there."""
         file = self._columns.get(column_id)
         return (file.reader if file else self._reader).stream(StreamKey(column_id, "base"))
 
@@ -134,10 +143,14 @@ class DiskRowSet(RowSet):
         return self.metadata.row_count
 
     def base(self, column: ColumnSchema, first: int, last: int) -> Vector:
-        return self.base_stream(column.id).read(first, last)
+        if not self.has_base(column.id):
+            return absent_cells(column, last - first)
+        return conformed(self.base_stream(column.id).read(first, last), physical_of(column.logical.arrow))
 
     def base_at(self, column: ColumnSchema, rows: np.ndarray) -> Vector:
-        return self.base_stream(column.id).gather(rows)
+        if not self.has_base(column.id):
+            return absent_cells(column, len(rows))
+        return conformed(self.base_stream(column.id).gather(rows), physical_of(column.logical.arrow))
 
     def base_live(self, first: int, last: int) -> np.ndarray | None:
         if not self._has_live_stream:
@@ -202,16 +215,15 @@ class DiskRowSet(RowSet):
         return first, last
 
     def zone_maps(self, column_id: int, first: int, last: int) -> list[ZoneMap]:
+        if not self.has_base(column_id):
+            return []
         stream = self.base_stream(column_id)
         return stream.zone_maps[first // stream.page_rows : -(-last // stream.page_rows)]
 
     @property
     def row_bytes(self) -> dict[int, float]:
-        return {
-            key.column_id: self.base_stream(key.column_id).raw_bytes / self.metadata.row_count
-            for key in self._reader.streams()
-            if key.role == "base"
-        }
+        rows = self.metadata.row_count
+        return {column_id: self.base_stream(column_id).raw_bytes / rows for column_id in self.column_ids}
 
     def load_liveness(self) -> None:
         """Bring ``live`` to the newest state of the files and memory stores."""

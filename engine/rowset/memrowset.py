@@ -17,7 +17,8 @@ from ..delta.tracker import DeltaTracker
 from ..vectors.growable import GrowableColumn
 from ..vectors.keys import BytesKeys, KeyEncoder, KeyVector, U64Keys, argsort_keys, slice_keys, take_keys
 from ..vectors.physical import PhysicalType, physical_of
-from ..vectors.vector import BytesVector, FixedVector, Vector, zeros
+from ..vectors.vector import BytesVector, FixedVector, Vector, conformed, zeros
+from .absent import absent_cells
 from .liveness import LiveRows
 from .rowset import RowSet
 
@@ -32,6 +33,7 @@ class MemRowSet(RowSet):
         self.first_lsn: int | None = None
         self.complete_at_lsn = 0
         """Once set aside: all its rows were inserted up to this log position."""
+        self._schema = tuple(columns)
         self._columns = {column.id: GrowableColumn(physical_of(column.logical.arrow)) for column in columns}
         self._key_width = encoder.width
         self._keys = GrowableColumn(PhysicalType.INT64 if encoder.is_u64 else PhysicalType.BYTES)
@@ -42,6 +44,11 @@ class MemRowSet(RowSet):
     def __len__(self) -> int:
         return self._row_count
 
+    def fits(self, columns: Sequence[ColumnSchema]) -> bool:
+        """Whether it has just these columns, as wide as they are now."""
+        wanted = {column.id: physical_of(column.logical.arrow) for column in columns}
+        return wanted == {column_id: column.physical for column_id, column in self._columns.items()}
+
     @property
     def nbytes(self) -> int:
         """Bytes reserved for rows and deltas."""
@@ -49,10 +56,15 @@ class MemRowSet(RowSet):
         return sum(column.nbytes for column in columns) + self.deltas.memory_bytes
 
     def insert(self, cells: Mapping[int, Vector], keys: KeyVector, timestamp: int, lsn: int) -> np.ndarray:
-        """Append rows and return their numbers (int64). ``cells`` holds every column."""
+        """Append rows and return their numbers (int64).
+
+        ``cells`` may be those of an older schema: columns that came since show their read default, others are left out.
+        """
         count = len(keys)
-        for column_id, column in self._columns.items():
-            column.append(cells[column_id])
+        for column in self._schema:
+            given = cells.get(column.id)
+            grown = self._columns[column.id]
+            grown.append(absent_cells(column, count) if given is None else conformed(given, grown.physical))
         self._keys.append(_key_cells(keys))
         self._timestamps.append(FixedVector(np.full(count, timestamp, np.int64)))
         self.live.grow(count)
@@ -68,10 +80,16 @@ class MemRowSet(RowSet):
         return int(np.searchsorted(timestamps.values, snapshot, "right"))
 
     def base(self, column: ColumnSchema, first: int, last: int) -> Vector:
-        return self._columns[column.id].view(last).slice(first, last)
+        stored = self._columns.get(column.id)
+        if stored is None:
+            return absent_cells(column, last - first)
+        return conformed(stored.view(last).slice(first, last), physical_of(column.logical.arrow))
 
     def base_at(self, column: ColumnSchema, rows: np.ndarray) -> Vector:
-        return self._columns[column.id].view(self._row_count).take(rows)
+        stored = self._columns.get(column.id)
+        if stored is None:
+            return absent_cells(column, len(rows))
+        return conformed(stored.view(self._row_count).take(rows), physical_of(column.logical.arrow))
 
     def base_live(self, first: int, last: int) -> np.ndarray | None:
         return None

@@ -7,6 +7,7 @@ deltas that bring them to a snapshot.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 
 import numpy as np
 
@@ -119,9 +120,10 @@ class RowSet(ABC):
         """Whether there may be a change with ``after`` < timestamp <= ``until``."""
         return self.deltas.is_changed(after, until)
 
-    def changes(self, first: int, last: int, after: int, until: int) -> Moments:
-        """Return which rows of [first, last) a commit in (after, until] changed, and when: each row and commit once."""
-        stamps = self.deltas.stamps(first, last, after, until)
+    def changes(self, first: int, last: int, after: int, until: int, column_ids: Collection[int]) -> Moments:
+        """Return which rows of [first, last) were born, died or changed in one of the columns ``column_ids`` by a
+        commit in (after, until], and when: each row and commit once."""
+        stamps = self.deltas.stamps(first, last, after, until, column_ids)
         births = self.births(first, last)
         born = within(births.rowids, births.timestamps, after, until) if births else None
         return moments_of([born, *stamps] if born else stamps)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 
 from ..rowset.diskrowset import NEWEST
@@ -9,8 +11,9 @@ from ..rowset.memrowset import MemRowSet
 from ..rowset.rowset import RowSet
 
 
-def changed_after(rowset: RowSet, rowids: np.ndarray, moment: int) -> np.ndarray:
-    """Return which of ``rowids``, of which there is at least one, were born, changed or died after ``moment``.
+def changed_after(rowset: RowSet, rowids: np.ndarray, moment: int, column_ids: Collection[int]) -> np.ndarray:
+    """Return which of ``rowids``, of which there is at least one, were born, died or changed in one of the columns
+    ``column_ids`` after ``moment``.
 
     The rowset must keep the history from ``moment`` on; the caller holds the tablet's write lock.
     """
@@ -20,6 +23,6 @@ def changed_after(rowset: RowSet, rowids: np.ndarray, moment: int) -> np.ndarray
         changed = np.zeros(len(rowids), np.bool_)  # births on disk are in the UNDO files, with all other changes
     if rowset.deltas.is_changed(moment, NEWEST):
         first, last = int(rowids.min()), int(rowids.max()) + 1
-        for rows, _ in rowset.deltas.stamps(first, last, moment, NEWEST):
+        for rows, _ in rowset.deltas.stamps(first, last, moment, NEWEST, column_ids):
             changed |= np.isin(rowids, rows)
     return changed

@@ -59,7 +59,7 @@ def read_changes(chunk: Chunk, request: ScanRequest) -> pa.RecordBatch | None:
     """Return the changes in a chunk that the filter selects, in row order; None when there are none."""
     feed, rowset = request.changes, chunk.rowset
     assert feed is not None, "a request for changes"
-    commits = rowset.changes(chunk.first, chunk.last, feed.since, request.snapshot)
+    commits = rowset.changes(chunk.first, chunk.last, feed.since, request.snapshot, feed.column_ids)
     if feed.every:
         before = commits.earlier()
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from ..cfile.zone_map import ZoneMap
 from ..codecs.codec import BLOCK_ROWS, PAGE_ROWS
 from ..filter.bind import BoundFilter
 from ..filter.prune import KeyRange, may_match
+from ..rowset.absent import absent_bytes
 from ..rowset.rowset import RowSet
 
 
@@ -23,6 +24,8 @@ class ChangeRange:
     since: int
     before: bool
     every: bool
+    column_ids: Collection[int]
+    """The columns of the table: what changed in others, which were dropped since, is no change."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,10 +110,15 @@ def chunks(rowset: RowSet, request: ScanRequest, count: PruneCount) -> Iterator[
 
 def _row_bytes(rowset: RowSet, request: ScanRequest) -> float:
     cells = rowset.row_bytes
-    once = max(1.0, sum(cells.get(column.id, 0.0) for column in request.columns_read))
+    once = max(1.0, sum(_cell_bytes(cells, column) for column in request.columns_read))
     if request.changes and request.changes.every:
         return once * (1 + rowset.deltas.row_changes / max(rowset.row_count(request.snapshot), 1))
     return once
+
+
+def _cell_bytes(cells: dict[int, float], column: ColumnSchema) -> float:
+    known = cells.get(column.id)
+    return absent_bytes(column) if known is None else known
 
 
 def _chunk_rows(row_bytes: float, chunk_bytes: int) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 
@@ -23,30 +21,12 @@ def read_chunk(chunk: Chunk, request: ScanRequest) -> pa.RecordBatch | None:
     """Return the selected rows of a chunk, or changes of them, in row order; None when there are none."""
     if request.changes:
         return read_changes(chunk, request)
-    cells = read_cells(chunk, request)
-    if cells is None:
-        return None
-    arrays = [
-        to_arrow(vector, column.logical.arrow) for vector, column in zip(cells.columns, request.columns, strict=True)
-    ]
-    return make_batch(arrays, request.columns, cells.row_count)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Cells:
-    """Rows as vectors, one a column of the request."""
-
-    row_count: int
-    columns: list[Vector]
-
-
-def read_cells(chunk: Chunk, request: ScanRequest) -> Cells | None:
-    """Return the selected rows of a chunk, in row order; None when there are none."""
     selected, known = _selected(chunk, request)
     if selected is not None and not len(selected):
         return None
     row_count = chunk.last - chunk.first if selected is None else len(selected)
-    return Cells(row_count, [_cells(chunk, column, request.snapshot, selected, known) for column in request.columns])
+    arrays = [_cells(chunk, column, request.snapshot, selected, known) for column in request.columns]
+    return make_batch(arrays, request.columns, row_count)
 
 
 def _selected(chunk: Chunk, request: ScanRequest) -> tuple[np.ndarray | None, dict[int, Vector]]:
@@ -66,15 +46,17 @@ def _selected(chunk: Chunk, request: ScanRequest) -> tuple[np.ndarray | None, di
 
 def _cells(
     chunk: Chunk, column: ColumnSchema, snapshot: int, selected: np.ndarray | None, known: dict[int, Vector]
-) -> Vector:
+) -> pa.Array:
     rowset, first, last = chunk.rowset, chunk.first, chunk.last
     vector = known.get(column.id)
     if vector is not None:
-        return vector if selected is None else vector.take(selected)
-    if selected is not None and len(selected) < (last - first) * _GATHER_BELOW:
-        return rowset.gather(column, selected + first, snapshot)
-    vector = rowset.read(column, first, last, snapshot)
-    return vector if selected is None else vector.take(selected)
+        vector = vector if selected is None else vector.take(selected)
+    elif selected is not None and len(selected) < (last - first) * _GATHER_BELOW:
+        vector = rowset.gather(column, selected + first, snapshot)
+    else:
+        vector = rowset.read(column, first, last, snapshot)
+        vector = vector if selected is None else vector.take(selected)
+    return to_arrow(vector, column.logical.arrow)
 
 
 def read_rows(rowset: RowSet, rows: np.ndarray, columns: tuple[ColumnSchema, ...], snapshot: int) -> pa.RecordBatch:
@@ -86,13 +68,9 @@ def read_rows(rowset: RowSet, rows: np.ndarray, columns: tuple[ColumnSchema, ...
 def make_batch(arrays: list[pa.Array], columns: tuple[ColumnSchema, ...], row_count: int) -> pa.RecordBatch:
     """Return a batch; without columns it still has its number of rows."""
     if not columns:
-        return empty_batch(row_count)
+        empty = pa.Array.from_buffers(pa.struct([]), row_count, [None])
+        return pa.RecordBatch.from_struct_array(empty)
     return pa.RecordBatch.from_arrays(arrays, schema=schema_of(columns))
-
-
-def empty_batch(row_count: int) -> pa.RecordBatch:
-    """Return a batch without columns that still has its number of rows."""
-    return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), row_count, [None]))
 
 
 def schema_of(columns: tuple[ColumnSchema, ...]) -> pa.Schema:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import CancelledError, Executor, Future
-from typing import TypeVar
 
 import pyarrow as pa
 
@@ -12,8 +11,6 @@ from ...schemas.errors import UnavailableError
 from .chunk import Chunk, PruneCount, ScanRequest, chunks
 from .read import read_chunk
 from .version import Version
-
-Result = TypeVar("Result")
 
 _CLOSED = "the store was closed while it was scanned"
 
@@ -39,27 +36,25 @@ def _read_ahead(wanted: Iterator[Chunk], request: ScanRequest, pool: Executor, a
     running: list[Future[pa.RecordBatch | None]] = []
     try:
         for chunk in wanted:
-            running.append(submit(pool, read_chunk, chunk, request))
-            if len(running) > ahead and (batch := result(running.pop(0))) is not None:
+            running.append(_submit(pool, chunk, request))
+            if len(running) > ahead and (batch := _result(running.pop(0))) is not None:
                 yield batch
         while running:
-            if (batch := result(running.pop(0))) is not None:
+            if (batch := _result(running.pop(0))) is not None:
                 yield batch
     finally:
         for future in running:
             future.cancel()
 
 
-def submit(pool: Executor, work: Callable[..., Result], *arguments: object) -> Future[Result]:
-    """Let the pool do a part of a scan. Raises UnavailableError when the store has been closed."""
+def _submit(pool: Executor, chunk: Chunk, request: ScanRequest) -> Future[pa.RecordBatch | None]:
     try:
-        return pool.submit(work, *arguments)
+        return pool.submit(read_chunk, chunk, request)
     except RuntimeError:
         raise UnavailableError(_CLOSED) from None
 
 
-def result(future: Future[Result]) -> Result:
-    """Wait for what the pool does. Raises UnavailableError when the store was closed before it began."""
+def _result(future: Future[pa.RecordBatch | None]) -> pa.RecordBatch | None:
     try:
         return future.result()
     except CancelledError:

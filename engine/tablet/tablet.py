@@ -27,7 +27,7 @@ from ..rowset.rowset import RowSet
 from ..vectors.arrow import from_arrow
 from ..vectors.keys import KeyEncoder, KeyVector, equal_at, hash_keys, slice_keys, take_keys
 from ..vectors.physical import PhysicalType, physical_of
-from ..vectors.vector import FixedVector, Vector
+from ..vectors.vector import FixedVector, Vector, conformed
 from .change import Change, ChangeKind
 from .changed import changed_after
 from .outcome import Outcome, Shape, decide
@@ -68,11 +68,25 @@ class Tablet:
 
     # Rowsets and their slots
 
-    def new_memrowset(self) -> MemRowSet:
-        """Return an empty MemRowSet in a slot of its own."""
-        memrowset = MemRowSet(self.free_slot(), self.schema.columns, self.encoder)
+    def new_memrowset(self, schema: TableSchema | None = None) -> MemRowSet:
+        """Return an empty MemRowSet in a slot of its own, for another schema than the tablet's if one is given."""
+        memrowset = MemRowSet(self.free_slot(), (schema or self.schema).columns, self.encoder)
         self._slots[memrowset.slot] = memrowset
         return memrowset
+
+    def set_aside(self, successor: MemRowSet) -> None:
+        """Let ``successor`` take the new rows; those of the active MemRowSet are to be flushed.
+
+        Under the write lock.
+        """
+        version = self.version
+        active, frozen = version.active, version.frozen
+        if len(active):
+            active.complete_at_lsn = self.last_lsn
+            frozen = (*frozen, active)
+        else:
+            self.drop_slot(active.slot)
+        self.version = replace(version, active=successor, frozen=frozen)
 
     def free_slot(self) -> int:
         """Return a slot that no rowset has, for ``take_slot``.
@@ -195,7 +209,7 @@ class Tablet:
         known = np.flatnonzero(locations >= 0)
         for slot, group in by_slot(locations[known]):
             rows = known[group]
-            changed[rows] = changed_after(self.rowset(slot), rowids_of(locations[rows]), moment)
+            changed[rows] = changed_after(self.rowset(slot), rowids_of(locations[rows]), moment, self.schema.by_id)
         return changed
 
     def decide(
@@ -243,6 +257,9 @@ class Tablet:
 
     def replay(self, change: Change, timestamp: int, lsn: int) -> int:
         """Apply what of a logged change is in no file yet; returns the number of rows applied.
+
+        It may have been logged under an older schema: cells of columns that were dropped since are passed over,
+        narrower ones widened, and what it lacks shows its read default.
 
         From here on the tablet stands at this record, though some files may hold later ones: a flush during the replay
         must not claim what the log has yet to bring.
@@ -327,16 +344,16 @@ class Tablet:
     ) -> None:
         """Add new cells, and a new liveness unless ``alive`` is None, for rows that have a location."""
         values = {column.id: column for column in self.schema.values if column.id in cells}
+        if not values and alive is None:
+            return  # all of its columns were dropped after it was logged
         for slot, group in by_slot(locations):
             rowset, rowids = self.rowset(slot), rowids_of(locations[group])
             whole = len(group) == len(locations)
-            columns: dict[int, tuple[PhysicalType, Vector]] = {
-                column_id: (
-                    physical_of(column.logical.arrow),
-                    cells[column_id] if whole else cells[column_id].take(group),
-                )
-                for column_id, column in values.items()
-            }
+            columns: dict[int, tuple[PhysicalType, Vector]] = {}
+            for column_id, column in values.items():
+                physical = physical_of(column.logical.arrow)
+                part = cells[column_id] if whole else cells[column_id].take(group)
+                columns[column_id] = (physical, conformed(part, physical))
             if alive is not None:
                 columns[LIVE] = (PhysicalType.BOOL, FixedVector(np.full(len(group), alive, np.uint8)))
                 rowset.live.set(rowids, alive)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from .gather import check_data_bytes, gather_bytes
 from .memory import allocate, allocate_zeroed
-from .physical import INT128_DTYPE, PhysicalType, physical_of
+from .physical import INT128_DTYPE, PhysicalType, physical_of, resized
 from .vector import BytesVector, DictionaryVector, FixedVector, Vector, materialize
 
 
@@ -144,15 +144,8 @@ def _fixed_to_arrow(vector: FixedVector, arrow_type: pa.DataType) -> pa.Array:
     if pa.types.is_boolean(arrow_type):
         cells = np.packbits(cells, bitorder="little")
     elif pa.types.is_decimal128(arrow_type) and cells.dtype != INT128_DTYPE:
-        cells = _widen(cells)
+        cells = resized(cells, INT128_DTYPE)
     return _array(arrow_type, len(vector), vector.valid, [pa.py_buffer(cells)])
-
-
-def _widen(narrow: np.ndarray) -> np.ndarray:
-    wide = allocate(len(narrow), INT128_DTYPE)
-    wide["lo"] = narrow.astype(np.int64).view(np.uint64)
-    wide["hi"] = narrow >> (narrow.dtype.itemsize * 8 - 1)
-    return wide
 
 
 def _bytes_to_arrow(vector: BytesVector, arrow_type: pa.DataType) -> pa.Array:

@@ -11,6 +11,8 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
+from .memory import allocate
+
 INT128_DTYPE = np.dtype([("lo", "<u8"), ("hi", "<i8")])
 """A 128-bit two's complement integer: 16 bytes, little-endian, as Arrow's decimal128 lays it out."""
 
@@ -99,3 +101,19 @@ _ARROW_TYPES = (
     (pa.types.is_binary, PhysicalType.BYTES),
     (pa.types.is_large_binary, PhysicalType.BYTES),
 )
+
+
+def resized(cells: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Return numbers as another integer, or float, of another width; as they are where it is the same."""
+    if cells.dtype == dtype:
+        return cells
+    if dtype == INT128_DTYPE:
+        wide = allocate(len(cells), INT128_DTYPE)
+        wide["lo"] = cells.astype(np.int64).view(np.uint64)
+        wide["hi"] = cells >> (cells.dtype.itemsize * 8 - 1)
+        return wide
+    if cells.dtype == INT128_DTYPE:
+        return cells["lo"].view(np.int64).astype(dtype)
+    result = allocate(len(cells), dtype)
+    result[:] = cells
+    return result

@@ -23,7 +23,7 @@ import numpy as np
 
 from .gather import checked_indices, concat_bytes, gather_bytes, gather_fixed, patch_bytes
 from .memory import allocate, allocate_zeroed
-from .physical import PhysicalType
+from .physical import PhysicalType, resized
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,6 +120,24 @@ class DictionaryVector:
 Vector = FixedVector | BytesVector | DictionaryVector
 
 
+def stored_as(vector: Vector) -> PhysicalType:
+    """Return the physical type of the cells."""
+    return _PHYSICAL[vector.values.dtype] if isinstance(vector, FixedVector) else PhysicalType.BYTES
+
+
+_PHYSICAL = {physical.dtype: physical for physical in PhysicalType if physical is not PhysicalType.BYTES}
+
+
+def conformed(vector: Vector, physical: PhysicalType) -> Vector:
+    """Return the same cells as ``physical``: as they are, or of another width when their column was widened.
+
+    A narrower ``physical`` is for who still reads by an older schema: the cells that it means fit.
+    """
+    if not isinstance(vector, FixedVector) or vector.values.dtype == physical.dtype:
+        return vector
+    return FixedVector(resized(vector.values, physical.dtype), vector.valid)
+
+
 def zeros(physical: PhysicalType, row_count: int) -> FixedVector | BytesVector:
     """Return ``row_count`` cells that are zero or empty, none of them NULL."""
     if physical is PhysicalType.BYTES:
@@ -148,7 +166,7 @@ def materialize(vector: DictionaryVector) -> BytesVector:
 
 def concat(vectors: Sequence[Vector]) -> Vector:
     """Return the rows of all ``vectors``, one after the other; at least one vector, all of one
-    physical type.
+    column: where it was widened in between, the result is as wide as the widest.
 
     Dictionary vectors that share one dictionary object stay so; any other mix of byte vectors is
     materialised.
@@ -159,7 +177,7 @@ def concat(vectors: Sequence[Vector]) -> Vector:
     fixed = [vector for vector in vectors if isinstance(vector, FixedVector)]
     if fixed:
         assert len(fixed) == len(vectors), "fixed and byte vectors do not mix"
-        return FixedVector(_concat_arrays([vector.values for vector in fixed]), valid)
+        return FixedVector(_concat_arrays(_of_one_width([vector.values for vector in fixed])), valid)
     coded = [vector for vector in vectors if isinstance(vector, DictionaryVector)]
     if len(coded) == len(vectors) and len({id(vector.dictionary) for vector in coded}) == 1:
         codes = _concat_arrays([vector.codes for vector in coded])
@@ -176,7 +194,8 @@ def as_bytes(vector: Vector) -> BytesVector:
 
 
 def patch(base: Vector, positions: np.ndarray, replacement: Vector) -> Vector:
-    """Return ``base`` with the cell at ``positions[i]`` replaced by cell i of ``replacement``.
+    """Return ``base`` with the cell at ``positions[i]`` replaced by cell i of ``replacement``, in the width of
+    ``base``.
 
     ``positions`` are int32 or int64, ascending, without repeats; the result is a copy. A dictionary
     vector stays one when the replacement shares its dictionary object. Raises IndexError for a
@@ -187,7 +206,8 @@ def patch(base: Vector, positions: np.ndarray, replacement: Vector) -> Vector:
     valid = _patch_valid(base, positions, replacement)
     if isinstance(base, FixedVector):
         assert isinstance(replacement, FixedVector), "a fixed vector is patched by a fixed vector"
-        return FixedVector(_patch_array(base.values, positions, replacement.values), valid)
+        cells = resized(replacement.values, base.values.dtype)
+        return FixedVector(_patch_array(base.values, positions, cells), valid)
     if (
         isinstance(base, DictionaryVector)
         and isinstance(replacement, DictionaryVector)
@@ -221,6 +241,11 @@ def _concat_valid(vectors: Sequence[Vector]) -> np.ndarray | None:
 def validity(vector: Vector) -> np.ndarray:
     """Return one bool a row, also for a vector without NULLs."""
     return np.ones(len(vector), np.bool_) if vector.valid is None else vector.valid
+
+
+def _of_one_width(arrays: list[np.ndarray]) -> list[np.ndarray]:
+    widest = max((array.dtype for array in arrays), key=lambda dtype: dtype.itemsize)
+    return [resized(array, widest) for array in arrays]
 
 
 def _concat_arrays(arrays: Sequence[np.ndarray]) -> np.ndarray:

@@ -14,6 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from nyala.schemas.alter import Alteration
+from nyala.schemas.altered import TableState, altered
 from nyala.schemas.description import Health, ScanPlan, ScanSplit, TableDescription, TableStats, TabletStats
 from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError, UnavailableError
 from nyala.schemas.limits import Limits
@@ -86,6 +88,14 @@ class FakeStore:
                 raise AlreadyPresentError(f"there is a table {definition.name!r} already")
             table = self._tables[definition.name] = FakeTable(definition, len(self._tables) + 1)
             return table.description
+
+    def alter_table(self, alteration: Alteration) -> TableDescription:
+        table = self._table(alteration.table)
+        state = TableState(alteration.table, table.schema, table.description.options)
+        schema = altered(state, alteration.steps, Limits()).schema
+        update = {"schema_version": schema.version, "columns": list(schema.columns)}
+        table.description = table.description.model_copy(update=update)
+        return table.description
 
     def drop_table(self, name: str) -> None:
         self._table(name)

@@ -175,12 +175,13 @@ def test_list_flights_with_criteria(fake: Served) -> None:
 
 
 def test_unknown_action_names_the_known(fake: Served) -> None:
-    code, text = refused(lambda: fake.action("alter_table", {}))
+    code, text = refused(lambda: fake.action("change_table", {}))
     assert code == "INVALID_ARGUMENT" and "describe_table" in text
 
 
 BODIES = {
     "create_table": {"name": "t", "columns": [], "primary_key": []},
+    "alter_table": {"name": "t", "steps": [{"op": "add_row"}]},
     "drop_table": {},
     "describe_table": {"table": 7},
     "table_stats": [],

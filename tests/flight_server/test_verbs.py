@@ -123,7 +123,6 @@ def test_actions_say_how_the_store_is(served: Served) -> None:
 def test_list_actions_documents_each(served: Served) -> None:
     listed = {action.type: action.description for action in served.client.list_actions()}
     assert set(listed) == set(VERBS) and all(listed.values())
-    assert "alter_table" not in listed
 
 
 def test_exchange_reads_by_key(served: Served) -> None:

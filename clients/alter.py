@@ -1,0 +1,142 @@
+"""TableAlteration: the steps of one change of a table, put together and applied as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import pyarrow as pa
+from pydantic import ValidationError
+
+from ..schemas.alter import (
+    AddColumn,
+    Alteration,
+    DropColumn,
+    DropNotNull,
+    RenameColumn,
+    RenameTable,
+    SetComment,
+    SetCompression,
+    SetDefault,
+    SetEncoding,
+    SetOption,
+    Step,
+    WidenColumn,
+)
+from ..schemas.command import explain
+from ..schemas.description import TableDescription
+from ..schemas.errors import InvalidArgumentError
+from ..schemas.literal import to_json
+from ..schemas.types import LogicalType
+
+
+class TableAlteration:
+    """Collects steps; ``apply`` makes all of them, or none, one change. Each step sees the table as the steps before it
+    left it::
+
+        flights.alter().add_column("delay", "int16").rename_column("dest", "to").apply()
+
+    Nothing is sent before ``apply``.
+    """
+
+    def __init__(self, table: str, send: Callable[[Alteration], TableDescription]) -> None:
+        self._table = table
+        self._send = send
+        self._steps: list[Step] = []
+
+    def add_column(
+        self,
+        name: str,
+        type: str | pa.DataType,
+        nullable: bool = True,
+        read_default: Any = None,
+        write_default: Any = None,
+        *,
+        encoding: str | None = None,
+        compression: str | None = None,
+        comment: str = "",
+        immutable: bool = False,
+    ) -> Self:
+        """Add a last column. Rows that are there show ``read_default``, else NULL; a column that is not ``nullable``
+        needs one. New rows get ``write_default`` where the data has no such column."""
+        return self._add(
+            AddColumn,
+            name=name,
+            type=_word(name, type),
+            nullable=nullable,
+            read_default=to_json(read_default),
+            write_default=to_json(write_default),
+            encoding=encoding,
+            compression=compression,
+            comment=comment,
+            immutable=immutable,
+        )
+
+    def drop_column(self, name: str) -> Self:
+        """Drop a column with its values, for good: a new column of that name does not bring them back."""
+        return self._add(DropColumn, name=name)
+
+    def rename_column(self, name: str, new_name: str) -> Self:
+        """Rename a column, of the key or not."""
+        return self._add(RenameColumn, name=name, to=new_name)
+
+    def set_default(self, name: str, write_default: Any) -> Self:
+        """Set what new rows get where the data has no such column; None takes the default away."""
+        return self._add(SetDefault, name=name, write_default=to_json(write_default))
+
+    def set_encoding(self, name: str, encoding: str | None) -> Self:
+        """Set how files written from now on encode a column; None is the default of its type."""
+        return self._add(SetEncoding, name=name, encoding=encoding)
+
+    def set_compression(self, name: str, compression: str | None) -> Self:
+        """Set how files written from now on compress a column; None is no compression."""
+        return self._add(SetCompression, name=name, compression=compression)
+
+    def set_comment(self, name: str | None, comment: str) -> Self:
+        """Set the comment of a column, or of the table with None for the name."""
+        return self._add(SetComment, name=name, comment=comment)
+
+    def widen_column(self, name: str, type: str | pa.DataType) -> Self:
+        """Give a column outside of the key a type that holds more: int8 to int16 to int32 to int64, float to double, a
+        decimal more digits before the point, a varchar more characters or any number of them (string)."""
+        return self._add(WidenColumn, name=name, type=_word(name, type))
+
+    def drop_not_null(self, name: str) -> Self:
+        """Let a column outside of the key be NULL from now on."""
+        return self._add(DropNotNull, name=name)
+
+    def set_option(self, option: str, value: Any) -> Self:
+        """Set a table option, such as ``history_max_age_seconds``."""
+        return self._add(SetOption, option=option, value=value)
+
+    def rename(self, new_name: str) -> Self:
+        """Rename the table."""
+        return self._add(RenameTable, to=new_name)
+
+    def apply(self, if_version: int | None = None) -> dict[str, Any]:
+        """Apply all steps as one change and return what ``describe`` says then.
+
+        With ``if_version`` only if that is the table's ``schema_version``, so that nobody's change is overlooked.
+
+        Raises:
+            ConflictError: the table has another schema version.
+            InvalidArgumentError: a step breaks a rule, or there is none. Nothing changed.
+            NotFoundError: there is no such table, or column.
+            AlreadyPresentError: there is a table of the new name.
+        """
+        if not self._steps:
+            raise InvalidArgumentError("an alteration needs at least one step")
+        alteration = Alteration.model_validate({"table": self._table, "steps": self._steps, "if_version": if_version})
+        return self._send(alteration).model_dump(mode="json")
+
+    def _add(self, step: Callable[..., Step], **parts: Any) -> Self:
+        try:
+            self._steps.append(step(**parts))
+        except ValidationError as error:
+            raise InvalidArgumentError(explain(error, "the step")) from None
+        return self
+
+
+def _word(name: str, kind: str | pa.DataType) -> str:
+    """Return the word of a type that is given as one, or as Arrow's."""
+    return kind if isinstance(kind, str) else str(LogicalType.from_arrow(pa.field(name, kind)))

@@ -1,0 +1,32 @@
+"""Columns that were added to a table after rows were written: those rows show the column's read default, else NULL."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from ...schemas.column import ColumnSchema
+from ...schemas.literal import from_json
+from ..vectors.arrow import from_arrow
+from ..vectors.physical import PhysicalType, physical_of
+from ..vectors.vector import DictionaryVector, Vector, as_bytes, nulls
+
+
+def absent_cells(column: ColumnSchema, row_count: int) -> Vector:
+    """Return a column's cells of rows that were written before it was there: one value for all, held once."""
+    kind = column.logical.arrow
+    physical = physical_of(kind)
+    value = from_json(column.read_default, column.logical, f"the read_default of column {column.name!r}:")
+    if value is None:
+        return nulls(physical, row_count)
+    cell = from_arrow(pa.array([value], kind), physical)
+    repeats = np.zeros(row_count, np.int32)
+    if physical is PhysicalType.BYTES:
+        return DictionaryVector(repeats, as_bytes(cell))
+    return cell.take(repeats)
+
+
+def absent_bytes(column: ColumnSchema) -> float:
+    """Return the bytes of one such cell, when it is spelled out."""
+    cell = absent_cells(column, 1)
+    return float(cell.nbytes)

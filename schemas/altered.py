@@ -1,0 +1,243 @@
+"""What a table becomes by the steps of an alteration: every rule is checked here, before anything is touched."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from .alter import (
+    AddColumn,
+    DropColumn,
+    DropNotNull,
+    RenameColumn,
+    RenameTable,
+    SetComment,
+    SetCompression,
+    SetDefault,
+    SetEncoding,
+    SetOption,
+    Step,
+    WidenColumn,
+)
+from .column import ColumnDefinition, ColumnSchema
+from .errors import InvalidArgumentError
+from .limits import Limits
+from .literal import from_json, to_json
+from .names import check_column_name, check_identifier
+from .table import TableOptions, TableSchema
+from .types import LogicalType
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """What of a table an alteration may change."""
+
+    name: str
+    schema: TableSchema
+    options: TableOptions
+
+
+def altered(table: TableState, steps: Sequence[Step], limits: Limits) -> TableState:
+    """Return the table after all ``steps``, its schema version raised by one.
+
+    Raises:
+        InvalidArgumentError: a step breaks a rule of names, types, keys or options, or a limit; the text names the
+            step when there are several.
+        NotFoundError: a step names a column that is not there.
+    """
+    state = table
+    for number, step in enumerate(steps, 1):
+        try:
+            state = _STEPS[type(step)](state, step, limits)
+        except InvalidArgumentError as error:
+            where = f"step {number} ({step.op}): " if len(steps) > 1 else ""
+            raise InvalidArgumentError(f"{where}{error.message}") from None
+    return replace(state, schema=_with(state.schema, version=table.schema.version + 1))
+
+
+def _with(schema: TableSchema, **update: Any) -> TableSchema:
+    """Return a schema with other parts, made anew: a copy would keep what the old one has cached."""
+    parts = {name: getattr(schema, name) for name in TableSchema.model_fields}
+    return TableSchema(**{**parts, **update})
+
+
+def _with_column(state: TableState, column: ColumnSchema, **update: Any) -> TableState:
+    """Return the table with parts of one column replaced."""
+    changed = column.model_copy(update=update)
+    columns = tuple(changed if other.id == column.id else other for other in state.schema.columns)
+    return replace(state, schema=_with(state.schema, columns=columns))
+
+
+def _add_column(state: TableState, step: AddColumn, limits: Limits) -> TableState:
+    schema = state.schema
+    _check_new_name(schema, step.name, limits)
+    if len(schema.columns) >= limits.columns:
+        raise InvalidArgumentError(
+            f"table {state.name!r} has {len(schema.columns)} columns; at most {limits.columns} are allowed"
+        )
+    column = ColumnSchema.from_definition(schema.next_column_id, step)
+    if not step.nullable and step.read_default is None:
+        raise InvalidArgumentError(
+            f"column {step.name!r} is NOT NULL: give it a read_default, which the rows that are there will show"
+        )
+    for what in ("read_default", "write_default"):
+        _check_default(column, getattr(step, what), what, limits)
+    columns = (*schema.columns, column)
+    return replace(state, schema=_with(schema, columns=columns, next_column_id=schema.next_column_id + 1))
+
+
+def _drop_column(state: TableState, step: DropColumn, limits: Limits) -> TableState:
+    del limits
+    column = _value_column(state.schema, step.name, "cannot be dropped")
+    columns = tuple(other for other in state.schema.columns if other.id != column.id)
+    return replace(state, schema=_with(state.schema, columns=columns))
+
+
+def _rename_column(state: TableState, step: RenameColumn, limits: Limits) -> TableState:
+    column = state.schema.column(step.name)
+    if column == state.schema.auto_incrementing:
+        raise InvalidArgumentError(f"column {step.name!r} is the store's own and keeps its name")
+    if step.to != step.name:
+        _check_new_name(state.schema, step.to, limits)
+    return _with_column(state, column, name=step.to)
+
+
+def _set_default(state: TableState, step: SetDefault, limits: Limits) -> TableState:
+    column = _value_column(state.schema, step.name, "has no default")
+    _check_default(column, step.write_default, "write_default", limits)
+    return _with_column(state, column, write_default=step.write_default)
+
+
+def _set_encoding(state: TableState, step: SetEncoding, limits: Limits) -> TableState:
+    del limits
+    column = state.schema.column(step.name)
+    return _with_column(state, column, encoding=_checked(column, encoding=step.encoding).encoding)
+
+
+def _set_compression(state: TableState, step: SetCompression, limits: Limits) -> TableState:
+    del limits
+    column = state.schema.column(step.name)
+    return _with_column(state, column, compression=_checked(column, compression=step.compression).compression)
+
+
+def _set_comment(state: TableState, step: SetComment, limits: Limits) -> TableState:
+    if step.name is None:
+        return _set_option(state, SetOption(option="comment", value=step.comment), limits)
+    column = state.schema.column(step.name)
+    return _with_column(state, column, comment=_checked(column, comment=step.comment).comment)
+
+
+def _widen_column(state: TableState, step: WidenColumn, limits: Limits) -> TableState:
+    del limits
+    column = _value_column(state.schema, step.name, "keeps its type")
+    old, new = column.logical, LogicalType.parse(step.type)
+    if not is_wider(old, new):
+        raise InvalidArgumentError(
+            f"column {step.name!r} of the type {old} cannot become {new}: a column may be widened "
+            "int8 -> int16 -> int32 -> int64, float -> double, decimal(p,s) to a greater p, "
+            "varchar(n) to a greater n or to string"
+        )
+    default = column.read_default
+    if default is not None and old.name == "float":  # rows go on showing the number that they have shown
+        default = _single(from_json(default, old), default)
+    return _with_column(state, column, type=str(new), read_default=default)
+
+
+def _drop_not_null(state: TableState, step: DropNotNull, limits: Limits) -> TableState:
+    del limits
+    column = _value_column(state.schema, step.name, "may never be NULL")
+    return _with_column(state, column, nullable=True)
+
+
+def _set_option(state: TableState, step: SetOption, limits: Limits) -> TableState:
+    del limits
+    if step.option not in TableOptions.model_fields:
+        known = ", ".join(TableOptions.model_fields)
+        raise InvalidArgumentError(f"no table option is called {step.option!r}; there are {known}")
+    parts = {**state.options.model_dump(), step.option: step.value}
+    try:
+        return replace(state, options=TableOptions.model_validate(parts))
+    except ValidationError as error:
+        why = error.errors()[0]["msg"]
+        raise InvalidArgumentError(f"the option {step.option!r} cannot be {step.value!r}: {why}") from None
+
+
+def _rename_table(state: TableState, step: RenameTable, limits: Limits) -> TableState:
+    check_identifier(step.to, "table", limits)
+    return replace(state, name=step.to)
+
+
+def is_wider(old: LogicalType, new: LogicalType) -> bool:
+    """Return whether ``new`` is another type that holds every value of ``old`` as it is.
+
+    >>> is_wider(LogicalType.parse("int8"), LogicalType.parse("int32"))
+    True
+    """
+    if old.is_integer and new.is_integer:
+        return int(new.name.removeprefix("int")) > int(old.name.removeprefix("int"))
+    if old.name == "varchar":
+        return new.name == "string" or (new.name == "varchar" and new.length > old.length)
+    if old.name == "decimal":
+        return new.name == "decimal" and new.scale == old.scale and new.precision > old.precision
+    return (old.name, new.name) == ("float", "double")
+
+
+def _value_column(schema: TableSchema, name: str, rule: str) -> ColumnSchema:
+    """Return a column outside of the key; ``rule`` says what a key column is refused for."""
+    column = schema.column(name)
+    if column in schema.key:
+        raise InvalidArgumentError(f"column {name!r} is part of the primary key and {rule}")
+    return column
+
+
+def _check_new_name(schema: TableSchema, name: str, limits: Limits) -> None:
+    check_column_name(name, limits)
+    if name in schema.by_name:
+        raise InvalidArgumentError(f"there is a column {name!r} already")
+
+
+def _checked(column: ColumnSchema, **update: Any) -> ColumnSchema:
+    """Return a column of the same type, made by the rules of a new one."""
+    definition = ColumnDefinition(name=column.name, type=column.type, **update)
+    return ColumnSchema.from_definition(column.id, definition)
+
+
+def _check_default(column: ColumnSchema, value: Any, what: str, limits: Limits) -> None:
+    """Refuse a default that no write could have made a cell of."""
+    kind = column.logical
+    cell = from_json(value, kind, f"the {what} of column {column.name!r}:")
+    if isinstance(cell, str) and kind.name == "varchar" and len(cell) > kind.length:
+        raise InvalidArgumentError(f"the {what} of column {column.name!r} has more than {kind.length} characters")
+    size = len(cell.encode() if isinstance(cell, str) else cell) if isinstance(cell, str | bytes) else 0
+    if size > limits.cell_bytes:
+        raise InvalidArgumentError(f"the {what} of column {column.name!r} has more than {limits.cell_bytes:,} bytes")
+
+
+def _single(cell: float, literal: Any) -> Any:
+    """Return a number as single precision holds it; what has no finite number stays the literal that it is."""
+    if isinstance(literal, dict):
+        return literal
+    try:
+        return struct.unpack("<f", struct.pack("<f", cell))[0]
+    except OverflowError:
+        return to_json(math.copysign(math.inf, cell))
+
+
+_STEPS: dict[type, Callable[[TableState, Any, Limits], TableState]] = {
+    AddColumn: _add_column,
+    DropColumn: _drop_column,
+    RenameColumn: _rename_column,
+    SetDefault: _set_default,
+    SetEncoding: _set_encoding,
+    SetCompression: _set_compression,
+    SetComment: _set_comment,
+    WidenColumn: _widen_column,
+    DropNotNull: _drop_not_null,
+    SetOption: _set_option,
+    RenameTable: _rename_table,
+}
