@@ -43,7 +43,7 @@ def _sent(error: Exception) -> StoreError | None:
     """Return the error that a Nyala server sent, None when it is none of a server's."""
     try:
         extra = json.loads(getattr(error, "extra_info", None) or b"null")
-        return error_of(extra["code"], extra["message"])
+        return error_of(extra["code"], extra["message"], extra.get("retry_after_seconds"))
     except (ValueError, TypeError, KeyError):
         match = _CODE.search(str(error)) if not isinstance(error, fl.FlightError) else None
         return error_of(match[1], match[2]) if match else None

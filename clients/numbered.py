@@ -23,6 +23,8 @@ _PAUSES = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 3.2, 3.2, 3.2, 3.2)
 """Seconds between looks for a server that is gone: about what one needs to start again."""
 _RESENDS = 2
 """How often the same batches go out again though the server is there."""
+_PATIENCE_SECONDS = 60.0
+"""How long a server that names the time to come again is believed, without one batch getting through."""
 
 
 class Writer:
@@ -78,6 +80,7 @@ class NumberedPut:
         self._retries = retries
         self._unanswered: deque[tuple[int, pa.RecordBatch]] = deque()
         self._resends = 0
+        self._waited_seconds = 0.0
 
     def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:
         """Write batches one by one.
@@ -130,7 +133,7 @@ class NumberedPut:
     def _settled(self, answers: Iterator[WriteResult]) -> Iterator[WriteResult]:
         for result in answers:
             self._unanswered.popleft()
-            self._resends = 0
+            self._resends, self._waited_seconds = 0, 0.0
             yield result
 
     @contextmanager
@@ -144,6 +147,10 @@ class NumberedPut:
 
     def _wait_for_server(self, error: UnavailableError) -> None:
         """Return when it makes sense to send the rest again, else raise ``error``."""
+        if self._retries and error.retry_after_seconds and self._waited_seconds < _PATIENCE_SECONDS:
+            self._waited_seconds += error.retry_after_seconds
+            time.sleep(error.retry_after_seconds)
+            return
         self._resends += 1
         if self._retries and self._resends <= _RESENDS:
             for pause in _PAUSES:

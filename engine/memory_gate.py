@@ -1,67 +1,150 @@
-"""MemoryGate: writers wait when the memory stores are full, and are told to come again when waiting does not help."""
+"""MemoryGate: how much memory unflushed rows may take, and what writers are made to do about it.
+
+Below the soft limit batches come in at once. From there on each waits before it is let in, the longer the nearer memory
+is to the hard limit, while flushes are under way: so writers come down to the speed of the disk instead of running into
+the wall. At the hard limit a batch is refused at once, with the time after which it is worth sending it again.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
 
+from ..schemas.description import MemoryStats
 from ..schemas.errors import UnavailableError
+from .options import StoreOptions
 from .tablet.tablet import Tablet
 
 TABLET_BYTES_MAX = 1 << 30
 """A column of a memory store holds less than 2 GiB; this keeps a tablet's stores well below."""
+T = TypeVar("T")
+
 _CHECK_BYTES = 4 << 20
-"""Memory is counted exactly once for every so many bytes written."""
+"""Memory is counted exactly once for every so many bytes let in; above the soft limit, for every batch."""
+_RETRY_SECONDS = (0.1, 10.0)
+"""Shortest and longest time after which to try again."""
 
 
 class MemoryGate:
-    """Admits batches while the memory stores of all tablets are below a limit. Thread safe."""
+    """Admits batches by the size of the memory stores of all tablets and of the batches on their way. Thread safe."""
 
-    def __init__(
-        self, limit_bytes: int, wait_seconds: float, tablets: Callable[[], list[Tablet]], flush: Callable[[], bool]
-    ) -> None:
+    def __init__(self, options: StoreOptions, tablets: Callable[[], list[Tablet]], flush: Callable[[], bool]) -> None:
         """``flush`` asks for memory to be freed and returns whether anybody will."""
-        self._limit_bytes = limit_bytes
-        self._wait_seconds = wait_seconds
+        self._hard = options.memory_bytes
+        self._soft = int(options.memory_bytes * options.memory_soft_share)
+        self._longest_wait_seconds = options.memory_throttle_seconds
         self._tablets = tablets
         self._flush = flush
         self._changed = threading.Condition()
         self._unchecked = 0
-        self._waiting = 0
+        self._in_flight = 0
+        self._is_over_soft = False
+        self._pressed_at = 0.0
+        self._relief_seconds = 1.0
+        self._throttled = self._refused = 0
+        self._throttled_seconds = 0.0
 
     def is_pressed(self) -> bool:
-        """Whether a writer waits for memory."""
-        return self._waiting > 0
+        """Whether memory is above the soft limit."""
+        return self._is_over_soft
 
-    def admit(self, size_bytes: int) -> None:
-        """Let a batch in.
+    def state(self) -> MemoryStats:
+        """Return what takes memory now, and what it has led to."""
+        return MemoryStats(
+            limit_bytes=self._hard,
+            soft_limit_bytes=self._soft,
+            stores_bytes=sum(tablet.memory_bytes for tablet in self._tablets()),
+            in_flight_bytes=self._in_flight,
+            throttled_batches=self._throttled,
+            throttled_seconds=round(self._throttled_seconds, 3),
+            refused_batches=self._refused,
+        )
+
+    @contextmanager
+    def admitted(self, size_bytes: int) -> Iterator[None]:
+        """Let a batch in, which counts until the body ends: by then it lies in the memory stores.
 
         Raises:
-            UnavailableError: there is no room and none came in time.
+            UnavailableError: memory is at its hard limit; ``retry_after_seconds`` says when to come again.
         """
         with self._changed:
+            self._admit(size_bytes)
+            self._in_flight += size_bytes
             self._unchecked += size_bytes
-            if self._unchecked < min(_CHECK_BYTES, self._limit_bytes // 4) or self._has_room():
-                return
-            self._waiting += 1
-            try:
-                if self._flush() and self._changed.wait_for(self._has_room, self._wait_seconds):
-                    return
-            finally:
-                self._waiting -= 1
-        raise UnavailableError(
-            f"the memory stores hold more than {self._limit_bytes:,} bytes and are not flushed fast enough; "
-            "retry in a second, or call maintain('flush')"
-        )
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._in_flight -= size_bytes
 
     def freed(self) -> None:
         """Say that a flush has ended."""
         with self._changed:
+            was_over_soft = self._is_over_soft
+            if was_over_soft and self._fullness() <= 0:
+                self._relief_seconds = time.monotonic() - self._pressed_at
             self._changed.notify_all()
 
-    def _has_room(self) -> bool:
+    def _admit(self, size_bytes: int) -> None:
+        if not self._is_over_soft and self._unchecked + size_bytes < min(_CHECK_BYTES, self._hard // 8):
+            return
+        fullness = self._fullness()
+        if fullness <= 0:
+            return
+        will_be_flushed = self._flush()
+        if 0 < fullness < 1 and will_be_flushed:
+            self._throttle(fullness)
+            fullness = self._fullness()
+        if fullness >= 1:
+            self._refuse()
+
+    def _throttle(self, fullness: float) -> None:
+        """Wait for a flush, or for a time that grows with the square of how full memory is above the soft limit."""
+        self._throttled += 1
+        started = time.monotonic()
+        self._changed.wait_for(lambda: self._fullness() <= 0, self._longest_wait_seconds * fullness**2)
+        self._throttled_seconds += time.monotonic() - started
+
+    def _refuse(self) -> None:
+        self._refused += 1
+        seconds = round(min(max(self._relief_seconds, _RETRY_SECONDS[0]), _RETRY_SECONDS[1]), 1)
+        raise UnavailableError(
+            f"unflushed rows and changes take all of the memory they may (memory_bytes={self._hard:,}): "
+            f"retry in {seconds:g} s; with maintenance off call maintain('flush') and maintain('flush_deltas') first",
+            retry_after_seconds=seconds,
+        )
+
+    def _fullness(self) -> float:
+        """Count memory; return 0 up to the soft limit, 1 at the hard one, in between in proportion."""
         sizes = [tablet.memory_bytes for tablet in self._tablets()]
-        if sum(sizes) > self._limit_bytes or max(sizes, default=0) > TABLET_BYTES_MAX:
-            return False
+        total, largest = sum(sizes) + self._in_flight, max(sizes, default=0)
         self._unchecked = 0
-        return True
+        fullness = max(_share(total, self._soft, self._hard), _share(largest, TABLET_BYTES_MAX // 2, TABLET_BYTES_MAX))
+        if fullness > 0 and not self._is_over_soft:
+            self._pressed_at = time.monotonic()
+        self._is_over_soft = fullness > 0
+        return fullness
+
+
+def patiently(work: Callable[[], T], seconds: float) -> T:
+    """Return what ``work`` returns; where memory was full, try again as it says for at most ``seconds``.
+
+    Raises:
+        UnavailableError: it was still full then, or the cause was another.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return work()
+        except UnavailableError as error:
+            pause = error.retry_after_seconds
+            if pause is None or time.monotonic() + pause > deadline:
+                raise
+        time.sleep(pause)
+
+
+def _share(size: int, soft: int, hard: int) -> float:
+    return max(0.0, (size - soft) / max(hard - soft, 1))

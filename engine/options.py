@@ -3,7 +3,7 @@
 import os
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from ..schemas.limits import Limits
 from ..schemas.write import Durability
@@ -34,9 +34,14 @@ class StoreOptions(BaseModel):
     compaction_bytes: PositiveInt = 256 * MIB
     """Rowsets of at most so many bytes are merged at once in the background."""
     memory_bytes: PositiveInt = 1024 * MIB
-    """Memory stores of all tablets: writers wait for flushes above it."""
-    memory_wait_seconds: NonNegativeInt = 60
-    """How long a writer waits for memory before it is told to come again."""
+    """The hard limit of what unflushed rows and changes, of all tablets, and batches on their way may take: at it a
+    write is refused at once, with the time after which to try again."""
+    memory_soft_share: float = Field(default=0.6, gt=0, lt=1)
+    """The soft limit, as a share of ``memory_bytes``: from there on writers are slowed down while flushes work."""
+    memory_throttle_seconds: NonNegativeFloat = 2.0
+    """How long a batch waits at most before it is let in; near the soft limit far shorter."""
+    memory_patience_seconds: NonNegativeFloat = 60
+    """How long a load in this process (``write_all``) tries again by itself after it was refused."""
     wal_segment_bytes: PositiveInt = 64 * MIB
     page_cache_bytes: PositiveInt = 64 * MIB
     """Pages that were compressed as a whole, decompressed."""

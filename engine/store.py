@@ -40,7 +40,7 @@ from .incoming import in_one_batch
 from .layout import Layout
 from .maintenance.manager import MaintenanceManager
 from .maintenance.op import MaintenanceOp
-from .memory_gate import MemoryGate
+from .memory_gate import MemoryGate, patiently
 from .mvcc.clock import Clock, SystemClock
 from .mvcc.mvcc import MvccManager
 from .options import StoreOptions
@@ -119,9 +119,7 @@ class Store:
         self._log = CommitLog(self._wal, self._mvcc, self._environment.halt)
         self._pool = ThreadPoolExecutor(self.options.scan_threads, thread_name_prefix="nyala-scan")
         self._maintenance = MaintenanceManager(self._operations)
-        self._gate = MemoryGate(
-            self.options.memory_bytes, self.options.memory_wait_seconds, self._catalog.tablets, self._ask_for_flush
-        )
+        self._gate = MemoryGate(self.options, self._catalog.tablets, self._ask_for_flush)
         if self.options.maintenance == "on":
             self._maintenance.start()
 
@@ -178,13 +176,13 @@ class Store:
     def table_stats(self, name: str) -> TableStats:
         """See StoreService."""
         self._check_open()
-        return table_stats(self._catalog.table(name))
+        return table_stats(self._catalog.table(name)).model_copy(update={"memory": self._gate.state()})
 
     # Rows
 
     def write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> WriteResult:
         """See StoreService."""
-        return self.begin_write(command, batch, seq).result()
+        return self._begin_patiently(command, batch, seq).result()
 
     def begin_write(
         self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None
@@ -206,12 +204,19 @@ class Store:
         found.check(batch.num_rows)
         return RepeatedWrite(found, self._log, command.durability or self.options.durability)
 
+    def _begin_patiently(
+        self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None
+    ) -> PendingWrite | RepeatedWrite:
+        """Begin a write for a caller in this process, who has no client that tries again when memory is full."""
+        patience = self.options.memory_patience_seconds if self.options.maintenance == "on" else 0
+        return patiently(lambda: self.begin_write(command, batch, seq), patience)
+
     def _begin(self, table: Table, command: WriteCommand, batch: pa.RecordBatch, ticket: Ticket | None) -> PendingWrite:
         if command.if_timestamp is not None:
             self._checked_moment(command.if_timestamp, table, "if_timestamp")
-        self._gate.admit(batch.nbytes)
         durability = command.durability or self.options.durability
-        pending = table.begin_write(command, batch, self._log, self.options.limits, durability, ticket)
+        with self._gate.admitted(batch.nbytes):
+            pending = table.begin_write(command, batch, self._log, self.options.limits, durability, ticket)
         if any(tablet.version.active.nbytes >= self.options.flush_bytes for tablet in table.tablets):
             self._maintenance.notify()
         return pending
@@ -223,7 +228,7 @@ class Store:
         pending: deque[PendingWrite | RepeatedWrite] = deque()
         try:
             for batch in batches:
-                pending.append(self.begin_write(command, batch))
+                pending.append(self._begin_patiently(command, batch))
                 if len(pending) > _WRITES_AHEAD:
                     yield pending.popleft().result()
             while pending:

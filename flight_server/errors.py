@@ -1,8 +1,8 @@
 """What a client is told when something goes wrong, and what it is not.
 
 A ``StoreError`` becomes the Flight error that comes closest, with the text ``CODE: message`` and the JSON
-``{"code", "message"}`` as ``extra_info``. Anything else is our bug: the client gets an id, the log gets the traceback
-under that id.
+``{"code", "message"}`` as ``extra_info``, with ``retry_after_seconds`` where the store knows it. Anything else is our
+bug: the client gets an id, the log gets the traceback under that id.
 
 | code | Flight error | gRPC status |
 |---|---|---|
@@ -80,9 +80,11 @@ class Translator:
     def flight(self, error: BaseException, where: str) -> fl.FlightError:
         """Return the Flight error that tells a client of ``error``."""
         known = self.public(error, where)
-        extra = json.dumps({"code": known.code, "message": known.message}).encode()
+        extra: dict[str, str | float] = {"code": known.code, "message": known.message}
+        if isinstance(known, UnavailableError) and known.retry_after_seconds is not None:
+            extra["retry_after_seconds"] = known.retry_after_seconds
         make = _FLIGHT_ERRORS.get(known.code) or fl.FlightServerError
-        return make(f"{known.code}: {known.message}", extra)
+        return make(f"{known.code}: {known.message}", json.dumps(extra).encode())
 
     def for_get_schema(self, error: BaseException, where: str) -> Exception:
         """Return what GetSchema may raise: pyarrow lets only these keep their text there."""

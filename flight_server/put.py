@@ -86,7 +86,7 @@ def _write_staged(
                 staged.add(message.batch)
             else:
                 asked = read_json(CommitMessage, message.metadata, "the message that commits the stream")
-                result = store.write(command, staged.whole(asked.rows), asked.seq)
+                result = store.begin_write(command, staged.whole(asked.rows), asked.seq).result()
                 break
         else:
             raise InvalidArgumentError('the stream ended without {"commit":true,"rows":N}: nothing was applied')

@@ -53,6 +53,23 @@ class TabletStats(BaseModel):
     """Snapshots below this timestamp can no longer be read."""
 
 
+class MemoryStats(BaseModel):
+    """What unflushed rows and changes of a whole store take, and what that has led to since it was opened."""
+
+    limit_bytes: int
+    """At this, writes are refused with ``UNAVAILABLE`` and the time to come again."""
+    soft_limit_bytes: int
+    """From this on writers are slowed down."""
+    stores_bytes: int
+    """MemRowSets and DeltaMemStores of all tables."""
+    in_flight_bytes: int
+    """Batches that are let in and not yet in them."""
+    throttled_batches: int = 0
+    throttled_seconds: float = 0.0
+    """How long they waited, all together."""
+    refused_batches: int = 0
+
+
 class TableStats(BaseModel):
     """The answer of ``table_stats``."""
 
@@ -61,6 +78,8 @@ class TableStats(BaseModel):
     bytes_on_disk: int
     tablets: list[TabletStats]
     columns: list[ColumnStats]
+    memory: MemoryStats | None = None
+    """Of the whole store."""
 
 
 class ScanSplit(BaseModel):

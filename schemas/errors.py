@@ -77,9 +77,16 @@ class PermissionDeniedError(StoreError):
 
 
 class UnavailableError(StoreError):
-    """The store cannot do this now; the same request may work later."""
+    """The store cannot do this now; the same request may work later.
+
+    ``retry_after_seconds`` says when, where the store knows: then nothing of the request was applied.
+    """
 
     code = "UNAVAILABLE"
+
+    def __init__(self, message: str, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
 
 
 class StorageFullError(StoreError):
@@ -151,8 +158,10 @@ class RemoteCorruptionError(CorruptionError):
         self.path, self.offset, self.why = "", 0, message
 
 
-def error_of(code: str, message: str) -> StoreError:
+def error_of(code: str, message: str, retry_after_seconds: float | None = None) -> StoreError:
     """Return the exception that ``code`` stands for; an unknown code becomes an InternalError that names it."""
+    if code == UnavailableError.code:
+        return UnavailableError(message, retry_after_seconds)
     if code == CorruptionError.code:
         return RemoteCorruptionError(message)
     leaf = _BY_CODE.get(code)

@@ -1,5 +1,6 @@
-"""The memory gate: writers wait for room, are let in by a flush, and are told to come again when none comes."""
+"""The memory gate: writers are slowed down before memory is full, and told when to come again when it is."""
 
+import pickle
 import threading
 import time
 from types import SimpleNamespace
@@ -7,7 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from nyala.engine import memory_gate as module
-from nyala.engine.memory_gate import MemoryGate
+from nyala.engine.memory_gate import MemoryGate, patiently
+from nyala.engine.options import StoreOptions
+from nyala.schemas.description import MemoryStats
 from nyala.schemas.errors import UnavailableError
 from nyala.schemas.write import WriteCommand
 from tests.engine.subject import Subject, batch
@@ -16,44 +19,67 @@ MIB = 1 << 20
 
 
 class Tablets:
-    """Tablets of which only the size counts."""
+    """Tablets of which only the size counts; half of the hard limit is the soft one."""
 
     def __init__(self, *sizes: int) -> None:
         self.parts = [SimpleNamespace(memory_bytes=size) for size in sizes]
         self.asked = 0
         self.will_be_flushed = True
 
-    def gate(self, limit: int, seconds: float = 20) -> MemoryGate:
-        return MemoryGate(limit, seconds, lambda: self.parts, self.flush)  # pyright: ignore[reportArgumentType]
+    def gate(self, hard: int, seconds: float = 20) -> MemoryGate:
+        options = StoreOptions(memory_bytes=hard, memory_soft_share=0.5, memory_throttle_seconds=seconds)
+        return MemoryGate(options, lambda: self.parts, self.flush)  # pyright: ignore[reportArgumentType]
 
     def flush(self) -> bool:
         self.asked += 1
         return self.will_be_flushed
 
 
-def test_below_the_limit_nobody_waits_and_no_flush_is_asked_for() -> None:
+def admit(gate: MemoryGate, size_bytes: int) -> float:
+    """Let a batch in and through; return how long that took."""
+    started = time.monotonic()
+    with gate.admitted(size_bytes):
+        return time.monotonic() - started
+
+
+def test_below_the_soft_limit_nobody_waits_and_no_flush_is_asked_for() -> None:
     tablets = Tablets(3 * MIB, 4 * MIB)
-    gate = tablets.gate(8 * MIB)
+    gate = tablets.gate(16 * MIB)
     for _ in range(20):
-        gate.admit(MIB)
+        admit(gate, MIB)
     assert tablets.asked == 0 and not gate.is_pressed()
+    assert gate.state() == MemoryStats(
+        limit_bytes=16 * MIB, soft_limit_bytes=8 * MIB, stores_bytes=7 * MIB, in_flight_bytes=0
+    )
 
 
-def test_memory_is_counted_once_for_so_many_bytes_written() -> None:
-    tablets = Tablets(100 * MIB)
-    gate = tablets.gate(64 * MIB, seconds=0)
+def test_memory_is_counted_once_for_so_many_bytes_let_in() -> None:
+    gate = Tablets(100 * MIB).gate(64 * MIB)
     for _ in range(3):
-        gate.admit(MIB)
-    with pytest.raises(UnavailableError):
-        gate.admit(MIB)
-    with pytest.raises(UnavailableError):
-        gate.admit(1)  # still over: looked at every time
+        admit(gate, MIB)
+    for size in (MIB, 1):  # from now on it is looked at every time
+        with pytest.raises(UnavailableError):
+            admit(gate, size)
 
 
-def test_a_writer_waits_until_a_flush_has_made_room() -> None:
-    tablets = Tablets(100 * MIB)
+def test_between_the_limits_batches_wait_the_longer_the_fuller_memory_is() -> None:
+    waits = []
+    for held in (33, 48, 62):
+        tablets = Tablets(held * MIB)
+        gate = tablets.gate(64 * MIB, seconds=0.4)
+        waits.append(admit(gate, 8 * MIB))
+        assert tablets.asked == 1 and gate.is_pressed()
+        state = gate.state()
+        assert (
+            state.throttled_batches == 1 and state.throttled_seconds <= waits[-1] + 0.001 and not state.refused_batches
+        )
+    assert waits == sorted(waits) and waits[0] < 0.05 and waits[1] >= 0.1 and waits[2] >= 0.35
+
+
+def test_a_flush_lets_those_who_wait_in() -> None:
+    tablets = Tablets(60 * MIB)
     gate = tablets.gate(64 * MIB)
-    writer = threading.Thread(target=gate.admit, args=(8 * MIB,))
+    writer = threading.Thread(target=admit, args=(gate, 8 * MIB))
     writer.start()
     while not gate.is_pressed():
         time.sleep(0.001)
@@ -61,31 +87,66 @@ def test_a_writer_waits_until_a_flush_has_made_room() -> None:
     assert gate.is_pressed() and writer.is_alive()
     tablets.parts[0].memory_bytes = 0
     gate.freed()
-    writer.join(20)
+    writer.join(10)
     assert not writer.is_alive() and not gate.is_pressed()
-    assert tablets.asked == 1
 
 
-def test_a_writer_is_told_to_come_again_when_nobody_will_flush() -> None:
-    tablets = Tablets(100 * MIB)
-    tablets.will_be_flushed = False
+@pytest.mark.parametrize("will_be_flushed", [True, False])
+def test_at_the_hard_limit_a_batch_is_refused_at_once_with_a_time_to_come_again(will_be_flushed: bool) -> None:
+    tablets = Tablets(64 * MIB)
+    tablets.will_be_flushed = will_be_flushed
+    gate = tablets.gate(64 * MIB)
     started = time.monotonic()
-    with pytest.raises(UnavailableError, match=r"67,108,864 bytes.*maintain\('flush'\)"):
-        tablets.gate(64 * MIB).admit(8 * MIB)
-    assert time.monotonic() - started < 10
+    with pytest.raises(UnavailableError, match=r"67,108,864.*retry in 1 s") as refused:
+        admit(gate, 8 * MIB)
+    assert time.monotonic() - started < 5
+    assert refused.value.retry_after_seconds == 1
+    assert pickle.loads(pickle.dumps(refused.value)).retry_after_seconds == 1
+    assert gate.state().refused_batches == 1 and gate.state().in_flight_bytes == 0
 
 
-def test_a_writer_is_told_to_come_again_when_no_room_comes_in_time() -> None:
-    gate = Tablets(100 * MIB).gate(64 * MIB, seconds=0.01)
-    with pytest.raises(UnavailableError, match="not flushed fast enough"):
-        gate.admit(8 * MIB)
-    assert not gate.is_pressed()
+def test_the_time_to_come_again_is_what_the_last_relief_took() -> None:
+    tablets = Tablets(64 * MIB)
+    gate = tablets.gate(64 * MIB)
+    with pytest.raises(UnavailableError):
+        admit(gate, 8 * MIB)
+    time.sleep(0.3)
+    tablets.parts[0].memory_bytes = 0
+    gate.freed()
+    tablets.parts[0].memory_bytes = 64 * MIB
+    with pytest.raises(UnavailableError) as refused:
+        admit(gate, 8 * MIB)
+    assert 0.3 <= (refused.value.retry_after_seconds or 0) < 1
+
+
+def test_batches_on_their_way_count() -> None:
+    gate = Tablets(30 * MIB).gate(64 * MIB)
+    with gate.admitted(34 * MIB):
+        assert gate.state().in_flight_bytes == 34 * MIB
+        with pytest.raises(UnavailableError):
+            admit(gate, MIB)
+    admit(gate, MIB)
 
 
 def test_one_tablet_may_not_grow_beyond_what_a_column_can_hold() -> None:
     gate = Tablets(module.TABLET_BYTES_MAX + 1).gate(1 << 40, seconds=0.01)
     with pytest.raises(UnavailableError):
-        gate.admit(8 * MIB)
+        admit(gate, 8 * MIB)
+
+
+def test_patience_ends() -> None:
+    def refuse() -> None:
+        calls.append(time.monotonic())
+        raise UnavailableError("full", retry_after_seconds=0.05)
+
+    calls: list[float] = []
+    with pytest.raises(UnavailableError):
+        patiently(refuse, 0.2)
+    assert 2 <= len(calls) <= 4
+    calls.clear()
+    with pytest.raises(UnavailableError):
+        patiently(refuse, 0)
+    assert len(calls) == 1
 
 
 def test_a_store_under_pressure_flushes_rows_and_deltas_and_goes_on() -> None:
@@ -102,7 +163,7 @@ def test_a_store_under_pressure_flushes_rows_and_deltas_and_goes_on() -> None:
 def test_without_maintenance_a_full_store_refuses_writes_until_it_is_flushed() -> None:
     subject = Subject(memory_bytes=MIB)
     rows = batch([(key, 1, "x" * 100) for key in range(2000)])
-    with pytest.raises(UnavailableError, match="memory stores hold more than 1,048,576 bytes"):
+    with pytest.raises(UnavailableError, match=r"memory_bytes=1,048,576.*maintain\('flush'\)"):
         for _ in range(50):
             subject.store.write(WriteCommand(table="t"), rows)
     subject.flush()
