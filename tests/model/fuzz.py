@@ -2,7 +2,8 @@
 
     python tests/model/fuzz.py --minutes 30 --seed 0
 
-A failure ends the run with the sequence, shrunk, as a test to paste into test_pinned.py.
+Each round also alters a table at random, beside its mirror. A failure ends the run with the sequence, shrunk, as a test
+to paste into test_pinned.py, or with what was done to the altered table.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from tests.model.altering import Altering
 from tests.model.machine import machine_of
 from tests.model.shapes import ALL_TYPES, SHORT_HISTORY, STRING_KEY, U64
 from tests.model.subjects import EmbeddedSubject
@@ -47,6 +49,7 @@ def main() -> None:
         shape = _SHAPES[number % len(_SHAPES)]
         print(f"seed {number}: {_EXAMPLES} sequences of {options.steps} steps", flush=True)
         run_state_machine_as_test(seed(number)(machine_of(shape, EmbeddedSubject)), settings=rounds)
+        Altering(number, history_seconds=shape.history_seconds).run(options.steps)
         number += 1
     print(f"all agree; continue with --seed {number}")
 

@@ -11,8 +11,14 @@ from hypothesis.stateful import run_state_machine_as_test
 from nyala.engine.compaction import flush, merge, swap
 from nyala.engine.compaction.key_merge import MergedRows
 from nyala.engine.delta import tracker
+from nyala.engine.rowset import diskrowset, memrowset
+from nyala.engine.rowset.absent import absent_cells
 from nyala.engine.rowset.liveness import LiveRows
-from nyala.engine.tablet import outcome, read
+from nyala.engine.tablet import outcome, read, tablet
+from nyala.engine.tablet.manifest import Manifest
+from nyala.schemas import altered
+from nyala.schemas.errors import StoreError
+from tests.model.altering import Altering
 from tests.model.machine import machine_of
 from tests.model.shapes import U64
 from tests.model.subjects import EmbeddedSubject
@@ -76,3 +82,46 @@ def test_the_machine_finds(plant: Callable[[pytest.MonkeyPatch], None], monkeypa
     plant(monkeypatch)
     with pytest.raises((AssertionError, IndexError, ExceptionGroup)):
         run_state_machine_as_test(machine_of(U64, EmbeddedSubject), settings=QUICK)
+
+
+def new_columns_null_in_old_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(column: Any, row_count: int) -> Any:
+        return absent_cells(column.model_copy(update={"read_default": None}), row_count)
+
+    monkeypatch.setattr(diskrowset, "absent_cells", nothing)
+
+
+def narrow_cells_of_the_log_not_widened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tablet, "conformed", lambda vector, physical: vector)
+    monkeypatch.setattr(memrowset, "conformed", lambda vector, physical: vector)
+    monkeypatch.setattr(diskrowset, "conformed", lambda vector, physical: vector)
+
+
+def column_ids_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    make = altered._with
+
+    def without_memory(schema: Any, **update: Any) -> Any:
+        columns = update.get("columns", schema.columns)
+        return make(schema, **{**update, "next_column_id": max(column.id for column in columns) + 1})
+
+    monkeypatch.setattr(altered, "_with", without_memory)
+
+
+def alteration_forgotten_by_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Manifest, "with_altered", lambda self, *_: self)
+
+
+ALTERATIONS = [
+    new_columns_null_in_old_rows,
+    narrow_cells_of_the_log_not_widened,
+    column_ids_given_twice,
+    alteration_forgotten_by_a_restart,
+]
+
+
+@pytest.mark.parametrize("plant", ALTERATIONS, ids=lambda plant: plant.__name__)
+def test_the_mirror_finds(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    with pytest.raises((AssertionError, StoreError, KeyError)):
+        for seed in range(8):
+            Altering(seed).run(60)
