@@ -96,6 +96,7 @@ class Catalog:
         for tablet in table.tablets:
             with tablet.maintenance_lock:
                 tablet.retired = "the table was dropped"
+                tablet.key_lookup.release()
                 self._delete_files(tablet)
         return table
 
@@ -133,7 +134,7 @@ class Catalog:
             tablets=(TabletEntry(id=tablet_id),),
         )
         manifest.commit(lambda current: current.with_table(entry))
-        layout = Layout(schema, definition.options, (Tablet(tablet_id, schema),))
+        layout = Layout(schema, definition.options, (Tablet(tablet_id, schema, self._environment.key_index),))
         return Table(table_id, definition.name, layout)
 
     def _delete_files(self, tablet: Tablet) -> None:

@@ -42,6 +42,9 @@ class StoreOptions(BaseModel):
     """How long a batch waits at most before it is let in; near the soft limit far shorter."""
     memory_patience_seconds: NonNegativeFloat = 60
     """How long a load in this process (``write_all``) tries again by itself after it was refused."""
+    key_index_bytes: NonNegativeInt = 256 * MIB
+    """Key indexes of all tablets, about 21 bytes a key (17 to 26). Rowsets that do not fit are searched for keys by
+    their Bloom filters; 0 is no index at all. MemRowSets have indexes of their own, which count as memory stores."""
     wal_segment_bytes: PositiveInt = 64 * MIB
     page_cache_bytes: PositiveInt = 64 * MIB
     """Pages that were compressed as a whole, decompressed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..schemas.column import ColumnSchema
-from ..schemas.description import ColumnStats, TableStats, TabletStats
+from ..schemas.description import ColumnStats, KeyIndexStats, TableStats, TabletStats
 from .table import Table
 from .tablet.tablet import Tablet
 from .tablet.version import Version
@@ -36,6 +36,7 @@ def _tablet_stats(tablet: Tablet) -> TabletStats:
         redo_bytes=sum(file.size_bytes for rowset in version.disk for file in rowset.deltas.stores.redo),
         undo_bytes=sum(file.size_bytes for rowset in version.disk for file in rowset.deltas.stores.undo),
         history_floor=version.history_floor,
+        key_index=KeyIndexStats(bytes=tablet.key_lookup.nbytes, mode=tablet.key_lookup.mode(version)),
     )
 
 

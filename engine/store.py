@@ -50,6 +50,7 @@ from .table import Table
 from .tablet import files
 from .tablet.chunk import ChangeRange, ScanRequest
 from .tablet.environment import Environment
+from .tablet.key_budget import KeyIndexBudget
 from .tablet.manifest import CleanStopEntry, Manifest, ManifestFile
 from .tablet.open import sweep
 from .tablet.tablet import Tablet
@@ -102,7 +103,8 @@ class Store:
         self._mvcc = MvccManager(self._clock)
         self._wal = self._open_wal(manifest)
         cache = PageCache(self.options.page_cache_bytes)
-        self._environment = Environment(self._fs, manifest_file, self._wal, self._mvcc, cache)
+        budget = KeyIndexBudget(self.options.key_index_bytes, on_demand=self.options.maintenance == "off")
+        self._environment = Environment(self._fs, manifest_file, self._wal, self._mvcc, cache, key_index=budget)
         recovery.check_log(self._wal, manifest)
         self._catalog = Catalog(self._environment, self.options.limits)
         self._catalog.load()
@@ -388,10 +390,11 @@ class Store:
         if self._environment.halt.reason:
             return operations
         for table in self._catalog.tables():
-            if table.options.maintenance == "on":
-                mark = partial(self._ancient_history_mark, table)
-                for tablet in table.tablets:
-                    work = upkeep.TabletUpkeep(tablet, self._environment, self.options, self._gate.is_pressed, mark)
+            mark = partial(self._ancient_history_mark, table)
+            for tablet in table.tablets:
+                work = upkeep.TabletUpkeep(tablet, self._environment, self.options, self._gate.is_pressed, mark)
+                operations.append(work.index())
+                if table.options.maintenance == "on":
                     operations += work.operations(self._after_flush)
         return operations
 

@@ -63,6 +63,12 @@ def compact_all(tablet: Tablet, environment: Environment, mark: int) -> FlushRep
         return compact(tablet, environment, ancient_history_mark=mark)
 
 
+def index_keys(tablet: Tablet, environment: Environment) -> int:
+    """Put the keys of DiskRowSets into the key index as far as its budget goes; return how many came in."""
+    with _work_on(tablet, environment):
+        return tablet.key_lookup.build(tablet.version, tablet.write_lock)
+
+
 def perform(kind: MaintenanceKind, tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
     """Do one kind of work on a tablet now; None when there is nothing to do. ``mark`` is the ancient history mark."""
     if kind is MaintenanceKind.FLUSH:
@@ -120,7 +126,7 @@ class TabletUpkeep:
     """The ancient history mark of its table."""
 
     def operations(self, flushed: Callable[[], None]) -> list[MaintenanceOp]:
-        """Return all kinds of work; ``flushed`` is called after a flush."""
+        """Return all kinds of work on files; ``flushed`` is called after a flush."""
         where, on_files = f"tablet {self.tablet.tablet_id}", (self.tablet, self.environment)
 
         def flush_rows() -> None:
@@ -143,6 +149,20 @@ class TabletUpkeep:
             TabletOp(f"history of {where}", self.history_score, lambda: collect_history(*on_files, self.mark())),
             TabletOp(f"compact {where}", self.compact_score, self.compact),
         ]
+
+    def index(self) -> MaintenanceOp:
+        """Return the work on the key index, which changes no file."""
+        return TabletOp(
+            f"index keys of tablet {self.tablet.tablet_id}",
+            self.index_score,
+            lambda: index_keys(self.tablet, self.environment),
+        )
+
+    def index_score(self) -> float:
+        """Return more than 0 when there are DiskRowSets out of the key index that fit in; a flush that is due goes
+        first."""
+        lookup = self.tablet.key_lookup
+        return _INDEX_SCORE if not lookup.is_on_demand and lookup.worth_indexing(self.tablet.version) else 0.0
 
     def flush_score(self) -> float:
         """Return more than 0 when the MemRowSet is large, writers wait for memory, or an earlier flush failed."""
@@ -208,6 +228,7 @@ class TabletUpkeep:
 
 
 _COMPACTION_SCORE = 0.9
+_INDEX_SCORE = 0.95
 
 
 def _candidate(rowset: DiskRowSet, mark: int) -> Candidate:

@@ -1,6 +1,6 @@
 """What a store says of a table, a scan and itself: the JSON answers of the actions."""
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -34,6 +34,15 @@ class ColumnStats(BaseModel):
     """Bytes of the cells before encoding and compression."""
 
 
+class KeyIndexStats(BaseModel):
+    """How a tablet finds keys in its DiskRowSets."""
+
+    bytes: int
+    """Memory of the index."""
+    mode: Literal["index", "partial", "search"]
+    """All rowsets are in the index, some, or none: the others are searched, by their Bloom filters."""
+
+
 class TabletStats(BaseModel):
     """The state of one tablet."""
 
@@ -51,6 +60,7 @@ class TabletStats(BaseModel):
     """Old values on disk, which only scans of the past look through."""
     history_floor: int = 0
     """Snapshots below this timestamp can no longer be read."""
+    key_index: KeyIndexStats = Field(default_factory=lambda: KeyIndexStats(bytes=0, mode="index"))
 
 
 class MemoryStats(BaseModel):

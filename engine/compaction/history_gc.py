@@ -14,19 +14,19 @@ later life and death again from the insert that began it.
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
 
 from ..delta import LIVE
 from ..delta.file import DeltaFile
 from ..rowset.diskrowset import DiskRowSet
 from ..tablet.environment import Environment
+from ..tablet.key_lookup import MovedKeys, hashes_of
 from ..tablet.manifest import TabletEntry
 from ..tablet.open import remove_orphans
 from ..tablet.tablet import Tablet
 from .flush import FlushReport
 from .rewrite import halted_if_half_done, new_files, retire
 
-_KEYS_AT_ONCE = 1 << 14
 _FAILED = "old history could not be dropped"
 
 
@@ -94,7 +94,7 @@ def _drop_rowsets(tablet: Tablet, environment: Environment, mark: int) -> tuple[
     with tablet.write_lock:
         timestamp, lsn = tablet.last_timestamp, tablet.last_lsn
     environment.wait_until_settled(timestamp, lsn)
-    hashes = {rowset: tablet.key_hashes(rowset) for rowset in candidates}
+    hashes = {rowset: list(hashes_of(rowset)) for rowset in candidates}
     with halted_if_half_done(tablet.tablet_id, environment):
         with tablet.write_lock:
             dead = [rowset for rowset in candidates if _is_dead(rowset, mark)]
@@ -104,9 +104,8 @@ def _drop_rowsets(tablet: Tablet, environment: Environment, mark: int) -> tuple[
             environment.manifest.commit(
                 lambda manifest: manifest.with_tablet(tablet.tablet_id, lambda entry: entry.without_rowsets(gone, mark))
             )
-            indexed = [rowset for rowset in dead if tablet.remove_diskrowset(rowset, mark)]
-        for rowset in indexed:
-            _forget_keys(tablet, rowset, hashes[rowset])
+            nowhere = {rowset: tablet.remove_diskrowset(rowset, mark) for rowset in dead}
+        _forget_keys(tablet, [MovedKeys(rowset.slot, nowhere[rowset], hashes[rowset]) for rowset in dead])
     for rowset in dead:
         rowset.close()
         others = (*rowset.columns_files, *rowset.deltas.files)
@@ -114,13 +113,9 @@ def _drop_rowsets(tablet: Tablet, environment: Environment, mark: int) -> tuple[
     return sum(len(rowset) for rowset in dead), sum(_bytes(rowset) for rowset in dead)
 
 
-def _forget_keys(tablet: Tablet, rowset: DiskRowSet, hashes: np.ndarray) -> None:
-    """Take the keys of a rowset that is gone out of the index, some at a time: writers get in between."""
-    for first in range(0, len(hashes), _KEYS_AT_ONCE):
-        with tablet.write_lock:
-            tablet.relocate(rowset.slot, first, hashes[first : first + _KEYS_AT_ONCE])
-    with tablet.write_lock:
-        tablet.drop_slot(rowset.slot)
+def _forget_keys(tablet: Tablet, keys: Sequence[MovedKeys]) -> None:
+    """Take the keys of rowsets that are gone out of the index, some at a time: writers get in between."""
+    tablet.key_lookup.follow(keys, [], tablet.write_lock)
 
 
 def _bytes(rowset: DiskRowSet) -> int:

@@ -2,9 +2,9 @@
 
 Rows move from their old rowsets to the new ones, which nobody sees yet. Changes made since the new files were written
 went to the old rowsets; they are carried over in rounds, each as short as the one before took, and only the last, small
-one is made under the tablet's write lock. There the version is replaced, and the slot of each old rowset gets the list
-of where its rows are now. The keys in the index follow afterwards, a few thousand at a time. So the lock is held for
-milliseconds, however many rows move.
+one is made under the tablet's write lock. There the version is replaced, and the slot of an old rowset that is indexed
+gets the list of where its rows are now. The keys follow afterwards, a few thousand at a time (`tablet.key_lookup`). So
+the lock is held for milliseconds, however many rows move.
 
 A row may be left out of the new rowsets because it has been dead for longer than history goes back. If its key comes
 back meanwhile, the change goes to the old row; it becomes the first cells of a new row, in a MemRowSet of its own that
@@ -29,11 +29,11 @@ from ..rowset.rowset import RowSet
 from ..tablet import files
 from ..tablet.environment import Environment
 from ..tablet.halt import Halt
+from ..tablet.key_lookup import MovedKeys, hashes_of
 from ..tablet.manifest import TabletEntry
 from ..tablet.open import remove_orphans
 from ..tablet.tablet import Tablet
 from ..tablet.version import Version
-from ..vectors.keys import hash_keys
 from ..vectors.vector import FixedVector, stored_as
 from .returned import ReturnedRows
 from .rewrite import halted_if_half_done
@@ -42,8 +42,6 @@ _LAST_ROUND = 2048
 """So few deltas may be carried over under the lock."""
 _ROUNDS = 16
 """After so many rounds writers are faster than we are, and wait once."""
-_KEYS_AT_ONCE = 1 << 14
-"""Keys that are relocated without letting go of the lock."""
 
 
 @dataclass(slots=True, eq=False)
@@ -142,9 +140,10 @@ class Swap:
             if self._returned:
                 version = replace(version, frozen=(*version.frozen, self._returned_memrowset()))
             tablet.version = version
-            still_named = [moved for moved in self._moved if tablet.forward(moved.rowset.slot, moved.locations)]
-        for moved in still_named:
-            self._relocate(moved.rowset)
+            for moved in self._moved:
+                tablet.key_lookup.forward(moved.rowset.slot, moved.locations)
+        keys = [MovedKeys(moved.rowset.slot, moved.locations, hashes_of(moved.rowset)) for moved in self._moved]
+        tablet.key_lookup.follow(keys, list(self._targets.values()), tablet.write_lock)
 
     def _carry_over(self) -> int:
         """Carry over what was changed since the last round; return how many deltas there were."""
@@ -187,12 +186,3 @@ class Swap:
         for column_id, run in self._returned.fill(memrowset, tablet.schema, tablet.encoder, self._lsn + 1).items():
             self._append(memrowset, column_id, run)
         return memrowset
-
-    def _relocate(self, rowset: RowSet) -> None:
-        tablet, row_count = self._tablet, len(rowset)
-        for first in range(0, row_count, _KEYS_AT_ONCE):
-            hashes = hash_keys(rowset.keys_in(first, min(first + _KEYS_AT_ONCE, row_count)))
-            with tablet.write_lock:
-                tablet.relocate(rowset.slot, first, hashes)
-        with tablet.write_lock:
-            tablet.drop_slot(rowset.slot)

@@ -173,10 +173,7 @@ class DiskRowSet(RowSet):
         return self._encoder.encode([self.base(column, first, last) for column in self._key_columns])
 
     def find(self, keys: KeyVector, hashes: np.ndarray) -> np.ndarray:
-        """Return the row number (int64) of each key, -1 for those that no row has; needs no index in memory.
-
-        ``hashes`` are `hash_keys` of ``keys``. Most keys that are not there cost a look into the Bloom filter.
-        """
+        # Needs no index in memory. Most keys that are not there cost a look into the Bloom filter.
         rows = np.full(len(keys), -1, np.int64)
         may_be_here = np.flatnonzero(self._may_hold(keys, hashes))
         if len(may_be_here):

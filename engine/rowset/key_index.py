@@ -1,16 +1,18 @@
-"""The key index of a tablet: from the hash of a primary key to where its row lives.
+"""The key index: from the hash of a primary key to where its row lives.
 
-One hash table for the whole tablet, whatever the number of its rowsets, so that looking up a key
-costs one cache miss and one comparison with the real key. A slot holds 24 bits of the hash and a
-location of 40 bits; what a location means is the caller's business. Two keys may look alike (they
-share tag and neighbourhood, one pair in about ten million), so `find` asks the caller to compare the
-keys themselves.
+A tablet has one hash table for its DiskRowSets, whatever their number, so that looking up a key
+costs one cache miss and one comparison with the real key; a MemRowSet has one of its own. A slot
+holds 24 bits of the hash and a location of 40 bits; what a location means is the caller's
+business. Two keys may look alike (they share tag and neighbourhood, one pair in about ten
+million), so `find` asks the caller to compare the keys themselves.
 
 Memory: 12 bytes a slot (8, and 4 of hash bits that let the table grow without reading keys), at most
 70 % of the slots in use: 17 bytes a key after `reserve` or just before growing, 34 just after.
 
 Not thread-safe: writers, and readers beside writers, hold the tablet's write lock.
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable
 
@@ -24,15 +26,27 @@ Verify = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 _MAX_LOAD = 0.7
 _FIRST_CAPACITY = 1024
+_ENTRY_BYTES = 12
 LOCATION_MAX = (1 << kernels.LOCATION_BITS) - 1
 
 
 class KeyIndex:
     """Maps the keys of a tablet, alive or dead, to locations: integers from 0 to 2**40 - 1."""
 
-    def __init__(self) -> None:
+    def __init__(self, key_count: int = 0) -> None:
+        """Make an empty index with room for ``key_count`` keys."""
         self._key_count = 0
-        self._make_table(_FIRST_CAPACITY)
+        self._make_table(_capacity_for(key_count))
+
+    @staticmethod
+    def bytes_for(key_count: int) -> int:
+        """Return the bytes of memory that an index with room for so many keys takes."""
+        return _capacity_for(key_count) * _ENTRY_BYTES
+
+    @property
+    def room(self) -> int:
+        """How many keys fit in all before it must grow."""
+        return int(self._capacity * _MAX_LOAD) - 1
 
     def __len__(self) -> int:
         """Return the number of keys."""
@@ -115,25 +129,42 @@ class KeyIndex:
 
         A table that must grow at least doubles, so that growing is amortised.
         """
-        needed = int(key_count / _MAX_LOAD) + 1
-        if needed <= self._capacity:
+        if key_count <= self.room:
             return
-        slots, hash_bits, capacity = self._slots, self._hash_bits, self._capacity
-        self._make_table(max(needed, 2 * capacity))
+        larger = self._copied_to(max(_capacity_for(key_count), 2 * self._capacity))
+        self._slots, self._hash_bits, self._capacity = larger._slots, larger._hash_bits, larger._capacity
+
+    def copy_for(self, key_count: int) -> KeyIndex:
+        """Return an index of the same keys with room for ``key_count`` in all, no less than there are.
+
+        This one may be read meanwhile, not changed.
+        """
+        return self._copied_to(_capacity_for(max(key_count, self._key_count)))
+
+    def _copied_to(self, capacity: int) -> KeyIndex:
+        copy = KeyIndex()
+        copy._make_table(capacity)
+        copy._key_count = self._key_count
         kernels.rehash(
-            address_of(slots),
-            address_of(hash_bits),
-            capacity,
             address_of(self._slots),
             address_of(self._hash_bits),
             self._capacity,
+            address_of(copy._slots),
+            address_of(copy._hash_bits),
+            capacity,
         )
+        return copy
 
     def _make_table(self, capacity: int) -> None:
         # Not from Arrow's pool: a large np.zeros is in huge pages, which random access wants.
         self._capacity = capacity
         self._slots = np.zeros(capacity, np.uint64)
         self._hash_bits = np.zeros(capacity, np.uint32)
+
+
+def _capacity_for(key_count: int) -> int:
+    """Return slots enough for so many keys, with one always free."""
+    return max(_FIRST_CAPACITY, int((key_count + 1) / _MAX_LOAD) + 2)
 
 
 def _check(hashes: np.ndarray, locations: np.ndarray) -> None:

@@ -15,10 +15,21 @@ from ..cfile.zone_map import ZoneMap
 from ..delta.run import DeltaRun
 from ..delta.tracker import DeltaTracker
 from ..vectors.growable import GrowableColumn
-from ..vectors.keys import BytesKeys, KeyEncoder, KeyVector, U64Keys, argsort_keys, slice_keys, take_keys
+from ..vectors.keys import (
+    BytesKeys,
+    KeyEncoder,
+    KeyVector,
+    U64Keys,
+    argsort_keys,
+    equal_at,
+    hash_keys,
+    slice_keys,
+    take_keys,
+)
 from ..vectors.physical import PhysicalType, physical_of
 from ..vectors.vector import BytesVector, FixedVector, Vector, conformed, zeros
 from .absent import absent_cells
+from .key_index import KeyIndex
 from .liveness import LiveRows
 from .rowset import RowSet
 
@@ -38,6 +49,7 @@ class MemRowSet(RowSet):
         self._key_width = encoder.width
         self._keys = GrowableColumn(PhysicalType.INT64 if encoder.is_u64 else PhysicalType.BYTES)
         self._timestamps = GrowableColumn(PhysicalType.INT64)
+        self._index = KeyIndex()
         self._row_count = 0
         self._order: np.ndarray | None = None
 
@@ -51,9 +63,9 @@ class MemRowSet(RowSet):
 
     @property
     def nbytes(self) -> int:
-        """Bytes reserved for rows and deltas."""
+        """Bytes reserved for rows, their index and deltas."""
         columns = [*self._columns.values(), self._keys, self._timestamps]
-        return sum(column.nbytes for column in columns) + self.deltas.memory_bytes
+        return sum(column.nbytes for column in columns) + self._index.nbytes + self.deltas.memory_bytes
 
     def insert(self, cells: Mapping[int, Vector], keys: KeyVector, timestamp: int, lsn: int) -> np.ndarray:
         """Append rows and return their numbers (int64).
@@ -71,8 +83,14 @@ class MemRowSet(RowSet):
         if self.first_lsn is None:
             self.first_lsn = lsn
         first = self._row_count
+        rows = np.arange(first, first + count, dtype=np.int64)
+        self._index.insert(hash_keys(keys), rows)
         self._row_count += count
-        return np.arange(first, first + count, dtype=np.int64)
+        return rows
+
+    def find(self, keys: KeyVector, hashes: np.ndarray) -> np.ndarray:
+        stored = self.keys(self._row_count)
+        return self._index.find(hashes, lambda positions, rows: equal_at(keys, positions, stored, rows))
 
     def row_count(self, snapshot: int) -> int:
         timestamps = self._timestamps.view(self._row_count)

@@ -67,6 +67,13 @@ class RowSet(ABC):
         """Return the encoded keys of rows [first, last)."""
 
     @abstractmethod
+    def find(self, keys: KeyVector, hashes: np.ndarray) -> np.ndarray:
+        """Return the row number (int64) of each key, alive or dead, -1 for those that no row has.
+
+        ``hashes`` are `hash_keys` of ``keys``. Of a MemRowSet under the tablet's write lock only.
+        """
+
+    @abstractmethod
     def key_order(self, first: int, last: int) -> np.ndarray | None:
         """Return rows [first, last) sorted by key; None when they stand in key order already."""
 

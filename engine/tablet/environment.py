@@ -9,12 +9,14 @@ from ..fs.filesystem import FileSystem
 from ..mvcc.mvcc import MvccManager
 from ..wal.log import WriteAheadLog
 from .halt import Halt
+from .key_budget import KeyIndexBudget, unlimited
 from .manifest import ManifestFile
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The seams: the disk, the manifest and the log on it, which commits are visible, decompressed pages, the halt."""
+    """The seams: the disk, the manifest and the log on it, which commits are visible, decompressed pages, the halt,
+    memory for key indexes."""
 
     fs: FileSystem
     manifest: ManifestFile
@@ -22,6 +24,7 @@ class Environment:
     mvcc: MvccManager
     page_cache: PageCache
     halt: Halt = field(default_factory=Halt)
+    key_index: KeyIndexBudget = field(default_factory=unlimited)
 
     def wait_until_settled(self, timestamp: int, lsn: int) -> None:
         """Return when the commits up to ``timestamp``, logged up to ``lsn``, are visible, and durable in the log.

@@ -1,4 +1,4 @@
-"""Point reads: find keys in the index, then fetch their rows from the rowsets they live in."""
+"""Point reads: find where keys live, then fetch their rows from the rowsets they live in."""
 
 from __future__ import annotations
 
@@ -9,34 +9,58 @@ from ...schemas.column import ColumnSchema
 from ..rowset.location import by_slot, rowids_of
 from ..rowset.rowset import RowSet
 from ..vectors.keys import KeyVector, hash_keys
+from .key_lookup import find_in
+from .missing import MissingKeys
 from .read import read_rows, schema_of
 from .tablet import Tablet
+
+_Group = tuple[RowSet, np.ndarray, np.ndarray]
+"""A rowset, rows of it, and which keys of the batch these are."""
 
 
 def look_up(tablet: Tablet, keys: KeyVector, snapshot: int, columns: tuple[ColumnSchema, ...]) -> pa.Table:
     """Return the rows of ``keys`` that live at ``snapshot``, in the order of the keys; the others are left out.
 
-    The write lock is held while the keys are looked up, not while rows are read.
+    The write lock is held while keys are looked up in memory, not while files are searched or rows are read.
     """
+    hashes = hash_keys(keys)
     with tablet.write_lock:
-        locations, _ = tablet.find(keys, hash_keys(keys))
-        known = np.flatnonzero(locations >= 0)
-        groups = [(tablet.rowset(slot), known[group]) for slot, group in by_slot(locations[known])]
+        missing = tablet.key_lookup.find_in_memory(tablet.version, keys, hashes)
+        searched = tablet.key_lookup.searched(tablet.version)
+        found = np.flatnonzero(missing.locations >= 0)
+        groups: list[_Group] = [
+            (tablet.rowset(slot), rowids_of(missing.locations[found[group]]), found[group])
+            for slot, group in by_slot(missing.locations[found])
+        ]
+    # Rowsets on disk have the keys that they have for good: whatever moves meanwhile, these are found where they were.
+    for rowset in searched:
+        groups += _search(rowset, missing)
     parts, places = [], []
-    for rowset, asked in groups:
-        batch, hits = _fetch(rowset, rowids_of(locations[asked]), snapshot, columns)
+    for rowset, rowids, asked in groups:
+        batch, hits = _fetch(rowset, rowids, snapshot, columns)
         parts.append(batch)
         places.append(asked[hits])
     if not parts:
         return schema_of(columns).empty_table()
+    if len(parts) == 1:
+        return pa.Table.from_batches(parts)
     order = np.argsort(np.concatenate(places), kind="stable")
     return pa.Table.from_batches(parts).take(pa.array(order))
+
+
+def _search(rowset: RowSet, missing: MissingKeys) -> list[_Group]:
+    """Look for missing keys in a rowset that is not indexed."""
+    asked = missing.ask(find_in(rowset))
+    return [(rowset, rowids_of(missing.locations[asked]), asked)] if len(asked) else []
 
 
 def _fetch(
     rowset: RowSet, rowids: np.ndarray, snapshot: int, columns: tuple[ColumnSchema, ...]
 ) -> tuple[pa.RecordBatch, np.ndarray]:
-    """Return the live ones of ``rowids`` (any order, repeats allowed) and their positions."""
+    """Return the live ones of ``rowids`` (any order, repeats allowed), in their order, and their positions."""
+    if len(rowids) == 1:
+        alive = rowset.live_at(rowids, snapshot)
+        return read_rows(rowset, rowids[alive], columns, snapshot), np.flatnonzero(alive)
     rows, position = np.unique(rowids, return_inverse=True)
     alive = rowset.live_at(rows, snapshot)
     kept = np.flatnonzero(alive)

@@ -2,53 +2,43 @@
 
 Locking. ``write_lock`` serialises writers: from the look-up of a batch's keys until its changes are in the stores, so
 that what was decided still holds when it is applied. Readers take it only to look up keys. A flush or compaction takes
-it for moments only. When rows have moved to another rowset, their keys are not moved in the index at once: the slot of
-the old rowset says where its rows are now, look-ups go by that, and the keys follow some thousands at a time.
+it for moments only. Where keys live is known to ``key_lookup``.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
-from ...schemas.errors import SnapshotTooOldError, UnavailableError
+from ...schemas.errors import SnapshotTooOldError
 from ...schemas.operation import Operation
 from ...schemas.table import TableSchema
 from ..delta import LIVE
 from ..rowset.diskrowset import DiskRowSet
-from ..rowset.key_index import KeyIndex
-from ..rowset.location import SLOTS_MAX, by_slot, pack, rowids_of, slots_of
+from ..rowset.location import by_slot, rowids_of
 from ..rowset.memrowset import MemRowSet
 from ..rowset.rowset import RowSet
 from ..vectors.arrow import from_arrow
-from ..vectors.keys import KeyEncoder, KeyVector, equal_at, hash_keys, slice_keys, take_keys
+from ..vectors.keys import KeyEncoder, KeyVector, hash_keys, take_keys
 from ..vectors.physical import PhysicalType, physical_of
 from ..vectors.vector import FixedVector, Vector, conformed
 from .change import Change, ChangeKind
 from .changed import changed_after
+from .key_budget import KeyIndexBudget, unlimited
+from .key_lookup import KeyLookup
 from .outcome import Outcome, Shape, decide
+from .slots import Slots
 from .version import Version
-
-_INDEX_ROWS = 1 << 18
-"""Rows whose keys are read at once while the index is built."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Forwarded:
-    """What stands in the slot of a rowset whose rows have moved, until the index knows where they are."""
-
-    locations: np.ndarray
-    """int64, one for each old row: where it lives now, -1 when it is gone."""
 
 
 class Tablet:
     """One tablet, open. Thread safety as the module says."""
 
-    def __init__(self, tablet_id: int, schema: TableSchema) -> None:
+    def __init__(self, tablet_id: int, schema: TableSchema, budget: KeyIndexBudget | None = None) -> None:
+        """Make an empty tablet, whose key index may take what ``budget`` has; None is any."""
         self.tablet_id = tablet_id
         self.schema = schema
         self.encoder = KeyEncoder([physical_of(column.logical.arrow) for column in schema.key])
@@ -62,8 +52,8 @@ class Tablet:
         self.last_lsn = 0
         self.inserts_durable_lsn = 0
         """New rows up to this log position are in base files."""
-        self._slots: list[RowSet | Forwarded | None] = []
-        self._index: KeyIndex | None = None
+        self._slots = Slots(tablet_id)
+        self.key_lookup = KeyLookup(self._slots, budget or unlimited())
         self.version = Version(self.new_memrowset())
 
     # Rowsets and their slots
@@ -71,7 +61,7 @@ class Tablet:
     def new_memrowset(self, schema: TableSchema | None = None) -> MemRowSet:
         """Return an empty MemRowSet in a slot of its own, for another schema than the tablet's if one is given."""
         memrowset = MemRowSet(self.free_slot(), (schema or self.schema).columns, self.encoder)
-        self._slots[memrowset.slot] = memrowset
+        self.take_slot(memrowset)
         return memrowset
 
     def set_aside(self, successor: MemRowSet) -> None:
@@ -89,52 +79,20 @@ class Tablet:
         self.version = replace(version, active=successor, frozen=frozen)
 
     def free_slot(self) -> int:
-        """Return a slot that no rowset has, for ``take_slot``.
-
-        Raises:
-            UnavailableError: the tablet has as many rowsets as it can.
-        """
-        for slot, rowset in enumerate(self._slots):
-            if rowset is None:
-                return slot
-        if len(self._slots) == SLOTS_MAX:
-            raise UnavailableError(f"tablet {self.tablet_id} has {SLOTS_MAX:,} rowsets, as many as it can")
-        self._slots.append(None)
-        return len(self._slots) - 1
+        """Return a slot that no rowset has. Raises UnavailableError when the tablet has as many rowsets as it can."""
+        return self._slots.free()
 
     def take_slot(self, rowset: RowSet) -> None:
         """Make ``rowset`` known under its slot."""
-        self._slots[rowset.slot] = rowset
+        self._slots.take(rowset.slot, rowset)
 
     def drop_slot(self, slot: int) -> None:
-        """Forget the rowset in ``slot``; no location in the index may name it any more."""
-        self._slots[slot] = None
+        """Forget the rowset in ``slot``, which no location names."""
+        self._slots.drop(slot)
 
     def rowset(self, slot: int) -> RowSet:
         """Return the rowset in a slot that is taken."""
-        rowset = self._slots[slot]
-        assert isinstance(rowset, RowSet), "a location that was looked up names a slot that is taken"
-        return rowset
-
-    def forward(self, slot: int, locations: np.ndarray) -> bool:
-        """Take the rowset out of ``slot``: its rows are at ``locations`` now, -1 for those that are gone.
-
-        Returns whether the index still names the slot: then ``relocate`` its rows and drop it.
-        """
-        self._slots[slot] = Forwarded(locations) if self._index is not None else None
-        return self._index is not None
-
-    def relocate(self, slot: int, first: int, hashes: np.ndarray) -> None:
-        """Bring the index up to date for rows of a forwarded slot, from row ``first`` on, by their keys' hashes."""
-        forwarded = self._slots[slot]
-        assert isinstance(forwarded, Forwarded), "only rows that were forwarded are relocated"
-        old = pack(slot, np.arange(first, first + len(hashes)))
-        new = forwarded.locations[first : first + len(hashes)]
-        gone = new < 0
-        if gone.any():
-            self.index.remove(hashes[gone], old[gone])
-            hashes, old, new = hashes[~gone], old[~gone], new[~gone]
-        self.index.relocate(hashes, old, np.ascontiguousarray(new))
+        return self._slots.rowset(slot)
 
     def add_diskrowset(self, rowset: DiskRowSet) -> None:
         """Add a rowset while the tablet is being opened."""
@@ -154,48 +112,26 @@ class Tablet:
             history_floor=max(version.history_floor, history_floor),
         )
 
-    def key_hashes(self, rowset: DiskRowSet) -> np.ndarray:
-        """Return the hashes of the keys of all rows, in row order."""
-        spans = _spans(len(rowset), _INDEX_ROWS)
-        return np.concatenate([hash_keys(rowset.keys_in(first, last)) for first, last in spans])
-
-    def remove_diskrowset(self, rowset: DiskRowSet, history_floor: int) -> bool:
-        """Forget a rowset and its rows; under the write lock. Returns what ``forward`` does.
+    def remove_diskrowset(self, rowset: DiskRowSet, history_floor: int) -> np.ndarray:
+        """Forget a rowset and its rows; under the write lock. Returns where they are now: nowhere.
 
         Scans that run go on with it; the snapshots below ``history_floor`` are refused from now on.
         """
-        is_indexed = self.forward(rowset.slot, np.full(len(rowset), -1, np.int64))
+        nowhere = np.full(len(rowset), -1, np.int64)
+        self.key_lookup.forward(rowset.slot, nowhere)
         version = self.version
         self.version = replace(
             version,
             disk=tuple(other for other in version.disk if other is not rowset),
             history_floor=max(version.history_floor, history_floor),
         )
-        return is_indexed
+        return nowhere
 
     # Look-ups, under the write lock
 
-    @property
-    def index(self) -> KeyIndex:
-        """Where each key lives; built from the rowsets when it is first wanted."""
-        if self._index is None:
-            self._index = self._build_index()
-        return self._index
-
     def find(self, keys: KeyVector, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the location of each key (-1 where there is none) and whether its row lives now."""
-
-        def verify(positions: np.ndarray, candidates: np.ndarray) -> np.ndarray:
-            same = np.zeros(len(positions), np.bool_)
-            current = self._current(candidates)
-            there = np.flatnonzero(current >= 0)
-            for slot, group in by_slot(current[there]):
-                rows = there[group]
-                stored = self.rowset(slot).keys_at(rowids_of(current[rows]))
-                same[rows] = equal_at(keys, positions[rows], stored, np.arange(len(rows)))
-            return same
-
-        locations = self._current(self.index.find(hashes, verify))
+        locations = self.key_lookup.find(self.version, keys, hashes)
         alive = np.zeros(len(locations), np.bool_)
         known = np.flatnonzero(locations >= 0)
         for slot, group in by_slot(locations[known]):
@@ -265,6 +201,7 @@ class Tablet:
         must not claim what the log has yet to bring.
         """
         self.last_timestamp, self.last_lsn = timestamp, lsn
+        self.key_lookup.build_after_searches(self.version)
         keys = self.encode_keys(change.rows)
         locations, _ = self.find(keys, hash_keys(keys))
         wanted = np.zeros(len(locations), np.bool_)
@@ -305,22 +242,12 @@ class Tablet:
         return min((lsn for lsn in positions if lsn is not None), default=None)
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Let go of the files and of the index's memory."""
+        self.key_lookup.release()
         for rowset in self.version.disk:
             rowset.close()
 
     # Inner workings
-
-    def _current(self, locations: np.ndarray) -> np.ndarray:
-        """Return where rows live now that the index knows at ``locations``."""
-        forwarded = [(slot, place) for slot, place in enumerate(self._slots) if isinstance(place, Forwarded)]
-        if not forwarded:
-            return locations
-        current, slots = locations.copy(), slots_of(locations)
-        for slot, place in forwarded:
-            moved = np.flatnonzero(slots == slot)
-            current[moved] = place.locations[rowids_of(locations[moved])]
-        return current
 
     def _store(self, cells: dict[int, Vector], locations: np.ndarray, timestamp: int, lsn: int) -> None:
         new = np.flatnonzero(locations < 0)
@@ -335,9 +262,7 @@ class Tablet:
 
     def _insert(self, cells: dict[int, Vector], timestamp: int, lsn: int) -> None:
         keys = self.encoder.encode([cells[column.id] for column in self.schema.key])
-        active = self.version.active
-        rowids = active.insert(cells, keys, timestamp, lsn)
-        self.index.insert(hash_keys(keys), pack(active.slot, rowids))
+        self.version.active.insert(cells, keys, timestamp, lsn)
 
     def _append_deltas(
         self, cells: dict[int, Vector], locations: np.ndarray, timestamp: int, lsn: int, alive: bool | None
@@ -370,20 +295,3 @@ class Tablet:
     def _durable_lsn(self, slot: int) -> int:
         rowset = self.rowset(slot)
         return rowset.durable_lsn if isinstance(rowset, DiskRowSet) else 0
-
-    def _build_index(self) -> KeyIndex:
-        index = KeyIndex()
-        version = self.version
-        index.reserve(sum(len(rowset) for rowset in (*version.disk, *version.in_memory)))
-        for rowset in version.disk:
-            for first, last in _spans(len(rowset), _INDEX_ROWS):
-                keys = rowset.keys_in(first, last)
-                index.insert(hash_keys(keys), pack(rowset.slot, np.arange(first, last)))
-        for memrowset in version.in_memory:
-            keys = slice_keys(memrowset.keys(len(memrowset)), 0, len(memrowset))
-            index.insert(hash_keys(keys), pack(memrowset.slot, np.arange(len(memrowset))))
-        return index
-
-
-def _spans(row_count: int, size: int) -> Iterable[tuple[int, int]]:
-    return ((first, min(first + size, row_count)) for first in range(0, row_count, size))

@@ -30,6 +30,8 @@ class Shape:
     filtered: tuple[str, ...]
     """Columns whose order the model knows: no floating type with its NaN."""
     history_seconds: int = 7 * 24 * 3600
+    key_index_bytes: int | None = None
+    """Of the store; None is more than any table here needs, 0 leaves every look-up to Bloom filters and searches."""
 
     @property
     def definition(self) -> TableDefinition:
@@ -77,6 +79,7 @@ U64 = Shape(
 )
 
 SHORT_HISTORY = replace(U64, history_seconds=10)
+NO_INDEX = replace(SHORT_HISTORY, key_index_bytes=0)
 
 STRING_KEY = replace(
     U64,
@@ -84,6 +87,7 @@ STRING_KEY = replace(
     cells=U64.cells | {"k": ("", "a", "a\0", "a\0b", "ab", "long enough ", "long enough to go on", "\u00e4")},
     history_seconds=10,
 )
+STRING_KEY_NO_INDEX = replace(STRING_KEY, key_index_bytes=0)
 """One key column, of any length: encoded keys are bytes without an end mark."""
 
 _NULLABLE = ("flag", "tiny", "small", "big", "day", "seen", "single", "real", "price", "total", "huge", "code", "note")

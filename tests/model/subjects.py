@@ -97,7 +97,9 @@ class EmbeddedSubject:
 
     def _open(self) -> Store:
         self._clock = ManualClock(self._microseconds)
-        return Store.open(self._fs, OPTIONS, self._clock)
+        limit = self._shape.key_index_bytes
+        options = OPTIONS if limit is None else OPTIONS.model_copy(update={"key_index_bytes": limit})
+        return Store.open(self._fs, options, self._clock)
 
 
 class FlightSubject(EmbeddedSubject):

@@ -5,7 +5,7 @@ from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.model.machine import machine_of
-from tests.model.shapes import ALL_TYPES, SHORT_HISTORY, STRING_KEY, U64, Shape
+from tests.model.shapes import ALL_TYPES, NO_INDEX, SHORT_HISTORY, STRING_KEY, STRING_KEY_NO_INDEX, U64, Shape
 from tests.model.subjects import EmbeddedSubject, FlightSubject
 
 
@@ -20,6 +20,8 @@ CASES = {
     "embedded, all types": (EmbeddedSubject, ALL_TYPES, 80),
     "embedded, short history": (EmbeddedSubject, SHORT_HISTORY, 80),
     "embedded, string key": (EmbeddedSubject, STRING_KEY, 80),
+    "embedded, no key index": (EmbeddedSubject, NO_INDEX, 40),
+    "embedded, string key, no key index": (EmbeddedSubject, STRING_KEY_NO_INDEX, 40),
     "flight, u64": (FlightSubject, U64, 70),
     "flight, all types": (FlightSubject, ALL_TYPES, 65),
     "flight, string key": (FlightSubject, STRING_KEY, 65),

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from nyala.engine.compaction import flush, merge, swap
+from nyala.engine.compaction import flush, merge
 from nyala.engine.compaction.key_merge import MergedRows
 from nyala.engine.delta import tracker
 from nyala.engine.rowset import diskrowset, memrowset
 from nyala.engine.rowset.absent import absent_cells
 from nyala.engine.rowset.liveness import LiveRows
 from nyala.engine.tablet import outcome, read, tablet
+from nyala.engine.tablet.key_lookup import KeyLookup
 from nyala.engine.tablet.manifest import Manifest
 from nyala.schemas import altered
 from nyala.schemas.errors import StoreError
@@ -62,7 +63,7 @@ def deltas_of_a_merge_left_with_other_rows(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def keys_not_relocated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(swap.Swap, "_relocate", lambda self, rowset: self._tablet.drop_slot(rowset.slot))
+    monkeypatch.setattr(KeyLookup, "relocate", lambda self, *_: None)
 
 
 PLANTED = [

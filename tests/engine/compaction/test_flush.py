@@ -12,9 +12,10 @@ from nyala.engine.compaction import swap as swapping
 from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
 from nyala.engine.fs.faulty import EVERY_CALL, READS, FaultRule
 from nyala.engine.fs.memory import PowerFailure
+from nyala.engine.tablet import key_lookup
 from nyala.engine.tablet.environment import Environment
+from nyala.engine.tablet.key_lookup import KeyLookup
 from nyala.engine.tablet.manifest import ManifestFile
-from nyala.engine.tablet.tablet import Tablet
 from nyala.schemas.errors import StorageFullError, StoreError, UnavailableError
 from tests.engine.phases import at
 from tests.engine.subject import Subject
@@ -27,7 +28,7 @@ PHASES = [
     (swapping.Swap, "catch_up"),
     (ManifestFile, "commit"),
     (swapping.Swap, "put"),
-    (swapping, "hash_keys"),
+    (key_lookup, "hash_keys"),
 ]
 IDS = [name for _, name in PHASES]
 
@@ -158,7 +159,7 @@ def test_rows_in_a_frozen_and_an_active_memrowset_are_one_table() -> None:
 
 
 def test_a_tablet_without_a_free_slot_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nyala.engine.tablet.tablet.SLOTS_MAX", 4)
+    monkeypatch.setattr("nyala.engine.tablet.slots.SLOTS_MAX", 4)
     subject = Subject()
     for key in range(4):
         subject.upsert(key)
@@ -175,13 +176,13 @@ def test_a_tablet_without_a_free_slot_loses_nothing(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_lock_is_held_for_few_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(swapping, "_KEYS_AT_ONCE", 64)
+    monkeypatch.setattr(key_lookup, "KEYS_AT_ONCE", 64)
     monkeypatch.setattr(swapping, "_LAST_ROUND", 8)
     subject = Subject()
     subject.upsert(*range(1000))
     spans: list[int] = []
-    relocate, carry_over = Tablet.relocate, swapping.Swap._carry_over
-    monkeypatch.setattr(Tablet, "relocate", lambda self, *args: (spans.append(len(args[-1])), relocate(self, *args)))
+    relocate, carry_over = KeyLookup.relocate, swapping.Swap._carry_over
+    monkeypatch.setattr(KeyLookup, "relocate", lambda self, *args: (spans.append(len(args[2])), relocate(self, *args)))
     rounds: list[tuple[bool, int]] = []
     meanwhile = [1, 10, 100]
 

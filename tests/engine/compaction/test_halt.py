@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from nyala.engine.compaction import swap as swapping
+from nyala.engine.tablet import key_lookup
+from nyala.engine.tablet.key_lookup import KeyLookup
 from nyala.engine.tablet.manifest import ManifestFile
 from nyala.engine.tablet.tablet import Tablet
 from nyala.engine.verify import verify_store
@@ -97,9 +99,9 @@ def test_a_failure_while_a_rowset_is_replaced(monkeypatch: pytest.MonkeyPatch, w
     [
         (swapping.Swap, "put"),
         (swapping.Swap, "_carry_over"),
-        (Tablet, "forward"),
-        (Tablet, "relocate"),
-        (swapping, "hash_keys"),
+        (KeyLookup, "forward"),
+        (KeyLookup, "relocate"),
+        (key_lookup, "hash_keys"),
     ],
     ids=lambda phase: phase[1],
 )
@@ -121,13 +123,13 @@ def test_a_failure_in_the_swap(monkeypatch: pytest.MonkeyPatch, work: str, phase
 
 def test_no_writer_meets_a_swap_that_failed_half_way(monkeypatch: pytest.MonkeyPatch) -> None:
     subject = subject_with_work()
-    forward = Tablet.forward
+    forward = KeyLookup.forward
 
-    def fails(tablet: Tablet, *args: Any) -> bool:
-        forward(tablet, *args)
+    def fails(lookup: KeyLookup, *args: Any) -> None:
+        forward(lookup, *args)
         raise MemoryError
 
-    monkeypatch.setattr(Tablet, "forward", fails)
+    monkeypatch.setattr(KeyLookup, "forward", fails)
     seen: list[bool] = []
     stop = type(subject.environment.halt).stop
     monkeypatch.setattr(

@@ -83,7 +83,7 @@ def test_a_rowset_whose_rows_are_long_dead_goes_with_its_keys() -> None:
     subject.age(AGE + 1)
     assert subject.gc()["rows"] == 3
     assert subject.names() == []
-    assert len(subject.tablet.index) == 0
+    assert subject.tablet.key_lookup.key_count == 0
     subject.upsert(2, v=5)
     subject.check()
     subject.crash(Random(0))

@@ -16,6 +16,7 @@ from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
 from nyala.engine.fs.faulty import EVERY_CALL, READS, FaultRule
 from nyala.engine.fs.memory import PowerFailure
 from nyala.engine.rowset.diskrowset import DiskRowSet
+from nyala.engine.tablet import key_lookup
 from nyala.engine.tablet.environment import Environment
 from nyala.engine.tablet.manifest import ManifestFile
 from nyala.schemas.errors import StorageFullError, StoreError, UnavailableError
@@ -32,7 +33,7 @@ PHASES = [
     (swapping.Swap, "catch_up"),
     (ManifestFile, "commit"),
     (swapping.Swap, "put"),
-    (swapping, "hash_keys"),
+    (key_lookup, "hash_keys"),
     (merging, "remove_orphans"),
 ]
 IDS = [name for _, name in PHASES]
@@ -93,7 +94,7 @@ def test_writes_in_the_middle_of_a_merge(
     monkeypatch: pytest.MonkeyPatch, phase: tuple[Any, str], before: bool, seed: int
 ) -> None:
     subject, random = busy(seed), Random(seed)
-    monkeypatch.setattr(swapping, "_KEYS_AT_ONCE", 4)
+    monkeypatch.setattr(key_lookup, "KEYS_AT_ONCE", 4)
 
     def meanwhile() -> None:
         subject.some_writes(random, range(30), commits=4)

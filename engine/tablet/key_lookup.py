@@ -1,0 +1,293 @@
+"""KeyLookup: where the keys of a tablet live.
+
+Three places are asked, until every key is found:
+
+1. each MemRowSet, which has a hash index of its own;
+2. the key index: one hash table over the DiskRowSets that are *indexed*, whatever their number;
+3. each DiskRowSet that is not, by its Bloom filter and a search (`DiskRowSet.find`).
+
+All answers are right at any moment, so that a rowset may become indexed whenever there is time: after a flush, a
+compaction, or the opening of the tablet, a few thousand keys at a time under the write lock. What fits in the budget of
+the store is indexed, newest rowsets first. When indexed rows move to another rowset, the slot of the old one says where
+they are now (`slots`), and look-ups go by that until the index has followed.
+
+A table that must grow is copied to a larger one beside writers, who only read it: rows on disk change their place by
+maintenance alone, one operation at a time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from ..rowset.diskrowset import DiskRowSet
+from ..rowset.key_index import KeyIndex
+from ..rowset.location import by_slot, pack, rowids_of, slots_of
+from ..rowset.rowset import RowSet
+from ..vectors.keys import KeyVector, equal_at, hash_keys
+from .key_budget import KeyIndexBudget
+from .missing import Find, MissingKeys
+from .slots import Forwarded, Slots
+from .version import Version
+
+KEYS_AT_ONCE = 1 << 14
+"""Keys that are moved in the index without letting go of the write lock."""
+_HEADROOM = 1.25
+"""A table grows by this factor if the budget allows."""
+_SEARCHES_WORTH_INDEXING = 8
+"""A replay that has searched for one in so many of the keys that are not indexed indexes them."""
+
+Mode = Literal["index", "partial", "search"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MovedKeys:
+    """The keys of a rowset whose rows have moved: where each row lives now, -1 when it is gone, and its key's hash."""
+
+    slot: int
+    locations: np.ndarray
+    hashes: Iterable[tuple[int, np.ndarray]]
+    """Runs of rows: the first, and the hashes from there on."""
+
+
+def hashes_of(rowset: RowSet) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield (first row, hashes) for the keys of all rows, some thousands at a time, as they are wanted."""
+    row_count = len(rowset)
+    for first in range(0, row_count, KEYS_AT_ONCE):
+        yield first, hash_keys(rowset.keys_in(first, min(first + KEYS_AT_ONCE, row_count)))
+
+
+class KeyLookup:
+    """The index of one tablet. Look-ups are made under the tablet's write lock; the rest says what it takes."""
+
+    def __init__(self, slots: Slots, budget: KeyIndexBudget) -> None:
+        self._slots = slots
+        self._budget = budget
+        self._index: KeyIndex | None = None
+        self._indexed: set[int] = set()
+        """The slots of the DiskRowSets all of whose keys are in the index; of no other slot is any."""
+        self._upkeep = threading.Lock()
+        """Held by whoever changes the index; taken before the write lock."""
+        self._wanted_once = False
+        self._searched_keys = 0
+
+    # Look-ups, under the write lock
+
+    def find(self, version: Version, keys: KeyVector, hashes: np.ndarray) -> np.ndarray:
+        """Return the location (int64) of each key, -1 where there is none."""
+        missing = self.find_in_memory(version, keys, hashes)
+        if missing:
+            for rowset in self.searched(version):
+                self._searched_keys += len(missing)
+                missing.ask(find_in(rowset))
+        return missing.locations
+
+    def find_in_memory(self, version: Version, keys: KeyVector, hashes: np.ndarray) -> MissingKeys:
+        """Look up keys in MemRowSets and index; those still missing can only be in rowsets that are ``searched``."""
+        if self._budget.on_demand and not self._wanted_once:
+            self._build_at_once(version)
+        missing = MissingKeys(keys, hashes)
+        for memrowset in reversed(version.in_memory):
+            if len(memrowset):
+                missing.ask(find_in(memrowset))
+        if self._index is not None:
+            missing.ask(self._find_indexed)
+        return missing
+
+    def searched(self, version: Version) -> list[DiskRowSet]:
+        """Return the DiskRowSets that are not indexed, newest first."""
+        if len(self._indexed) == len(version.disk):
+            return []
+        return [rowset for rowset in reversed(version.disk) if rowset.slot not in self._indexed]
+
+    def _find_indexed(self, keys: KeyVector, hashes: np.ndarray) -> np.ndarray:
+        index = self._index
+        if index is None:
+            return np.full(len(keys), -1, np.int64)
+
+        def verify(positions: np.ndarray, candidates: np.ndarray) -> np.ndarray:
+            same = np.zeros(len(positions), np.bool_)
+            current = self._slots.current(candidates)
+            there = np.flatnonzero(current >= 0)
+            for slot, group in by_slot(current[there]):
+                rows = there[group]
+                stored = self._slots.rowset(slot).keys_at(rowids_of(current[rows]))
+                same[rows] = equal_at(keys, positions[rows], stored, np.arange(len(rows)))
+            return same
+
+        return self._slots.current(index.find(hashes, verify))
+
+    # What there is
+
+    @property
+    def is_on_demand(self) -> bool:
+        """Whether the first look-up builds the index, and no maintenance operation."""
+        return self._budget.on_demand
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the index on DiskRowSets."""
+        return 0 if self._index is None else self._index.nbytes
+
+    @property
+    def key_count(self) -> int:
+        """Keys in the index on DiskRowSets."""
+        return 0 if self._index is None else len(self._index)
+
+    def mode(self, version: Version) -> Mode:
+        """Return whether all DiskRowSets are indexed, some, or none."""
+        if not self.searched(version):
+            return "index"
+        return "partial" if self._indexed else "search"
+
+    def worth_indexing(self, version: Version) -> list[DiskRowSet]:
+        """Return the DiskRowSets that are not indexed and fit, newest first."""
+        room = self._budget.free_bytes + self.nbytes
+        key_count, chosen = self.key_count, []
+        for rowset in self.searched(version):
+            if KeyIndex.bytes_for(key_count + len(rowset)) <= room:
+                key_count += len(rowset)
+                chosen.append(rowset)
+        return chosen
+
+    # Upkeep, under the tablet's maintenance lock
+
+    def build(self, version: Version, write_lock: AbstractContextManager[object]) -> int:
+        """Index what fits of a version, beside writers; return how many keys came in."""
+        with self._upkeep:
+            self._wanted_once = True
+            return self._include(self.worth_indexing(version), write_lock)
+
+    def build_after_searches(self, version: Version) -> None:
+        """Index what fits when so much has been searched for that it pays. The tablet is nobody else's yet."""
+        rows = sum(len(rowset) for rowset in self.searched(version))
+        if rows and self._searched_keys * _SEARCHES_WORTH_INDEXING > rows:
+            self._searched_keys = 0
+            self.build(version, nullcontext())
+
+    def forward(self, slot: int, locations: np.ndarray) -> None:
+        """Take a rowset out of its slot, under the write lock: its rows are at ``locations`` now, -1 for those that are
+        gone. ``follow`` brings the index up to date."""
+        if slot in self._indexed:
+            self._slots.take(slot, Forwarded(locations))
+        else:
+            self._slots.drop(slot)
+
+    def follow(
+        self, moved: Sequence[MovedKeys], targets: Sequence[DiskRowSet], write_lock: AbstractContextManager[object]
+    ) -> None:
+        """Bring the index up to date with rowsets that were forwarded, most of whose rows are in ``targets`` now.
+
+        The targets become indexed if they fit in the budget.
+        """
+        with self._upkeep:
+            old = {keys.slot for keys in moved}.intersection(self._indexed)
+            new = np.array([rowset.slot for rowset in targets], np.int64)
+            staying = sum(int(_live_in(new, keys.locations).sum()) for keys in moved if keys.slot in old)
+            arriving = sum(len(rowset) for rowset in targets)
+            if not arriving or not self._make_room(self.key_count + arriving - staying, write_lock):
+                new = new[:0]
+            for keys in moved:
+                for first, hashes in keys.hashes:
+                    with write_lock:
+                        self.relocate(keys, first, hashes, new)
+            with write_lock:
+                for slot in old:
+                    self._slots.drop(slot)
+                self._indexed.difference_update(old)
+                self._indexed.update(new.tolist())
+                self._give_back_if_empty()
+
+    def relocate(self, keys: MovedKeys, first: int, hashes: np.ndarray, indexed: np.ndarray) -> None:
+        """Move the keys of rows from ``first`` on, by their hashes, under the write lock.
+
+        Those that live in the slots ``indexed`` now are in the index afterwards, others are not.
+        """
+        new = np.ascontiguousarray(keys.locations[first : first + len(hashes)])
+        stays = _live_in(indexed, new)
+        if keys.slot not in self._indexed:
+            if stays.any():
+                self._entries.insert(hashes[stays], new[stays])
+            return
+        old = pack(keys.slot, np.arange(first, first + len(hashes)))
+        if not stays.all():
+            self._entries.remove(hashes[~stays], old[~stays])
+            hashes, old, new = hashes[stays], old[stays], new[stays]
+        self._entries.relocate(hashes, old, new)
+
+    def release(self) -> None:
+        """Give the memory back; the tablet is closed or dropped."""
+        with self._upkeep:
+            self._budget.take(-self.nbytes)
+            self._index, self._indexed = None, set()
+
+    # Inner workings
+
+    @property
+    def _entries(self) -> KeyIndex:
+        assert self._index is not None, "there is room made before keys are put in, and keys before they move"
+        return self._index
+
+    def _build_at_once(self, version: Version) -> None:
+        """Index what fits, in one go under the write lock, which the caller holds."""
+        if self._upkeep.acquire(blocking=False):
+            try:
+                self._wanted_once = True
+                self._include(self.worth_indexing(version), nullcontext())
+            finally:
+                self._upkeep.release()
+
+    def _include(self, rowsets: Sequence[DiskRowSet], write_lock: AbstractContextManager[object]) -> int:
+        if not rowsets or not self._make_room(self.key_count + sum(map(len, rowsets)), write_lock):
+            return 0
+        for rowset in rowsets:
+            for first, hashes in hashes_of(rowset):
+                locations = pack(rowset.slot, np.arange(first, first + len(hashes)))
+                with write_lock:
+                    self._entries.insert(hashes, locations)
+            with write_lock:
+                self._indexed.add(rowset.slot)
+        return sum(map(len, rowsets))
+
+    def _make_room(self, key_count: int, write_lock: AbstractContextManager[object]) -> bool:
+        """Make the table large enough for so many keys in all, if the budget allows; return whether it is."""
+        index = self._index
+        if index is not None and index.room >= key_count:
+            return True
+        for wanted in (int(key_count * _HEADROOM), key_count):
+            more = KeyIndex.bytes_for(wanted) - self.nbytes
+            if self._budget.take(more):
+                try:
+                    larger = KeyIndex(wanted) if index is None else index.copy_for(wanted)
+                except MemoryError:
+                    self._budget.take(-more)
+                    return False
+                with write_lock:
+                    self._index = larger
+                return True
+        return False
+
+    def _give_back_if_empty(self) -> None:
+        if self._index is not None and not len(self._index):
+            self._budget.take(-self.nbytes)
+            self._index = None
+
+
+def find_in(rowset: RowSet) -> Find:
+    """Return what finds keys in a rowset alone."""
+
+    def find(keys: KeyVector, hashes: np.ndarray) -> np.ndarray:
+        rows = rowset.find(keys, hashes)
+        return np.where(rows < 0, -1, pack(rowset.slot, rows))
+
+    return find
+
+
+def _live_in(slots: np.ndarray, locations: np.ndarray) -> np.ndarray:
+    """Return which locations are in one of the slots."""
+    return np.isin(slots_of(locations), slots)  # of -1 the slot is negative

@@ -1,0 +1,141 @@
+"""Keys are found the same whether all rowsets are indexed, some or none, while rowsets move and the budget changes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from nyala.engine.fs import MemoryFileSystem
+from nyala.engine.rowset import key_index
+from nyala.engine.rowset.rowset import RowSet
+from nyala.engine.tablet import key_lookup
+from nyala.engine.tablet.key_budget import KeyIndexBudget
+from tests.engine.subject import Subject
+
+KEYS = range(40)
+BYTES_OF_30 = 12 * 46
+
+
+@pytest.fixture(autouse=True)
+def small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_index, "_FIRST_CAPACITY", 2)
+    monkeypatch.setattr(key_lookup, "KEYS_AT_ONCE", 4)
+
+
+class Searching(Subject):
+    """A subject whose point reads are checked beside its scans."""
+
+    @property
+    def mode(self) -> str:
+        return self.store.table_stats("t").tablets[0].key_index.mode
+
+    def check(self, *args: Any) -> None:
+        super().check(*args)
+        asked = [*range(-1, KEYS.stop + 1), 3, 3]
+        found = self.store.get("t", pa.record_batch({"k": pa.array(asked, pa.int64())}))
+        assert found.column("k").to_pylist() == [key for key in asked if key in self.state]
+        lookup = self.tablet.key_lookup
+        assert lookup.nbytes <= self.options.key_index_bytes
+        assert lookup._budget.free_bytes == self.options.key_index_bytes - lookup.nbytes
+
+
+@pytest.mark.parametrize("limit", [0, BYTES_OF_30, 1 << 20], ids=["search", "partial", "index"])
+@pytest.mark.parametrize("seed", range(6))
+def test_reads_and_writes_find_the_same_rows(limit: int, seed: int) -> None:
+    random = Random(seed)
+    subject = Searching(key_index_bytes=limit, fs=MemoryFileSystem())
+    modes = set()
+    for _ in range(12):
+        subject.some_writes(random, KEYS, commits=2)
+        subject.store.maintain("t", random.choice(["flush", "flush", "flush_deltas", "compact"]))
+        subject.check()
+        modes.add(subject.mode)
+        if random.random() < 0.2:
+            subject.restart()
+            subject.check()
+    assert modes == {"index"} if limit == 1 << 20 else "search" in modes or "partial" in modes
+    subject.close()
+
+
+def test_the_newest_rowsets_come_first_and_the_rest_when_there_is_room() -> None:
+    subject = Searching(key_index_bytes=BYTES_OF_30)
+    for first in range(0, 60, 20):
+        subject.upsert(*range(first, first + 20))
+        subject.flush()
+    subject.restart()
+    subject.check()
+    newest = subject.tablet.version.disk[-1]
+    assert subject.tablet.key_lookup._indexed == {newest.slot}
+    assert subject.mode == "partial"
+    subject.tablet.key_lookup._budget.limit_bytes = 1 << 20
+    assert subject.tablet.key_lookup.build(subject.tablet.version, subject.tablet.write_lock) == 40
+    assert subject.mode == "index"
+    Subject.check(subject)
+    subject.store.close()
+
+
+def test_a_dropped_table_gives_its_memory_back() -> None:
+    subject = Subject()
+    subject.upsert(*KEYS)
+    subject.flush()
+    budget = subject.environment.key_index
+    assert budget.free_bytes < budget.limit_bytes
+    subject.store.drop_table("t")
+    assert budget.free_bytes == budget.limit_bytes
+    subject.store.close()
+
+
+def test_the_index_is_built_beside_writers_after_the_opening(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = Searching()
+    for first in range(0, 40, 10):
+        subject.upsert(*range(first, first + 10))
+        subject.flush()
+    monkeypatch.setattr("nyala.engine.store.KeyIndexBudget", lambda limit, on_demand: KeyIndexBudget(limit, False))
+    subject.restart()
+    assert subject.mode == "index", "the replay had so many keys to look for that it built one"
+    monkeypatch.setattr(key_lookup, "_SEARCHES_WORTH_INDEXING", 0)
+    subject.restart()
+    lookup = subject.tablet.key_lookup
+    assert subject.mode == "search"
+    lock, meanwhile = subject.tablet.write_lock, []
+    hashes_of = key_lookup.hashes_of
+
+    def with_writes(rowset: RowSet) -> Iterator[tuple[int, np.ndarray]]:
+        for run in hashes_of(rowset):
+            assert not lock.locked() and len(run[1]) <= key_lookup.KEYS_AT_ONCE
+            yield run
+            meanwhile.append(subject.mode)
+            subject.upsert(len(meanwhile), 100 + len(meanwhile), v=7)
+            Subject.check(subject)
+
+    monkeypatch.setattr(key_lookup, "hashes_of", with_writes)
+    assert lookup.build(subject.tablet.version, lock) == 40
+    assert subject.mode == "index"
+    assert {"search", "partial"} <= set(meanwhile)
+    Subject.check(subject)
+    subject.store.close()
+
+
+def test_a_budget_is_kept_by_many_threads() -> None:
+    budget = KeyIndexBudget(1000)
+    taken: list[int] = []
+
+    def take() -> None:
+        for _ in range(200):
+            if budget.take(7):
+                taken.append(7)
+
+    threads = [threading.Thread(target=take) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(taken) == 994 and budget.free_bytes == 6
+    assert not budget.take(7) and budget.take(6) and budget.take(-1000)
+    assert budget.free_bytes == 1000
