@@ -26,7 +26,7 @@ class StoreOptions(BaseModel):
     flush_deltas_bytes: PositiveInt = 32 * MIB
     """DeltaMemStores of a tablet that take this much are flushed."""
     redo_files_count: int = Field(default=8, ge=2)
-    """So many REDO files of one rowset are merged into one."""
+    """So many REDO files, or UNDO files, of one rowset are merged into one."""
     redo_share: PositiveFloat = 0.1
     """Base columns are rewritten when the REDO files take this share of their bytes."""
     history_gc_bytes: PositiveInt = 8 * MIB

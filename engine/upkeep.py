@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ..schemas.errors import UnavailableError
 from ..schemas.service import MaintenanceKind
+from .compaction.dead_rows import long_dead
 from .compaction.delta_compaction import major, minor
 from .compaction.flush import FlushReport, flush_memrowset
 from .compaction.flush_deltas import flush_deltas
@@ -39,10 +40,10 @@ def flush_all_deltas(tablet: Tablet, environment: Environment, mark: int) -> Flu
         return _sum(left_over, flush_deltas(tablet, environment, mark))
 
 
-def minor_compact(tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
-    """Merge the REDO files of every DiskRowSet; None when none has more than one."""
+def minor_compact(tablet: Tablet, environment: Environment, mark: int, at_least: int = 2) -> FlushReport | None:
+    """Merge the REDO files, and the UNDO files, of every DiskRowSet that has so many; None when there is none."""
     with _work_on(tablet, environment):
-        return _sum(*(minor(tablet, rowset, environment, mark) for rowset in tablet.version.disk))
+        return _sum(*(minor(tablet, rowset, environment, mark, at_least) for rowset in tablet.version.disk))
 
 
 def major_compact(tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
@@ -143,7 +144,7 @@ class TabletUpkeep:
             TabletOp(
                 f"minor delta compaction of {where}",
                 self.minor_score,
-                lambda: minor_compact(*on_files, self.mark()),
+                lambda: minor_compact(*on_files, self.mark(), self.options.redo_files_count),
             ),
             TabletOp(f"major delta compaction of {where}", self.major_score, self.major_compact),
             TabletOp(f"history of {where}", self.history_score, lambda: collect_history(*on_files, self.mark())),
@@ -179,8 +180,9 @@ class TabletUpkeep:
         return share if share >= 1 or self.pressed() else 0.0
 
     def minor_score(self) -> float:
-        """Return more than 0 when a DiskRowSet has many REDO files."""
-        most = max((len(rowset.deltas.stores.redo) for rowset in self.tablet.version.disk), default=0)
+        """Return more than 0 when a DiskRowSet has many REDO or UNDO files."""
+        stores = [rowset.deltas.stores for rowset in self.tablet.version.disk]
+        most = max((len(files) for each in stores for files in (each.redo, each.undo)), default=0)
         share = most / self.options.redo_files_count
         return share / 2 if share >= 1 else 0.0
 
@@ -232,9 +234,7 @@ _INDEX_SCORE = 0.95
 
 
 def _candidate(rowset: DiskRowSet, mark: int) -> Candidate:
-    files = rowset.deltas.files
-    size = rowset.size_bytes + sum(file.size_bytes for file in files)
-    # A merge leaves dead rows out only when they died before the mark; those that may not have count for nothing.
-    is_ancient = not rowset.deltas.active and all(file.metadata.last_timestamp <= mark for file in files)
-    dead_share = rowset.live.dead_count / len(rowset) if is_ancient else 0.0
-    return Candidate(rowset.rowset_id, rowset.min_key, rowset.max_key, size, dead_share)
+    size = rowset.size_bytes + sum(file.size_bytes for file in rowset.deltas.files)
+    return Candidate(
+        rowset.rowset_id, rowset.min_key, rowset.max_key, size, long_dead(rowset, mark) / max(len(rowset), 1)
+    )

@@ -1,7 +1,7 @@
 """Delta compactions: fewer REDO files to look through, or none at all for some columns.
 
-A minor one merges the REDO files of a DiskRowSet into one. A major one moves the base of some columns forward to F,
-the newest timestamp in the REDO files:
+A minor one merges the REDO files of a DiskRowSet into one; likewise its UNDO files, of which every major one makes one
+more. A major one moves the base of some columns forward to F, the newest timestamp in the REDO files:
 
     base at B   REDO B..F             ->  base at F (a new file)   UNDO B..F (a new file)     the chosen columns
     base at B   REDO B..F             ->  base at B                REDO B..F (a new file)     liveness, other columns
@@ -16,7 +16,7 @@ from then on.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -40,27 +40,35 @@ _FAILED = "a delta compaction could not be finished; all rows are where they wer
 
 
 def minor(
-    tablet: Tablet, rowset: DiskRowSet, environment: Environment, ancient_history_mark: int = 0
+    tablet: Tablet, rowset: DiskRowSet, environment: Environment, ancient_history_mark: int = 0, at_least: int = 2
 ) -> FlushReport | None:
-    """Merge the REDO files of a rowset; None when there are less than two. The caller holds the maintenance lock.
+    """Merge the REDO files of a rowset, and its UNDO files, where there are ``at_least`` so many; None when neither is.
+
+    The caller holds the maintenance lock.
 
     Raises:
         StorageFullError: the disk is full; nothing changed.
         UnavailableError: the disk failed.
     """
-    old = rowset.deltas.stores.redo
-    if len(old) < 2:
+    mark, stores, schema = ancient_history_mark, rowset.deltas.stores, tablet.schema
+    old = [file for each in (stores.redo, stores.undo) if len(each) >= at_least for file in each]
+    if not old:
         return None
-    schema = tablet.schema
     with new_files(tablet.tablet_id, environment, _FAILED) as new:
-        redo = _write_redo(schema, rowset, environment, new, frozenset(), ancient_history_mark)
-        floor = ancient_history_mark if _deltas_in(redo) < _deltas_in(old) else 0
-        _commit(new, rowset, {"redo": _ids(redo)}, floor)
+        redo, undo = stores.redo, stores.undo
+        if len(redo) >= at_least:
+            redo = _merge_redo(schema, rowset, environment, new, frozenset(), mark)
+        if len(undo) >= at_least:
+            undo = _merge_undo(schema, rowset, environment, new, mark)
+        written = [file for file in (*redo, *undo) if file not in (*stores.redo, *stores.undo)]
+        floor = mark if _deltas_in(written) < _deltas_in(old) else 0
+        _commit(new, rowset, {"redo": _ids(redo), "undo": _ids(undo)}, floor)
         with tablet.write_lock:
-            tablet.replace_diskrowset(rowset, rowset.with_files(rowset.deltas.successor(redo=redo)), floor)
+            deltas = rowset.deltas.successor(undo=undo, redo=redo)
+            tablet.replace_diskrowset(rowset, rowset.with_files(deltas), floor)
     freed = sum(file.size_bytes for file in old)
     retire(environment, old)
-    return FlushReport(_deltas_in(old), sum(file.size_bytes for file in redo), freed)
+    return FlushReport(_deltas_in(old), sum(file.size_bytes for file in written), freed)
 
 
 def major(
@@ -86,11 +94,11 @@ def major(
     mark = ancient_history_mark
     with new_files(tablet.tablet_id, environment, _FAILED) as new:
         moved = _write_columns(schema, rowset, environment, new, chosen)
-        undo, undo_count = _write_undo(schema, rowset, environment, new, chosen, mark)
-        redo = _write_redo(schema, rowset, environment, new, chosen, mark)
+        undo = _write_undo(schema, rowset, environment, new, chosen, mark)
+        redo = _merge_redo(schema, rowset, environment, new, chosen, mark)
         kept_columns = {column_id: file for column_id, file in rowset.columns.items() if column_id in schema.by_id}
         columns = {**kept_columns, **dict.fromkeys(chosen, moved)}
-        floor = mark if undo_count + _deltas_in(redo) < _deltas_in(stores.redo) else 0
+        floor = mark if _deltas_in(undo) + _deltas_in(redo) < _deltas_in(stores.redo) else 0
         all_undo = (*stores.undo, *undo)
         column_files = {column_id: file.file_id for column_id, file in columns.items()}
         _commit(new, rowset, {"columns": column_files, "undo": _ids(all_undo), "redo": _ids(redo)}, floor)
@@ -125,28 +133,18 @@ def _write_columns(
 
 def _write_undo(
     schema: TableSchema, rowset: DiskRowSet, environment: Environment, new: NewFiles, chosen: Collection[int], mark: int
-) -> tuple[tuple[DeltaFile, ...], int]:
-    """Write what takes the chosen columns back, as far as anyone may go; return the file, if any, and its deltas."""
+) -> tuple[DeltaFile, ...]:
+    """Write what takes the chosen columns back, as far as anyone may go; return the new file, if any."""
     redo = rowset.deltas.stores.redo
 
     def pieces(column: ColumnSchema) -> Iterator[DeltaRun]:
-        for _, undo in _brought(rowset, column, redo):
-            if undo is not None:
-                yield undo.take(np.flatnonzero(undo.timestamps > mark)) if mark else undo
+        return (_after(undo, mark) for _, undo in _brought(rowset, column, redo) if undo is not None)
 
-    file_id, path = new.name("undo")
-    encodings = files.encodings(schema)
-    with DeltaFileWriter(environment.fs, path, file_id, "undo", rowset.rowset_id, encodings) as writer:
-        for column_id in sorted(chosen):
-            writer.add(column_id, pieces(schema.by_id[column_id]))
-        if writer.is_empty:
-            return (), 0
-        writer.finish()
-    file = DeltaFile.open(environment.fs, path, file_id, "undo", rowset.rowset_id, environment.page_cache)
-    return (file,), _deltas_in((file,))
+    columns = {column_id: pieces(schema.by_id[column_id]) for column_id in chosen}
+    return _write_deltas(schema, rowset, environment, new, "undo", columns)
 
 
-def _write_redo(
+def _merge_redo(
     schema: TableSchema,
     rowset: DiskRowSet,
     environment: Environment,
@@ -154,21 +152,62 @@ def _write_redo(
     without: Collection[int],
     mark: int,
 ) -> tuple[DeltaFile, ...]:
-    """Merge the REDO files, leaving out some columns, and those that were dropped; return the new file, none when
-    nothing is left."""
-    old = rowset.deltas.stores.redo
-    there = {column_id for file in old for column_id in file.column_ids}
-    kept = sorted(there.intersection((LIVE, *schema.by_id)).difference(without))
-    if not kept:
+    """Merge the REDO files, leaving out some columns; return the new file, none when nothing is left."""
+    merged = _merged(schema, rowset, rowset.deltas.stores.redo, without)
+    columns = {column_id: (collapsed(run, mark) for run in runs) for column_id, runs in merged.items()}
+    return _write_deltas(schema, rowset, environment, new, "redo", columns)
+
+
+def _merge_undo(
+    schema: TableSchema, rowset: DiskRowSet, environment: Environment, new: NewFiles, mark: int
+) -> tuple[DeltaFile, ...]:
+    """Merge the UNDO files, as far as anyone may go back; return the new file, none when nothing is left."""
+    merged = _merged(schema, rowset, rowset.deltas.stores.undo, ())
+    columns = {column_id: (_after(run, mark) for run in runs) for column_id, runs in merged.items()}
+    return _write_deltas(schema, rowset, environment, new, "undo", columns)
+
+
+def _merged(
+    schema: TableSchema, rowset: DiskRowSet, delta_files: Sequence[DeltaFile], without: Collection[int]
+) -> dict[int, Iterator[DeltaRun]]:
+    """Return all deltas of each column in files, older ones first, a page of rows at a time; those of columns that were
+    dropped are left out."""
+
+    def runs(column_id: int) -> Iterator[DeltaRun]:
+        found = (_run(delta_files, column_id, first, last) for first, last in _pages(len(rowset)))
+        return (run for run in found if run is not None)
+
+    there = {column_id for file in delta_files for column_id in file.column_ids}
+    kept = there.intersection((LIVE, *schema.by_id)).difference(without)
+    return {column_id: runs(column_id) for column_id in kept}
+
+
+def _write_deltas(
+    schema: TableSchema,
+    rowset: DiskRowSet,
+    environment: Environment,
+    new: NewFiles,
+    kind: str,
+    columns: Mapping[int, Iterable[DeltaRun]],
+) -> tuple[DeltaFile, ...]:
+    """Write a delta file; return it opened, or nothing when there is no delta."""
+    if not columns:
         return ()
-    file_id, path = new.name("redo")
+    file_id, path = new.name(kind)
     encodings = files.encodings(schema)
-    with DeltaFileWriter(environment.fs, path, file_id, "redo", rowset.rowset_id, encodings) as writer:
-        for column_id in kept:
-            runs = (_run(old, column_id, first, last) for first, last in _pages(len(rowset)))
-            writer.add(column_id, (collapsed(run, mark) for run in runs if run is not None))
+    with DeltaFileWriter(environment.fs, path, file_id, kind, rowset.rowset_id, encodings) as writer:
+        for column_id in sorted(columns):
+            writer.add(column_id, columns[column_id])
+        if writer.is_empty:
+            return ()
         writer.finish()
-    return (DeltaFile.open(environment.fs, path, file_id, "redo", rowset.rowset_id, environment.page_cache),)
+    return (DeltaFile.open(environment.fs, path, file_id, kind, rowset.rowset_id, environment.page_cache),)
+
+
+def _after(undo: DeltaRun, mark: int) -> DeltaRun:
+    """Leave out the UNDO deltas that no snapshot at or after ``mark`` reads through."""
+    is_seen = undo.timestamps > mark
+    return undo if is_seen.all() else undo.take(np.flatnonzero(is_seen))
 
 
 def _brought(
@@ -185,9 +224,9 @@ def _brought(
         yield cells, DeltaRun(run.rowids, undo.timestamps, undo.values)
 
 
-def _run(redo: Sequence[DeltaFile], column_id: int, first: int, last: int) -> DeltaRun | None:
+def _run(delta_files: Sequence[DeltaFile], column_id: int, first: int, last: int) -> DeltaRun | None:
     """Return the deltas of a column for rows [first, last) in files, older ones first; None when there are none."""
-    runs = [run for file in redo if (run := file.run(column_id, first, last)) is not None]
+    runs = [run for file in delta_files if (run := file.run(column_id, first, last)) is not None]
     return merge_runs(runs) if runs else None
 
 

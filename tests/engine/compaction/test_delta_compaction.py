@@ -24,7 +24,7 @@ from tests.engine.subject import Subject
 
 KINDS = ["minor_compact", "major_compact"]
 PHASES = [
-    (delta_compaction, "_write_redo"),
+    (delta_compaction, "_merge_redo"),
     (delta_compaction, "_write_columns"),
     (delta_compaction, "_write_undo"),
     (ManifestFile, "commit"),
@@ -63,6 +63,27 @@ def test_a_minor_compaction_leaves_one_redo_file_and_every_snapshot() -> None:
     assert len(rowset_of(subject).deltas.stores.redo) == 1
     assert work(subject, "minor_compact")["rows"] == 0
     assert len([name for name in subject.fs.list("tablets/2") if name.endswith(".redo")]) == 1
+    subject.close()
+
+
+def test_a_minor_compaction_leaves_one_undo_file_and_every_snapshot() -> None:
+    subject, random = Subject(), Random(1)
+    subject.upsert(*range(12))
+    subject.flush()
+    for _ in range(4):
+        subject.some_writes(random, range(12))
+        subject.upsert(3, v=random.randint(0, 9))
+        subject.flush_deltas()
+        work(subject, "major_compact")
+    before = rowset_of(subject).deltas.stores
+    assert len(before.undo) == 5 and len(before.redo) <= 1
+    subject.upsert(4, v=4)
+    assert work(subject, "minor_compact")["rows"] == sum(sum(file.metadata.deltas.values()) for file in before.undo)
+    after = rowset_of(subject).deltas.stores
+    assert len(after.undo) == 1 and after.redo == before.redo and after.memory is before.memory
+    assert len([name for name in subject.fs.list("tablets/2") if name.endswith(".undo")]) == 1
+    subject.check()
+    subject.restart()
     subject.close()
 
 

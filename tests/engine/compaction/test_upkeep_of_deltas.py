@@ -43,3 +43,67 @@ def test_history_is_dropped_once_it_is_worth_it() -> None:
     assert stats(subject).undo_bytes == 0 < stats(subject).history_floor
     assert subject.store.run_maintenance_once() is None
     subject.store.close()
+
+
+def test_undo_files_do_not_pile_up() -> None:
+    subject = Subject(redo_files_count=4, redo_share=1e-9)
+    subject.upsert(*range(100))
+    subject.flush()
+    most, done = 0, set()
+    for value in range(12):
+        subject.upsert(*range(50), v=value)
+        subject.flush_deltas()
+        while work := subject.store.run_maintenance_once():
+            done.add(work.partition(" of ")[0])
+        (rowset,) = subject.tablet.version.disk
+        most = max(most, len(rowset.deltas.stores.undo))
+    assert done == {"major delta compaction", "minor delta compaction"}
+    assert most == 3, "the fourth is merged with the others at once"
+    subject.close()
+
+
+def test_merged_undo_files_hold_no_more_than_the_history() -> None:
+    clock = ManualClock(1_700_000_000_000_000)
+    subject = Subject(MemoryFileSystem(), clock, {"history_max_age_seconds": 100}, redo_share=1e-9)
+    subject.upsert(*range(100))
+    subject.flush()
+    for value in range(3):
+        clock.advance(60_000_000)
+        subject.upsert(*range(50), v=value)
+        subject.flush_deltas()
+        subject.store.maintain("t", "major_compact")
+    assert subject.store.maintain("t", "minor_compact")["rows"] > 250
+    (rowset,) = subject.tablet.version.disk
+    (undo,) = rowset.deltas.stores.undo
+    assert undo.metadata.deltas == {2: 100, 3: 100}, "of the third update and the second, not the births"
+    subject.history = subject.history[-2:]
+    subject.check()
+    subject.restart()
+    subject.close()
+
+
+def test_the_space_of_long_dead_rows_comes_back_while_others_change() -> None:
+    clock = ManualClock(1_700_000_000_000_000)
+    subject = Subject(MemoryFileSystem(), clock, {"history_max_age_seconds": 100}, redo_share=1e9)
+    subject.upsert(*range(5_000), s="x" * 20)
+    subject.flush()
+    before = stats(subject).bytes_on_disk
+    subject.delete(*range(4_500))
+    subject.flush_deltas()
+    for second in range(25):
+        clock.advance(10_000_000)
+        subject.upsert(*range(4_900, 5_000), v=second)
+        subject.delete(4_500 + second)  # liveness goes on changing too
+        subject.flush_deltas()
+        if second < 9:
+            work = subject.store.run_maintenance_once()
+            assert work is None or not work.startswith("compact"), "the rows have not been dead for long"
+    works = set()
+    while work := subject.store.run_maintenance_once():
+        works.add(work.partition(" tablet")[0])
+    assert "compact" in works
+    (rowset,) = subject.tablet.version.disk
+    assert 475 <= len(rowset) <= 500
+    assert stats(subject).bytes_on_disk < before / 2
+    subject.history = subject.history[-2:]
+    subject.close()
