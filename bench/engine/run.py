@@ -11,6 +11,7 @@ from rich.console import Console
 
 import nyala
 from bench import data
+from bench.engine import density
 from bench.measure import seconds
 from bench.report import Result, Suite
 
@@ -110,4 +111,5 @@ def run(rows: int, rounds: int, work: Path, console: Console) -> Suite:
     """Measure the embedded store on ``rows`` orders, after a short rehearsal that compiles what has to be compiled."""
     EngineBench(REHEARSAL_ROWS, 1, work, Console(quiet=True)).run()
     results = EngineBench(rows, rounds, work, console).run()
+    results += density.run(rows, rounds, work, console)
     return Suite("engine", {"rows": rows, "rounds": rounds}, results)

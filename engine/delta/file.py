@@ -4,13 +4,14 @@
     (column id, "timestamp")   ascending within a row
     (column id, "value")
 
-The zone maps of the rowid stream lead from a range of rows to its deltas; smallest and largest timestamps of the whole
-file stand in its metadata, so that a snapshot that sees all or nothing of a file does not open a page of it.
+The zone maps of the rowid stream lead from a range of rows to its deltas, those of the timestamps say which pages a
+snapshot sees all or nothing of (`pages`). Smallest and largest timestamps of the whole file stand in its metadata, so
+that a snapshot that sees nothing of a file does not open a page of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -24,15 +25,12 @@ from ..cfile.format import StreamKey
 from ..cfile.reader import CFileReader
 from ..cfile.stream import StreamReader
 from ..cfile.writer import CFileInfo, CFileWriter, StreamWriter
-from ..cfile.zone_map import ZoneMap, ZoneValue
 from ..fs.filesystem import FileSystem
 from ..vectors.physical import PhysicalType
-from ..vectors.vector import FixedVector, Vector, conformed
+from ..vectors.vector import FixedVector, conformed
 from .history import Stamps, within
-from .run import DeltaRun, Patch
-
-_GATHER_BELOW = 1 / 8
-"""Values are fetched one by one where fewer than this share of a range is wanted."""
+from .pages import DeltaPages
+from .run import DeltaRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,11 +161,15 @@ class DeltaFileWriter:
 class DeltaFile:
     """An open delta file. Many threads may read it."""
 
-    def __init__(self, reader: CFileReader, path: str) -> None:
+    def __init__(self, reader: CFileReader, path: str, cache: PageCache) -> None:
         self._reader = reader
+        self._cache = cache
+        self._pages: dict[int, DeltaPages] = {}
         self.path = path
         self.file_id = reader.file_id
         self.metadata = DeltaFileMetadata.model_validate(reader.metadata)
+        self.first_timestamp = self.metadata.first_timestamp
+        self.last_timestamp = self.metadata.last_timestamp
         self.size_bytes = reader.size_bytes
         self._check_row_counts()
 
@@ -181,7 +183,7 @@ class DeltaFile:
         reader = CFileReader.open(fs, path, file_id, cache)
         if reader.kind != kind:
             raise CorruptionError(path, 0, f"this is a file of kind {reader.kind}, not {kind}")
-        file = cls(reader, path)
+        file = cls(reader, path, cache)
         if file.metadata.rowset_id != rowset_id:
             why = f"these are deltas of rowset {file.metadata.rowset_id}, not {rowset_id}"
             raise CorruptionError(path, 0, why)
@@ -207,40 +209,14 @@ class DeltaFile:
         timestamps = _values(self._stream(column_id, "timestamp"), low, high)
         return DeltaRun(rowids, timestamps, self._stream(column_id, "value").read(low, high))
 
-    def redo(self, column_id: int, first_row: int, last_row: int, snapshot: int) -> Patch | None:
-        """Return what ``snapshot`` sees of rows [first_row, last_row) through the file as REDO; None when nothing.
-
-        The zone maps of a page say whether it is opened at all, and whether its timestamps are; of the values only
-        those are read that are the last of their row. So a row with a million deltas costs a page, not sixteen.
-        """
-        if column_id not in self.metadata.deltas:
-            return None
-        rowids, timestamps = self._stream(column_id, "rowid"), self._stream(column_id, "timestamp")
-        start, end = _page_span(rowids, first_row, last_row)
-        rows, positions = [np.empty(0, np.int32)], [np.empty(0, np.int64)]
-        for first in range(start, end, rowids.page_rows):
-            page = first // rowids.page_rows
-            if not _is_seen(rowids.zone_maps, timestamps.zone_maps, page, snapshot):
-                continue
-            found = _values(rowids, first, min(first + rowids.page_rows, end))
-            low, high = (int(at) for at in np.searchsorted(found, (first_row, last_row)))
-            seen = np.arange(low, high)
-            if not _at_most(timestamps.zone_maps[page].max, snapshot):
-                seen = seen[_values(timestamps, first + low, first + high) <= snapshot]
-            rows.append(found[seen])
-            positions.append(seen + first)
-        all_rows, all_positions = np.concatenate(rows), np.concatenate(positions)
-        last = np.append(all_rows[1:] != all_rows[:-1], True)[: len(all_rows)]
-        return Patch(all_rows[last], self._cells(column_id, all_positions[last])) if len(all_rows) else None
-
-    def _cells(self, column_id: int, positions: np.ndarray) -> Vector:
-        """Return the values at ascending positions: one by one where they are few, else by the range."""
-        values = self._stream(column_id, "value")
-        first, last = int(positions[0]), int(positions[-1]) + 1
-        if len(positions) < (last - first) * _GATHER_BELOW:
-            return values.gather(positions)
-        cells = values.read(first, last)
-        return cells if len(positions) == last - first else cells.take(positions - first)
+    def pages(self, column_id: int) -> DeltaPages | None:
+        """Return the deltas of a column by pages, None when it has none."""
+        pages = self._pages.get(column_id)
+        if pages is None and column_id in self.metadata.deltas:
+            rowids, timestamps, values = (self._stream(column_id, role) for role in ("rowid", "timestamp", "value"))
+            address = self.file_id, column_id
+            pages = self._pages[column_id] = DeltaPages(self.path, address, (rowids, timestamps, values), self._cache)
+        return pages
 
     def is_changed(self, after: int, until: int) -> bool:
         """Whether there may be a delta with ``after`` < timestamp <= ``until``."""
@@ -248,10 +224,8 @@ class DeltaFile:
 
     def last_change(self, column_id: int) -> int:
         """Return the timestamp of the newest delta of a column; 0 when there is none."""
-        if column_id not in self.metadata.deltas:
-            return 0
-        zones = self._stream(column_id, "timestamp").zone_maps
-        return max(int(zone.max) for zone in zones if isinstance(zone.max, int))
+        pages = self.pages(column_id)
+        return pages.last_change if pages else 0
 
     def stamps(self, column_id: int, first_row: int, last_row: int, after: int, until: int) -> Stamps | None:
         """Return which rows of [first_row, last_row) a column's deltas changed in (after, until], and when; no values
@@ -294,25 +268,6 @@ def _values(stream: StreamReader, first: int, last: int) -> np.ndarray:
     vector = stream.read(first, last)
     assert isinstance(vector, FixedVector)
     return vector.values
-
-
-def _is_seen(rowids: Sequence[ZoneMap], timestamps: Sequence[ZoneMap], page: int, snapshot: int) -> bool:
-    """Whether a page may hold the last delta of a row that the snapshot sees.
-
-    It does not when all of it is later, or when all of it is of one row which the next page goes on with, visibly.
-    """
-    if not _at_most(timestamps[page].min, snapshot):
-        return False
-    rows = rowids[page]
-    if page + 1 == len(rowids) or rows.min != rows.max or rowids[page + 1].min != rows.max:
-        return True
-    later = timestamps[page + 1]
-    is_all_of_the_row = rowids[page + 1].max == rows.max
-    return not (_at_most(later.max, snapshot) or (is_all_of_the_row and _at_most(later.min, snapshot)))
-
-
-def _at_most(bound: ZoneValue | None, snapshot: int) -> bool:
-    return isinstance(bound, int) and bound <= snapshot
 
 
 def _page_span(rowids: StreamReader, first_row: int, last_row: int) -> tuple[int, int]:

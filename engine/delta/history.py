@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..vectors.vector import Vector
-from .run import DeltaRun, Patch, merge_patches
+from ..vectors.vector import Vector, patch
+from .run import DeltaRun
 
 Stamps = tuple[np.ndarray, np.ndarray]
 """The rows (int32) and timestamps (int64) of changes."""
@@ -94,24 +94,30 @@ class History:
 
     def at(self, base: Vector, moments: Moments) -> Vector:
         """Return the cell of every moment; ``base`` holds the base's cell for each of them."""
-        patches = [_before_next(run, moments) for run in self.undo] + [_since_last(run, moments) for run in self.redo]
-        found = merge_patches(patches)
-        return found.apply(base, 0) if found else base
+        for run in self.undo:
+            base = _patched(base, run, *_before_next(run, moments))
+        for run in self.redo:
+            base = _patched(base, run, *_since_last(run, moments))
+        return base
 
 
-def _since_last(redo: DeltaRun, moments: Moments) -> Patch:
-    """Return, for every moment that has one, the last value at or before it, by position in ``moments``."""
+def _patched(base: Vector, run: DeltaRun, positions: np.ndarray, entries: np.ndarray) -> Vector:
+    return patch(base, positions, run.values.take(entries)) if len(positions) else base
+
+
+def _since_last(redo: DeltaRun, moments: Moments) -> tuple[np.ndarray, np.ndarray]:
+    """Return the moments that an entry stands at or before, and the last such entry of each."""
     places = _places(redo, moments) - 1
     hits = np.flatnonzero((places >= 0) & (redo.rowids[places] == moments.rowids))
-    return Patch(hits, redo.values.take(places[hits]))
+    return hits, places[hits]
 
 
-def _before_next(undo: DeltaRun, moments: Moments) -> Patch:
-    """Return, for every moment followed by a change, the value before the first of them, by position in ``moments``."""
+def _before_next(undo: DeltaRun, moments: Moments) -> tuple[np.ndarray, np.ndarray]:
+    """Return the moments that an entry comes after, and the first such entry of each."""
     places = _places(undo, moments)
     is_inside = places < len(undo)
     hits = np.flatnonzero(is_inside & (undo.rowids[np.where(is_inside, places, 0)] == moments.rowids))
-    return Patch(hits, undo.values.take(places[hits]))
+    return hits, places[hits]
 
 
 def _places(run: DeltaRun, moments: Moments) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""A run of deltas of one column, and how a snapshot reads it.
+"""A run of deltas of one column, and what a snapshot reads of it.
 
     rowids      3   3   3   7   9   9     ascending
     timestamps  t1  t4  t6  t2  t1  t5    ascending within a row
@@ -39,59 +39,6 @@ class DeltaRun:
     def take(self, positions: np.ndarray) -> DeltaRun:
         """Return the deltas at ``positions``."""
         return DeltaRun(self.rowids[positions], self.timestamps[positions], self.values.take(positions))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Patch:
-    """New cells for some rows of a column: at most one a row, rows ascending."""
-
-    rowids: np.ndarray
-    values: Vector
-
-    def apply(self, base: Vector, first_row: int) -> Vector:
-        """Return ``base``, whose first cell is row ``first_row``, with the patch's cells in place."""
-        return patch(base, self.rowids - first_row, self.values) if len(self.rowids) else base
-
-    def at(self, rows: np.ndarray) -> Patch:
-        """Return the patch of the cells that a gather of ``rows`` (ascending, distinct) made: by position in it."""
-        positions = np.searchsorted(rows, self.rowids)
-        positions[positions == len(rows)] = 0
-        hit = np.flatnonzero(rows[positions] == self.rowids) if len(rows) else np.empty(0, np.int64)
-        return Patch(positions[hit], self.values.take(hit))
-
-
-def redo_patch(run: DeltaRun, snapshot: int) -> Patch:
-    """Return the last value at or before ``snapshot`` of every row that has one."""
-    visible = np.flatnonzero(run.timestamps <= snapshot)
-    rowids = run.rowids if len(visible) == len(run) else run.rowids[visible]
-    last = np.empty(len(rowids), np.bool_)
-    if len(last):
-        last[:-1] = rowids[1:] != rowids[:-1]
-        last[-1] = True
-    return Patch(rowids[last], run.values.take(visible[last]))
-
-
-def undo_patch(run: DeltaRun, snapshot: int) -> Patch:
-    """Return, for every row changed after ``snapshot``, the value that it had before the first such change."""
-    later = np.flatnonzero(run.timestamps > snapshot)
-    rowids = run.rowids if len(later) == len(run) else run.rowids[later]
-    first = np.empty(len(rowids), np.bool_)
-    if len(first):
-        first[0] = True
-        first[1:] = rowids[1:] != rowids[:-1]
-    return Patch(rowids[first], run.values.take(later[first]))
-
-
-def merge_patches(patches: Sequence[Patch]) -> Patch | None:
-    """Return all patches as one; where two name the same row the later in the list wins. None when there are none."""
-    patches = [part for part in patches if len(part.rowids)]
-    if len(patches) < 2:
-        return patches[0] if patches else None
-    rowids = np.concatenate([part.rowids for part in patches])
-    order = np.argsort(rowids, kind="stable")
-    ordered = rowids[order]
-    last = np.append(ordered[1:] != ordered[:-1], True)
-    return Patch(ordered[last], concat([part.values for part in patches]).take(order[last]))
 
 
 def sorted_run(rowids: np.ndarray, timestamps: np.ndarray, values: Vector) -> DeltaRun:

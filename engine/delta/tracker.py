@@ -21,7 +21,7 @@ from . import LIVE
 from .file import DeltaFile
 from .history import History, Stamps, within
 from .memstore import DeltaLog, DeltaMemStore
-from .run import Patch, merge_patches, undo_patch
+from .patch import Patch, apply_all
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,33 +77,37 @@ class DeltaTracker:
         """The store that is being written to a file, if one is."""
         return self.stores.memory[0] if len(self.stores.memory) > 1 else None
 
-    def patch(self, column_id: int, first_row: int, last_row: int, snapshot: int) -> Patch | None:
-        """Return how the base cells of rows [first_row, last_row) differ at ``snapshot``; None when they do not."""
-        stores = self.stores
-        if snapshot < self.base_timestamp(column_id):
-            return merge_patches(_undo_patches(stores, column_id, first_row, last_row, snapshot))
-        return merge_patches(_redo_patches(stores, column_id, first_row, last_row, snapshot))
+    def patches(self, column_id: int, first: int, last: int, snapshot: int, is_scan: bool = True) -> list[Patch]:
+        """Return how the base cells of rows [first, last) differ at ``snapshot``: later patches win.
 
-    def apply(self, column_id: int, base: Vector, first_row: int, snapshot: int) -> Vector:
-        """Return the cells of consecutive rows from ``first_row`` on as ``snapshot`` sees them."""
-        found = self.patch(column_id, first_row, first_row + len(base), snapshot)
-        return found.apply(base, first_row) if found else base
+        ``is_scan`` says that most of these rows are read, so that decoding pages whole is worth it.
+        """
+        stores = self.stores
+        if snapshot < self._by_column.get(column_id, self._base_timestamp):
+            return _undo_patches(stores, column_id, first, last, snapshot, is_scan)
+        return _redo_patches(stores, column_id, first, last, snapshot, is_scan)
+
+    def apply(self, column_id: int, base: Vector, first_row: int, snapshot: int, is_own: bool = False) -> Vector:
+        """Return the cells of consecutive rows from ``first_row`` on as ``snapshot`` sees them.
+
+        ``is_own`` says that nobody else has the memory of ``base``: then it is written over.
+        """
+        found = self.patches(column_id, first_row, first_row + len(base), snapshot)
+        return apply_all(found, base, first_row, is_own) if found else base
 
     def apply_at(self, column_id: int, base: Vector, rows: np.ndarray, snapshot: int) -> Vector:
         """Return the cells of ``rows`` (ascending, distinct) as ``snapshot`` sees them."""
         if not len(rows):
             return base
-        found = self.patch(column_id, int(rows[0]), int(rows[-1]) + 1, snapshot)
-        return found.at(rows).apply(base, 0) if found else base
+        found = self.patches(column_id, int(rows[0]), int(rows[-1]) + 1, snapshot, is_scan=False)
+        return apply_all((patch.at(rows) for patch in found), base, 0, False) if found else base
 
     def touches(self, column_id: int, snapshot: int) -> bool:
         """Whether the cells of a column may differ from the base at ``snapshot``; zone maps hold only where not."""
         stores = self.stores
         if snapshot < self.base_timestamp(column_id):
             return any(column_id in file.metadata.deltas for file in stores.undo)
-        in_files = any(
-            column_id in file.metadata.deltas and file.metadata.first_timestamp <= snapshot for file in stores.redo
-        )
+        in_files = any(column_id in file.metadata.deltas and file.first_timestamp <= snapshot for file in stores.redo)
         return in_files or any(store.log(column_id) is not None for store in stores.memory)
 
     def is_changed(self, after: int, until: int) -> bool:
@@ -132,8 +136,8 @@ class DeltaTracker:
     def history(self, column_id: int, first_row: int, last_row: int, earliest: int, latest: int) -> History:
         """Return what tells the cells of rows [first_row, last_row) at every moment from ``earliest`` to ``latest``."""
         stores = self.stores
-        undo = [file for file in reversed(stores.undo) if file.metadata.last_timestamp > earliest]
-        redo = [file for file in stores.redo if file.metadata.first_timestamp <= latest]
+        undo = [file for file in reversed(stores.undo) if file.last_timestamp > earliest]
+        redo = [file for file in stores.redo if file.first_timestamp <= latest]
         logs = [log for store in stores.memory if (log := store.log(column_id))]
         return History(
             [run for file in undo if (run := file.run(column_id, first_row, last_row))],
@@ -200,21 +204,25 @@ def _logs(stores: DeltaStores, column_ids: Collection[int] | None = None) -> lis
     ]
 
 
-def _redo_patches(stores: DeltaStores, column_id: int, first: int, last: int, snapshot: int) -> list[Patch]:
+def _redo_patches(
+    stores: DeltaStores, column_id: int, first: int, last: int, snapshot: int, is_scan: bool
+) -> list[Patch]:
     patches: list[Patch] = []
     for file in stores.redo:
-        if file.metadata.first_timestamp <= snapshot and (patch := file.redo(column_id, first, last, snapshot)):
-            patches.append(patch)
+        if file.first_timestamp <= snapshot and (pages := file.pages(column_id)):
+            patches += pages.redo(first, last, snapshot, is_scan)
     for store in stores.memory:
         if log := store.log(column_id):
-            patches.extend(log.patches(first, last, snapshot))
+            patches += log.patches(first, last, snapshot)
     return patches
 
 
-def _undo_patches(stores: DeltaStores, column_id: int, first: int, last: int, snapshot: int) -> list[Patch]:
-    """Newest file first, so that in a merge the change that came first after the snapshot wins."""
+def _undo_patches(
+    stores: DeltaStores, column_id: int, first: int, last: int, snapshot: int, is_scan: bool
+) -> list[Patch]:
+    """Newest file first, so that the change that came first after the snapshot wins."""
     patches: list[Patch] = []
     for file in reversed(stores.undo):
-        if file.metadata.last_timestamp > snapshot and (run := file.run(column_id, first, last)):
-            patches.append(undo_patch(run, snapshot))
+        if file.last_timestamp > snapshot and (pages := file.pages(column_id)):
+            patches += pages.undo(first, last, snapshot, is_scan)
     return patches

@@ -137,28 +137,20 @@ def gather_strings(offsets, data, data_end, indices, count, result_offsets, resu
 
 @kernel
 def patch_strings(
-    offsets,
-    data,
-    row_count,
-    positions,
-    position_count,
-    new_offsets,
-    new_data,
-    result_offsets,
-    result,
+    offsets, data, row_count, first, rowids, places, count, new_offsets, new_data, result_offsets, result
 ):
-    """Write the strings of a vector with those at ``positions`` (ascending) replaced.
+    """Write the strings of a vector, whose string 0 is row ``first``, with those of ``rowids`` replaced.
 
-    Runs between two positions move whole. ``result`` needs 16 bytes of slack.
+    ``rowids`` (int32) ascend, without repeats, and lie in the vector; string ``places[i]`` (int32) of the new ones goes
+    to ``rowids[i]``. Runs between two of them move whole. ``result`` needs 16 bytes of slack.
     """
     starts = view_i32(offsets, row_count + 1)
-    rows = view_i64(positions, position_count)
-    new_starts = view_i32(new_offsets, position_count + 1)
+    rows, at = view_i32(rowids, count), view_i32(places, count)
     ends = view_i32(result_offsets, row_count + 1)
     ends[0] = 0
     row = end = np.int64(0)
-    for i in range(position_count + 1):
-        stop = rows[i] if i < position_count else row_count
+    for i in range(count + 1):
+        stop = np.int64(rows[i]) - first if i < count else row_count
         start = np.int64(starts[row])
         run_bytes = np.int64(starts[stop]) - start
         copy_bytes(result + end, data + start, run_bytes)
@@ -166,9 +158,10 @@ def patch_strings(
         for kept in range(row, stop):
             ends[kept + 1] = np.int64(starts[kept + 1]) + shift
         end += run_bytes
-        if i < position_count:
-            start = np.int64(new_starts[i])
-            length = np.int64(new_starts[i + 1]) - start
+        if i < count:
+            place = np.int64(at[i])
+            start = load_offset(new_offsets, place)
+            length = load_offset(new_offsets, place + 1) - start
             copy_exactly(result + end, new_data + start, length)
             end += length
             ends[stop + 1] = end

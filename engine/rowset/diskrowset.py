@@ -40,6 +40,8 @@ class DiskRowSet(RowSet):
     shares ``live`` and the memory stores.
     """
 
+    base_is_own = True
+
     def __init__(
         self,
         rowset_id: int,
@@ -132,7 +134,7 @@ class DiskRowSet(RowSet):
 
     def has_base(self, column_id: int) -> bool:
         """Whether there are base cells of a column: not when it was added after the rows were written."""
-        return column_id in self._columns or StreamKey(column_id, "base") in self._reader.streams()
+        return column_id in self._columns or StreamKey(column_id, "base") in self._reader
 
     def base_stream(self, column_id: int) -> StreamReader:
         """Return the stream of a column's base cells, which are there."""

@@ -37,6 +37,8 @@ from .rowset import RowSet
 class MemRowSet(RowSet):
     """Appended under the tablet's write lock, read without a lock."""
 
+    base_is_own = False
+
     def __init__(self, slot: int, columns: Sequence[ColumnSchema], encoder: KeyEncoder) -> None:
         self.slot = slot
         self.deltas = DeltaTracker(base_timestamp=0)

@@ -15,6 +15,7 @@ from ...schemas.column import ColumnSchema
 from ..cfile.zone_map import ZoneMap
 from ..delta import LIVE
 from ..delta.history import History, Moments, moments_of, within
+from ..delta.patch import apply_all
 from ..delta.run import DeltaRun
 from ..delta.tracker import DeltaTracker
 from ..vectors.keys import KeyVector
@@ -33,6 +34,8 @@ class RowSet(ABC):
     """The rowset's number in the tablet's key index."""
     deltas: DeltaTracker
     live: LiveRows
+    base_is_own: bool
+    """Whether `base` returns memory that nobody else has, so that deltas may be written into it."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -92,7 +95,7 @@ class RowSet(ABC):
 
     def read(self, column: ColumnSchema, first: int, last: int, snapshot: int) -> Vector:
         """Return the cells of rows [first, last) as ``snapshot`` sees them."""
-        return self.deltas.apply(column.id, self.base(column, first, last), first, snapshot)
+        return self.deltas.apply(column.id, self.base(column, first, last), first, snapshot, self.base_is_own)
 
     def gather(self, column: ColumnSchema, rows: np.ndarray, snapshot: int) -> Vector:
         """Return the cells of ``rows`` (ascending, distinct) as ``snapshot`` sees them."""
@@ -101,11 +104,11 @@ class RowSet(ABC):
     def live_in(self, first: int, last: int, snapshot: int) -> np.ndarray | None:
         """Return which rows of [first, last) exist at ``snapshot``; None for all."""
         base = self.base_live(first, last)
-        patch = self.deltas.patch(LIVE, first, last, snapshot)
-        if patch is None or not len(patch.rowids):
+        patches = self.deltas.patches(LIVE, first, last, snapshot)
+        if not patches:
             return base
         cells = FixedVector(np.ones(last - first, np.uint8) if base is None else base.astype(np.uint8))
-        patched = patch.apply(cells, first)
+        patched = apply_all(patches, cells, first, is_own=True)
         assert isinstance(patched, FixedVector)
         return patched.values.astype(np.bool_)
 

@@ -91,12 +91,15 @@ def patch_bytes(base: Strings, positions: np.ndarray, replacement: Strings) -> S
     total = int(offsets[-1]) - int(offsets[0]) - removed + added
     ends = allocate(len(offsets), np.int32)
     cells = allocate(check_data_bytes(total), np.uint8)
+    rows, places = positions.astype(np.int32), np.arange(len(positions), dtype=np.int32)
     kernels.patch_strings(
         address_of(offsets),
         address_of(data),
         len(offsets) - 1,
-        address_of(positions),
-        len(positions),
+        0,
+        address_of(rows),
+        address_of(places),
+        len(rows),
         address_of(new_offsets),
         address_of(new_data),
         address_of(ends),

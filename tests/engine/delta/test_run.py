@@ -6,10 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nyala.engine.delta.run import DeltaRun, Patch, invert, merge_patches, redo_patch, sorted_run, undo_patch
+from nyala.engine.delta.cells import Cells
+from nyala.engine.delta.patch import Patch, RowPlaces
+from nyala.engine.delta.run import DeltaRun, collapsed, invert, merge_runs, sorted_run
+from nyala.engine.delta.sorted_rows import SortedRows
 from nyala.engine.vectors.arrow import from_arrow
 from nyala.engine.vectors.physical import PhysicalType
-from nyala.engine.vectors.vector import BytesVector, FixedVector, Vector, as_bytes
+from nyala.engine.vectors.vector import FixedVector, Vector, as_bytes
 
 ROWS = 6
 CHANGES = st.lists(st.tuples(st.integers(0, ROWS - 1), st.none() | st.integers(-9, 9)), max_size=30)
@@ -54,7 +57,7 @@ def states(base: list[int | None], changes: list[tuple[int, int | None]], kind: 
 def test_redo_brings_the_base_forward_to_every_snapshot(kind, base, changes):
     run = run_of(changes, kind)
     for snapshot, expected in enumerate(states(base, changes, kind)):
-        assert cells_of(redo_patch(run, snapshot).apply(vector(base, kind), 0)) == expected
+        assert cells_of(patched(vector(base, kind), run, rows_of(run).redo(0, ROWS, snapshot))) == expected
 
 
 @pytest.mark.parametrize("kind", ["int64", "string"])
@@ -64,33 +67,33 @@ def test_undo_takes_the_inverted_base_back_to_every_snapshot(kind, base, changes
     expected = states(base, changes, kind)
     assert cells_of(brought) == expected[-1]
     for snapshot, cells in enumerate(expected):
-        assert cells_of(undo_patch(undo, snapshot).apply(brought, 0)) == cells
+        assert cells_of(patched(brought, undo, rows_of(undo).undo(0, ROWS, snapshot))) == cells
 
 
-@given(changes=CHANGES, cut=st.integers(0, 30), first=st.integers(0, ROWS), last=st.integers(0, ROWS))
-def test_a_run_in_pieces_reads_as_one(changes, cut, first, last):
-    first, last = min(first, last), max(first, last)
+@given(changes=CHANGES, cut=st.integers(0, 30))
+def test_runs_merge_into_one(changes, cut):
     whole = run_of(changes, "int64")
-    older = DeltaRun(*_part(whole, whole.timestamps <= cut))
-    newer = DeltaRun(*_part(whole, whole.timestamps > cut))
-    for snapshot in range(len(changes) + 1):
-        pieces = [redo_patch(part.slice(first, last), snapshot) for part in (older, newer)]
-        merged = merge_patches(pieces) or Patch(np.empty(0, np.int32), vector([], "int64"))
-        expected = redo_patch(whole.slice(first, last), snapshot)
-        assert merged.rowids.tolist() == expected.rowids.tolist()
-        assert cells_of(merged.values) == cells_of(expected.values)
+    parts = [whole.take(np.flatnonzero(mask)) for mask in (whole.timestamps <= cut, whole.timestamps > cut)]
+    merged = merge_runs(parts)
+    assert merged.rowids.tolist() == whole.rowids.tolist()
+    assert merged.timestamps.tolist() == whole.timestamps.tolist()
+    assert cells_of(merged.values) == cells_of(whole.values)
 
 
-@given(changes=CHANGES, rows=st.sets(st.integers(0, ROWS - 1)))
-def test_a_patch_reaches_gathered_rows(changes, rows):
-    gathered = np.array(sorted(rows), np.int64)
-    patch = redo_patch(run_of(changes, "string"), len(changes))
-    expected = states([None] * ROWS, changes, "string")[-1]
-    base = vector([None] * len(gathered), "string")
-    assert isinstance(base, BytesVector)
-    assert cells_of(patch.at(gathered).apply(base, 0)) == [expected[row] for row in gathered]
+@given(changes=CHANGES, mark=st.integers(0, 30))
+def test_what_is_collapsed_reads_the_same_from_the_mark_on(changes, mark):
+    run = run_of(changes, "int64")
+    kept = collapsed(run, mark)
+    base = vector([None] * ROWS, "int64")
+    for snapshot in range(mark, len(changes) + 1):
+        seen = [cells_of(patched(base, part, rows_of(part).redo(0, ROWS, snapshot))) for part in (run, kept)]
+        assert seen[0] == seen[1]
 
 
-def _part(run: DeltaRun, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray, Vector]:
-    part = run.take(np.flatnonzero(mask))
-    return part.rowids, part.timestamps, part.values
+def rows_of(run: DeltaRun) -> SortedRows:
+    bounds = int(run.timestamps.min(initial=1 << 60)), int(run.timestamps.max(initial=0))
+    return SortedRows(run.rowids, np.arange(len(run), dtype=np.int32), bounds, lambda: run.timestamps)
+
+
+def patched(base: Vector, run: DeltaRun, rows: RowPlaces | None) -> Vector:
+    return Patch(rows, Cells(run.values)).apply(base, 0) if rows else base

@@ -1,0 +1,88 @@
+"""Cells that deltas bring, and putting them in the place of others without a copy of the column where there is no need.
+
+A dictionary column stays one: the new cells get codes of its dictionary, which is extended by the values that are not
+in it. Their codes are made once for a dictionary and kept.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..codecs.dictionary import DictionaryBuilder
+from ..vectors.memory import address_of, allocate_zeroed
+from ..vectors.physical import resized as resized_cells
+from ..vectors.vector import BytesVector, DictionaryVector, FixedVector, Vector, as_bytes
+
+_CODINGS_KEPT = 4
+_PADDING_BYTES = 64
+
+Coding = tuple[BytesVector, np.ndarray, int]
+"""A dictionary, the code (int32) of each cell in it, and the address of these."""
+
+
+class Cells:
+    """The cells of some deltas, by place; never changed. Any number of threads may use one."""
+
+    __slots__ = ("_bytes", "_codings", "_resized", "address", "values")
+
+    def __init__(self, values: Vector) -> None:
+        self.values = values
+        self.address = address_of(values.values) if isinstance(values, FixedVector) else 0
+        """Of the first cell, when they have a fixed width."""
+        self._bytes: BytesVector | None = None
+        self._resized: Cells | None = None
+        self._codings: tuple[tuple[BytesVector, Coding | None], ...] = ()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the cells."""
+        return self.values.nbytes
+
+    @property
+    def bytes(self) -> BytesVector:
+        """The cells without a dictionary, when they are byte strings."""
+        if self._bytes is None:
+            self._bytes = as_bytes(self.values)
+        return self._bytes
+
+    def of(self, dtype: np.dtype) -> Cells:
+        """Return the cells in the width of a column that was widened since, or that is read as it was before."""
+        values, resized = self.values, self._resized
+        assert isinstance(values, FixedVector), "a fixed vector is patched by a fixed vector"
+        if values.values.dtype == dtype:
+            return self
+        if resized is None or resized.values.values.dtype != dtype:  # pyright: ignore[reportAttributeAccessIssue]
+            resized = self._resized = Cells(FixedVector(resized_cells(values.values, dtype), values.valid))
+        return resized
+
+    def coded(self, dictionary: BytesVector) -> Coding | None:
+        """Return the cells as codes of ``dictionary``, or of one that begins with it; None when it gets too large."""
+        for known, coding in self._codings:
+            if known is dictionary:
+                return coding
+        coding = _coded(self.values, dictionary)
+        self._codings = (*self._codings, (dictionary, coding))[-_CODINGS_KEPT:]
+        return coding
+
+
+def _coded(values: Vector, dictionary: BytesVector) -> Coding | None:
+    builder = DictionaryBuilder()
+    known = builder.add(dictionary)
+    if known is None or len(builder) != len(dictionary):
+        return None
+    assert not isinstance(values, FixedVector), "byte strings"
+    new = builder.add(values.dictionary if isinstance(values, DictionaryVector) else values)
+    if new is None:
+        return None
+    if isinstance(values, DictionaryVector):
+        new = new[values.codes] if len(new) else np.zeros(len(values), np.int32)
+    whole = dictionary if len(builder) == len(dictionary) else _padded(builder.dictionary())
+    return whole, new, address_of(new)
+
+
+def _padded(cells: BytesVector) -> BytesVector:
+    """Return the cells with readable bytes past the last one, so that kernels copy short ones in whole vectors."""
+    size = int(cells.offsets[-1])
+    data = allocate_zeroed(size + _PADDING_BYTES, np.uint8)
+    data[:size] = cells.data[:size]
+    return BytesVector(cells.offsets, data)

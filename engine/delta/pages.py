@@ -1,0 +1,172 @@
+"""The deltas of one column in a file, page by page, as a snapshot reads them.
+
+The zone maps say which pages hold the rows that are asked for, and whether a snapshot sees all, some or none of their
+deltas. A page that is needed is decoded once and kept in the page cache, for the other chunks of the scan and for the
+next one; its timestamps are decoded only when it takes them to tell what is seen.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+import numpy as np
+
+from ...schemas.errors import CorruptionError
+from ..cfile.cache import PageCache
+from ..cfile.stream import StreamReader
+from ..codecs.codec import PAGE_ROWS
+from ..vectors.vector import FixedVector, Vector
+from .cells import Cells
+from .patch import Patch, RowPlaces
+from .sorted_rows import SortedRows
+
+_GATHER_BELOW = 1 / 8
+"""Cells are fetched one by one where fewer than this share of a range is wanted."""
+
+_KEPT_CELL_BYTES = 4 << 20
+"""Cells of a page that take more than this are fetched when they are needed, and not kept."""
+
+_PLACES = np.arange(PAGE_ROWS, dtype=np.int32)
+
+
+class DeltaPage:
+    """A decoded page: its rows, and its cells once they are wanted."""
+
+    __slots__ = ("cells", "first", "last", "nbytes", "rows")
+
+    def __init__(self, rows: SortedRows, first: int, cell_bytes: int) -> None:
+        count = rows.all.count
+        self.rows, self.first, self.last = rows, first, first + count
+        self.cells: Cells | None = None
+        self.nbytes = count * (4 + 8 + 8) + cell_bytes
+        """With all that may be made of it later: timestamps, cells, and the last delta of each row."""
+
+
+class DeltaPages:
+    """The deltas of one column in a file. Any number of threads may read them."""
+
+    def __init__(
+        self,
+        path: str,
+        address: tuple[int, int],
+        streams: tuple[StreamReader, StreamReader, StreamReader],
+        cache: PageCache,
+    ) -> None:
+        """``address`` is (file id, column id); ``streams`` are those of rows, timestamps and cells."""
+        self._path, self._address, self._cache = path, address, cache
+        self._rowids, self._timestamps, self._cells = streams
+        rows, times = self._rowids.zone_maps, self._timestamps.zone_maps
+        if not len(rows) == len(times) == self._rowids.page_count or self._rowids.page_rows != PAGE_ROWS:
+            raise CorruptionError(path, 0, f"the deltas of column {address[1]} have no bounds")
+        self._first_rows, self._last_rows = [_bound(zone.min) for zone in rows], [_bound(zone.max) for zone in rows]
+        self._bounds = [(_bound(zone.min), _bound(zone.max)) for zone in times]
+        self._cell_bytes = self._cells.raw_bytes // max(self._cells.row_count, 1) + 4
+
+    @property
+    def last_change(self) -> int:
+        """The timestamp of the newest delta."""
+        return max(newest for _, newest in self._bounds)
+
+    def redo(self, first_row: int, last_row: int, snapshot: int, is_scan: bool = True) -> list[Patch]:
+        """Return what ``snapshot`` sees of rows [first_row, last_row) through the file as REDO; later patches win.
+
+        A scan wants all cells, so that they are kept; who does not scan gets his own.
+        """
+        patches: list[Patch] = []
+        for number in self._span(first_row, last_row):
+            if not self._has_last(number, snapshot):
+                continue
+            page = self._page(number)
+            if rows := page.rows.redo(first_row, last_row, snapshot):
+                patches.append(self._patch(page, rows, first_row, last_row, is_scan))
+        return patches
+
+    def undo(self, first_row: int, last_row: int, snapshot: int, is_scan: bool = True) -> list[Patch]:
+        """Return what ``snapshot`` sees of rows [first_row, last_row) through the file as UNDO; later patches win."""
+        patches: list[Patch] = []
+        for number in reversed(self._span(first_row, last_row)):
+            if not self._has_first(number, snapshot):
+                continue
+            page = self._page(number)
+            if rows := page.rows.undo(first_row, last_row, snapshot):
+                patches.append(self._patch(page, rows, first_row, last_row, is_scan))
+        return patches
+
+    def _span(self, first_row: int, last_row: int) -> range:
+        """Return the pages that may hold deltas of rows [first_row, last_row)."""
+        return range(bisect_left(self._last_rows, first_row), bisect_left(self._first_rows, last_row))
+
+    def _has_last(self, page: int, snapshot: int) -> bool:
+        """Whether a page may hold the last delta up to ``snapshot`` of a row.
+
+        It does not when all of it is later, or when all of it is of one row which the next page goes on with, visibly.
+        """
+        if self._bounds[page][0] > snapshot:
+            return False
+        row = self._last_rows[page]
+        if page + 1 == len(self._bounds) or self._first_rows[page] != row or self._first_rows[page + 1] != row:
+            return True
+        oldest, newest = self._bounds[page + 1]
+        is_all_of_the_row = self._last_rows[page + 1] == row
+        return not (newest <= snapshot or (is_all_of_the_row and oldest <= snapshot))
+
+    def _has_first(self, page: int, snapshot: int) -> bool:
+        """Whether a page may hold the first delta after ``snapshot`` of a row.
+
+        It does not when none of it is later, or when all of it is of one row of which the page before it has a later.
+        """
+        if self._bounds[page][1] <= snapshot:
+            return False
+        row = self._first_rows[page]
+        if page == 0 or self._last_rows[page] != row or self._last_rows[page - 1] != row:
+            return True
+        oldest, newest = self._bounds[page - 1]
+        is_all_of_the_row = self._first_rows[page - 1] == row
+        return not (oldest > snapshot or (is_all_of_the_row and newest > snapshot))
+
+    def _page(self, number: int) -> DeltaPage:
+        return self._cache.get((*self._address, number), lambda: self._load(number))
+
+    def _load(self, number: int) -> DeltaPage:
+        first = number * PAGE_ROWS
+        rowids = _values(self._rowids, first, min(first + PAGE_ROWS, self._rowids.row_count))
+        last = first + len(rowids)
+        if rowids[0] < 0 or (rowids[1:] < rowids[:-1]).any():
+            raise CorruptionError(self._path, 0, f"the rows of the deltas of column {self._address[1]} fall")
+        rows = SortedRows(
+            rowids, _PLACES[: len(rowids)], self._bounds[number], lambda: _values(self._timestamps, first, last)
+        )
+        cell_bytes = len(rowids) * self._cell_bytes
+        return DeltaPage(rows, first, cell_bytes if cell_bytes <= _KEPT_CELL_BYTES else 0)
+
+    def _patch(self, page: DeltaPage, rows: RowPlaces, first_row: int, last_row: int, is_scan: bool) -> Patch:
+        cells = page.cells
+        if cells is None and is_scan and (page.last - page.first) * self._cell_bytes <= _KEPT_CELL_BYTES:
+            cells = page.cells = Cells(self._cells.read(page.first, page.last))
+        if cells:
+            return Patch(rows, cells)
+        low, high = rows.window(first_row, last_row)
+        if low == high:
+            return Patch(rows, Cells(self._cells.read(page.first, page.first)))
+        places = _PLACES[: high - low]
+        return Patch(
+            RowPlaces(rows.rowids[low:high], places),
+            Cells(self._at(rows.places[low:high].astype(np.int64) + page.first)),
+        )
+
+    def _at(self, positions: np.ndarray) -> Vector:
+        """Return the cells at ascending positions: one by one where they are few, else by the range."""
+        first, last = int(positions[0]), int(positions[-1]) + 1
+        if len(positions) < (last - first) * _GATHER_BELOW:
+            return self._cells.gather(positions)
+        return self._cells.read(first, last).take(positions - first)
+
+
+def _values(stream: StreamReader, first: int, last: int) -> np.ndarray:
+    vector = stream.read(first, last)
+    assert isinstance(vector, FixedVector)
+    return vector.values
+
+
+def _bound(bound: object) -> int:
+    return bound if isinstance(bound, int) else 0
