@@ -67,7 +67,8 @@ class Patch:
         """
         if isinstance(base, FixedVector):
             values = base.values if is_own else _copy(base.values)
-            self._overwrite(values, first_row, self.cells.of(values.dtype).address)
+            cells = self.cells.of(values.dtype)
+            self._overwrite(values, first_row, cells.address)
             return FixedVector(values, self._valid(base, first_row))
         if isinstance(base, DictionaryVector):
             return self._apply_to_codes(base, first_row, is_own)
