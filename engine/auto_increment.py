@@ -3,9 +3,9 @@
 Such a table has one more key column, the last: `auto_incrementing_id`. An insert does not carry it; each of its rows
 gets the next number, so that the whole key is unique. What names an existing row, and so an upsert too, carries it.
 
-An id is never given twice. The newest one stands in the log, in the rows that were stored with it, until that part of
-the log is freed; then it stands in the manifest (`TableEntry.last_auto_id`). So recovery need not look into files,
-which do not tell of rows that were deleted and compacted away.
+An id is never given twice. The newest one stands in the log, in the rows that were stored with it or beside the rowset
+that was attached, until that part of the log is freed; then it stands in the manifest (`TableEntry.last_auto_id`). So
+recovery need not look into files, which do not tell of rows that were deleted and compacted away.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..schemas.errors import InvalidArgumentError
 from ..schemas.operation import Operation
 from ..schemas.table import TableSchema
 from .incoming import Incoming
-from .tablet.change import Change, ChangeKind
+from .tablet.change import Attachment, Change, ChangeKind
 
 ID_MAX = (1 << 63) - 1
 
@@ -67,6 +67,10 @@ class AutoIncrement:
         """Learn from a change in the log which ids were given."""
         if self._column_id is not None and change.kind is ChangeKind.STORE and change.rows.num_rows:
             self._raise_to(pc.max(change.rows.column(str(self._column_id))).as_py())
+
+    def restore_attached(self, attachment: Attachment) -> None:
+        """Learn from a rowset that the log attaches which ids were given."""
+        self._raise_to(attachment.last_auto_id or 0)
 
     def _take(self, count: int) -> int:
         """Return the first of ``count`` new ids."""

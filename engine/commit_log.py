@@ -20,7 +20,7 @@ import pyarrow as pa
 from ..schemas.errors import InternalError
 from ..schemas.write import Durability
 from .mvcc.mvcc import MvccManager
-from .tablet.change import Change, pack_record
+from .tablet.change import Attachment, Change, pack_record
 from .tablet.halt import Halt
 from .tablet.note import Note
 from .wal.log import WriteAheadLog
@@ -54,9 +54,13 @@ class CommitLog:
 
     @contextmanager
     def commit(
-        self, changes: Sequence[Change], notes: Sequence[Note] = (), durability: Durability = Durability.FSYNC
+        self,
+        changes: Sequence[Change],
+        notes: Sequence[Note] = (),
+        durability: Durability = Durability.FSYNC,
+        attachments: Sequence[Attachment] = (),
     ) -> Iterator[Commit]:
-        """Log changes and notes; the body applies the changes, under the write locks of their tablets.
+        """Log changes, attachments and notes; the body applies the former, under the write locks of their tablets.
 
         After the body the commit becomes visible as soon as it is as durable as ``durability`` promises, and all
         before it are.
@@ -66,7 +70,7 @@ class CommitLog:
             UnavailableError: the log has failed, or the store is halted; before anything happened.
         """
         self._halt.check()
-        payload: list[pa.Buffer | bytes] = pack_record(changes, notes)
+        payload: list[pa.Buffer | bytes] = pack_record(changes, notes, attachments)
         self._wal.reserve(sum(len(piece) for piece in payload))
         with self._order:
             timestamp = self._mvcc.start()

@@ -10,7 +10,7 @@ from ..schemas.errors import InvalidArgumentError
 from .cfile.describe import describe
 from .fs.filesystem import FileSystem
 from .fs.local import LocalFileSystem
-from .tablet.change import unpack_changes, unpack_notes
+from .tablet.change import unpack_attachments, unpack_changes, unpack_notes
 from .tablet.manifest import PATH, read_manifest
 from .wal.reader import LogReader
 
@@ -54,6 +54,10 @@ def _dump_log(fs: FileSystem) -> dict[str, Any]:
                             "columns": change.column_ids,
                         }
                         for change in unpack_changes(record.payload, record.lsn)
+                    ],
+                    "attached": [
+                        {"tablet": attachment.tablet_id, **attachment.model_dump(exclude_none=True)}
+                        for attachment in unpack_attachments(record.payload, record.lsn)
                     ],
                     "notes": [
                         {"table": note.table_id, "kind": note.kind.name.lower(), **json.loads(note.body)}

@@ -23,6 +23,10 @@ class StoreOptions(BaseModel):
     limits: Limits = Field(default_factory=Limits)
     flush_bytes: PositiveInt = 96 * MIB
     """A MemRowSet of this size is flushed."""
+    direct_load_bytes: PositiveInt = 16 * MIB
+    """New rows in key order that come in a batch of this size, for one tablet, are written to disk at once."""
+    direct_load_unsorted_bytes: PositiveInt = 96 * MIB
+    """The same for rows in another order, whose rowset will overlap others."""
     flush_deltas_bytes: PositiveInt = 32 * MIB
     """DeltaMemStores of a tablet that take this much are flushed."""
     redo_files_count: int = Field(default=8, ge=2)

@@ -87,6 +87,22 @@ def _check_defaults(layout: Layout, incoming: Incoming, operation: Operation, li
             raise InvalidArgumentError(f"the write_defaults of the columns left out {over_limit(size, limits)}")
 
 
+def whole_rows(layout: Layout, rows: pa.RecordBatch, first: pa.RecordBatch) -> pa.RecordBatch:
+    """Return new rows with every column of the table; defaults stand where the data has no column.
+
+    Immutable cells are those of ``first``, which has for each row the first row with its key.
+    """
+    present = set(rows.schema.names)
+
+    def cells(column_id: int) -> pa.Array:
+        if str(column_id) not in present:
+            return pa.repeat(layout.defaults[column_id], rows.num_rows)
+        return (first if column_id in layout.immutable else rows).column(str(column_id))
+
+    arrays = [cells(column.id) for column in layout.schema.columns]
+    return pa.RecordBatch.from_arrays(arrays, names=[str(column.id) for column in layout.schema.columns])
+
+
 def keyed(layout: Layout, incoming: Incoming, operation: Operation, limits: Limits) -> tuple[Incoming, KeyVector]:
     """Encode the keys and refuse those that are too large; deletes of them are let through to find nothing."""
     keys = layout.tablets[0].encode_keys(incoming.rows)

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from ..schemas.errors import CorruptionError, StorageFullError
 from .auto_increment import AutoIncrement
 from .options import StoreOptions
-from .tablet.change import unpack_changes, unpack_notes
+from .tablet.attach import logged_attachments, with_logged
+from .tablet.change import unpack_attachments, unpack_changes, unpack_notes
 from .tablet.environment import Environment
-from .tablet.manifest import Manifest
+from .tablet.manifest import Manifest, ManifestFile
 from .tablet.tablet import Tablet
 from .upkeep import flush, flush_all_deltas
 from .wal.log import WriteAheadLog
@@ -24,6 +25,17 @@ def check_log(wal: WriteAheadLog, manifest: Manifest) -> None:
     if wal.first_lsn > manifest.log_needed_from:
         why = f"the log starts at record {wal.first_lsn}, but is needed from record {manifest.log_needed_from} on"
         raise CorruptionError("wal", 0, why)
+
+
+def assume_attached(wal: WriteAheadLog, manifest: ManifestFile) -> None:
+    """Let the manifest name the rowsets that the log attaches and the manifest on disk may not name yet.
+
+    This comes before anything else, so that their rows are there when the replay meets changes of them, and earlier
+    ones of keys that they have now: those are of rows that were gone for good when the rowset was attached.
+    """
+    attached = logged_attachments(wal.peek())
+    ids_used = max((entry.id for _, entry in attached), default=0)
+    manifest.assume(lambda current: with_logged(current, attached), ids_used)
 
 
 def replay(
@@ -47,6 +59,11 @@ def replay(
         newest = max(newest, record.timestamp)
         for note in unpack_notes(record.payload, record.lsn):
             writers.restore(note, record.lsn, record.timestamp)
+        for attachment in unpack_attachments(record.payload, record.lsn):
+            if tablet := tablets.get(attachment.tablet_id):
+                ids[tablet.tablet_id].restore_attached(attachment)
+                with tablet.write_lock:
+                    tablet.stand_at(record.timestamp, record.lsn)
         changed: dict[int, Tablet] = {}
         for change in unpack_changes(record.payload, record.lsn):
             if tablet := tablets.get(change.tablet_id):

@@ -24,17 +24,17 @@ def table_stats(table: Table) -> TableStats:
 
 def _tablet_stats(tablet: Tablet) -> TabletStats:
     version = tablet.version
-    files = [file for rowset in version.disk for file in rowset.deltas.files]
+    files = [file for rowset in version.on_disk for file in rowset.deltas.files]
     return TabletStats(
         tablet=tablet.tablet_id,
         live_rows=tablet.live_rows,
-        rowsets=len(version.disk),
+        rowsets=len(version.on_disk),
         delta_files=len(files),
         memory_bytes=tablet.memory_bytes,
-        bytes_on_disk=sum(rowset.size_bytes for rowset in version.disk) + sum(file.size_bytes for file in files),
+        bytes_on_disk=sum(rowset.size_bytes for rowset in version.on_disk) + sum(file.size_bytes for file in files),
         average_rowset_height=average_height(version),
-        redo_bytes=sum(file.size_bytes for rowset in version.disk for file in rowset.deltas.stores.redo),
-        undo_bytes=sum(file.size_bytes for rowset in version.disk for file in rowset.deltas.stores.undo),
+        redo_bytes=sum(file.size_bytes for rowset in version.on_disk for file in rowset.deltas.stores.redo),
+        undo_bytes=sum(file.size_bytes for rowset in version.on_disk for file in rowset.deltas.stores.undo),
         history_floor=version.history_floor,
         key_index=KeyIndexStats(bytes=tablet.key_lookup.nbytes, mode=tablet.key_lookup.mode(version)),
     )
@@ -45,7 +45,7 @@ def average_height(version: Version) -> float:
 
     Stands for the expected number of rowsets that the look-up of a random existing key would search without an index.
     """
-    rowsets = version.disk
+    rowsets = version.on_disk
     total = sum(len(rowset) for rowset in rowsets)
     if not total:
         return 0.0
@@ -58,7 +58,10 @@ def average_height(version: Version) -> float:
 
 def _column_stats(column: ColumnSchema, versions: list[Version]) -> ColumnStats:
     streams = [
-        rowset.base_stream(column.id) for version in versions for rowset in version.disk if rowset.has_base(column.id)
+        rowset.base_stream(column.id)
+        for version in versions
+        for rowset in version.on_disk
+        if rowset.has_base(column.id)
     ]
     encodings = dict.fromkeys(name for stream in streams for name in stream.encoding_names)
     return ColumnStats(

@@ -33,6 +33,7 @@ from . import recovery, scanning, upkeep
 from .catalog import Catalog
 from .cfile.cache import PageCache
 from .commit_log import CommitLog
+from .direct_load import DirectLoad
 from .fs.failures import named
 from .fs.filesystem import FileSystem
 from .fs.local import LocalFileSystem
@@ -106,9 +107,10 @@ class Store:
         budget = KeyIndexBudget(self.options.key_index_bytes, on_demand=self.options.maintenance == "off")
         self._environment = Environment(self._fs, manifest_file, self._wal, self._mvcc, cache, key_index=budget)
         recovery.check_log(self._wal, manifest)
+        recovery.assume_attached(self._wal, manifest_file)
         self._catalog = Catalog(self._environment, self.options.limits)
         self._catalog.load()
-        sweep(self._environment, manifest)
+        sweep(self._environment, manifest_file.current)
         tablets = {tablet.tablet_id: tablet for tablet in self._catalog.tablets()}
         ids = {tablet.tablet_id: table.auto_increment for table in self._catalog.tables() for tablet in table.tablets}
         self._clock.update(max([manifest.last_timestamp] + [tablet.last_timestamp for tablet in tablets.values()]))
@@ -120,6 +122,8 @@ class Store:
         self._clock.update(newest)
         self._log = CommitLog(self._wal, self._mvcc, self._environment.halt)
         self._pool = ThreadPoolExecutor(self.options.scan_threads, thread_name_prefix="nyala-scan")
+        at_least = self.options.direct_load_bytes, self.options.direct_load_unsorted_bytes
+        self._direct_load = DirectLoad(self._environment, *at_least)
         self._maintenance = MaintenanceManager(self._operations)
         self._gate = MemoryGate(self.options, self._catalog.tablets, self._ask_for_flush)
         if self.options.maintenance == "on":
@@ -217,9 +221,12 @@ class Store:
         if command.if_timestamp is not None:
             self._checked_moment(command.if_timestamp, table, "if_timestamp")
         durability = command.durability or self.options.durability
+        limits, options = self.options.limits, self.options
         with self._gate.admitted(batch.nbytes):
-            pending = table.begin_write(command, batch, self._log, self.options.limits, durability, ticket)
-        if any(tablet.version.active.nbytes >= self.options.flush_bytes for tablet in table.tablets):
+            pending = table.begin_write(command, batch, self._log, limits, durability, ticket, self._direct_load)
+        if any(
+            tablet.version.active.nbytes >= options.flush_bytes or tablet.version.attached for tablet in table.tablets
+        ):
             self._maintenance.notify()
         return pending
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,14 +18,16 @@ from ..schemas.write import Durability, WriteCommand
 from .answer import answer
 from .auto_increment import AutoIncrement
 from .commit_log import CommitLog
+from .direct_load import DirectLoad
 from .incoming import Incoming, check_batch
 from .layout import Layout, write_locks
 from .pending import PendingWrite
-from .prepared import Prepared, keyed, prepare
+from .prepared import Prepared, keyed, prepare, whole_rows
 from .tablet import outcome
+from .tablet.attach import StagedRowSet, attach
 from .tablet.change import Change, ChangeKind
 from .tablet.lookup import look_up
-from .tablet.outcome import Outcome
+from .tablet.outcome import Outcome, all_stored
 from .tablet.tablet import Tablet
 from .writers import Ticket
 
@@ -70,10 +74,12 @@ class Table:
         limits: Limits,
         durability: Durability,
         ticket: Ticket | None = None,
+        direct_load: DirectLoad | None = None,
     ) -> PendingWrite:
         """Apply a batch as one commit, and return what becomes its answer when the commit is durable.
 
-        With a ``ticket`` the answer is logged and kept too, also when no row changes.
+        With a ``ticket`` the answer is logged and kept too, also when no row changes. ``direct_load`` may write new
+        rows to disk at once.
 
         Raises:
             InvalidArgumentError: the batch as a whole is wrong.
@@ -82,9 +88,10 @@ class Table:
         """
         while True:
             prepared = prepare(self.layout, batch, command.op, limits, self.auto_increment)
-            with write_locks([part.tablet for part in prepared.parts]):
+            staging = direct_load.staged(prepared, command) if direct_load else nullcontext([])
+            with staging as staged, write_locks([part.tablet for part in prepared.parts]):
                 if self.layout is prepared.layout:
-                    return _applied(prepared, command, log, durability, ticket)
+                    return _applied(prepared, staged, command, log, durability, ticket)
 
     def get(self, keys: pa.RecordBatch, snapshot: int, limits: Limits) -> pa.Table:
         """Return the live rows of the given keys at ``snapshot``, in the order asked."""
@@ -105,23 +112,34 @@ def _found(layout: Layout, keys: pa.RecordBatch, snapshot: int, limits: Limits) 
 
 
 def _applied(
-    prepared: Prepared, command: WriteCommand, log: CommitLog, durability: Durability, ticket: Ticket | None
+    prepared: Prepared,
+    staged: Sequence[StagedRowSet],
+    command: WriteCommand,
+    log: CommitLog,
+    durability: Durability,
+    ticket: Ticket | None,
 ) -> PendingWrite:
-    """Decide, log and apply a batch, under the write locks of its tablets."""
+    """Decide, log and apply a batch, under the write locks of its tablets; some parts may be ``staged`` on disk."""
     layout, batch, incoming = prepared.layout, prepared.batch, prepared.incoming
     moment = None if command.if_timestamp is None else parse_moment(command.if_timestamp, "if_timestamp")
+    ready = {one.tablet.tablet_id: one for one in staged if one.keys.are_still_new()}
     decided = [
-        each.tablet.decide(command.op, each.keys, each.hashes, each.first, prepared.shape, moment)
+        all_stored(len(each.keys))
+        if each.tablet.tablet_id in ready
+        else each.tablet.decide(command.op, each.keys, each.hashes, each.first, prepared.shape, moment)
         for each in prepared.parts
     ]
     status = _status(prepared, decided)
     rejected = command.atomic and _has_errors(incoming, status)
     commit = None
-    if ticket or (any(each.changes_rows for each in decided) and not rejected):
+    if ticket or ((ready or any(each.changes_rows for each in decided)) and not rejected):
         changes = [] if rejected else _changes(prepared, decided)
+        attached = [] if rejected else list(ready.values())
         said = answer(batch, layout.schema, incoming, status, 0, durability, rejected) if ticket else None
         notes = [ticket.note(said)] if ticket and said else []
-        with log.commit([each.change for each in changes], notes, durability) as commit:
+        attachments = [one.attachment for one in attached]
+        with log.commit([each.change for each in changes], notes, durability, attachments) as commit:
+            attach(attached, commit.timestamp, commit.lsn)
             for each in changes:
                 each.tablet.apply(each.change, each.locations, commit.timestamp, commit.lsn)
             if ticket and said:
@@ -166,22 +184,11 @@ def _tablet_changes(layout: Layout, tablet: Tablet, rows: pa.RecordBatch, decide
 
 
 def _stored(layout: Layout, rows: pa.RecordBatch, decided: Outcome) -> pa.RecordBatch:
-    """Return the rows that are stored, with every column of the table.
-
-    Immutable cells are those of the first row with the key; defaults stand where the data had no column.
-    """
-    present = set(rows.schema.names)
+    """Return the rows that are stored, with every column of the table."""
     stored = first = _taken(rows, decided.stores)
     if layout.immutable and not np.array_equal(decided.stores, decided.store_leaders):
         first = _taken(rows, decided.store_leaders)
-
-    def cells(column_id: int) -> pa.Array:
-        if str(column_id) not in present:
-            return pa.repeat(layout.defaults[column_id], len(decided.stores))
-        return (first if column_id in layout.immutable else stored).column(str(column_id))
-
-    arrays = [cells(column.id) for column in layout.schema.columns]
-    return pa.RecordBatch.from_arrays(arrays, names=[str(column.id) for column in layout.schema.columns])
+    return whole_rows(layout, stored, first)
 
 
 def _has_errors(incoming: Incoming, status: np.ndarray) -> bool:

@@ -21,6 +21,7 @@ from .compaction.policy import Candidate, Pick, pick
 from .maintenance.op import MaintenanceOp
 from .options import MIB, StoreOptions
 from .rowset.diskrowset import DiskRowSet
+from .tablet.attach import name_attached
 from .tablet.environment import Environment
 from .tablet.tablet import Tablet
 
@@ -70,6 +71,12 @@ def index_keys(tablet: Tablet, environment: Environment) -> int:
         return tablet.key_lookup.build(tablet.version, tablet.write_lock)
 
 
+def name_rowsets(tablet: Tablet, environment: Environment) -> None:
+    """Let maintenance know the rowsets that were attached to a tablet."""
+    with _work_on(tablet, environment):
+        pass
+
+
 def perform(kind: MaintenanceKind, tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
     """Do one kind of work on a tablet now; None when there is nothing to do. ``mark`` is the ancient history mark."""
     if kind is MaintenanceKind.FLUSH:
@@ -86,11 +93,16 @@ def perform(kind: MaintenanceKind, tablet: Tablet, environment: Environment, mar
 
 @contextmanager
 def _work_on(tablet: Tablet, environment: Environment) -> Iterator[None]:
-    """Work alone on a tablet. Raises UnavailableError when there is to be no more work on it, or in the store."""
+    """Work alone on a tablet, and on rowsets that the manifest names.
+
+    Raises:
+        UnavailableError: there is to be no more work on it, or in the store.
+    """
     with tablet.maintenance_lock:
         environment.halt.check()
         if tablet.retired:
             raise UnavailableError(tablet.retired)
+        name_attached(tablet, environment)
         yield
 
 
@@ -139,6 +151,7 @@ class TabletUpkeep:
             flushed()
 
         return [
+            TabletOp(f"name attached rowsets of {where}", self.name_score, lambda: name_rowsets(*on_files)),
             TabletOp(f"flush {where}", self.flush_score, flush_rows),
             TabletOp(f"flush deltas of {where}", self.flush_deltas_score, flush_changes),
             TabletOp(
@@ -164,6 +177,10 @@ class TabletUpkeep:
         first."""
         lookup = self.tablet.key_lookup
         return _INDEX_SCORE if not lookup.is_on_demand and lookup.worth_indexing(self.tablet.version) else 0.0
+
+    def name_score(self) -> float:
+        """Return more than 0 when rowsets were attached: it costs nothing, and compactions see them then."""
+        return 1.0 if self.tablet.version.attached else 0.0
 
     def flush_score(self) -> float:
         """Return more than 0 when the MemRowSet is large, writers wait for memory, or an earlier flush failed."""

@@ -29,6 +29,7 @@ from .fs.filesystem import FileSystem
 from .rowset.base_file import ColumnsFile
 from .rowset.diskrowset import DiskRowSet
 from .tablet import files
+from .tablet.attach import logged_attachments, with_logged
 from .tablet.change import unpack_changes, unpack_notes
 from .tablet.manifest import PATH, CleanStopEntry, Manifest, RowsetEntry, TabletEntry, read_manifest
 from .tablet.tablet import Tablet
@@ -101,9 +102,24 @@ def verify_store(fs: FileSystem, progress: Progress | None = None) -> VerifyRepo
         if manifest is None:
             return report
         report.files += 1
+        manifest = with_logged(manifest, _attached(fs, manifest))
         _verify_tables(fs, manifest, report, progress or (lambda path: None))
         _attempt(report, lambda: _verify_log(fs, manifest, report))
     return report
+
+
+def _log_reader(fs: FileSystem, manifest: Manifest) -> LogReader:
+    stop: CleanStopEntry | None = manifest.clean_stop
+    expect = CleanStop(stop.last_lsn, stop.crc) if stop else None
+    return LogReader(fs, "wal", uuid.UUID(manifest.store_uuid).bytes, expect, manifest.last_durable_lsn)
+
+
+def _attached(fs: FileSystem, manifest: Manifest) -> list[tuple[int, RowsetEntry]]:
+    """Return the rowsets that the log attaches; what else is wrong with the log is reported later."""
+    try:
+        return logged_attachments(record for group in _log_reader(fs, manifest).groups() for record in group.records)
+    except CorruptionError:
+        return []
 
 
 def _verify_tables(fs: FileSystem, manifest: Manifest, report: VerifyReport, progress: Progress) -> None:
@@ -130,11 +146,11 @@ def _verify_rowset(scope: _Scope, tablet: TabletEntry, entry: RowsetEntry) -> Di
     base_path, *other_paths = _paths(tablet, entry)
     reader = CFileReader.open(scope.fs, scope.present(base_path), entry.id, scope.cache)
     scope.verify(reader)
-    rowset = DiskRowSet(entry.id, 0, reader, base_path, schema.key, Tablet(tablet.id, schema).encoder)
+    rowset = DiskRowSet(entry.id, 0, reader, base_path, schema.key, Tablet(tablet.id, schema).encoder, entry.born)
     _verify_keys(rowset)
     report.rows += len(rowset)
     _attempt(report, partial(_verify_base_cells, scope, reader))
-    moments: dict[int, int | None] = dict.fromkeys((LIVE, *schema.by_id), rowset.metadata.base_timestamp)
+    moments: dict[int, int | None] = dict.fromkeys((LIVE, *schema.by_id), rowset.base_timestamp)
     column_files = sorted(set(entry.columns.values()))
     for path, file_id in zip(other_paths, column_files, strict=False):
         columns = [column_id for column_id, found in entry.columns.items() if found == file_id]
@@ -249,9 +265,7 @@ def _has_null(stream: StreamReader) -> bool:
 
 
 def _verify_log(fs: FileSystem, manifest: Manifest, report: VerifyReport) -> None:
-    stop: CleanStopEntry | None = manifest.clean_stop
-    expect = CleanStop(stop.last_lsn, stop.crc) if stop else None
-    reader = LogReader(fs, "wal", uuid.UUID(manifest.store_uuid).bytes, expect, manifest.last_durable_lsn)
+    reader = _log_reader(fs, manifest)
     if reader.first_lsn > manifest.log_needed_from:
         why = f"the log starts at record {reader.first_lsn}, but is needed from {manifest.log_needed_from} on"
         raise CorruptionError("wal", 0, why)

@@ -192,7 +192,8 @@ class _Merge:
         source, first, last = self._inputs[part.source], part.first, part.last
         column_id = column.id if column else LIVE
         base = source.rowset.base(column, first, last) if column else _base_liveness(source.rowset, first, last)
-        history = [_shifted(run, -first) for run in source.undo(column_id, first, last)]
+        births = None if column else source.rowset.births(first, last)
+        history = [_shifted(run, -first) for run in ([births] if births else []) + source.undo(column_id, first, last)]
         if redo := source.redo(column_id, first, last):
             base, inverted = invert(base, _shifted(merge_runs(redo), -first))
             history.append(inverted)

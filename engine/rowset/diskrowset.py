@@ -16,12 +16,13 @@ from ..cfile.stream import StreamReader
 from ..cfile.zone_map import ZoneMap
 from ..codecs.codec import BLOCK_ROWS
 from ..delta import LIVE
+from ..delta.run import DeltaRun
 from ..delta.tracker import DeltaTracker
 from ..fs.filesystem import FileSystem
 from ..vectors.key_search import keys_from_bytes
 from ..vectors.keys import KeyEncoder, KeyVector, U64Keys, keys_less_equal, lower_bound, take_keys
 from ..vectors.physical import PhysicalType, physical_of
-from ..vectors.vector import FixedVector, Vector, as_bytes, conformed
+from ..vectors.vector import FixedVector, Vector, as_bytes, conformed, zeros
 from .absent import absent_cells
 from .base_file import KEY_INDEX, ColumnsFile, RowsetMetadata
 from .key_filter import KEY_FILTER, SPLIT_BLOCK, WORDS_A_BLOCK, KeyFilter
@@ -50,6 +51,7 @@ class DiskRowSet(RowSet):
         path: str,
         key_columns: tuple[ColumnSchema, ...],
         encoder: KeyEncoder,
+        born: int | None = None,
     ) -> None:
         self.rowset_id = rowset_id
         self.slot = slot
@@ -57,7 +59,9 @@ class DiskRowSet(RowSet):
         self.metadata = RowsetMetadata.model_validate(reader.metadata)
         self.min_key = bytes.fromhex(self.metadata.min_key)
         self.max_key = bytes.fromhex(self.metadata.max_key)
-        self.deltas = DeltaTracker(self.metadata.base_timestamp)
+        self.born = born
+        """The commit that brought all rows; None when the deltas tell of each."""
+        self.deltas = DeltaTracker(self.base_timestamp)
         self.live = LiveRows(self.metadata.row_count)
         self.durable_lsn = 0
         """Changes up to this log position are in files."""
@@ -80,12 +84,23 @@ class DiskRowSet(RowSet):
         key_columns: tuple[ColumnSchema, ...],
         encoder: KeyEncoder,
         cache: PageCache,
+        born: int | None = None,
     ) -> DiskRowSet:
         """Open the base file at ``path``. Raises CorruptionError when it is not what was written there."""
-        return cls(rowset_id, slot, CFileReader.open(fs, path, rowset_id, cache), path, key_columns, encoder)
+        return cls(rowset_id, slot, CFileReader.open(fs, path, rowset_id, cache), path, key_columns, encoder, born)
 
     def __len__(self) -> int:
         return self.metadata.row_count
+
+    @property
+    def base_timestamp(self) -> int:
+        """The moment that the base shows, but for columns that were rewritten since."""
+        return self.metadata.base_timestamp if self.born is None else self.born
+
+    def bear(self, timestamp: int, lsn: int) -> None:
+        """Let all rows be born by the commit at ``timestamp``, before anybody reads them. The log has it at ``lsn``."""
+        self.born, self.durable_lsn = timestamp, lsn
+        self.deltas = DeltaTracker(timestamp)
 
     @property
     def reader(self) -> CFileReader:
@@ -123,7 +138,7 @@ class DiskRowSet(RowSet):
             if (file.metadata.rowset_id, file.metadata.row_count) != (self.rowset_id, len(self)):
                 raise CorruptionError(file.path, 0, f"these are not columns of rowset {self.rowset_id}")
         self._columns = columns
-        self.deltas = DeltaTracker(self.metadata.base_timestamp, base_timestamps(columns))
+        self.deltas = DeltaTracker(self.base_timestamp, base_timestamps(columns))
 
     def with_files(self, deltas: DeltaTracker, columns: Mapping[int, ColumnsFile] | None = None) -> DiskRowSet:
         """Return a rowset of the same rows with other files; ``deltas`` is a successor of this one's."""
@@ -142,7 +157,16 @@ class DiskRowSet(RowSet):
         return (file.reader if file else self._reader).stream(StreamKey(column_id, "base"))
 
     def row_count(self, snapshot: int) -> int:
-        return self.metadata.row_count
+        return 0 if self.born is not None and snapshot < self.born else self.metadata.row_count
+
+    def births(self, first: int, last: int) -> DeltaRun | None:
+        if self.born is None:
+            return None
+        rowids = np.arange(first, last, dtype=np.int32)
+        return DeltaRun(rowids, np.full(last - first, self.born, np.int64), zeros(PhysicalType.BOOL, last - first))
+
+    def is_changed(self, after: int, until: int) -> bool:
+        return (self.born is not None and after < self.born <= until) or super().is_changed(after, until)
 
     def base(self, column: ColumnSchema, first: int, last: int) -> Vector:
         if not self.has_base(column.id):

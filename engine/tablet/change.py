@@ -1,17 +1,21 @@
 """A change: rows of one tablet that a commit stores, updates or deletes, as it is logged and applied.
 
+Where a commit brings rows in a file of their own (`attach`), its record says which: an attachment.
+
 The log holds changes, not requests: by column id, with defaults filled in, without the rows that were refused. So a
 replay applies them as they are, whatever the schema has become. Beside them a record may hold notes.
 """
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
 import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from ...schemas.errors import CorruptionError
 from .note import Note, NoteKind
@@ -26,6 +30,8 @@ class ChangeKind(IntEnum):
     """Key columns and new cells of live rows."""
     DELETE = 3
     """Key columns of live rows that die."""
+    ATTACH = 6
+    """New rows in a rowset whose files were there before; 4 and 5 are kinds of notes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +48,40 @@ class Change:
         return [int(name) for name in self.rows.schema.names]
 
 
+class Attachment(BaseModel):
+    """A rowset that a commit adds to a tablet, with all of its rows; its base file is durable."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tablet_id: int = Field(exclude=True)
+    rowset: PositiveInt
+    """The id of the rowset."""
+    rows: PositiveInt
+    last_auto_id: PositiveInt | None = None
+    """The largest number that the store gave to one of the rows, where it numbers them."""
+
+
 _HEADER = struct.Struct("<IBxxxQ")
 """tablet id (of a note: table id), kind, bytes that follow"""
 _NOTE_KINDS = frozenset(NoteKind)
+_JSON_KINDS = _NOTE_KINDS | {ChangeKind.ATTACH}
 
 
-def pack_record(changes: Sequence[Change], notes: Sequence[Note] = ()) -> list[pa.Buffer | bytes]:
+def pack_record(
+    changes: Sequence[Change], notes: Sequence[Note] = (), attachments: Sequence[Attachment] = ()
+) -> list[pa.Buffer | bytes]:
     """Return the payload of a log record: each part as a header and what follows it.
 
-    A change is an Arrow IPC stream of one batch, a note JSON, filled up with spaces to a multiple of 8 bytes.
+    A change is an Arrow IPC stream of one batch, a note or attachment JSON, filled up with spaces to a multiple of 8
+    bytes.
     """
     pieces: list[pa.Buffer | bytes] = []
     for note in notes:
-        body = note.body + b" " * (-len(note.body) % 8)
-        pieces += [_HEADER.pack(note.table_id, note.kind, len(body)), body]
+        pieces += _json_part(note.table_id, note.kind, note.body)
+    for attachment in attachments:
+        pieces += _json_part(
+            attachment.tablet_id, ChangeKind.ATTACH, attachment.model_dump_json(exclude_none=True).encode()
+        )
     for change in changes:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, change.rows.schema) as writer:
@@ -65,10 +91,15 @@ def pack_record(changes: Sequence[Change], notes: Sequence[Note] = ()) -> list[p
     return pieces
 
 
+def _json_part(owner: int, kind: int, body: bytes) -> list[pa.Buffer | bytes]:
+    padded = body + b" " * (-len(body) % 8)
+    return [_HEADER.pack(owner, kind, len(padded)), padded]
+
+
 def unpack_changes(payload: memoryview, lsn: int) -> Iterator[Change]:
     """Yield the changes of a log record. Raises CorruptionError when the payload is not what was logged."""
     for tablet_id, kind, body in _parts(payload, lsn):
-        if kind not in _NOTE_KINDS:
+        if kind not in _JSON_KINDS:
             try:
                 rows = pa.ipc.open_stream(pa.py_buffer(body)).read_next_batch()
                 change = Change(tablet_id, ChangeKind(kind), rows)
@@ -82,6 +113,16 @@ def unpack_notes(payload: memoryview, lsn: int) -> Iterator[Note]:
     for table_id, kind, body in _parts(payload, lsn):
         if kind in _NOTE_KINDS:
             yield Note(table_id, NoteKind(kind), bytes(body))
+
+
+def unpack_attachments(payload: memoryview, lsn: int) -> Iterator[Attachment]:
+    """Yield the attachments of a log record. Raises CorruptionError when the payload is not what was logged."""
+    for tablet_id, kind, body in _parts(payload, lsn):
+        if kind == ChangeKind.ATTACH:
+            try:
+                yield Attachment(tablet_id=tablet_id, **json.loads(bytes(body)))
+            except (ValueError, TypeError) as error:
+                raise CorruptionError("wal", 0, f"log record {lsn}: {error}") from error
 
 
 def _parts(payload: memoryview, lsn: int) -> Iterator[tuple[int, int, memoryview]]:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import numpy as np
 
-from ..rowset.diskrowset import NEWEST
+from ..rowset.diskrowset import NEWEST, DiskRowSet
 from ..rowset.memrowset import MemRowSet
 from ..rowset.rowset import RowSet
 
@@ -20,7 +20,9 @@ def changed_after(rowset: RowSet, rowids: np.ndarray, moment: int, column_ids: C
     if isinstance(rowset, MemRowSet):
         changed = rowset.inserted_at(len(rowset))[rowids] > moment
     else:
-        changed = np.zeros(len(rowids), np.bool_)  # births on disk are in the UNDO files, with all other changes
+        # Births on disk are in the UNDO files, with all other changes, unless one commit brought all rows.
+        born = rowset.born if isinstance(rowset, DiskRowSet) else None
+        changed = np.full(len(rowids), born is not None and born > moment)
     if rowset.deltas.is_changed(moment, NEWEST):
         first, last = int(rowids.min()), int(rowids.max()) + 1
         for rows, _ in rowset.deltas.stamps(first, last, moment, NEWEST, column_ids):

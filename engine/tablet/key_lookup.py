@@ -101,9 +101,9 @@ class KeyLookup:
 
     def searched(self, version: Version) -> list[DiskRowSet]:
         """Return the DiskRowSets that are not indexed, newest first."""
-        if len(self._indexed) == len(version.disk):
+        if len(self._indexed) == len(version.on_disk):
             return []
-        return [rowset for rowset in reversed(version.disk) if rowset.slot not in self._indexed]
+        return [rowset for rowset in reversed(version.on_disk) if rowset.slot not in self._indexed]
 
     def _find_indexed(self, keys: KeyVector, hashes: np.ndarray) -> np.ndarray:
         index = self._index

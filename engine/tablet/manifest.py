@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 import threading
 import zlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
@@ -43,6 +43,8 @@ class RowsetEntry(_Entry):
     """The base file of each column that was rewritten since; the others are in the rowset's own."""
     durable_lsn: NonNegativeInt
     """Changes of its rows up to this log position are in the files."""
+    born: PositiveInt | None = None
+    """The commit that brought all of its rows, when they came in this file; None: UNDO tells when each row was born."""
 
     @property
     def file_names(self) -> list[str]:
@@ -57,6 +59,8 @@ class TabletEntry(_Entry):
     id: PositiveInt
     inserts_durable_lsn: NonNegativeInt = 0
     """New rows up to this log position are in base files."""
+    attached_durable_lsn: NonNegativeInt = 0
+    """Rowsets that the log attaches up to this position are named here, or were and are gone."""
     rowsets: tuple[RowsetEntry, ...] = ()
     history_floor: NonNegativeInt = 0
     """Snapshots below this timestamp can no longer be read: what they need was dropped."""
@@ -65,6 +69,17 @@ class TabletEntry(_Entry):
         """Return the tablet with ``rowset`` in the place of the entry of the same id, and a floor at least as high."""
         rowsets = tuple(rowset if old.id == rowset.id else old for old in self.rowsets)
         return self.model_copy(update={"rowsets": rowsets, "history_floor": max(self.history_floor, history_floor)})
+
+    def with_attached(self, rowsets: Sequence[RowsetEntry]) -> TabletEntry:
+        """Return the tablet with rowsets, in the order of their log positions, that the log attaches; known ones stay.
+
+        A replay may come upon a position that an earlier one has gone past, never the other way round.
+        """
+        new = [rowset for rowset in rowsets if rowset.durable_lsn > self.attached_durable_lsn]
+        if not new:
+            return self
+        update = {"rowsets": (*self.rowsets, *new), "attached_durable_lsn": new[-1].durable_lsn}
+        return self.model_copy(update=update)
 
     def without_rowsets(self, rowset_ids: Collection[int], history_floor: int) -> TabletEntry:
         """Return the tablet without some rowsets, and a floor at least as high."""
@@ -190,7 +205,7 @@ class ManifestFile:
 
     @property
     def current(self) -> Manifest:
-        """The document as it stands on disk."""
+        """The document as it stands on disk, with what was assumed since."""
         return self._manifest
 
     def new_id(self) -> int:
@@ -203,6 +218,15 @@ class ManifestFile:
         """Let nothing more be written: whoever is late must not overwrite what the next process writes."""
         with self._lock:
             self._closed = True
+
+    def assume(self, edit: Callable[[Manifest], Manifest], ids_used: int = 0) -> None:
+        """Edit the manifest in memory; the next commit writes that too. Until then the edit is for the log to tell.
+
+        What the log tells must be durable there. Ids up to ``ids_used`` are not given again.
+        """
+        with self._lock:
+            self._manifest = edit(self._manifest)
+            self._next_id = max(self._next_id, ids_used + 1)
 
     def commit(self, edit: Callable[[Manifest], Manifest]) -> Manifest:
         """Edit the manifest and make the edit durable.

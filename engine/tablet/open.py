@@ -30,7 +30,7 @@ def open_tablet(entry: TabletEntry, schema: TableSchema, environment: Environmen
         tablet.last_lsn = max(tablet.last_lsn, rowset.durable_lsn)
         newest = [file.metadata.last_timestamp for file in rowset.deltas.files]
         newest += [file.metadata.base_timestamp for file in rowset.columns_files]
-        tablet.last_timestamp = max(tablet.last_timestamp, rowset.metadata.base_timestamp, *newest)
+        tablet.last_timestamp = max(tablet.last_timestamp, rowset.base_timestamp, *newest)
     return tablet
 
 
@@ -45,7 +45,7 @@ def open_rowset(tablet: Tablet, environment: Environment, entry: RowsetEntry, sl
         return path
 
     path = present(entry.id, "base")
-    rowset = DiskRowSet.open(fs, path, entry.id, slot, tablet.schema.key, tablet.encoder, cache)
+    rowset = DiskRowSet.open(fs, path, entry.id, slot, tablet.schema.key, tablet.encoder, cache, entry.born)
     rowset.durable_lsn = entry.durable_lsn
     if entry.columns:
         by_id = {

@@ -62,6 +62,12 @@ class Outcome:
         return bool(len(self.stores) or len(self.updates) or len(self.deletes))
 
 
+def all_stored(count: int) -> Outcome:
+    """Return the outcome of ``count`` new rows that are stored in a way of their own: nothing is left to be done."""
+    none = np.empty(0, np.int64)
+    return Outcome(np.full(count, APPLIED, np.int8), none, none, none, none, none, none, none)
+
+
 def decide(
     operation: Operation,
     first: np.ndarray,

@@ -55,6 +55,7 @@ class Tablet:
         self._slots = Slots(tablet_id)
         self.key_lookup = KeyLookup(self._slots, budget or unlimited())
         self.version = Version(self.new_memrowset())
+        self._watches: list[list[np.ndarray]] = []
 
     # Rowsets and their slots
 
@@ -127,6 +128,34 @@ class Tablet:
         )
         return nowhere
 
+    # Rowsets that come from outside (`attach`), under the write lock
+
+    def watch(self) -> list[np.ndarray]:
+        """Return a list to which the hashes of all keys are added that come to the tablet from now on."""
+        self._watches.append([])
+        return self._watches[-1]
+
+    def unwatch(self, watch: list[np.ndarray]) -> None:
+        """Add no more to a list that ``watch`` returned."""
+        self._watches = [other for other in self._watches if other is not watch]
+
+    def attach(self, rowset: DiskRowSet, hashes: np.ndarray, timestamp: int, lsn: int) -> None:
+        """Add a rowset that has its slot. All its keys, of these hashes, are new; all its rows are born now."""
+        rowset.bear(timestamp, lsn)
+        self.version = replace(self.version, attached=(*self.version.attached, rowset))
+        self._came(hashes)
+        self.last_timestamp = max(self.last_timestamp, timestamp)
+        self.last_lsn = max(self.last_lsn, lsn)
+
+    def name_attached(self, named: tuple[DiskRowSet, ...]) -> None:
+        """Let maintenance work on the oldest attached rowsets, which the manifest names now."""
+        version = self.version
+        self.version = replace(version, disk=(*version.disk, *named), attached=version.attached[len(named) :])
+
+    def _came(self, hashes: np.ndarray) -> None:
+        for watch in self._watches:
+            watch.append(hashes)
+
     # Look-ups, under the write lock
 
     def find(self, keys: KeyVector, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -196,11 +225,8 @@ class Tablet:
 
         It may have been logged under an older schema: cells of columns that were dropped since are passed over,
         narrower ones widened, and what it lacks shows its read default.
-
-        From here on the tablet stands at this record, though some files may hold later ones: a flush during the replay
-        must not claim what the log has yet to bring.
         """
-        self.last_timestamp, self.last_lsn = timestamp, lsn
+        self.stand_at(timestamp, lsn)
         self.key_lookup.build_after_searches(self.version)
         keys = self.encode_keys(change.rows)
         locations, _ = self.find(keys, hash_keys(keys))
@@ -215,6 +241,13 @@ class Tablet:
             part = change.rows if len(rows) == len(wanted) else change.rows.take(pa.array(rows))
             self.apply(Change(change.tablet_id, change.kind, part), locations[rows], timestamp, lsn)
         return len(rows)
+
+    def stand_at(self, timestamp: int, lsn: int) -> None:
+        """Say which record of the log the replay has come to.
+
+        Some files may hold later ones; but a flush during the replay must not claim what the log has yet to bring.
+        """
+        self.last_timestamp, self.last_lsn = timestamp, lsn
 
     def encode_keys(self, rows: pa.RecordBatch) -> KeyVector:
         """Return the encoded keys of a batch whose columns are named by id."""
@@ -231,20 +264,21 @@ class Tablet:
     def memory_bytes(self) -> int:
         """Bytes of the memory stores."""
         version = self.version
-        deltas = sum(rowset.deltas.memory_bytes for rowset in version.disk)
+        deltas = sum(rowset.deltas.memory_bytes for rowset in version.on_disk)
         return deltas + sum(memrowset.nbytes for memrowset in version.in_memory)
 
     def first_unflushed_lsn(self) -> int | None:
         """Return the oldest log position that a memory store still needs; under the write lock."""
         version = self.version
         positions = [memrowset.first_lsn for memrowset in version.in_memory]
-        positions += [rowset.deltas.first_lsn for rowset in version.disk]
+        positions += [rowset.deltas.first_lsn for rowset in version.on_disk]
+        positions += [rowset.durable_lsn for rowset in version.attached]
         return min((lsn for lsn in positions if lsn is not None), default=None)
 
     def close(self) -> None:
         """Let go of the files and of the index's memory."""
         self.key_lookup.release()
-        for rowset in self.version.disk:
+        for rowset in self.version.on_disk:
             rowset.close()
 
     # Inner workings
@@ -263,6 +297,8 @@ class Tablet:
     def _insert(self, cells: dict[int, Vector], timestamp: int, lsn: int) -> None:
         keys = self.encoder.encode([cells[column.id] for column in self.schema.key])
         self.version.active.insert(cells, keys, timestamp, lsn)
+        if self._watches:
+            self._came(hash_keys(keys))
 
     def _append_deltas(
         self, cells: dict[int, Vector], locations: np.ndarray, timestamp: int, lsn: int, alive: bool | None

@@ -22,14 +22,21 @@ class Version:
     active: MemRowSet
     frozen: tuple[MemRowSet, ...] = ()
     disk: tuple[DiskRowSet, ...] = ()
+    attached: tuple[DiskRowSet, ...] = ()
+    """On disk too, in the order of their commits: maintenance passes over them until the manifest names them."""
     history_floor: int = 0
     """Snapshots below this timestamp can no longer be read."""
 
     def rowsets(self) -> Iterator[RowSet]:
         """Yield all rowsets, those on disk first."""
-        yield from self.disk
+        yield from self.on_disk
         yield from self.frozen
         yield self.active
+
+    @property
+    def on_disk(self) -> tuple[DiskRowSet, ...]:
+        """All DiskRowSets."""
+        return (*self.disk, *self.attached)
 
     @property
     def in_memory(self) -> tuple[MemRowSet, ...]:

@@ -89,6 +89,16 @@ class WriteAheadLog:
         reader = LogReader(fs, directory, store_uuid, expect, reached)
         return cls(fs, directory, options or WalOptions(), reader)
 
+    def peek(self) -> Iterator[LogRecord]:
+        """Yield every record in order, before the log is replayed. Raises as ``open`` does.
+
+        What is read may not be durable yet: nothing may be written to files that rests on it.
+        """
+        if self._reader is None:
+            raise InternalError("a log is looked through before it is replayed")
+        for group in self._reader.again().groups():
+            yield from group.records
+
     def replay(self) -> Iterator[LogRecord]:
         """Yield every record in order; at the end the log is ready to append.  Once, and to the end.
 

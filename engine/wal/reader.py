@@ -96,6 +96,10 @@ class LogReader:
         self.crc = self._headers[0].previous_crc if self._headers else 0
         self._end = (segment_path(directory, self._headers[0].number if self._headers else 1), 0)
 
+    def again(self) -> LogReader:
+        """Return a reader of the same log, from its beginning."""
+        return LogReader(self._fs, self._directory, self.store_uuid, self._expect, self._reached)
+
     @property
     def newest_path(self) -> str | None:
         """The last segment that was born; None when there is none."""

@@ -32,6 +32,8 @@ MODEL = ModelSchema(key=("id",), defaults={"batch": None, "text": None})
 OPTIONS = StoreOptions(maintenance="off", wal_segment_bytes=1 << 12, scan_threads=1)
 FLUSHING = OPTIONS.model_copy(update={"flush_bytes": 1})
 """Makes recovery flush after every record."""
+DIRECT = OPTIONS.model_copy(update={"direct_load_bytes": 1, "direct_load_unsorted_bytes": 1})
+"""Makes every batch of new rows a rowset of its own."""
 WRITER = "the workload"
 CLOCK_MICROSECONDS = 1_700_000_000_000_000
 HISTORY_SECONDS = 3_600
@@ -231,6 +233,29 @@ def compactions(run: Run) -> None:
     run.write("insert", [row(5, 8), row(9, 8)])
 
 
+def attachments(run: Run) -> None:
+    """Bring rows to disk before they are logged; change and kill them, before the manifest names them and after."""
+    run.options = DIRECT
+    run.start()
+    run.write("insert", [row(0, 0), row(2, 0), row(4, 0)])
+    run.write("update", [{"id": 2, "batch": 1}])
+    run.write("delete", [{"id": 4}])
+    run.write("insert", [row(5, 2), row(1, 2), row(3, 2)])
+    run.maintain("flush_deltas")
+    run.write("upsert", [row(4, 3), row(6, 3)])
+    run.write("upsert", [row(number, 4, text="x" * 900) for number in range(10, 15)])
+    run.maintain("compact")
+    run.write("insert", [row(20, 5)])
+    run.restart()
+    run.write("delete", [{"id": 20}, {"id": 0}])
+    run.maintain("flush")
+    run.maintain("flush_deltas")
+    run.forget()
+    run.maintain("gc")
+    run.write("insert", [row(20, 6), row(21, 6)])
+    run.write("insert", [row(7, 7)])
+
+
 def tables(run: Run) -> None:
     """Drop a table and make one of the same name: nothing of the old one may come back."""
     run.start()
@@ -247,5 +272,5 @@ def tables(run: Run) -> None:
 
 
 WORKLOADS: dict[str, Callable[[Run], None]] = {
-    workload.__name__: workload for workload in (load, update, restarts, cleanup, compactions, tables)
+    workload.__name__: workload for workload in (load, update, restarts, cleanup, compactions, attachments, tables)
 }

@@ -3,7 +3,15 @@
 import pyarrow as pa
 import pytest
 
-from nyala.engine.tablet.change import Change, ChangeKind, pack_record, unpack_changes, unpack_notes
+from nyala.engine.tablet.change import (
+    Attachment,
+    Change,
+    ChangeKind,
+    pack_record,
+    unpack_attachments,
+    unpack_changes,
+    unpack_notes,
+)
 from nyala.engine.tablet.note import Note, NoteKind
 from nyala.engine.writers import Answered, Number, Ticket, Writers
 from nyala.schemas.errors import CorruptionError
@@ -21,6 +29,10 @@ WRITERS_NOTE = (
     b"\x00\x00\x00\x00\x05\x00\x00\x00\x80\x00\x00\x00\x00\x00\x00\x00"
     b'{"writers":[{"table":7,"writer":"w","floor":4,"answers":'
     b'[{"seq":4,"lsn":9,"timestamp":4096,"answer":{"rows":1,"applied":1}}]}]}'
+)
+ATTACHED = b'\x03\x00\x00\x00\x06\x00\x00\x00\x20\x00\x00\x00\x00\x00\x00\x00{"rowset":17,"rows":1000000}'
+ATTACHED_NUMBERED = (
+    b'\x04\x00\x00\x00\x06\x00\x00\x00\x28\x00\x00\x00\x00\x00\x00\x00{"rowset":18,"rows":2,"last_auto_id":9}'
 )
 ROWS = pa.record_batch({"1": pa.array([1, 2], pa.int64())})
 
@@ -67,6 +79,19 @@ def test_changes_and_notes_stand_side_by_side() -> None:
     (change,) = unpack_changes(memoryview(payload), 1)
     assert (change.tablet_id, change.kind) == (3, ChangeKind.DELETE) and change.rows.equals(ROWS)
     assert [note.table_id for note in unpack_notes(memoryview(payload), 1)] == [7]
+
+
+def test_a_rowset_that_is_attached() -> None:
+    plain = Attachment(tablet_id=3, rowset=17, rows=1_000_000)
+    numbered = Attachment(tablet_id=4, rowset=18, rows=2, last_auto_id=9)
+    payload = b"".join(bytes(piece) for piece in pack_record([], [], [plain, numbered]))
+    assert payload == padded(ATTACHED) + padded(ATTACHED_NUMBERED)
+    assert list(unpack_attachments(memoryview(payload), 5)) == [plain, numbered]
+    assert not list(unpack_changes(memoryview(payload), 5)) and not list(unpack_notes(memoryview(payload), 5))
+    for body in (b"{}      ", b"[1]     ", b'{"rowset":0,"rows":1}   '):
+        header = b"\x03\x00\x00\x00\x06\x00\x00\x00" + len(body).to_bytes(8, "little")
+        with pytest.raises(CorruptionError, match="log record 5"):
+            list(unpack_attachments(memoryview(header + body), 5))
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,8 @@ class Subject(Protocol):
 class EmbeddedSubject:
     """The engine itself, its clock in the test's hands."""
 
+    options = OPTIONS
+
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
         self._microseconds = self._latest = 1_700_000_000_000_000
@@ -98,8 +100,14 @@ class EmbeddedSubject:
     def _open(self) -> Store:
         self._clock = ManualClock(self._microseconds)
         limit = self._shape.key_index_bytes
-        options = OPTIONS if limit is None else OPTIONS.model_copy(update={"key_index_bytes": limit})
+        options = self.options if limit is None else self.options.model_copy(update={"key_index_bytes": limit})
         return Store.open(self._fs, options, self._clock)
+
+
+class DirectSubject(EmbeddedSubject):
+    """Batches of new rows, however few, become rowsets of their own."""
+
+    options = OPTIONS.model_copy(update={"direct_load_bytes": 1, "direct_load_unsorted_bytes": 1})
 
 
 class FlightSubject(EmbeddedSubject):

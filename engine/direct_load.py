@@ -1,0 +1,123 @@
+"""Direct load: rows of a large batch go straight into a rowset on disk, if all of them are new.
+
+On the ordinary way a row is written to the log, copied into a MemRowSet, and encoded by a flush. Here it is encoded by
+its writer, and the log says no more than which file it is in (`tablet/attach`). It pays for rows that come in large
+batches: each batch makes a rowset, with files to sync, and rowsets that overlap cost every look-up and scan. So a batch
+in the order of its keys must have ``direct_load_bytes`` for each tablet it touches, and one in any other order as many
+as a flush writes.
+
+A batch of which any row is not new, or repeats a key of another, goes the ordinary way, and so does what a tablet has
+too little of. That is decided before anything is written; a key that comes in between is found under the write lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from ..schemas.operation import Operation
+from ..schemas.write import WriteCommand
+from .fs.failures import named
+from .layout import Layout
+from .prepared import Part, Prepared, whole_rows
+from .rowset.base_file import write_base_file
+from .tablet import files
+from .tablet.attach import NewKeys, StagedRowSet
+from .tablet.environment import Environment
+from .tablet.manifest import RowsetEntry
+from .tablet.open import open_rowset, remove_orphans
+from .vectors.arrow import from_arrow
+from .vectors.keys import argsort_keys, keys_ascend, take_keys
+from .vectors.physical import physical_of
+
+
+@dataclass(frozen=True, slots=True)
+class DirectLoad:
+    """When a batch is loaded directly, and where to."""
+
+    environment: Environment
+    sorted_bytes: int
+    """What rows in key order must have."""
+    unsorted_bytes: int
+
+    @contextmanager
+    def staged(self, prepared: Prepared, command: WriteCommand) -> Iterator[list[StagedRowSet]]:
+        """Write the parts of a batch that are to be loaded directly; what the body does not attach is removed again.
+
+        Raises:
+            StorageFullError, UnavailableError: nothing was applied.
+        """
+        staged: list[StagedRowSet] = []
+        try:
+            for part in prepared.parts if _may_bypass(prepared, command) else []:
+                if one := self._stage(prepared.layout, part):
+                    staged.append(one)
+            for one in staged:
+                one.keys.are_still_new()  # so that little is left to be compared under the lock
+            yield staged
+        finally:
+            for one in staged:
+                one.keys.forget()
+                if not one.is_logged:
+                    one.give_up()
+                    remove_orphans(self.environment, one.rowset.path)
+
+    def _stage(self, layout: Layout, part: Part) -> StagedRowSet | None:
+        """Write one part; None when it is too small or has a row that is not new."""
+        size = part.rows.nbytes
+        if size < min(self.sorted_bytes, self.unsorted_bytes) or not len(part.keys):
+            return None
+        is_sorted = keys_ascend(part.keys)
+        if size < (self.sorted_bytes if is_sorted else self.unsorted_bytes):
+            return None
+        if not is_sorted and not np.array_equal(part.first, np.arange(len(part.first))):
+            return None
+        order = None if is_sorted else argsort_keys(part.keys)
+        new = NewKeys(part.tablet, part.hashes if order is None else part.hashes[order])
+        try:
+            if new.are_absent(part.keys):
+                return self._write(layout, part, order, new)
+        except BaseException:
+            new.forget()
+            raise
+        new.forget()
+        return None
+
+    def _write(self, layout: Layout, part: Part, order: np.ndarray | None, new: NewKeys) -> StagedRowSet:
+        environment, tablet = self.environment, part.tablet
+        rowset_id = environment.manifest.new_id()
+        path = files.path(tablet.tablet_id, rowset_id, "base")
+        try:
+            with named("the rows could not be written"):
+                _write_base(layout, part, order, environment, path, rowset_id)
+                rowset = open_rowset(tablet, environment, RowsetEntry(id=rowset_id, durable_lsn=0), slot=-1)
+            return StagedRowSet(rowset, new)
+        except BaseException:
+            remove_orphans(environment, path)
+            raise
+
+
+def _may_bypass(prepared: Prepared, command: WriteCommand) -> bool:
+    """Whether new rows of the batch will be applied, whatever else is in the table."""
+    is_refused = command.atomic and prepared.incoming.refusals.by_row is not None
+    makes_rows = command.op.base in (Operation.INSERT, Operation.UPSERT) and prepared.shape.is_complete
+    return makes_rows and not is_refused and command.if_timestamp is None
+
+
+def _write_base(
+    layout: Layout, part: Part, order: np.ndarray | None, environment: Environment, path: str, rowset_id: int
+) -> None:
+    """Write the rows in key order and make file and name durable. What moment the base shows is not known yet."""
+    rows = whole_rows(layout, part.rows, part.rows)
+    keys = part.keys
+    if order is not None:
+        rows, keys = rows.take(pa.array(order)), take_keys(keys, order)
+    arrays = {int(name): rows.column(name) for name in rows.schema.names}
+    cells = {column_id: from_arrow(array, physical_of(array.type)) for column_id, array in arrays.items()}
+    encodings = files.encodings(layout.schema)
+    write_base_file(environment.fs, path, rowset_id, cells, None, keys, encodings, 0, layout.schema.version)
+    environment.fs.sync_directory(files.directory(part.tablet.tablet_id))
