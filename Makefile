@@ -4,13 +4,14 @@ BIN := .venv/bin
 
 MINUTES ?= 5
 CYCLES ?= 200
+COUNT ?= 5000
 SEED ?= 0
 SECONDS ?= 60
 ROWS ?= 10000000
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench fuzz kill9 race clean
+.PHONY: help demo test lint format bench fuzz kill9 filters race clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -32,6 +33,9 @@ bench: .venv/.installed-bench  ## measure, and write bench/README.md (ROWS=10000
 
 fuzz: .venv/.installed-dev  ## random operations against a model (MINUTES=5 SEED=0)
 	@$(BIN)/python tests/model/fuzz.py --minutes $(MINUTES) --seed $(SEED)
+
+filters: .venv/.installed-dev  ## random filters and aggregates beside DuckDB (COUNT=5000 SEED=0)
+	@$(BIN)/python tests/engine/filter/campaign.py --count $(COUNT) --seed $(SEED)
 
 kill9: .venv/.installed-dev  ## kill -9 a loaded server and look for lost rows (CYCLES=200 SEED=0)
 	@$(BIN)/python tests/crash/kill9.py --cycles $(CYCLES) --seed $(SEED)

@@ -20,6 +20,7 @@ from ..schemas.errors import InvalidArgumentError
 from ..schemas.scan import ScanSpec
 from ..schemas.service import ScanStream
 from ..schemas.table import TableDefinition
+from ..schemas.timestamp import parse_moment
 from ..schemas.write import CommitMode, WriteCommand, WriteResult
 from .flight_errors import as_store_errors
 from .numbered import NumberedPut, Writer, Writers
@@ -131,7 +132,11 @@ class FlightStore:
         return PutStream(self._client, command, schema)
 
     def scan(self, spec: ScanSpec) -> ScanStream:
-        """See StoreService."""
+        """See StoreService. An aggregate is one call: no tickets are asked for first."""
+        if spec.aggregate is not None:
+            with as_store_errors():
+                reader = self._client.do_get(fl.Ticket(_json(spec)))
+                return ScanStream(reader.schema, _pinned_to(spec), self._batches(reader))
         with as_store_errors():
             info = self._client.get_flight_info(fl.FlightDescriptor.for_command(_json(spec)))
         pinned = InfoMetadata.model_validate_json(info.app_metadata)
@@ -141,12 +146,15 @@ class FlightStore:
         for endpoint in endpoints:
             with as_store_errors():
                 reader = self._client.do_get(endpoint.ticket)
-            try:
-                while (batch := _next_batch(reader)) is not None:
-                    yield batch
-            except GeneratorExit:
-                reader.cancel()
-                raise
+            yield from self._batches(reader)
+
+    def _batches(self, reader: fl.FlightStreamReader) -> Iterator[pa.RecordBatch]:
+        try:
+            while (batch := _next_batch(reader)) is not None:
+                yield batch
+        except GeneratorExit:
+            reader.cancel()
+            raise
 
     def plan(self, spec: ScanSpec) -> ScanPlan:
         """See StoreService."""
@@ -195,6 +203,10 @@ class FlightStore:
 
 def _json(model: BaseModel) -> bytes:
     return model.model_dump_json(exclude_none=True).encode()
+
+
+def _pinned_to(spec: ScanSpec) -> int | None:
+    return None if spec.as_of is None else parse_moment(spec.as_of)
 
 
 def _next_batch(reader: fl.FlightStreamReader) -> pa.RecordBatch | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ..schemas.aggregate import measures_json
+from ..schemas.errors import InvalidArgumentError
 from ..schemas.scan import ScanSpec
 from ..schemas.service import StoreService
 from ..schemas.timestamp import parse_moment
@@ -69,8 +71,26 @@ class Scan:
         assert isinstance(frame, polars.DataFrame)
         return frame
 
+    def aggregate(self, measures: Mapping[str, tuple[str, str]], group_by: Sequence[str] = ()) -> pa.Table:
+        """Return measures of the rows, worked out in the store: one row, or one for each group.
+
+        ``measures`` are ``{name: (column, function)}``, as in ``{"total": ("price", "sum"), "n": ("*", "count")}``;
+        functions are count, sum, min, max and avg. The table has the columns of ``group_by``, then the measures, in no
+        order of rows: see docs/aggregates.md. The scan's columns play no part.
+
+        Raises:
+            InvalidArgumentError: for a measure that cannot be, too many groups, or a scan with a limit or of changes.
+        """
+        if isinstance(group_by, str):
+            raise InvalidArgumentError("group_by is a list of column names, not one name")
+        changed = {"aggregate": measures_json(measures), "group_by": list(group_by), "columns": None, "ordered": False}
+        stream = self._store.scan(self._spec.model_copy(update=changed).checked())
+        return pa.Table.from_batches(list(stream.batches), schema=stream.schema)
+
     def count(self) -> int:
-        """Return how many rows there are, without reading their cells."""
+        """Return how many rows there are. Counted in the store, of the columns only those of the filter are read."""
+        if self._spec.limit is None and self._spec.changes is None:
+            return self.aggregate({"rows": ("*", "count")})["rows"][0].as_py()
         counting = self._spec.model_copy(update={"columns": [], "ordered": False})
         return sum(batch.num_rows for batch in self._store.scan(counting).batches)
 

@@ -8,18 +8,24 @@ from typing import Any
 
 import pyarrow as pa
 
+from ..schemas.column import ColumnSchema
 from ..schemas.description import ScanSplit
 from ..schemas.errors import NotFoundError, SnapshotTooOldError
 from ..schemas.limits import Limits
+from ..schemas.predicate import Not
 from ..schemas.scan import ScanSpec
+from ..schemas.table import TableSchema
+from .aggregate.merge import Merger
+from .aggregate.plan import AggregatePlan
 from .filter.bind import bind
+from .filter.points import key_points
 from .filter.prune import key_range
 from .filter.where import parse_where
 from .layout import Layout
 from .table import Table
 from .tablet.chunk import ChangeRange, PruneCount, ScanRequest
 from .tablet.ordered import scan_ordered
-from .tablet.scan import prune, scan_unordered
+from .tablet.scan import aggregate, prune, scan_unordered
 from .tablet.tablet import Tablet
 from .tablet.version import Version
 
@@ -34,17 +40,27 @@ def resolve(
     """
     spec.checked()
     schema = layout.schema
-    names = schema.arrow.names if spec.columns is None else spec.columns
-    bound = bind(parse_where(spec.where, limits), schema)
+    predicate = parse_where(spec.where, limits)
+    bound = bind(predicate, schema)
+    plan = None if spec.aggregate is None else AggregatePlan.of(spec.aggregate, spec.group_by or (), schema)
     return ScanRequest(
-        columns=tuple(schema.column(name) for name in names),
+        columns=_columns(spec, schema) if plan is None else plan.columns,
         where=None if bound.is_trivially_true else bound,
         filter_columns=tuple(schema.by_id[column_id] for column_id in bound.column_ids),
         keys=key_range(bound, schema, layout.encoder),
         snapshot=snapshot,
         chunk_bytes=chunk_bytes,
         changes=changes,
+        limit=spec.limit,
+        inverse=None if predicate is None else bind(Not(op="not", arg=predicate), schema),
+        points=key_points(bound, schema, layout.encoder),
+        aggregate=plan,
     )
+
+
+def _columns(spec: ScanSpec, schema: TableSchema) -> tuple[ColumnSchema, ...]:
+    names = schema.arrow.names if spec.columns is None else spec.columns
+    return tuple(schema.column(name) for name in names)
 
 
 def wanted_tablets(spec: ScanSpec, table: Table) -> list[Tablet]:
@@ -58,10 +74,20 @@ def wanted_tablets(spec: ScanSpec, table: Table) -> list[Tablet]:
 
 
 def run(
-    spec: ScanSpec, table: Table, request: ScanRequest, tablets: list[Tablet], pool: Executor, ahead: int
+    spec: ScanSpec,
+    table: Table,
+    request: ScanRequest,
+    tablets: list[Tablet],
+    pool: Executor,
+    ahead: int,
+    limits: Limits,
 ) -> Iterator[pa.RecordBatch]:
     """Pin the tablets' versions and return the batches of a scan."""
-    if spec.limit == 0 or (request.where is not None and request.where.is_trivially_false):
+    is_empty = request.where is not None and request.where.is_trivially_false
+    if request.aggregate:
+        versions = [] if is_empty else _pinned(tablets, table, request.oldest)
+        return _aggregated(versions, request, request.aggregate, pool, ahead, limits.aggregate_bytes)
+    if spec.limit == 0 or is_empty:
         return iter(())
     versions = _pinned(tablets, table, request.oldest)
     if spec.ordered:
@@ -71,6 +97,16 @@ def run(
         reach = 0 if spec.limit is not None else ahead
         batches = (batch for version in versions for batch in scan_unordered(version, request, pool, reach))
     return batches if spec.limit is None else _limited(batches, spec.limit)
+
+
+def _aggregated(
+    versions: list[Version], request: ScanRequest, plan: AggregatePlan, pool: Executor, ahead: int, bytes_max: int
+) -> Iterator[pa.RecordBatch]:
+    merger = Merger(plan, bytes_max)
+    for version in versions:
+        for partial in aggregate(version, request, plan, pool, ahead):
+            merger.add(partial)
+    yield merger.finish()
 
 
 def _pinned(tablets: list[Tablet], table: Table, snapshot: int) -> list[Version]:
@@ -117,8 +153,10 @@ def _explain(counts: list[PruneCount], request: ScanRequest) -> dict[str, Any]:
         },
         "rowsets": sum(count.rowsets for count in counts),
         "rowsets_pruned_by_key_range": sum(count.rowsets_by_key for count in counts),
+        "rowsets_looked_up_by_key": sum(count.rowsets_by_look_up for count in counts),
         "chunks": sum(count.chunks for count in counts),
         "chunks_pruned_by_zone_map": sum(count.chunks_by_zone_map for count in counts),
+        "chunks_read_where_updated": sum(count.chunks_touched_only for count in counts),
         "rows": sum(count.rows_total for count in counts),
         "rows_to_read": sum(count.rows_in_chunks for count in counts),
     }

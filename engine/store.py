@@ -252,9 +252,10 @@ class Store:
     def scan(self, spec: ScanSpec) -> ScanStream:
         """See StoreService."""
         self._check_open()
+        options = self.options
         while True:
             table, layout, tablets, request = self._resolve(spec)
-            batches = scanning.run(spec, table, request, tablets, self._pool, 2 * self.options.scan_threads)
+            batches = scanning.run(spec, table, request, tablets, self._pool, 2 * options.scan_threads, options.limits)
             if table.layout is layout:  # else rowsets may be pinned that no longer have a column that was dropped
                 return ScanStream(request.schema, request.snapshot, batches)
 

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, PositiveInt
 
+from .aggregate import aggregate_schema, measures_json
 from .changes import ChangeSpec, feed_schema
 from .errors import InvalidArgumentError
 
@@ -28,6 +29,10 @@ class ScanSpec(BaseModel):
     changes: ChangeSpec | None = None
     ordered: bool = False
     limit: int | None = None
+    aggregate: dict[str, tuple[str, str]] | None = None
+    """Work out measures in the place of rows: ``{name: (column, function)}``, as ``schemas.aggregate`` has them."""
+    group_by: list[str] | None = None
+    """With ``aggregate``: one row for each combination of these columns' cells; None or empty: one row in all."""
     split_bytes: PositiveInt | None = None
     tablet: int | None = None
     """Read this tablet only: set by the store in the tickets that it hands out."""
@@ -44,7 +49,19 @@ class ScanSpec(BaseModel):
             raise InvalidArgumentError("a column is named twice in columns")
         if self.changes and self.as_of is not None:
             raise InvalidArgumentError("as_of does not go with changes, which end at their own `until`")
+        if self.group_by is not None and self.aggregate is None:
+            raise InvalidArgumentError("group_by goes with aggregate")
+        if self.aggregate is not None:
+            measures_json(self.aggregate)
+            self._check_goes_with_aggregate()
         return self
+
+    def _check_goes_with_aggregate(self) -> None:
+        for part in ("columns", "changes", "limit"):
+            if getattr(self, part) is not None:
+                raise InvalidArgumentError(f"{part} does not go with aggregate, which is of all rows that match")
+        if self.ordered or self.tablet is not None:
+            raise InvalidArgumentError("an aggregate is of the whole table: ordered and tablet do not go with it")
 
     def pinned(self, snapshot: int) -> ScanSpec:
         """Return the same scan at a snapshot, whenever it is run."""
@@ -54,5 +71,7 @@ class ScanSpec(BaseModel):
 
     def batch_schema(self, table: pa.Schema) -> pa.Schema:
         """Return the schema of the scan's batches, if ``table`` is that of all columns, and has those of the scan."""
+        if self.aggregate is not None:
+            return aggregate_schema(table, self.aggregate, self.group_by or ())
         fields = list(table) if self.columns is None else [table.field(name) for name in self.columns]
         return feed_schema(fields, self.changes.before) if self.changes else pa.schema(fields)

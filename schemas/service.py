@@ -42,7 +42,8 @@ class ScanStream:
     """
 
     schema: pa.Schema
-    snapshot: int
+    snapshot: int | None
+    """None where whoever runs the scan takes its own "now" and does not say which."""
     batches: Iterator[pa.RecordBatch]
 
     def to_reader(self) -> pa.RecordBatchReader:

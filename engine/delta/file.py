@@ -25,6 +25,7 @@ from ..cfile.format import StreamKey
 from ..cfile.reader import CFileReader
 from ..cfile.stream import StreamReader
 from ..cfile.writer import CFileInfo, CFileWriter, StreamWriter
+from ..codecs.codec import BLOCK_ROWS
 from ..fs.filesystem import FileSystem
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import FixedVector, conformed
@@ -171,6 +172,8 @@ class DeltaFile:
         self.first_timestamp = self.metadata.first_timestamp
         self.last_timestamp = self.metadata.last_timestamp
         self.size_bytes = reader.size_bytes
+        self._touched: dict[int, np.ndarray] = {}
+        """By column: which mini-blocks of rows have deltas; worked out when a scan first asks."""
         self._check_row_counts()
 
     @classmethod
@@ -221,6 +224,27 @@ class DeltaFile:
     def is_changed(self, after: int, until: int) -> bool:
         """Whether there may be a delta with ``after`` < timestamp <= ``until``."""
         return self.metadata.last_timestamp > after and self.metadata.first_timestamp <= until
+
+    def touches(self, column_id: int, first_row: int, last_row: int) -> bool:
+        """Whether a column has deltas in the mini-blocks of rows [first_row, last_row)."""
+        if column_id not in self.metadata.deltas:
+            return False
+        blocks = self._touched.get(column_id)
+        if blocks is None:
+            blocks = self._touched[column_id] = self._touched_blocks(column_id)
+        return bool(blocks[first_row // BLOCK_ROWS : -(-last_row // BLOCK_ROWS)].any())
+
+    def _touched_blocks(self, column_id: int) -> np.ndarray:
+        """Return for each mini-block of rows, from row 0 on, whether the column has deltas in it."""
+        stream = self._stream(column_id, "rowid")
+        pages = range(0, stream.row_count, stream.page_rows)
+        found = [
+            np.unique(_values(stream, at, min(at + stream.page_rows, stream.row_count)) // BLOCK_ROWS) for at in pages
+        ]
+        blocks = np.zeros(int(found[-1][-1]) + 1, np.bool_)
+        for numbers in found:
+            blocks[numbers] = True
+        return blocks
 
     def last_change(self, column_id: int) -> int:
         """Return the timestamp of the newest delta of a column; 0 when there is none."""

@@ -64,6 +64,11 @@ class DeltaLog:
                 found.append(DeltaRun(run.rows.all.rowids[low:high], run.rows.timestamps[places], cells))
         return found
 
+    def touches(self, first_row: int, last_row: int) -> bool:
+        """Whether there is a delta of rows [first_row, last_row)."""
+        windows = (run.rows.all.window(first_row, last_row) for run in self.rows.runs(_NEWEST))
+        return any(low < high for low, high in windows)
+
     @property
     def last_change(self) -> int:
         """The timestamp of the newest delta; 0 when there is none."""

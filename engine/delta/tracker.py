@@ -23,6 +23,9 @@ from .history import History, Stamps, within
 from .memstore import DeltaLog, DeltaMemStore
 from .patch import Patch, apply_all
 
+ALL_ROWS = 1 << 31
+"""A row number above all there are."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeltaStores:
@@ -102,13 +105,18 @@ class DeltaTracker:
         found = self.patches(column_id, int(rows[0]), int(rows[-1]) + 1, snapshot, is_scan=False)
         return apply_all((patch.at(rows) for patch in found), base, 0, False) if found else base
 
-    def touches(self, column_id: int, snapshot: int) -> bool:
-        """Whether the cells of a column may differ from the base at ``snapshot``; zone maps hold only where not."""
+    def touches(self, column_id: int, snapshot: int, first_row: int = 0, last_row: int = ALL_ROWS) -> bool:
+        """Whether cells of a column in rows [first_row, last_row) may differ from the base at ``snapshot``; zone maps
+        hold only where not."""
         stores = self.stores
         if snapshot < self.base_timestamp(column_id):
-            return any(column_id in file.metadata.deltas for file in stores.undo)
-        in_files = any(column_id in file.metadata.deltas and file.first_timestamp <= snapshot for file in stores.redo)
-        return in_files or any(store.log(column_id) is not None for store in stores.memory)
+            undo = (file for file in stores.undo if file.last_timestamp > snapshot)
+            return any(file.touches(column_id, first_row, last_row) for file in undo)
+        redo = (file for file in stores.redo if file.first_timestamp <= snapshot)
+        if any(file.touches(column_id, first_row, last_row) for file in redo):
+            return True
+        logs = [log for store in stores.memory if (log := store.log(column_id))]
+        return any(log.touches(first_row, last_row) for log in logs)
 
     def is_changed(self, after: int, until: int) -> bool:
         """Whether there may be a change with ``after`` < timestamp <= ``until``."""

@@ -18,7 +18,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+import numpy as np
+
 from ..vectors.physical import PhysicalType
+from ..vectors.vector import BytesVector
 from .arrow import Cell
 from .lookup import Lookup, make_lookup
 
@@ -117,6 +120,17 @@ class BoundFilter:
     def column_ids(self) -> list[int]:
         """The ids of the columns that the filter reads, each once, those of the cheapest leaves first."""
         return list(dict.fromkeys(leaf.column_id for leaf in leaves(self.root)))
+
+    @cached_property
+    def conjuncts(self) -> tuple["BoundFilter", ...]:
+        """Filters that are all true where this one is, the cheapest first."""
+        parts = self.root.parts if isinstance(self.root, And) else (self.root,)
+        return (self,) if len(parts) == 1 else tuple(BoundFilter(part) for part in parts)
+
+    @cached_property
+    def answers(self) -> dict[tuple[int, int], tuple[BytesVector, np.ndarray]]:
+        """What a leaf says of each value of a dictionary, by the identities of both, which are kept alive."""
+        return {}
 
     @property
     def is_trivially_true(self) -> bool:

@@ -6,6 +6,7 @@ a node, "is it TRUE", is enough for SQL's three truth values.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow.compute as pc
@@ -31,6 +32,12 @@ _ARROW = {
     ">": "greater",
     ">=": "greater_equal",
 }
+Answers = dict[tuple[int, int], tuple[BytesVector, np.ndarray]]
+"""See ``BoundFilter.answers``."""
+
+_SMALL = 16
+"""The answers for fewer values are not worth keeping: some dictionaries are made for one chunk only."""
+
 _SPARSE = 4
 """A dictionary with that many values a row is not worth comparing whole."""
 
@@ -42,41 +49,51 @@ def select(bound: BoundFilter, vectors: Mapping[int, Vector], row_count: int) ->
     when its first leaf is reached, and not at all when the filter is decided before: a mapping that decodes on demand
     saves that work. The mask is the caller's own.
     """
-    return _rows(bound.root, vectors, row_count)
+    return _rows(bound.root, _Page(vectors, row_count, bound.answers))
 
 
-def _rows(node: Node, vectors: Mapping[int, Vector], row_count: int) -> np.ndarray:
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """The rows that a filter is asked about."""
+
+    vectors: Mapping[int, Vector]
+    row_count: int
+    answers: Answers
+
+
+def _rows(node: Node, page: _Page) -> np.ndarray:
     if isinstance(node, And):
-        return _all(node.parts, vectors, row_count)
+        return _all(node.parts, page)
     if isinstance(node, Or):
-        return _any(node.parts, vectors, row_count)
-    vector = vectors[node.column_id]
+        return _any(node.parts, page)
+    vector, row_count = page.vectors[node.column_id], page.row_count
     assert len(vector) == row_count, "as many cells as rows"
     if isinstance(node, NullTest):
         return _null_test(node, vector)
-    found = _by_dictionary(node, vector) if isinstance(vector, DictionaryVector) else _cells(node, vector)
+    is_coded = isinstance(vector, DictionaryVector)
+    found = _by_dictionary(node, vector, page.answers) if is_coded else _cells(node, vector)
     return found if vector.valid is None else np.logical_and(found, vector.valid, out=found)
 
 
-def _all(parts: tuple[Node, ...], vectors: Mapping[int, Vector], row_count: int) -> np.ndarray:
+def _all(parts: tuple[Node, ...], page: _Page) -> np.ndarray:
     if not parts:
-        return np.ones(row_count, np.bool_)
-    found = _rows(parts[0], vectors, row_count)
+        return np.ones(page.row_count, np.bool_)
+    found = _rows(parts[0], page)
     for part in parts[1:]:
         if not found.any():
             break
-        found &= _rows(part, vectors, row_count)
+        found &= _rows(part, page)
     return found
 
 
-def _any(parts: tuple[Node, ...], vectors: Mapping[int, Vector], row_count: int) -> np.ndarray:
+def _any(parts: tuple[Node, ...], page: _Page) -> np.ndarray:
     if not parts:
-        return np.zeros(row_count, np.bool_)
-    found = _rows(parts[0], vectors, row_count)
+        return np.zeros(page.row_count, np.bool_)
+    found = _rows(parts[0], page)
     for part in parts[1:]:
         if found.all():
             break
-        found |= _rows(part, vectors, row_count)
+        found |= _rows(part, page)
     return found
 
 
@@ -86,17 +103,22 @@ def _null_test(leaf: NullTest, vector: Vector) -> np.ndarray:
     return np.logical_not(vector.valid) if leaf.is_null else vector.valid.copy()
 
 
-def _by_dictionary(leaf: Leaf, vector: DictionaryVector) -> np.ndarray:
-    """Return the answers for rows by those for the values of their dictionary."""
-    if len(vector.dictionary) > _SPARSE * len(vector):
-        return _cells(leaf, materialize(vector))
-    answers = _cells(leaf, vector.dictionary)
-    matching = np.flatnonzero(answers)
+def _by_dictionary(leaf: Leaf, vector: DictionaryVector, answers: Answers) -> np.ndarray:
+    """Return the answers for rows by those for the values of their dictionary, which is asked once for all pages."""
+    place = (id(leaf), id(vector.dictionary))
+    known = answers.get(place)
+    if known is None:
+        if len(vector.dictionary) > _SPARSE * len(vector):
+            return _cells(leaf, materialize(vector))
+        known = (vector.dictionary, _cells(leaf, vector.dictionary))
+        if len(vector.dictionary) > _SMALL:
+            answers[place] = known
+    matching = np.flatnonzero(known[1])
     if len(matching) == 0:
         return np.zeros(len(vector), np.bool_)
     if len(matching) == 1:
         return vector.codes == matching[0]
-    return answers.take(vector.codes)
+    return known[1].take(vector.codes)
 
 
 def _cells(leaf: Leaf, vector: FixedVector | BytesVector) -> np.ndarray:

@@ -1,8 +1,8 @@
-"""Which cells of a page are in a list: the fastest of three ways, chosen once when the filter is bound.
+"""Which cells of a page are in a list: the fastest of a few ways, chosen once when the filter is bound.
 
 Measured on 65,536 int64: a comparison for each listed cell 6 us (the page stays in the cache), a table of one bool for
-each number between the least and the greatest 60 to 90 us whatever the length of the list, Arrow's hash table 200 us
-for short lists and 2 ms for 100,000 cells. numpy's ``isin`` sorts and is behind all three.
+each number between the least and the greatest 60 to 90 us whatever the length of the list, a hash table of our own
+0.1 to 0.6 ms, Arrow's 200 us for short lists and 2 ms for 100,000 cells. numpy's ``isin`` sorts and is behind them all.
 """
 
 from dataclasses import dataclass
@@ -12,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..kernels import membership
+from ..vectors.memory import address_of, allocate
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import BytesVector, FixedVector
 from .arrow import Cell, array_of, constants_of, mask_of
@@ -39,7 +41,7 @@ def make_lookup(cells: tuple[Cell, ...], physical: PhysicalType) -> Lookup:
         return FloatLookup(constants_of(cells, physical), physical)
     if int(cells[-1]) - int(cells[0]) < TABLE_SPAN:
         return TableLookup.of(np.array(cells, np.int64))
-    return HashLookup(constants_of(cells, physical), physical)
+    return SetLookup.of(np.array(cells, np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,39 @@ class TableLookup:
         distance -= np.uint64(self.lowest % (1 << 64))
         np.minimum(distance, np.uint64(len(self.table) - 1), out=distance)
         return self.table.take(distance.view(np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class SetLookup:
+    """A hash table of integers that lie far apart: see ``kernels/membership.py``."""
+
+    slots: np.ndarray
+    empty: int
+
+    @classmethod
+    def of(cls, cells: np.ndarray) -> "SetLookup":
+        """Return the table of ascending int64, each there once."""
+        # The least number that is not listed: the first that is not at its place when counted from the least of all.
+        least = -(1 << 63)
+        expected = np.arange(least, least + len(cells), dtype=np.int64)
+        missing = np.flatnonzero(cells != expected)
+        empty = least + (int(missing[0]) if len(missing) else len(cells))
+        lookup = cls(allocate(1 << (2 * len(cells)).bit_length(), np.int64), empty)
+        lookup.slots[:] = empty
+        membership.put_members(address_of(cells), len(cells), *lookup._table)
+        return lookup
+
+    def find(self, vector: FixedVector | BytesVector) -> np.ndarray:
+        assert isinstance(vector, FixedVector)
+        numbers = np.ascontiguousarray(vector.values, np.int64)
+        found = allocate(len(numbers), np.bool_)
+        membership.find_members(address_of(numbers), len(numbers), *self._table, address_of(found))
+        return found
+
+    @property
+    def _table(self) -> tuple[int, int, int, int]:
+        count = len(self.slots)
+        return address_of(self.slots), count, 65 - count.bit_length(), self.empty
 
 
 @dataclass(frozen=True, slots=True)

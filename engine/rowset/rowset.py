@@ -7,7 +7,7 @@ deltas that bring them to a snapshot.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import numpy as np
 
@@ -168,4 +168,12 @@ class RowSet(ABC):
 
     def zone_maps_at(self, column_id: int, first: int, last: int, snapshot: int) -> list[ZoneMap]:
         """Return bounds of the cells that ``snapshot`` sees; empty when unknown or when deltas may have moved them."""
-        return [] if self.deltas.touches(column_id, snapshot) else self.zone_maps(column_id, first, last)
+        is_touched = self.deltas.touches(column_id, snapshot, first, last)
+        return [] if is_touched else self.zone_maps(column_id, first, last)
+
+    def touched(self, column_ids: Iterable[int], first: int, last: int, snapshot: int) -> np.ndarray:
+        """Return the rows of [first, last), ascending, in which a column differs from the base at ``snapshot``."""
+        patches = [patch for number in column_ids for patch in self.deltas.patches(number, first, last, snapshot)]
+        windows = [(patch.rows.rowids, *patch.rows.window(first, last)) for patch in patches]
+        rows = [rowids[low:high] for rowids, low, high in windows]
+        return np.unique(np.concatenate(rows)) if rows else np.empty(0, np.int32)

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
+import numpy as np
 import pyarrow as pa
 
 from ...schemas.changes import feed_schema
 from ...schemas.column import ColumnSchema
+from ..aggregate.plan import AggregatePlan
 from ..cfile.zone_map import ZoneMap
 from ..codecs.codec import BLOCK_ROWS, PAGE_ROWS
 from ..filter.bind import BoundFilter
 from ..filter.prune import KeyRange, may_match
 from ..rowset.absent import absent_bytes
+from ..rowset.diskrowset import DiskRowSet
 from ..rowset.rowset import RowSet
+from ..vectors.keys import KeyVector, hash_keys
+
+_ROWS_A_LOOK_UP = 64
+"""So many rows are scanned in the time in which one key is looked up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +51,19 @@ class ScanRequest:
     snapshot: int
     chunk_bytes: int
     changes: ChangeRange | None = None
+    limit: int | None = None
+    inverse: BoundFilter | None = None
+    """NOT ``where``: where no row can match it, and no cell is NULL, every row matches ``where``."""
+    points: KeyVector | None = None
+    """The only keys that a row may have."""
+    aggregate: AggregatePlan | None = None
+    """What is worked out in the place of rows; then ``columns`` are those that it reads."""
 
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema of the scan's batches."""
+        if self.aggregate:
+            return self.aggregate.schema
         fields = [column.field for column in self.columns]
         return feed_schema(fields, self.changes.before) if self.changes else pa.schema(fields)
 
@@ -63,11 +80,17 @@ class ScanRequest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chunk:
-    """Rows [first, last) of a rowset."""
+    """Rows [first, last) of a rowset, or of these only some."""
 
     rowset: RowSet
     first: int
     last: int
+    touched_only: bool = False
+    """By its zone maps no base cell can match: only rows are wanted that deltas of the filter's columns touch."""
+    rows: np.ndarray | None = None
+    """Only these rows (int64, ascending); None for all."""
+    all_match: bool = False
+    """The zone maps tell that the filter is true for every row."""
 
 
 @dataclass(slots=True)
@@ -77,8 +100,10 @@ class PruneCount:
     rowsets: int = 0
     rowsets_by_key: int = 0
     rowsets_unchanged: int = 0
+    rowsets_by_look_up: int = 0
     chunks: int = 0
     chunks_by_zone_map: int = 0
+    chunks_touched_only: int = 0
     rows_in_chunks: int = 0
     rows_total: int = 0
     bytes_in_chunks: float = 0.0
@@ -98,14 +123,25 @@ def chunks(rowset: RowSet, request: ScanRequest, count: PruneCount) -> Iterator[
         count.rowsets_unchanged += 1
         return
     row_bytes = _row_bytes(rowset, request)
-    for chunk_first, chunk_last in _cut(first, last, _chunk_rows(row_bytes, request.chunk_bytes)):
+    if (found := _looked_up(rowset, request)) is not None:
+        count.rowsets_by_look_up += 1
+        count.rows_in_chunks += len(found)
+        count.bytes_in_chunks += len(found) * row_bytes
+        yield from _chunks_of(rowset, found[(found >= first) & (found < last)])
+        return
+    most = PAGE_ROWS if request.limit is None or request.where else request.limit
+    for chunk_first, chunk_last in _cut(first, last, _chunk_rows(row_bytes, request.chunk_bytes, most)):
         count.chunks += 1
-        if _is_pruned(rowset, chunk_first, chunk_last, request):
+        base_may_match, all_match = _by_zone_maps(rowset, chunk_first, chunk_last, request)
+        is_touched = base_may_match == all_match and _is_touched(rowset, chunk_first, chunk_last, request)
+        if not (base_may_match or is_touched):
             count.chunks_by_zone_map += 1
             continue
+        all_match = all_match and not is_touched
+        count.chunks_touched_only += not base_may_match
         count.rows_in_chunks += chunk_last - chunk_first
         count.bytes_in_chunks += (chunk_last - chunk_first) * row_bytes
-        yield Chunk(rowset, chunk_first, chunk_last)
+        yield Chunk(rowset, chunk_first, chunk_last, not base_may_match, None, all_match)
 
 
 def _row_bytes(rowset: RowSet, request: ScanRequest) -> float:
@@ -121,10 +157,11 @@ def _cell_bytes(cells: dict[int, float], column: ColumnSchema) -> float:
     return absent_bytes(column) if known is None else known
 
 
-def _chunk_rows(row_bytes: float, chunk_bytes: int) -> int:
-    """Return a power of two from one mini-block to one page, so that chunks end where blocks and pages do."""
+def _chunk_rows(row_bytes: float, chunk_bytes: int, most: int) -> int:
+    """Return a power of two from one mini-block to one page, so that chunks end where blocks and pages do; ``most``
+    rows are enough."""
     rows = PAGE_ROWS
-    while rows > BLOCK_ROWS and rows * row_bytes > chunk_bytes:
+    while rows > BLOCK_ROWS and (rows * row_bytes > chunk_bytes or rows // 2 >= most):
         rows //= 2
     return rows
 
@@ -134,17 +171,52 @@ def _cut(first: int, last: int, size: int) -> Iterator[tuple[int, int]]:
         yield max(start, first), min(start + size, last)
 
 
-def _is_pruned(rowset: RowSet, first: int, last: int, request: ScanRequest) -> bool:
+def _looked_up(rowset: RowSet, request: ScanRequest) -> np.ndarray | None:
+    """Return the rows of the keys that the filter names (int64, ascending); None where a scan is the faster way."""
+    points = request.points
+    is_here = points is not None and isinstance(rowset, DiskRowSet) and not request.changes
+    if not is_here or len(points) * _ROWS_A_LOOK_UP > len(rowset):
+        return None
+    found = rowset.find(points, hash_keys(points))
+    return np.sort(found[found >= 0])
+
+
+def _chunks_of(rowset: RowSet, rows: np.ndarray) -> Iterator[Chunk]:
+    """Yield chunks of some rows, page by page."""
+    if not len(rows):
+        return
+    pages = rows // PAGE_ROWS
+    cuts = [0, *(np.flatnonzero(pages[1:] != pages[:-1]) + 1).tolist(), len(rows)]
+    for start, end in pairwise(cuts):
+        part = rows[start:end]
+        yield Chunk(rowset, int(part[0]), int(part[-1]) + 1, rows=part)
+
+
+def _by_zone_maps(rowset: RowSet, first: int, last: int, request: ScanRequest) -> tuple[bool, bool]:
+    """Return whether a row of [first, last) may match, and whether all do, by the zone maps of the base cells."""
     if request.where is None:
-        return False
+        return True, False
+    known: dict[int, ZoneMap | None] = {}
 
     def zone_map_of(column_id: int) -> ZoneMap | None:
-        # Bounds that hold at both ends of a range hold in between: no delta of the column can be seen from within.
-        if request.changes and not rowset.zone_maps_at(column_id, first, last, request.changes.since):
-            return None
-        return joined(rowset.zone_maps_at(column_id, first, last, request.snapshot))
+        if column_id not in known:
+            known[column_id] = joined(rowset.zone_maps(column_id, first, last))
+        return known[column_id]
 
-    return not may_match(request.where, zone_map_of, last - first)
+    if not may_match(request.where, zone_map_of, last - first):
+        return False, False
+    if request.inverse is None or may_match(request.inverse, zone_map_of, last - first):
+        return True, False
+    zones = [zone_map_of(column.id) for column in request.filter_columns]
+    return True, all(zone is not None and not zone.null_count for zone in zones)
+
+
+def _is_touched(rowset: RowSet, first: int, last: int, request: ScanRequest) -> bool:
+    """Whether a cell that the filter looks at may differ from the base."""
+    # Where no delta is seen from either end of a range of moments, none is seen from within.
+    moments = {request.oldest, request.snapshot}
+    columns = [column.id for column in request.filter_columns]
+    return any(rowset.deltas.touches(column, moment, first, last) for column in columns for moment in moments)
 
 
 def joined(zones: Sequence[ZoneMap]) -> ZoneMap | None:

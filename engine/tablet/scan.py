@@ -2,24 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Executor, Future
+from functools import partial
+from typing import TypeVar
 
 import pyarrow as pa
 
 from ...schemas.errors import UnavailableError
+from ..aggregate.plan import AggregatePlan
+from .aggregate import aggregate_chunk, known_partial
 from .chunk import Chunk, PruneCount, ScanRequest, chunks
 from .read import read_chunk
 from .version import Version
+
+Result = TypeVar("Result")
 
 _CLOSED = "the store was closed while it was scanned"
 
 
 def scan_unordered(version: Version, request: ScanRequest, pool: Executor, ahead: int) -> Iterator[pa.RecordBatch]:
     """Yield the selected rows, rowset by rowset; ``ahead`` chunks are read by ``pool`` before they are asked for."""
+    yield from _read_ahead(_wanted(version, request), partial(read_chunk, request=request), pool, ahead)
+
+
+def aggregate(
+    version: Version, request: ScanRequest, plan: AggregatePlan, pool: Executor, ahead: int
+) -> Iterator[pa.Table]:
+    """Yield partial answers, those that need no reading first."""
+    unknown: list[Chunk] = []
+    for chunk in _wanted(version, request):
+        if (known := known_partial(chunk, request, plan)) is not None:
+            yield known
+        else:
+            unknown.append(chunk)
+    yield from _read_ahead(iter(unknown), partial(aggregate_chunk, request=request, plan=plan), pool, ahead)
+
+
+def _wanted(version: Version, request: ScanRequest) -> Iterator[Chunk]:
     count = PruneCount()
-    wanted = (chunk for rowset in version.rowsets() for chunk in chunks(rowset, request, count))
-    yield from _read_ahead(wanted, request, pool, ahead)
+    return (chunk for rowset in version.rowsets() for chunk in chunks(rowset, request, count))
 
 
 def prune(version: Version, request: ScanRequest) -> PruneCount:
@@ -31,30 +53,34 @@ def prune(version: Version, request: ScanRequest) -> PruneCount:
     return count
 
 
-def _read_ahead(wanted: Iterator[Chunk], request: ScanRequest, pool: Executor, ahead: int) -> Iterator[pa.RecordBatch]:
+def _read_ahead(
+    wanted: Iterator[Chunk], read: Callable[[Chunk], Result | None], pool: Executor, ahead: int
+) -> Iterator[Result]:
     """Read chunks in order, several at once. Kernels release the GIL, so plain threads share the work."""
-    running: list[Future[pa.RecordBatch | None]] = []
+    running: list[Future[Result | None]] = []
     try:
         for chunk in wanted:
-            running.append(_submit(pool, chunk, request))
-            if len(running) > ahead and (batch := _result(running.pop(0))) is not None:
-                yield batch
+            running.append(submit(pool, read, chunk))
+            if len(running) > ahead and (found := result(running.pop(0))) is not None:
+                yield found
         while running:
-            if (batch := _result(running.pop(0))) is not None:
-                yield batch
+            if (found := result(running.pop(0))) is not None:
+                yield found
     finally:
         for future in running:
             future.cancel()
 
 
-def _submit(pool: Executor, chunk: Chunk, request: ScanRequest) -> Future[pa.RecordBatch | None]:
+def submit(pool: Executor, work: Callable[..., Result], *arguments: object) -> Future[Result]:
+    """Let the pool do a part of a scan. Raises UnavailableError when the store has been closed."""
     try:
-        return pool.submit(read_chunk, chunk, request)
+        return pool.submit(work, *arguments)
     except RuntimeError:
         raise UnavailableError(_CLOSED) from None
 
 
-def _result(future: Future[pa.RecordBatch | None]) -> pa.RecordBatch | None:
+def result(future: Future[Result]) -> Result:
+    """Wait for what the pool does. Raises UnavailableError when the store was closed before it began."""
     try:
         return future.result()
     except CancelledError:

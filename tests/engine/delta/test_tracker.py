@@ -79,17 +79,24 @@ def test_each_moment_of_the_history() -> None:
 
 def test_a_column_is_touched_where_its_cells_may_differ_from_the_base() -> None:
     tracker = tracker_at_100()
-    assert [tracker.touches(COLUMN, snapshot) for snapshot in (50, 99, 100, 109, 110, 999)] == [
-        True,
-        True,
-        False,
-        False,
-        True,
-        True,
-    ]
+    touched = {snapshot: tracker.touches(COLUMN, snapshot) for snapshot in (50, 94, 95, 99, 100, 109, 110, 999)}
+    assert touched == {50: True, 94: True, 95: False, 99: False, 100: False, 109: False, 110: True, 999: True}
     assert not any(tracker.touches(OTHER, snapshot) for snapshot in (50, 100, 999))
     append(tracker, 0, 130, 1, lsn=1)
     assert tracker.touches(COLUMN, 100), "memory is not looked through"
+
+
+def test_rows_without_deltas_are_not_touched() -> None:
+    tracker = DeltaTracker(base_timestamp=0)
+    for row in (5_000, 9_000):
+        append(tracker, row, 10, 1, lsn=1)
+    assert [tracker.touches(COLUMN, 10, first, first + 1000) for first in (0, 4_500, 5_001, 8_001, 9_001)] == [
+        False,
+        True,
+        False,
+        True,
+        False,
+    ]
 
 
 def test_freezing_sets_aside_once_until_it_is_flushed() -> None:

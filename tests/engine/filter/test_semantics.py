@@ -1,8 +1,6 @@
 """Filters mean what SQL means: against an evaluator that goes row by row, and against DuckDB."""
 
-import base64
 import math
-from typing import Any
 
 import duckdb
 import numpy as np
@@ -13,9 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from nyala.engine.filter.bind import bind
 from nyala.engine.filter.evaluate import select
 from nyala.engine.filter.sql import parse_sql
-from nyala.schemas.predicate import InList, Junction, Not
+from nyala.schemas.predicate import InList, Not
 from nyala.schemas.table import TableSchema
 from tests.engine.filter import model
+from tests.engine.filter.duck import duckdb_literal, is_common_ground
 from tests.engine.filter.model import ARROW, COLUMNS, KINDS, LIMITS, ROW_COUNT, SCHEMA, predicates, to_sql, truth
 
 ROWS = [{name: column[row] for name, column in COLUMNS.items()} for row in range(ROW_COUNT)]
@@ -122,41 +121,14 @@ def database():
         yield connection
 
 
-def _duckdb_literal(value: Any, column: str) -> str:
-    """A literal as DuckDB reads it; for a float column of that type, as it would else compare as decimals."""
-    if isinstance(value, dict) and "base64" in value:
-        return f"from_base64('{value['base64']}')"
-    if isinstance(value, dict) and "timestamp" in value:
-        text = value["timestamp"]
-        is_zoned = text.endswith("Z") or "+" in text
-        return f"CAST(TIMESTAMPTZ '{text}' AS TIMESTAMP)" if is_zoned else f"TIMESTAMP '{text}'"
-    kind = {"float_c": "FLOAT", "double_c": "DOUBLE"}.get(column)
-    written = model.sql_literal(value)
-    if "\0" in written:
-        return f"decode(from_base64('{base64.b64encode(str(value).encode()).decode()}'))"
-    if isinstance(value, str) and column in ("date_c", "timestamp_us_c"):
-        return f"TIMESTAMP {written}"
-    return f"CAST({written} AS {kind})" if kind else written
-
-
-def _is_common_ground(node):
-    """Whether DuckDB reads the same literals: no number past its widest decimal, no fraction of a microsecond."""
-    if isinstance(node, Not):
-        return _is_common_ground(node.arg)
-    if isinstance(node, Junction):
-        return all(map(_is_common_ground, node.args))
-    text = repr(node)
-    return not any(part in text for part in ("1e30", "1e-30", "0000001"))
-
-
-_COMMON = predicates(model.leaves().filter(_is_common_ground))
+_COMMON = predicates(model.leaves().filter(is_common_ground))
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(predicate=_COMMON)
 def test_selects_the_rows_that_duckdb_selects(database, predicate):
     database.execute("SET TimeZone = 'UTC'")
-    text = to_sql(predicate, _duckdb_literal, " ESCAPE '\\'")
+    text = to_sql(predicate, duckdb_literal, " ESCAPE '\\'")
     expected = database.execute(f"SELECT id FROM shown WHERE {text} ORDER BY id").fetchall()
     found = select(bind(predicate, SCHEMA), _SHARED_VECTORS, len(_SHARED))
     assert [(row,) for row in np.array(_SHARED["id"])[found].tolist()] == sorted(expected)

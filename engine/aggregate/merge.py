@@ -1,0 +1,151 @@
+"""Merge partial answers, and work the measures out of the states."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...schemas.aggregate import AggregateFunction
+from ...schemas.errors import InvalidArgumentError
+from ..vectors.arrow import to_arrow
+from ..vectors.physical import INT128_DTYPE, PhysicalType
+from ..vectors.vector import FixedVector
+from .plan import AggregatePlan, Measure
+from .states import State, StateKind
+
+_MERGE_ROWS = 1 << 18
+"""So many groups of partial answers are kept before they are merged."""
+_GREATEST_SUM = 1e38
+"""Decimals have 38 digits."""
+
+
+class Merger:
+    """Takes partial answers and gives the whole. Memory goes with the number of groups, which is limited."""
+
+    def __init__(self, plan: AggregatePlan, bytes_max: int) -> None:
+        self._plan = plan
+        self._bytes_max = bytes_max
+        self._merged: pa.Table | None = None
+        self._waiting: list[pa.Table] = []
+        self._waiting_rows = 0
+
+    def add(self, partial: pa.Table) -> None:
+        """Take one.
+
+        Raises:
+            InvalidArgumentError: there are more groups than memory is allowed for.
+        """
+        self._waiting.append(partial)
+        self._waiting_rows += partial.num_rows
+        if self._waiting_rows > max(_MERGE_ROWS, self._merged.num_rows if self._merged else 0):
+            self._merge()
+
+    def finish(self) -> pa.RecordBatch:
+        """Return the answer. Without a key it has one row, also of no rows. Raises as ``add``."""
+        self._merge()
+        merged = self._merged
+        if merged is None:
+            return _of_nothing(self._plan)
+        states = {
+            state: [merged[name].combine_chunks() for name in self._plan.part_names(state)]
+            for state in self._plan.states
+        }
+        keys = [merged[self._plan.key_name(place)].combine_chunks() for place in range(len(self._plan.group_by))]
+        measures = [_measure(measure, states) for measure in self._plan.measures]
+        return pa.RecordBatch.from_arrays([*keys, *measures], schema=self._plan.schema)
+
+    def _merge(self) -> None:
+        if not self._waiting:
+            return
+        plan = self._plan
+        whole = pa.concat_tables([*([self._merged] if self._merged else []), *self._waiting])
+        self._waiting, self._waiting_rows = [], 0
+        functions = [
+            (f"{name}", how)
+            for state in plan.states
+            for name, how in zip(plan.part_names(state), _hows(state), strict=True)
+        ]
+        keys = plan.names[: len(plan.group_by)]
+        merged = whole.group_by(keys, use_threads=False).aggregate(functions)
+        self._merged = merged.select([*keys, *(f"{name}_{how}" for name, how in functions)]).rename_columns(plan.names)
+        if self._merged.nbytes > self._bytes_max:
+            raise InvalidArgumentError(
+                f"the aggregate has {self._merged.num_rows:,} groups so far, which take {self._merged.nbytes:,} "
+                f"bytes of the {self._bytes_max:,} allowed (limits.aggregate_bytes); group by fewer columns, or scan"
+            )
+
+
+def _hows(state: State) -> list[str]:
+    return [how for _, how in state.parts]
+
+
+def _of_nothing(plan: AggregatePlan) -> pa.RecordBatch:
+    if plan.group_by:
+        return pa.RecordBatch.from_pylist([], schema=plan.schema)
+    row = {
+        field.name: 0 if measure.function is AggregateFunction.COUNT else None
+        for field, measure in zip(plan.schema, plan.measures, strict=True)
+    }
+    return pa.RecordBatch.from_pylist([row], schema=plan.schema)
+
+
+def _measure(measure: Measure, states: dict[State, list[pa.Array]]) -> pa.Array:
+    parts, *rest = [states[state] for state in measure.states]
+    if measure.function is AggregateFunction.COUNT:
+        return parts[0]
+    valid = rest[0][0].to_numpy()
+    state = measure.states[0]
+    if state.kind is StateKind.BOUNDS:
+        return _bound(measure, parts, valid)
+    if measure.function is AggregateFunction.AVG:
+        return _average(state, parts, valid)
+    return _sum(state, parts, valid)
+
+
+def _bound(measure: Measure, parts: list[pa.Array], valid: np.ndarray) -> pa.Array:
+    """Of floats, NaN where every cell is NaN; else NaNs are passed over."""
+    bound = parts[0] if measure.function is AggregateFunction.MIN else parts[1]
+    if len(parts) == 2:
+        return bound
+    is_nan = pa.array((parts[2].to_numpy() == 0) & (valid > 0))
+    return pc.call_function("if_else", [is_nan, pa.scalar(float("nan"), bound.type), bound])
+
+
+def _average(state: State, parts: list[pa.Array], valid: np.ndarray) -> pa.Array:
+    assert state.column is not None
+    numbers = [part.to_numpy().astype(np.float64) for part in parts]
+    total = sum(number * 2.0 ** (32 * place) for place, number in enumerate(numbers))
+    mean = np.divide(total, valid * 10.0**state.column.logical.scale, where=valid > 0, out=np.zeros(len(valid)))
+    return pa.array(mean, mask=valid == 0)
+
+
+def _sum(state: State, parts: list[pa.Array], valid: np.ndarray) -> pa.Array:
+    assert state.column is not None
+    kind = state.column.logical
+    numbers = [part.to_numpy() for part in parts]
+    if len(numbers) == 1:
+        return pa.array(numbers[0], mask=valid == 0)
+    if kind.is_integer and kind.name != "int64":
+        return pa.array(numbers[0] + (numbers[1] << 32), mask=valid == 0)
+    wide = _wide(*numbers)
+    if state.physical is PhysicalType.INT128:
+        _check_digits(numbers, state.column.name)
+    return to_arrow(FixedVector(wide, valid > 0), pa.decimal128(38, kind.scale))
+
+
+def _wide(low: np.ndarray, high: np.ndarray, *upper: np.ndarray) -> np.ndarray:
+    """Return low + high * 2**32 + (upper[0] + upper[1] * 2**32) * 2**64 in 128 bits. ``low`` is not negative."""
+    wide = np.empty(len(low), INT128_DTYPE)
+    bottom = high.view(np.uint64) << np.uint64(32)
+    wide["lo"] = bottom + low.view(np.uint64)
+    wide["hi"] = (high >> 32) + (wide["lo"] < bottom)
+    if upper:
+        wide["hi"] += upper[0] + (upper[1] << 32)
+    return wide
+
+
+def _check_digits(numbers: list[np.ndarray], name: str) -> None:
+    about = sum(number.astype(np.float64) * 2.0 ** (32 * place) for place, number in enumerate(numbers))
+    if (np.abs(about) >= _GREATEST_SUM).any():
+        raise InvalidArgumentError(f"the sum of column {name!r} has more than 38 digits; ask for its avg")

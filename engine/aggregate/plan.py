@@ -1,0 +1,84 @@
+"""An aggregate bound to a table: the states that are kept, and how the measures come of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from ...schemas.aggregate import ALL_ROWS, AggregateFunction, aggregate_schema
+from ...schemas.column import ColumnSchema
+from ...schemas.table import TableSchema
+from .states import State, StateKind
+
+ROWS = State(StateKind.ROWS)
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One column of the answer."""
+
+    function: AggregateFunction
+    column: ColumnSchema | None
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        """What it is worked out of."""
+        if self.column is None:
+            return (ROWS,)
+        valid = State(StateKind.VALID, self.column) if self.column.nullable else ROWS
+        match self.function:
+            case AggregateFunction.COUNT:
+                return (valid,)
+            case AggregateFunction.MIN | AggregateFunction.MAX:
+                return (State(StateKind.BOUNDS, self.column), valid)
+        return (State(StateKind.TOTAL, self.column), valid)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AggregatePlan:
+    """What a scan works out in the place of rows."""
+
+    group_by: tuple[ColumnSchema, ...]
+    measures: tuple[Measure, ...]
+    states: tuple[State, ...]
+    """Each once; the rows of a group are always counted."""
+    schema: pa.Schema
+    """Of the answer."""
+
+    @classmethod
+    def of(cls, measures: Mapping[str, tuple[str, str]], group_by: Sequence[str], table: TableSchema) -> AggregatePlan:
+        """Bind an aggregate.
+
+        Raises:
+            NotFoundError, InvalidArgumentError: see ``aggregate_schema``.
+        """
+        schema = aggregate_schema(table.arrow, measures, group_by)
+        bound = tuple(
+            Measure(AggregateFunction(function), None if column == ALL_ROWS else table.column(column))
+            for column, function in measures.values()
+        )
+        states = dict.fromkeys([ROWS, *(state for measure in bound for state in measure.states)])
+        return cls(tuple(table.column(name) for name in group_by), bound, tuple(states), schema)
+
+    @property
+    def columns(self) -> tuple[ColumnSchema, ...]:
+        """The columns that are read, each once."""
+        measured = [state.column for state in self.states if state.column]
+        return tuple({column.id: column for column in (*self.group_by, *measured)}.values())
+
+    def key_name(self, place: int) -> str:
+        """Return what the column of the key at ``place`` is called in partial answers."""
+        return f"key{place}"
+
+    def part_names(self, state: State) -> list[str]:
+        """Return what the columns of a state are called in partial answers."""
+        place = self.states.index(state)
+        return [f"state{place}_{name}" for name, _ in state.parts]
+
+    @property
+    def names(self) -> list[str]:
+        """The columns of a partial answer."""
+        keys = [self.key_name(place) for place in range(len(self.group_by))]
+        return keys + [name for state in self.states for name in self.part_names(state)]

@@ -1,0 +1,173 @@
+"""What is kept of a group to work out its measures. Each state is a few columns that merge by a sum, a min or a max.
+
+rows              how many rows                     one count
+valid             how many cells are not NULL       one count
+total, integers   their exact sum                   low and high halves of 32 bits, summed apart
+total, 128 bits   their exact sum                   the same of the low and of the high 64 bits
+total, floats     their sum                         a float64
+bounds            least and greatest cell           the cells; of floats also how many are numbers
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...schemas.column import ColumnSchema
+from ..kernels import aggregate as kernels
+from ..vectors.arrow import to_arrow
+from ..vectors.memory import address_of
+from ..vectors.physical import PhysicalType, physical_of
+from ..vectors.vector import BytesVector, DictionaryVector, FixedVector, Vector, materialize
+from .groups import Groups, code_cells
+
+_FLOATS = (PhysicalType.FLOAT32, PhysicalType.FLOAT64)
+_LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
+
+
+class StateKind(Enum):
+    """What is kept."""
+
+    ROWS = "rows"
+    VALID = "valid"
+    TOTAL = "total"
+    BOUNDS = "bounds"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What is kept of one column (None: of the rows)."""
+
+    kind: StateKind
+    column: ColumnSchema | None = None
+
+    @property
+    def parts(self) -> tuple[tuple[str, str], ...]:
+        """The names of its columns, and the Arrow functions that merge them."""
+        if self.kind in (StateKind.ROWS, StateKind.VALID):
+            return (("count", "sum"),)
+        physical = self.physical
+        if self.kind is StateKind.TOTAL:
+            names = ("total",) if physical in _FLOATS else ("low", "high")
+            names = ("low", "high", "upper_low", "upper_high") if physical is PhysicalType.INT128 else names
+            return tuple((name, "sum") for name in names)
+        bounds = (("min", "min"), ("max", "max"))
+        return (*bounds, ("numbers", "sum")) if physical in _FLOATS else bounds
+
+    @property
+    def physical(self) -> PhysicalType:
+        """The physical type of its column."""
+        assert self.column is not None, "rows have no type"
+        return physical_of(self.column.logical.arrow)
+
+    def fold(self, groups: Groups, vector: Vector | None) -> list[pa.Array]:
+        """Return its columns, a slot for each group, of the rows in ``groups`` and their cells."""
+        row_count = len(groups.numbers)
+        if self.kind is StateKind.ROWS or (
+            self.kind is StateKind.VALID and vector is not None and vector.valid is None
+        ):
+            return [_counts(groups, None)]
+        assert vector is not None and len(vector) == row_count, "as many cells as rows"
+        if self.kind is StateKind.VALID:
+            return [_counts(groups, vector.valid)]
+        if self.kind is StateKind.TOTAL:
+            assert isinstance(vector, FixedVector), "numbers are summed"
+            return _totals(groups, vector, self.physical)
+        assert self.column is not None
+        return _bounds(groups, vector, self.physical, self.column.logical.arrow)
+
+
+def _counts(groups: Groups, valid: np.ndarray | None) -> pa.Array:
+    counts = np.zeros(groups.count, np.int64)
+    rows = address_of(groups.numbers), _flags(valid), len(groups.numbers), groups.count
+    kernels.count_rows(*rows, address_of(counts))
+    return pa.array(counts)
+
+
+def _totals(groups: Groups, vector: FixedVector, physical: PhysicalType) -> list[pa.Array]:
+    if physical in _FLOATS:
+        totals = np.zeros(groups.count, np.float64)
+        cells = np.ascontiguousarray(vector.values, np.float64)
+        kernels.add_floats(*_rows(groups, cells, vector.valid), address_of(totals))
+        return [pa.array(totals)]
+    if physical is not PhysicalType.INT128:
+        return _halves(groups, vector.values, vector.valid)
+    low = np.ascontiguousarray(vector.values["lo"]).view(np.int64)
+    high = vector.values["hi"] + (low < 0)  # the low word is taken for signed: what that loses is added to the high one
+    return [*_halves(groups, low, vector.valid), *_halves(groups, high, vector.valid)]
+
+
+def _halves(groups: Groups, values: np.ndarray, valid: np.ndarray | None) -> list[pa.Array]:
+    lows, highs = np.zeros(groups.count, np.int64), np.zeros(groups.count, np.int64)
+    cells = np.ascontiguousarray(values, np.int64)
+    kernels.add_integers(*_rows(groups, cells, valid), address_of(lows), address_of(highs))
+    return [pa.array(lows), pa.array(highs)]
+
+
+def _bounds(groups: Groups, vector: Vector, physical: PhysicalType, kind: pa.DataType) -> list[pa.Array]:
+    if physical in _FLOATS:
+        return _float_bounds(groups, vector, kind)
+    if isinstance(vector, FixedVector) and physical is not PhysicalType.INT128:
+        lows, highs = _integer_bounds(groups, vector.values, vector.valid)
+        none = lows > highs
+        return [_integers(bound, none, vector.values.dtype, kind) for bound in (lows, highs)]
+    return _ranked_bounds(groups, vector, kind)
+
+
+def _integer_bounds(groups: Groups, values: np.ndarray, valid: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    lows, highs = np.full(groups.count, _GREATEST), np.full(groups.count, _LEAST)
+    cells = np.ascontiguousarray(values, np.int64)
+    kernels.bound_integers(*_rows(groups, cells, valid), address_of(lows), address_of(highs))
+    return lows, highs
+
+
+def _integers(bound: np.ndarray, none: np.ndarray, dtype: np.dtype, kind: pa.DataType) -> pa.Array:
+    cells = np.where(none, 0, bound).astype(dtype)
+    return to_arrow(FixedVector(cells, ~none), kind)
+
+
+def _float_bounds(groups: Groups, vector: Vector, kind: pa.DataType) -> list[pa.Array]:
+    assert isinstance(vector, FixedVector)
+    lows, highs = np.full(groups.count, np.inf), np.full(groups.count, -np.inf)
+    numbers = np.zeros(groups.count, np.int64)
+    cells = np.ascontiguousarray(vector.values, np.float64)
+    places = address_of(lows), address_of(highs), address_of(numbers)
+    kernels.bound_floats(*_rows(groups, cells, vector.valid), *places)
+    none = numbers == 0
+    bounds = [pa.array(bound, mask=none).cast(kind, safe=False) for bound in (lows, highs)]
+    return [*bounds, pa.array(numbers)]
+
+
+def _ranked_bounds(groups: Groups, vector: Vector, kind: pa.DataType) -> list[pa.Array]:
+    """Bounds of what the kernels cannot compare: distinct values are sorted, their places compared."""
+    if isinstance(vector, DictionaryVector) and len(vector.dictionary) <= len(vector):
+        codes, values = vector.codes, to_arrow(vector.dictionary, kind)
+    else:
+        cells = materialize(vector) if isinstance(vector, DictionaryVector) else vector
+        coded = code_cells(_without_nulls(cells), kind)
+        codes, values = coded.codes, coded.values
+    if not len(values):
+        return [pa.nulls(groups.count, kind)] * 2
+    places = pc.call_function("array_sort_indices", [values]).to_numpy().astype(np.int64)
+    ranks = np.empty(len(places), np.int64)
+    ranks[places] = np.arange(len(places))
+    lows, highs = _integer_bounds(groups, ranks[codes], vector.valid)
+    none = lows > highs
+    return [values.take(pa.array(places[np.where(none, 0, bound)], mask=none)) for bound in (lows, highs)]
+
+
+def _without_nulls(vector: FixedVector | BytesVector) -> FixedVector | BytesVector:
+    """The cells under NULL too: zero or empty."""
+    return FixedVector(vector.values) if isinstance(vector, FixedVector) else BytesVector(vector.offsets, vector.data)
+
+
+def _rows(groups: Groups, cells: np.ndarray, valid: np.ndarray | None) -> tuple[int, ...]:
+    return address_of(groups.numbers), address_of(cells), _flags(valid), len(cells), groups.count
+
+
+def _flags(valid: np.ndarray | None) -> int:
+    return 0 if valid is None else address_of(valid)

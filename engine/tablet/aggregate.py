@@ -1,0 +1,84 @@
+"""Aggregate a tablet's chunks: from zone maps where they tell all, else from the rows, several chunks at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from ..aggregate.partial import aggregate_rows, partial_of
+from ..aggregate.plan import AggregatePlan
+from ..aggregate.states import State, StateKind
+from ..cfile.zone_map import ZoneMap
+from ..vectors.arrow import to_arrow
+from ..vectors.physical import INT128_DTYPE, PhysicalType
+from ..vectors.vector import BytesVector, FixedVector
+from .chunk import Chunk, ScanRequest, joined
+from .selection import ChunkCells, wanted_rows
+
+
+def aggregate_chunk(chunk: Chunk, request: ScanRequest, plan: AggregatePlan) -> pa.Table | None:
+    """Return the partial answer of a chunk; None when no row is selected."""
+    cells = ChunkCells(chunk, request)
+    rows = wanted_rows(chunk, request, cells)
+    row_count = chunk.last - chunk.first if rows is None else len(rows)
+    return aggregate_rows(plan, lambda column_id: cells.at(column_id, rows), row_count) if row_count else None
+
+
+def known_partial(chunk: Chunk, request: ScanRequest, plan: AggregatePlan) -> pa.Table | None:
+    """Return the partial answer of a chunk if counts and zone maps tell it exactly; None when rows must be read.
+
+    Liveness is the one thing that is read for it. Zone maps tell something where the chunk is made of whole pages, no
+    delta is seen in it and no row is dead.
+    """
+    is_all = chunk.rows is None and not chunk.touched_only and (request.where is None or chunk.all_match)
+    if plan.group_by or not is_all or any(state.kind is StateKind.TOTAL for state in plan.states):
+        return None
+    row_count = chunk.last - chunk.first
+    alive = chunk.rowset.live_in(chunk.first, chunk.last, request.snapshot)
+    live_count = row_count if alive is None else int(alive.sum())
+    parts: dict[State, list[pa.Array]] = {}
+    for state in plan.states:
+        known = [_count(live_count)] if state.kind is StateKind.ROWS else None
+        if known is None and live_count == row_count:
+            known = _from_zone_maps(chunk, request, state)
+        if known is None:
+            return None
+        parts[state] = known
+    return partial_of(plan, parts)
+
+
+def _from_zone_maps(chunk: Chunk, request: ScanRequest, state: State) -> list[pa.Array] | None:
+    assert state.column is not None
+    zone = joined(chunk.rowset.zone_maps_at(state.column.id, chunk.first, chunk.last, request.snapshot))
+    if zone is None or zone.row_count != chunk.last - chunk.first:
+        return None
+    if state.kind is StateKind.VALID:
+        return [_count(zone.row_count - zone.null_count)]
+    if not zone.exact or (zone.min is None and not zone.has_nan and zone.null_count < zone.row_count):
+        return None
+    bounds = [_cell(zone.min, state), _cell(zone.max, state)]
+    return bounds if len(state.parts) == 2 else [*bounds, _count(_numbers(zone))]
+
+
+def _numbers(zone: ZoneMap) -> int:
+    """Return how many cells are numbers; all that counts is whether one is."""
+    return 0 if zone.min is None else zone.row_count - zone.null_count
+
+
+def _count(number: int) -> pa.Array:
+    return pa.array([number], pa.int64())
+
+
+def _cell(value: int | float | bytes | None, state: State) -> pa.Array:
+    """Return a bound as the one cell of an array of the column's type."""
+    assert state.column is not None
+    kind = state.column.logical.arrow
+    if value is None:
+        return pa.nulls(1, kind)
+    if isinstance(value, bytes):
+        offsets = np.array([0, len(value)], np.int32)
+        return to_arrow(BytesVector(offsets, np.frombuffer(value, np.uint8)), kind)
+    if state.physical is PhysicalType.INT128:
+        wide = np.array([(int(value) & ((1 << 64) - 1), int(value) >> 64)], INT128_DTYPE)
+        return to_arrow(FixedVector(wide), kind)
+    return to_arrow(FixedVector(np.array([value], state.physical.dtype)), kind)

@@ -1,0 +1,101 @@
+"""Which rows of a chunk a scan wants. Late materialisation: what is not needed to tell is not decoded.
+
+Liveness comes first, then the parts of the filter, the cheapest first. Each part looks only at the rows that those
+before it left: while they are many, its columns are decoded whole; once they are few, cell by cell; and not at all
+when no row is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from ..filter.evaluate import select
+from ..vectors.vector import Vector
+from .chunk import Chunk, ScanRequest
+
+GATHER_BELOW = 1 / 8
+"""Rows are fetched one by one where fewer than this share of a chunk is wanted, else the chunk is decoded whole."""
+
+
+class ChunkCells(Mapping[int, Vector]):
+    """The cells of a chunk by column id, decoded when they are first asked for."""
+
+    def __init__(self, chunk: Chunk, request: ScanRequest) -> None:
+        self._chunk = chunk
+        self._snapshot = request.snapshot
+        self._columns = {column.id: column for column in request.columns_read}
+        self._known: dict[int, Vector] = {}
+
+    def __getitem__(self, column_id: int) -> Vector:
+        """Return the cells of all rows of the chunk."""
+        vector = self._known.get(column_id)
+        if vector is None:
+            chunk = self._chunk
+            vector = chunk.rowset.read(self._columns[column_id], chunk.first, chunk.last, self._snapshot)
+            self._known[column_id] = vector
+        return vector
+
+    def at(self, column_id: int, rows: np.ndarray | None) -> Vector:
+        """Return the cells of ``rows``, counted from the chunk's first; None for all."""
+        if rows is None:
+            return self[column_id]
+        chunk = self._chunk
+        if column_id not in self._known and len(rows) < (chunk.last - chunk.first) * GATHER_BELOW:
+            return chunk.rowset.gather(self._columns[column_id], rows + chunk.first, self._snapshot)
+        return self[column_id].take(rows)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+
+class _Few(Mapping[int, Vector]):
+    """The cells of some rows of a chunk."""
+
+    def __init__(self, cells: ChunkCells, rows: np.ndarray) -> None:
+        self._cells, self._rows = cells, rows
+
+    def __getitem__(self, column_id: int) -> Vector:
+        return self._cells.at(column_id, self._rows)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._cells)
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+
+def wanted_rows(chunk: Chunk, request: ScanRequest, cells: ChunkCells) -> np.ndarray | None:
+    """Return the rows that are alive and match, counted from the chunk's first (int64, ascending); None for all."""
+    row_count = chunk.last - chunk.first
+    rows = _candidates(chunk, request)
+    for part in request.where.conjuncts if request.where and not chunk.all_match else ():
+        if rows is not None and not len(rows):
+            break
+        if rows is not None and len(rows) < row_count * GATHER_BELOW:
+            rows = rows[select(part, _Few(cells, rows), len(rows))]
+            continue
+        mask = select(part, cells, row_count)
+        if rows is not None:
+            rows = rows[mask[rows]]
+        elif not mask.all():
+            rows = np.flatnonzero(mask)
+    return rows
+
+
+def _candidates(chunk: Chunk, request: ScanRequest) -> np.ndarray | None:
+    """Return the rows that are alive and not ruled out before; None for all."""
+    rowset, first, last, snapshot = chunk.rowset, chunk.first, chunk.last, request.snapshot
+    alive = rowset.live_in(first, last, snapshot)
+    rows = None if chunk.rows is None else chunk.rows - first
+    if chunk.touched_only:
+        touched = rowset.touched((column.id for column in request.filter_columns), first, last, snapshot)
+        touched = touched.astype(np.int64) - first
+        rows = touched if rows is None else np.intersect1d(rows, touched, assume_unique=True)
+    if alive is None or alive.all():
+        return rows
+    return np.flatnonzero(alive) if rows is None else rows[alive[rows]]

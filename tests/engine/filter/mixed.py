@@ -1,0 +1,129 @@
+"""A table of all types in every state that a row can be in, and the same rows in DuckDB, now and in the past.
+
+Six rowsets on disk, each of few different cells, so that zone maps tell them apart; deltas in files and in memory with
+any cell; rows deleted, and inserted again; rows in memory. Rows with a NaN have ids from ``NAN_IDS`` on: DuckDB, where
+NaN is the greatest float and equal to itself, is not shown them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from random import Random
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from nyala.clients.database import Database
+from nyala.clients.table import Table
+from nyala.engine.fs.memory import MemoryFileSystem
+from nyala.engine.options import StoreOptions
+from nyala.engine.store import Store
+from nyala.schemas.predicate import Predicate
+from nyala.schemas.table import TableDefinition
+from tests.engine.filter.duck import duckdb_literal
+from tests.engine.filter.model import CELLS, NAMES, SCHEMA, to_sql, truth
+
+NAN_IDS = 100_000
+Row = dict[str, Any]
+
+
+class MixedTable:
+    """``state`` is what the table holds; ``states`` what it held at the moments kept."""
+
+    def __init__(self, seed: int, rows: int = 1200) -> None:
+        self._random = Random(seed)
+        self.store = Store.open(MemoryFileSystem(), StoreOptions(maintenance="off", scan_batch_bytes=1))
+        columns = [{"name": c.name, "type": str(c.logical), "nullable": c.nullable} for c in SCHEMA.columns]
+        definition = TableDefinition.model_validate({"name": "t", "columns": columns, "primary_key": ["id"]})
+        self.table: Table = Database(self.store).create_table_as(definition)
+        self.state: dict[int, Row] = {}
+        self.states: list[tuple[int, dict[int, Row]]] = []
+        self._nan_ids = iter(range(NAN_IDS, NAN_IDS * 2))
+        self._build(rows)
+        self.duck = duckdb.connect()
+        self.duck.execute("SET TimeZone = 'UTC'")
+        for number, (_, state) in enumerate(self.states):
+            shown = [row for row in state.values() if row["id"] < NAN_IDS]
+            self.duck.register(f"given{number}", _arrow(shown))
+            self.duck.execute(f"CREATE TABLE state{number} AS SELECT * FROM given{number}")
+
+    def close(self) -> None:
+        self.duck.close()
+        self.store.close()
+
+    def ids(self, predicate: Predicate, moment: int) -> set[int]:
+        """What the store selects."""
+        where = predicate.model_dump(mode="json")
+        found = self.table.scan(["id"], where=where, as_of=self.states[moment][0]).to_arrow()["id"].to_pylist()
+        assert len(set(found)) == len(found), "a row came twice"
+        return set(found)
+
+    def expected_ids(self, predicate: Predicate, moment: int) -> set[int]:
+        """What DuckDB selects of the rows that it is shown, and the row-wise evaluator of the others."""
+        text = to_sql(predicate, duckdb_literal, " ESCAPE '\\'")
+        found = self.duck.execute(f"SELECT id FROM state{moment} WHERE {text}").fetchall()
+        others = [row for row in self.states[moment][1].values() if row["id"] >= NAN_IDS]
+        return {row[0] for row in found} | {row["id"] for row in others if truth(predicate, row) is True}
+
+    def _build(self, rows: int) -> None:
+        table, random = self.table, self._random
+        for number in range(6):
+            pools = {kind: random.sample(cells, min(len(cells), 3)) for kind, cells in CELLS.items()}
+            count = rows // 6 + number * 97
+            self._write("insert", [self._row(number * 10_000 + place, pools) for place in range(count)])
+            table.maintain("flush")
+        self._keep()
+        self._change(0.05, range(0, 30_000))
+        table.maintain("flush_deltas")
+        self._keep()
+        self._change(0.02, range(20_000, 50_000))
+        table.maintain("major_compact")
+        self._change(0.02, range(0, 10_000))
+        table.maintain("flush_deltas")
+        self._change(0.03, range(9_000, 45_000))
+        self._write("insert", [self._row(70_000 + place, CELLS) for place in range(rows // 10)])
+        self._keep()
+
+    def _change(self, share: float, among: range) -> None:
+        """Update some rows wholly and some in one column, delete some, and bring some back."""
+        random = self._random
+        known = sorted(key for key in self.state if key in among)
+        chosen = random.sample(known, int(len(known) * share))
+        third = len(chosen) // 3
+        self._write("update", [self._row(key, CELLS) for key in chosen[:third]])
+        name = random.choice(list(NAMES.values()))
+        self._write("update", [{"id": key, name: self._row(key, CELLS)[name]} for key in chosen[third : 2 * third]])
+        gone = chosen[2 * third :]
+        self.table.delete({"id": pa.array(gone, pa.int32())})
+        for key in gone:
+            del self.state[key]
+        self._write("insert", [self._row(key, CELLS) for key in gone[::3]])
+
+    def _row(self, key: int, pools: dict[str, list[Any]]) -> Row:
+        random = self._random
+        row: Row = {"id": key}
+        for kind, name in NAMES.items():
+            cell = None if random.random() < 0.15 else random.choice(pools[kind])
+            row[name] = 0.0 if isinstance(cell, float) and math.isnan(cell) and key < NAN_IDS else cell
+        return row
+
+    def _write(self, op: str, rows: list[Row]) -> None:
+        if op == "insert":
+            nan = [{**self._row(key, CELLS), "double_c": math.nan} for key in [next(self._nan_ids)]]
+            rows = rows + nan
+        for row in rows:
+            self.state[row["id"]] = {**self.state.get(row["id"], {}), **row}
+        self.table.write(_arrow(rows), op)
+
+    def _keep(self) -> None:
+        self.states.append((self.store.now(), dict(self.state)))
+
+
+def _arrow(rows: Iterable[Row]) -> pa.Table:
+    rows = list(rows)
+    names = list(rows[0])
+    fields = {column.name: column.field for column in SCHEMA.columns}
+    arrays = [pa.array([row[name] for row in rows], fields[name].type) for name in names]
+    return pa.table(arrays, schema=pa.schema([fields[name] for name in names]))
