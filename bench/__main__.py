@@ -12,13 +12,14 @@ from bench import plots, report
 from bench.report import RESULTS, Suite
 
 WORK = Path(__file__).parent / "scratch"
-SUITES = ("micro", "engine", "compare")
+SUITES = ("micro", "engine", "compare", "pushdown")
 
 
 def main() -> None:
     """Run the suites asked for, all by default; ``report`` only renders the stored results again."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("suites", nargs="*", metavar="SUITE", help="micro, engine, compare; or report; default: all")
+    known = f"{', '.join(SUITES)}; or report; default: all"
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=known)
     parser.add_argument("--rows", type=int, default=10_000_000, help="rows of the table (default: 10 million)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds; the figures are medians (default: 3)")
     given = parser.parse_args()
@@ -44,6 +45,8 @@ def runner(name: str) -> Callable[[int, int, Path, Console], Suite]:
     """Import a suite only when it runs: the comparison needs its peer installed."""
     if name == "engine":
         from bench.engine.run import run
+    elif name == "pushdown":
+        from bench.engine.pushdown import run
     else:
         from bench.compare.run import run
     return run
