@@ -24,6 +24,7 @@ from ..schemas.timestamp import parse_moment
 from ..schemas.write import CommitMode, WriteCommand, WriteResult
 from .flight_errors import as_store_errors
 from .numbered import NumberedPut, Writer, Writers
+from .point_reads import PointReads
 from .put_stream import PutStream
 
 
@@ -58,6 +59,7 @@ class FlightStore:
             self._client = fl.connect(url)
         except (pa.ArrowException, ValueError, TypeError) as error:
             raise InvalidArgumentError(f"{url!r} is no location, as grpc://127.0.0.1:8815 is: {error}") from None
+        self._point_reads = PointReads(self._client)
         self.health()
 
     # Tables
@@ -162,16 +164,7 @@ class FlightStore:
 
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
         """See StoreService."""
-        with as_store_errors():
-            descriptor = fl.FlightDescriptor.for_command(json.dumps({"table": table}))
-            writer, reader = self._client.do_exchange(descriptor)
-            try:
-                writer.begin(keys.schema)
-                writer.write_batch(keys)
-                writer.done_writing()
-                return reader.read_all()
-            finally:
-                writer.close()
+        return self._point_reads.get(table, keys)
 
     # The store
 
@@ -189,6 +182,7 @@ class FlightStore:
 
     def close(self) -> None:
         """Close the connection; the server goes on."""
+        self._point_reads.close()
         self._client.close()
 
     def _action(self, name: str, body: BaseModel | dict[str, Any] | None = None) -> bytes:

@@ -1,4 +1,8 @@
-"""DoExchange: batched point reads. A batch of keys comes in, one batch of rows goes out, again and again."""
+"""DoExchange: batched point reads. A batch of keys comes in, its rows go out, again and again.
+
+A stream may stay open and idle, so what it takes is taken for one batch at a time: an idle one counts as no scan, and
+no stopping server waits for it.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,13 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 from ..schemas.command import RowCount, TableName, read_json
-from ..schemas.errors import InvalidArgumentError
+from ..schemas.errors import InvalidArgumentError, UnavailableError
 from ..schemas.service import StoreService
 from .config import ServerConfig
+from .cutter import cut
 from .get import sized
 from .incoming import incoming
-from .limits import Admission
+from .limits import Admission, Kind
 
 
 def point_reads(
@@ -22,10 +27,10 @@ def point_reads(
     config: ServerConfig,
     admission: Admission,
 ) -> None:
-    """Answer each batch of keys by one batch with the rows that are there, in the order asked.
+    """Answer each batch of keys by the rows that are there, in the order asked, cut as a scan's are.
 
     Raises:
-        StoreError: for an unknown table, or keys that do not fit it.
+        StoreError: for an unknown table, keys that do not fit it, or a table that has other columns by now.
     """
     if descriptor.descriptor_type != fl.DescriptorType.CMD:
         raise InvalidArgumentError('DoExchange takes a command: {"table": ...}')
@@ -34,10 +39,21 @@ def point_reads(
     schema = pa.schema([column.field for column in store.describe_table(table).columns])
     writer.begin(schema)
     for item in incoming(reader, config, admission):
-        found = _one_batch(store.get(table, item.batch), schema)
-        writer.write_with_metadata(found, RowCount(rows=found.num_rows).model_dump_json().encode())
+        with admission.admit(Kind.SCAN):
+            found = store.get(table, item.batch)
+        if found.schema != schema:
+            raise UnavailableError(f"table {table!r} has other columns than when this stream began; open a new one")
+        _answer(found, writer, config)
 
 
-def _one_batch(found: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
-    batches = found.combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=schema)
+def _answer(found: pa.Table, writer: fl.MetadataRecordBatchWriter, config: ServerConfig) -> None:
+    """Write the rows, in one message if they are few; an answer without rows is one message too."""
+    pieces = cut(found.combine_chunks().to_batches(), config)
+    piece = next(pieces, None)
+    if piece is None:
+        piece = pa.RecordBatch.from_pylist([], schema=found.schema)
+    while piece is not None:
+        following = next(pieces, None)
+        said = RowCount(rows=piece.num_rows, more=following is not None)
+        writer.write_with_metadata(piece, said.model_dump_json(exclude_defaults=True).encode())
+        piece = following

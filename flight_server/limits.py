@@ -10,6 +10,9 @@ from enum import Enum
 from ..schemas.errors import UnavailableError
 from .config import ServerConfig
 
+_EXCHANGES_A_SCAN = 4
+"""Streams of point reads that may be open for each scan that may run."""
+
 
 class Kind(Enum):
     """What is admitted; the value is how an error calls several of them."""
@@ -17,6 +20,8 @@ class Kind(Enum):
     CALL = "requests"
     SCAN = "scans"
     PUT = "write streams"
+    EXCHANGE = "streams of point reads"
+    """Open, most of them idle; each batch of keys is admitted as a scan."""
 
 
 class Slot:
@@ -71,7 +76,11 @@ class Admission:
     """
 
     def __init__(self, config: ServerConfig) -> None:
-        self._limits = {Kind.SCAN: config.scans_max, Kind.PUT: config.puts_max}
+        self._limits = {
+            Kind.SCAN: config.scans_max,
+            Kind.PUT: config.puts_max,
+            Kind.EXCHANGE: _EXCHANGES_A_SCAN * config.scans_max,
+        }
         self._running: Counter[Kind] = Counter()
         self._staged_bytes, self._staged_bytes_max = 0, config.staged_bytes_max
         # Reentrant: the collector may release a slot, and a signal expire all, while this thread holds it.
@@ -104,8 +113,8 @@ class Admission:
 
     @property
     def running(self) -> int:
-        """How many requests run."""
-        return self._running.total()
+        """How many requests run; an open stream of point reads is none."""
+        return self._running.total() - self._running[Kind.EXCHANGE]
 
     def drain(self) -> None:
         """Let nothing new in."""
@@ -116,10 +125,10 @@ class Admission:
         """Wait until nothing runs; return False when that takes longer than ``seconds``, or ``expire`` is called."""
         deadline = time.monotonic() + seconds
         with self._changed:
-            while self._running.total() and not self._expired:
+            while self.running and not self._expired:
                 if not self._changed.wait(max(deadline - time.monotonic(), 0)):
                     break
-            return not self._running.total()
+            return not self.running
 
     def expire(self) -> None:
         """End what still runs at its next step, and the wait for it. A signal handler may call it."""

@@ -72,7 +72,7 @@ class FlightServer(fl.FlightServerBase):
         writer: fl.MetadataRecordBatchWriter,
     ) -> None:
         """Point reads: keys in, rows out."""
-        with self.admission.admit(Kind.SCAN):
+        with self.admission.admit(Kind.EXCHANGE):
             exchange.point_reads(self.store, descriptor, reader, writer, self.config, self.admission)
 
     @verb

@@ -63,11 +63,14 @@ class InfoMetadata(BaseModel):
 
 
 class RowCount(BaseModel):
-    """The ``app_metadata`` of an answer in DoExchange."""
+    """The ``app_metadata`` of each message of an answer in DoExchange."""
 
     model_config = ConfigDict(frozen=True)
 
     rows: int
+    """Rows of the message."""
+    more: bool = False
+    """Whether the answer goes on in the next message."""
 
 
 def read_json(model: type[Model], body: bytes, what: str) -> Model:

@@ -53,15 +53,38 @@ def test_draining_lets_nothing_in_and_waits() -> None:
 
 def test_scans_over_the_limit_are_told_to_come_again(store: StoreService, serve: Callable[..., Served]) -> None:
     served = serve(store, ServerConfig(scans_max=1))
-    writer, reader = served.client.do_exchange(fl.FlightDescriptor.for_command(b'{"table":"homes"}'))
-    writer.begin(SCHEMA.empty_table().select(["id"]).schema)
-    writer.write_batch(served.rows(1).select(["id"]))
-    reader.read_chunk()
-    with pytest.raises(fl.FlightUnavailableError) as caught:
-        served.ids()
-    assert code_of(caught.value) == "UNAVAILABLE"
-    writer.close()
+    with served.server.admission.admit(Kind.SCAN):
+        with pytest.raises(fl.FlightUnavailableError) as caught:
+            served.ids()
+        assert code_of(caught.value) == "UNAVAILABLE"
+        with pytest.raises(fl.FlightUnavailableError):
+            _read_points(served)
     assert served.ids() == []
+
+
+def test_streams_of_point_reads_are_no_scans_while_idle_and_have_a_limit_of_their_own(
+    store: StoreService, serve: Callable[..., Served]
+) -> None:
+    served = serve(store, ServerConfig(scans_max=1))
+    streams = [_read_points(served) for _ in range(4)]
+    assert served.ids() == []
+    assert served.server.admission.running == 0
+    with pytest.raises(fl.FlightUnavailableError):
+        _read_points(served)
+    streams[0].close()
+    streams.append(_read_points(served))
+    for writer in streams[1:]:
+        writer.close()
+
+
+def _read_points(served: Served) -> fl.FlightStreamWriter:
+    """Open a stream of point reads, use it once and leave it open."""
+    writer, reader = served.client.do_exchange(fl.FlightDescriptor.for_command(b'{"table":"homes"}'))
+    keys = served.rows(1).select(["id"])
+    writer.begin(keys.schema)
+    writer.write_batch(keys)
+    reader.read_chunk()
+    return writer
 
 
 def test_write_streams_over_the_limit_are_told_to_come_again(store: StoreService, serve: Callable[..., Served]) -> None:
