@@ -29,6 +29,7 @@ import zlib
 from typing import NamedTuple, Self
 
 from ...schemas.errors import CorruptionError, InvalidArgumentError
+from ..codecs.checksum import crc32
 from ..codecs.codec import PAGE_ROWS
 
 FORMAT_VERSION = 1
@@ -167,14 +168,14 @@ class PageHeader(NamedTuple):
 
 def page_crc(file_id: int, offset: int, body: memoryview) -> int:
     """Return the crc of the page at ``offset``, given all of it after the crc."""
-    return zlib.crc32(body, seed(file_id, offset))
+    return crc32(body, seed(file_id, offset))
 
 
 def seal_page(file_id: int, offset: int, parts: list[bytes | memoryview]) -> bytes:
     """Return the crc that goes in front of ``parts``, which are all of the page after it."""
     crc = seed(file_id, offset)
     for part in parts:
-        crc = zlib.crc32(part, crc)
+        crc = crc32(part, crc)
     return _CRC.pack(crc)
 
 

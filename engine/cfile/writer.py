@@ -6,13 +6,13 @@ where. So rows can be written in one pass over all their columns.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
 from ...schemas.errors import InvalidArgumentError
+from ..codecs.checksum import crc32
 from ..codecs.codec import Codec
 from ..codecs.compression import compression_code
 from ..codecs.registry import codec_by_name
@@ -146,7 +146,7 @@ class CFileWriter:
 
     def _append(self, parts: list[bytes | memoryview]) -> None:
         for part in parts:
-            self._crc = zlib.crc32(part, self._crc)
+            self._crc = crc32(part, self._crc)
         self._file.pwrite(self._file.size, *parts)
 
 

@@ -23,3 +23,6 @@ HAS_WIDE_VECTORS = "avx2" in FEATURES or "neon" in FEATURES
 
 HAS_AFFINE = {"gfni", "avx512f", "avx512bw"} <= FEATURES
 """Whether one instruction transposes eight 8x8 bit matrices (GFNI on 64-byte registers)."""
+
+HAS_CARRYLESS_PRODUCT = "pclmul" in FEATURES and not config.DISABLE_JIT  # pyright: ignore[reportAttributeAccessIssue]
+"""Whether one instruction multiplies polynomials over two elements."""

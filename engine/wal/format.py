@@ -47,6 +47,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ..codecs.checksum import crc32
+
 VERSION = 1
 ALIGNMENT = 8
 KIND_RECORDS = 1
@@ -188,7 +190,7 @@ def encode_group(
         pieces.extend(record.pieces)
     payload_crc = seed
     for piece in pieces:
-        payload_crc = zlib.crc32(piece, payload_crc)
+        payload_crc = crc32(piece, payload_crc)
     payload_bytes = sum(record.extent for record in records)
     fields = (GROUP_MAGIC, KIND_RECORDS, 0, payload_bytes, len(records), previous_crc, first_lsn, payload_crc)
     header = _GROUP.pack(*fields, 0)[: -_CRC.size]
@@ -218,7 +220,7 @@ def decode_payload(view: memoryview, offset: int, header: GroupHeader, seed: int
     payload = view[offset + GROUP_HEADER_BYTES : offset + header.extent]
     if len(payload) < header.payload_bytes:
         raise MalformedError(f"a group of {header.extent} bytes passes the segment's end", header.extent)
-    if zlib.crc32(payload, seed) != header.payload_crc:
+    if crc32(payload, seed) != header.payload_crc:
         raise MalformedError("the checksum of the group's payload is wrong", header.extent)
     return payload
 

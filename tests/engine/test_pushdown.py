@@ -1,0 +1,123 @@
+"""What a scan leaves unread: told by ``explain``, and by counting the cells that are decoded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from nyala.clients.database import Database
+from nyala.clients.table import Table
+from nyala.engine.cfile.stream import StreamReader
+from nyala.engine.fs.memory import MemoryFileSystem
+from nyala.engine.options import StoreOptions
+from nyala.engine.store import Store
+
+ROWS = 200_000
+SCHEMA = pa.schema(
+    [pa.field("k", pa.int64(), False), ("rising", pa.int64()), ("mixed", pa.int64()), ("text", pa.string())]
+)
+
+
+@pytest.fixture
+def table() -> Iterator[Table]:
+    """One rowset of four pages; ``rising`` follows the key, ``mixed`` does not."""
+    with Store.open(MemoryFileSystem(), StoreOptions(maintenance="off", scan_threads=1)) as store:
+        table = Database(store).create_table("t", SCHEMA, ["k"])
+        numbers = range(ROWS)
+        mixed = [number * 7919 % ROWS for number in numbers]
+        table.insert({"k": numbers, "rising": numbers, "mixed": mixed, "text": [f"t{n % 50}" for n in numbers]})
+        table.maintain("flush")
+        yield table
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
+    """Cells decoded of base columns, by column id."""
+    counts: Counter[int] = Counter()
+
+    def counted(name: str, method: Any, size: Any) -> None:
+        def count(self: StreamReader, *arguments: Any) -> Any:
+            if self.key.role == "base":
+                counts[self.key.column_id] += size(*arguments)
+            return method(self, *arguments)
+
+        monkeypatch.setattr(StreamReader, name, count)
+
+    counted("read", StreamReader.read, lambda first, last: last - first)
+    counted("gather", StreamReader.gather, len)
+    return counts
+
+
+def test_an_update_opens_no_page_for_the_rows_beside_it(table: Table, decoded: Counter[int]) -> None:
+    table.update({"k": range(0, ROWS, 1_000), "rising": [-5] * (ROWS // 1_000)})
+    for place in ("memory", "files"):
+        plan = table.scan(where="rising = 150001").explain()
+        assert (plan["chunks"], plan["chunks_read_where_updated"], plan["chunks_pruned_by_zone_map"]) == (4, 3, 0), (
+            place
+        )
+        decoded.clear()
+        assert table.scan(["k", "rising"], where="rising = -5").count() == ROWS // 1_000
+        assert table.scan(["k"], where="rising = -5 and mixed < 0").count() == 0
+        assert sum(decoded.values()) <= 3 * ROWS // 1_000, "only updated rows are looked at"
+        table.maintain("flush_deltas")
+
+
+def test_an_update_elsewhere_disturbs_no_page(table: Table) -> None:
+    table.update({"k": range(1_000), "rising": [ROWS] * 1_000, "text": ["new"] * 1_000})
+    for _ in ("memory", "files"):
+        plan = table.scan(where="rising between 150000 and 150009").explain()
+        assert (plan["chunks_pruned_by_zone_map"], plan["chunks_read_where_updated"]) == (2, 1)
+        assert table.scan(where="rising between 150000 and 150009").count() == 10
+        assert table.scan(where=f"rising = {ROWS}").count() == 1_000
+        table.maintain("flush_deltas")
+
+
+def test_columns_are_decoded_for_the_rows_that_are_left(table: Table, decoded: Counter[int]) -> None:
+    assert table.scan(["text"], where="mixed < 5 and text <> 'none' and rising <> 3").to_arrow().num_rows == 5
+    k, rising, mixed, text = (column["id"] for column in table.describe()["columns"])
+    assert decoded[mixed] == 2 * 65_536, "two pages may hold such rows"
+    assert 0 < decoded[text] <= 10 and 0 < decoded[rising] <= 5 and not decoded[k]
+
+
+def test_a_count_reads_the_filter_only_and_no_page_that_is_told_by_its_zone_map(
+    table: Table, decoded: Counter[int]
+) -> None:
+    assert table.scan().count() == ROWS
+    assert not decoded, "counts are known"
+    assert table.scan(where="rising >= 70000").count() == ROWS - 70_000
+    _, rising, *_ = (column["id"] for column in table.describe()["columns"])
+    assert dict(decoded) == {rising: 65_536}, "one page has both"
+
+
+def test_bounds_come_from_zone_maps(table: Table, decoded: Counter[int]) -> None:
+    bounds = {"a": ("mixed", "min"), "b": ("text", "max"), "n": ("text", "count")}
+    assert table.scan().aggregate(bounds).to_pylist() == [{"a": 0, "b": "t9", "n": ROWS}]
+    assert not decoded
+    table.delete({"k": [0]})
+    assert table.scan().aggregate(bounds).to_pylist() == [{"a": 1, "b": "t9", "n": ROWS - 1}]
+    assert max(decoded.values()) <= 65_536, "only the page of the dead row is read"
+
+
+def test_keys_named_one_by_one_are_looked_up(table: Table, decoded: Counter[int]) -> None:
+    table.delete({"k": [7]})
+    keys = [*range(0, ROWS, 1_000), 7, -1, ROWS]
+    scan = table.scan(["rising"], where=[("k", "in", keys), ("rising", "<", 100_000)], ordered=True)
+    assert scan.explain()["rowsets_looked_up_by_key"] == 1
+    decoded.clear()
+    assert scan.to_arrow()["rising"].to_pylist() == list(range(0, 100_000, 1_000))
+    _, rising, *_ = (column["id"] for column in table.describe()["columns"])
+    assert decoded[rising] <= 2 * len(keys)
+    assert table.scan(where="k = 7").count() == 0 and table.scan(where="k = 8").count() == 1
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_limit_ends_the_reading(table: Table, decoded: Counter[int], ordered: bool) -> None:
+    assert table.scan(limit=10, ordered=ordered).to_arrow().num_rows == 10
+    assert max(decoded.values()) <= 1_024
+    decoded.clear()
+    assert table.scan(limit=10, where="mixed >= 0", ordered=ordered).to_arrow().num_rows == 10
+    assert max(decoded.values()) <= 65_536
