@@ -57,6 +57,7 @@ class MemoryGate:
             limit_bytes=self._hard,
             soft_limit_bytes=self._soft,
             stores_bytes=sum(tablet.memory_bytes for tablet in self._tablets()),
+            flushing_bytes=sum(tablet.flushing_bytes for tablet in self._tablets()),
             in_flight_bytes=self._in_flight,
             throttled_batches=self._throttled,
             throttled_seconds=round(self._throttled_seconds, 3),
@@ -102,10 +103,10 @@ class MemoryGate:
             self._refuse()
 
     def _throttle(self, fullness: float) -> None:
-        """Wait for a flush, or for a time that grows with the square of how full memory is above the soft limit."""
+        """Wait for a flush, or for a time that grows with how full memory is above the soft limit."""
         self._throttled += 1
         started = time.monotonic()
-        self._changed.wait_for(lambda: self._fullness() <= 0, self._longest_wait_seconds * fullness**2)
+        self._changed.wait_for(lambda: self._fullness() <= 0, self._longest_wait_seconds * fullness)
         self._throttled_seconds += time.monotonic() - started
 
     def _refuse(self) -> None:
@@ -119,8 +120,10 @@ class MemoryGate:
 
     def _fullness(self) -> float:
         """Count memory; return 0 up to the soft limit, 1 at the hard one, in between in proportion."""
-        sizes = [tablet.memory_bytes for tablet in self._tablets()]
-        total, largest = sum(sizes) + self._in_flight, max(sizes, default=0)
+        tablets = self._tablets()
+        sizes = [tablet.memory_bytes for tablet in tablets]
+        total = sum(sizes) + sum(tablet.flushing_bytes for tablet in tablets) + self._in_flight
+        largest = max(sizes, default=0)
         self._unchecked = 0
         fullness = max(_share(total, self._soft, self._hard), _share(largest, TABLET_BYTES_MAX // 2, TABLET_BYTES_MAX))
         if fullness > 0 and not self._is_over_soft:

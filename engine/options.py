@@ -40,7 +40,7 @@ class StoreOptions(BaseModel):
     memory_bytes: PositiveInt = 1024 * MIB
     """The hard limit of what unflushed rows and changes, of all tablets, and batches on their way may take: at it a
     write is refused at once, with the time after which to try again."""
-    memory_soft_share: float = Field(default=0.6, gt=0, lt=1)
+    memory_soft_share: float = Field(default=0.5, gt=0, lt=1)
     """The soft limit, as a share of ``memory_bytes``: from there on writers are slowed down while flushes work."""
     memory_throttle_seconds: NonNegativeFloat = 2.0
     """How long a batch waits at most before it is let in; near the soft limit far shorter."""

@@ -24,6 +24,7 @@ from .rowset.diskrowset import DiskRowSet
 from .tablet.attach import name_attached
 from .tablet.environment import Environment
 from .tablet.tablet import Tablet
+from .vectors.memory import give_back
 
 
 def flush(tablet: Tablet, environment: Environment) -> FlushReport | None:
@@ -103,7 +104,19 @@ def _work_on(tablet: Tablet, environment: Environment) -> Iterator[None]:
         if tablet.retired:
             raise UnavailableError(tablet.retired)
         name_attached(tablet, environment)
-        yield
+        try:
+            yield
+        finally:
+            _give_back(tablet)
+
+
+def _give_back(tablet: Tablet) -> None:
+    """Return what the work has used, and no one uses now, to the operating system."""
+    rowsets = tablet.version.disk
+    if sum(rowset.size_bytes for rowset in rowsets) >= _LARGE_BYTES:
+        for rowset in rowsets:
+            rowset.let_go()
+        give_back()
 
 
 def _sum(*parts: FlushReport | None) -> FlushReport | None:
@@ -248,6 +261,8 @@ class TabletUpkeep:
 
 _COMPACTION_SCORE = 0.9
 _INDEX_SCORE = 0.95
+_LARGE_BYTES = 32 * MIB
+"""Work on less leaves little behind."""
 
 
 def _candidate(rowset: DiskRowSet, mark: int) -> Candidate:

@@ -72,6 +72,8 @@ class MemoryStats(BaseModel):
     """From this on writers are slowed down."""
     stores_bytes: int
     """MemRowSets and DeltaMemStores of all tables."""
+    flushing_bytes: int
+    """What the flushes under way take beside them: a sorted copy."""
     in_flight_bytes: int
     """Batches that are let in and not yet in them."""
     throttled_batches: int = 0

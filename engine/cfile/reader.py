@@ -6,6 +6,7 @@ import numpy as np
 
 from ...schemas.errors import CorruptionError
 from ..fs.filesystem import FileSystem
+from ..fs.local import let_go
 from .cache import PageCache
 from .footer import Footer, check_directory, unpack_footer
 from .format import MIN_FILE_BYTES, FileHeader, StreamKey
@@ -66,6 +67,10 @@ class CFileReader:
         opening. Trusts nothing that was verified before, and leaves the page cache alone.
         """
         verify_pages(self.image, self.footer)
+
+    def let_go(self) -> None:
+        """Give the file's pages in memory back to the operating system, until they are read again."""
+        let_go(self.image.view)
 
     def close(self) -> None:
         """Drop the file's pages from the cache. Whoever still holds a stream may go on reading it."""

@@ -138,6 +138,8 @@ class _Merge:
         """Write all outputs."""
         for rows in merged_rows([one.rowset for one in self._inputs], self._chunk_rows()):
             self._write(rows)
+            for one in self._inputs:
+                one.rowset.let_go()  # what was read is not read again
         return self._outputs.finish()
 
     def _chunk_rows(self) -> int:

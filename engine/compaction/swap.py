@@ -44,6 +44,10 @@ _ROUNDS = 16
 """After so many rounds writers are faster than we are, and wait once."""
 
 
+_DELTAS_AT_ONCE = 1 << 16
+"""Deltas of a column that are copied at a time, however many came."""
+
+
 @dataclass(slots=True, eq=False)
 class MovedRowSet:
     """A rowset whose rows move."""
@@ -151,10 +155,13 @@ class Swap:
         for moved in self._moved:
             store = moved.rowset.deltas.active
             now = store.counts()
-            for column_id, run in store.between(moved.mark, now).items():
-                count += len(run)
-                self._place(moved, column_id, run)
-            moved.mark = now
+            while moved.mark != now:
+                done = moved.mark
+                some = {column: min(end, done.get(column, 0) + _DELTAS_AT_ONCE) for column, end in now.items()}
+                for column_id, run in store.between(moved.mark, some).items():
+                    count += len(run)
+                    self._place(moved, column_id, run)
+                moved.mark = some
         return count
 
     def _place(self, moved: MovedRowSet, column_id: int, run: DeltaRun) -> None:

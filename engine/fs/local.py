@@ -198,6 +198,16 @@ class LocalReadableFile:
             os.close(descriptor)
 
 
+def let_go(view: memoryview) -> None:
+    """Tell the operating system that nobody wants the pages of a file's view for now.
+
+    They no longer count as memory of this process, and come back from the page cache when they are read. Does nothing
+    to a view of another file system.
+    """
+    if isinstance(view.obj, mmap.mmap):
+        view.obj.madvise(mmap.MADV_DONTNEED)
+
+
 class LocalFileLock:
     """An flock: it belongs to the open descriptor, and the kernel drops it with the process."""
 

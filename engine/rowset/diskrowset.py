@@ -254,6 +254,14 @@ class DiskRowSet(RowSet):
         if alive is not None:
             self.live.load(alive)
 
+    def let_go(self) -> None:
+        """Give the files' pages in memory back to the operating system, until they are read again."""
+        self._reader.let_go()
+        for file in self.columns_files:
+            file.reader.let_go()
+        for file in self.deltas.files:
+            file.let_go()
+
     def close(self) -> None:
         """Let go of the files; memory that views still use stays until they are dropped."""
         self._reader.close()

@@ -54,6 +54,10 @@ class Slots:
         assert isinstance(rowset, RowSet), "a location that was looked up names a slot that is taken"
         return rowset
 
+    def taken(self) -> list[RowSet | Forwarded]:
+        """Return what is in all slots, also what no version names yet. Needs no lock."""
+        return [place for place in list(self._places) if place is not None]
+
     def current(self, locations: np.ndarray) -> np.ndarray:
         """Return where rows live now that the index knows at ``locations``."""
         forwarded = [(slot, place) for slot, place in enumerate(self._places) if isinstance(place, Forwarded)]

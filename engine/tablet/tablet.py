@@ -267,6 +267,18 @@ class Tablet:
         deltas = sum(rowset.deltas.memory_bytes for rowset in version.on_disk)
         return deltas + sum(memrowset.nbytes for memrowset in version.in_memory)
 
+    @property
+    def flushing_bytes(self) -> int:
+        """Bytes that work under way takes: a sorted copy of each memory store that is being flushed, and the changes
+        that are carried over to new rowsets."""
+        version = self.version
+        stores = [rowset.deltas.frozen for rowset in version.disk]
+        deltas = sum(store.nbytes for store in stores if store is not None)
+        known = {id(rowset) for rowset in version.rowsets()}
+        coming = [place for place in self._slots.taken() if isinstance(place, DiskRowSet) and id(place) not in known]
+        carried = sum(rowset.deltas.memory_bytes for rowset in coming)
+        return deltas + carried + sum(memrowset.nbytes for memrowset in version.frozen)
+
     def first_unflushed_lsn(self) -> int | None:
         """Return the oldest log position that a memory store still needs; under the write lock."""
         version = self.version

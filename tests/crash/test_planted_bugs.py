@@ -1,11 +1,20 @@
-"""The net is worth what it catches: three classic protocol bugs are planted, and each must be caught."""
+"""The net is worth what it catches: classic protocol bugs are planted, and each must be caught."""
+
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from nyala.engine.compaction import merge
 from nyala.engine.fs.filesystem import FileSystem
 from nyala.engine.fs.memory import MemoryFileSystem, MemoryWritableFile
+from nyala.engine.tablet.environment import Environment
 from nyala.engine.tablet.manifest import ManifestFile
+from nyala.engine.writers import Writers
 from tests.crash.images import LostError, campaign
+from tests.crash.test_numbered import (
+    test_every_numbered_write_is_applied_once_wherever_the_power_fails as numbered_writes_and_power_failures,
+)
 from tests.crash.workloads import WORKLOADS
 
 IMAGES = 10
@@ -48,3 +57,22 @@ def test_a_directory_that_is_not_synced(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(MemoryFileSystem, "sync_directory", sync_all_but_tablets)
     assert_caught("load", "update", "restarts")
+
+
+def test_half_a_batch_after_a_crash_in_a_compaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files of a merge say that they hold the next batch too; its rows that are not in them come from the log."""
+    mark = merge._mark
+
+    def mark_too_late(tablet: Any, rowset_ids: Any) -> Any:
+        moment, marks = mark(tablet, rowset_ids)
+        return replace(moment, lsn=moment.lsn + 1), marks
+
+    monkeypatch.setattr(merge, "_mark", mark_too_late)
+    monkeypatch.setattr(Environment, "wait_until_settled", lambda *_: None)
+    assert_caught("compactions")
+
+
+def test_numbered_writes_that_a_restart_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Writers, "restore", lambda *_: None)
+    with pytest.raises(AssertionError):
+        numbered_writes_and_power_failures()

@@ -8,15 +8,17 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from nyala.engine.compaction import flush, merge
+from nyala.engine.compaction import flush, flush_deltas, history_gc, merge
 from nyala.engine.compaction.key_merge import MergedRows
 from nyala.engine.delta import tracker
+from nyala.engine.delta.history import Moments
 from nyala.engine.rowset import diskrowset, memrowset
 from nyala.engine.rowset.absent import absent_cells
 from nyala.engine.rowset.liveness import LiveRows
 from nyala.engine.tablet import outcome, read, tablet
 from nyala.engine.tablet.key_lookup import KeyLookup
 from nyala.engine.tablet.manifest import Manifest
+from nyala.engine.vectors.vector import FixedVector
 from nyala.schemas import altered
 from nyala.schemas.errors import StoreError
 from tests.model.altering import Altering
@@ -66,6 +68,32 @@ def keys_not_relocated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(KeyLookup, "relocate", lambda self, *_: None)
 
 
+def dead_rows_alive_after_a_merge(monkeypatch: pytest.MonkeyPatch) -> None:
+    column: Callable[..., Any] = merge._Merge._column
+
+    def all_alive(self: Any, which: Any, rows: Any) -> Any:
+        cells, undo = column(self, which, rows)
+        return (FixedVector(np.ones_like(cells.values)), undo) if which is None else (cells, undo)
+
+    monkeypatch.setattr(merge._Merge, "_column", all_alive)
+
+
+def undo_dropped_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history_gc, "_ancient", lambda rowset, mark: list(rowset.deltas.stores.undo))
+
+
+def feed_that_shows_the_first_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    def first_of_rows(self: Moments) -> Moments:
+        return self.take(np.flatnonzero(np.append(True, self.rowids[1:] != self.rowids[:-1])[: len(self)]))
+
+    monkeypatch.setattr(Moments, "last_of_rows", first_of_rows)
+
+
+def redo_collapsed_whatever_history_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    collapse = flush_deltas.collapsed
+    monkeypatch.setattr(flush_deltas, "collapsed", lambda redo, mark: collapse(redo, (1 << 63) - 1))
+
+
 PLANTED = [
     history_forgotten_by_a_flush,
     undo_files_not_read,
@@ -75,6 +103,10 @@ PLANTED = [
     history_forgotten_by_a_merge,
     deltas_of_a_merge_left_with_other_rows,
     keys_not_relocated,
+    dead_rows_alive_after_a_merge,
+    undo_dropped_too_early,
+    feed_that_shows_the_first_change,
+    redo_collapsed_whatever_history_says,
 ]
 
 
