@@ -50,8 +50,13 @@ class DeltaLog:
 
     def patches(self, first_row: int, last_row: int, snapshot: int) -> list[Patch]:
         """Return what ``snapshot`` sees of rows [first_row, last_row): older patches first."""
-        found = [(run.rows.redo(first_row, last_row, snapshot), run) for run in self.rows.runs(snapshot)]
-        return [Patch(rows, self._cells_of(run)) for rows, run in found if rows]
+        found: list[Patch] = []
+        for run in self.rows.runs(snapshot):
+            if run.rows.bounds[1] <= snapshot:
+                found.append(run.whole.get(self.column_id) or self._whole(run))
+            elif rows := run.rows.redo(first_row, last_row, snapshot):
+                found.append(Patch(rows, self._cells_of(run)))
+        return found
 
     def runs(self, first_row: int, last_row: int) -> list[DeltaRun]:
         """Return the deltas of rows [first_row, last_row) in runs that are not empty, older ones first."""
@@ -81,6 +86,11 @@ class DeltaLog:
 
     def _cells(self, first: int, last: int) -> Vector:
         return self.values.view(last).slice(first, last)
+
+    def _whole(self, run: SortedRun) -> Patch:
+        """Make the patch for snapshots that see the whole run, and keep it."""
+        patch = run.whole[self.column_id] = Patch(run.rows.last, self._cells_of(run))
+        return patch
 
     def _cells_of(self, run: SortedRun) -> Cells:
         cells = run.cells.get(self.column_id)

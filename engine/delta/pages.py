@@ -32,12 +32,14 @@ _PLACES = np.arange(PAGE_ROWS, dtype=np.int32)
 class DeltaPage:
     """A decoded page: its rows, and its cells once they are wanted."""
 
-    __slots__ = ("cells", "first", "last", "nbytes", "rows")
+    __slots__ = ("cells", "first", "last", "nbytes", "rows", "whole")
 
     def __init__(self, rows: SortedRows, first: int, cell_bytes: int) -> None:
         count = rows.all.count
         self.rows, self.first, self.last = rows, first, first + count
         self.cells: Cells | None = None
+        self.whole: Patch | None = None
+        """What a snapshot reads that sees the whole page, once its cells are kept."""
         self.nbytes = count * (4 + 8 + 8) + cell_bytes
         """With all that may be made of it later: timestamps, cells, and the last delta of each row."""
 
@@ -77,7 +79,9 @@ class DeltaPages:
             if not self._has_last(number, snapshot):
                 continue
             page = self._page(number)
-            if rows := page.rows.redo(first_row, last_row, snapshot):
+            if page.whole and self._bounds[number][1] <= snapshot:
+                patches.append(page.whole)
+            elif rows := page.rows.redo(first_row, last_row, snapshot):
                 patches.append(self._patch(page, rows, first_row, last_row, is_scan))
         return patches
 
@@ -144,7 +148,10 @@ class DeltaPages:
         if cells is None and is_scan and (page.last - page.first) * self._cell_bytes <= _KEPT_CELL_BYTES:
             cells = page.cells = Cells(self._cells.read(page.first, page.last))
         if cells:
-            return Patch(rows, cells)
+            patch = Patch(rows, cells)
+            if rows is page.rows.newest:
+                page.whole = patch
+            return patch
         low, high = rows.window(first_row, last_row)
         if low == high:
             return Patch(rows, Cells(self._cells.read(page.first, page.first)))

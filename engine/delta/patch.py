@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -52,24 +51,26 @@ class RowPlaces:
         return RowPlaces(positions[:found], places[:found])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Patch:
     """New cells for some rows of a column; what is outside the base that it is applied to is not looked at."""
 
-    rows: RowPlaces
-    cells: Cells
+    __slots__ = ("cells", "rows")
+
+    def __init__(self, rows: RowPlaces, cells: Cells) -> None:
+        self.rows, self.cells = rows, cells
 
     def apply(self, base: Vector, first_row: int, is_own: bool = False) -> Vector:
         """Return ``base``, whose first cell is row ``first_row``, with the patch's cells in place.
 
-        ``is_own`` says that nobody else has its cells, so that they may be written over. Validity is never taken to be
-        anybody's own.
+        ``is_own`` says that nobody else has its cells, so that they may be written over, and ``base`` come back itself.
+        Validity is never taken to be anybody's own.
         """
         if isinstance(base, FixedVector):
             values = base.values if is_own else _copy(base.values)
             cells = self.cells.of(values.dtype)
             self._overwrite(values, first_row, cells.address)
-            return FixedVector(values, self._valid(base, first_row))
+            valid = self._valid(base, first_row)
+            return base if is_own and valid is base.valid else FixedVector(values, valid)
         if isinstance(base, DictionaryVector):
             return self._apply_to_codes(base, first_row, is_own)
         return self._apply_to_bytes(base, first_row, is_own)
@@ -91,7 +92,10 @@ class Patch:
         dictionary, _, address = coding
         codes = base.codes if is_own else _copy(base.codes)
         self._overwrite(codes, first_row, address)
-        return DictionaryVector(codes, dictionary, self._valid(base, first_row))
+        valid = self._valid(base, first_row)
+        if is_own and dictionary is base.dictionary and valid is base.valid:
+            return base
+        return DictionaryVector(codes, dictionary, valid)
 
     def _apply_to_bytes(self, base: BytesVector, first_row: int, is_own: bool) -> BytesVector:
         """Strings of the same length go into the place of the old ones; else all that lies between is moved."""
@@ -102,7 +106,7 @@ class Patch:
         valid = self._valid(base, first_row)
         if is_own and growth == 0:
             kernels.overwrite_strings(old, address_of(base.data), *window, new, address_of(cells.data))
-            return BytesVector(base.offsets, base.data, valid)
+            return base if valid is base.valid else BytesVector(base.offsets, base.data, valid)
         low, high = rows.window(first_row, last_row)
         ends = allocate(len(base) + 1, np.int32)
         data = allocate(check_data_bytes(base.data_bytes + (growth >> 1)), np.uint8)

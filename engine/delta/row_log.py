@@ -16,6 +16,7 @@ from ..vectors.growable import GrowableColumn
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import FixedVector, Vector
 from .cells import Cells
+from .patch import Patch
 from .sorted_rows import SortedRows, sort_rows
 
 Order = tuple[np.ndarray, np.ndarray]
@@ -31,6 +32,8 @@ class SortedRun:
     rows: SortedRows
     cells: dict[int, Cells] = field(default_factory=dict)
     """By column id, made when they are first read."""
+    whole: dict[int, Patch] = field(default_factory=dict)
+    """What a snapshot reads that sees the whole run, likewise."""
 
 
 class RowLog:

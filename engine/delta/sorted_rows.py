@@ -45,6 +45,11 @@ class SortedRows:
         return self._timestamps
 
     @property
+    def newest(self) -> RowPlaces | None:
+        """`last`, if it was asked for before."""
+        return self._last
+
+    @property
     def last(self) -> RowPlaces:
         """The newest delta of each row."""
         if self._last is None:

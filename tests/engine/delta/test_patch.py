@@ -110,3 +110,13 @@ def test_timestamps_are_not_asked_for_when_a_snapshot_sees_all() -> None:
     assert rows.redo(0, 10, 4) is None and rows.undo(0, 10, 9) is None
     with pytest.raises(AssertionError):
         rows.redo(0, 10, 8)
+
+
+@pytest.mark.parametrize(("narrow", "wide"), [(pa.int16(), pa.int64()), (pa.float32(), pa.float64())])
+def test_a_column_that_was_widened_reads_its_older_deltas(narrow: pa.DataType, wide: pa.DataType) -> None:
+    base = from_arrow(pa.array([1, 2, 3, 4], wide), physical_of(wide))
+    rows = np.array([1, 3], np.int32)
+    older = Cells(from_arrow(pa.array([-7, None], narrow), physical_of(narrow)))
+    patch = Patch(RowPlaces(rows, np.arange(2, dtype=np.int32)), older)
+    for _ in range(2):
+        assert cells_of(patch.apply(base, 0), wide) == [1, -7, 3, None]
