@@ -90,11 +90,11 @@ def run(
     if spec.limit == 0 or is_empty:
         return iter(())
     versions = _pinned(tablets, table, request.oldest)
+    reach = 0 if spec.limit is not None else ahead
     if spec.ordered:
         rowsets = [rowset for version in versions for rowset in version.rowsets()]
-        batches = scan_ordered(rowsets, request, table.schema.key, tablets[0].encoder)
+        batches = scan_ordered(rowsets, request, table.schema.key, tablets[0].encoder, pool, reach)
     else:
-        reach = 0 if spec.limit is not None else ahead
         batches = (batch for version in versions for batch in scan_unordered(version, request, pool, reach))
     return batches if spec.limit is None else _limited(batches, spec.limit)
 

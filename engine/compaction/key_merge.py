@@ -138,7 +138,5 @@ def _merged(taken: Sequence[tuple[Part, KeyVector]]) -> MergedRows:
     parts, keys = [part for part, _ in filled], [keys for _, keys in filled]
     if len(parts) == 1:
         return MergedRows(parts, None, keys[0])
-    sources, rows = merge_order(keys)
-    starts = np.cumsum([0] + [part.last - part.first for part in parts[:-1]])
-    order = starts[sources] + rows
+    order = merge_order(keys)
     return MergedRows(parts, order, take_keys(concat_keys(keys), order))

@@ -108,7 +108,7 @@ def gather_offsets(offsets, indices, count, valid, result):
 
 
 @inline
-def _copy_string(target, source, length, source_end):
+def copy_string(target, source, length, source_end):
     """Copy ``length`` bytes; write up to 15 more, read none at or past ``source_end``."""
     if source + ((length + 15) & -16) <= source_end:
         position = 0
@@ -132,7 +132,7 @@ def gather_strings(offsets, data, data_end, indices, count, result_offsets, resu
             prefetch(data + load_offset(offsets, rows[i + _LOOK_AHEAD]))
         start = np.int64(ends[i])
         source = data + load_offset(offsets, rows[i])
-        _copy_string(result + start, source, np.int64(ends[i + 1]) - start, data_end)
+        copy_string(result + start, source, np.int64(ends[i + 1]) - start, data_end)
 
 
 @kernel

@@ -1,151 +1,131 @@
-"""Ordered scans: merge the rowsets of a tablet by encoded primary key, with one chunk of each in memory.
+"""Ordered scans: merge the rowsets of a tablet by encoded primary key, with a chunk or two of each in memory.
 
 Every rowset is a stream of chunks in key order. In each round the smallest of the streams' last keys in memory is the
-bound: all rows up to it are known, whichever stream they come from; they are merged and put out, and the streams that
-are used up read their next chunk. A stream whose first key lies above the bound is not opened yet, so that memory
-goes with how many rowsets overlap, not with how many there are. No two streams share a key.
+bound: all rows up to it are known, whichever stream they come from. They are cut into batches at keys that divide them
+evenly (`cut`), so that batches do not depend on one another: the pool merges several at once, while it reads the
+chunks that come next. A stream whose first key lies above the bound is not opened yet, so that memory goes with how
+many rowsets overlap, not with how many there are. No two streams share a key.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from concurrent.futures import Executor, Future
 
-import numpy as np
 import pyarrow as pa
 
 from ...schemas.column import ColumnSchema
 from ..rowset.diskrowset import DiskRowSet
 from ..rowset.memrowset import MemRowSet
 from ..rowset.rowset import RowSet
-from ..vectors.arrow import from_arrow
-from ..vectors.keys import (
-    KeyEncoder,
-    KeyVector,
-    argsort_keys,
-    equal_at,
-    key_bytes,
-    keys_less_equal,
-    merge_order,
-    slice_keys,
-    take_keys,
-)
-from ..vectors.physical import physical_of
-from .chunk import Chunk, PruneCount, ScanRequest, chunks
-from .read import read_chunk
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Run:
-    """Rows in key order with their keys."""
-
-    keys: KeyVector
-    rows: pa.RecordBatch
-
-    @property
-    def last_key(self) -> bytes:
-        return key_bytes(self.keys, len(self.keys) - 1)
-
-    def slice(self, first: int, last: int) -> _Run:
-        return _Run(slice_keys(self.keys, first, last), self.rows.slice(first, last - first))
+from ..vectors.keys import KeyEncoder
+from .chunk import PruneCount, ScanRequest, chunks
+from .runs import Head, Run, RunReader, Span, cut, merged_batch
+from .scan import result, submit
 
 
 class _Stream:
     """One rowset, read chunk by chunk."""
 
-    def __init__(self, runs: Iterator[_Run], first_key: bytes | None) -> None:
-        self._runs = runs
-        self.first_key = first_key
-        """No key of the stream is below it; None when nothing is known."""
-        self.head: _Run | None = None
+    def __init__(self, rowset: RowSet, reader: RunReader, pool: Executor, ahead: int) -> None:
+        wanted = chunks(rowset, reader.request, PruneCount())
+        # A MemRowSet stands in the order of arrival and fits in memory as it is: it is one run.
+        self._works = iter([tuple(wanted)]) if isinstance(rowset, MemRowSet) else ((chunk,) for chunk in wanted)
+        self._next_work = next(self._works, None)
+        self._read = reader.sorted_whole if isinstance(rowset, MemRowSet) else reader.in_order
+        self._pool = pool
+        self._ahead = ahead
+        self._coming: deque[Future[Run | None]] = deque()
+        self.first_key = rowset.min_key if isinstance(rowset, DiskRowSet) else b""
+        """No key of the stream is below it."""
+        self.head = Head()
 
-    def open(self) -> bool:
-        """Make sure that there is a head; False when the stream is used up."""
-        while self.head is None or not len(self.head.keys):
-            self.head = next(self._runs, None)
-            if self.head is None:
-                return False
-        return True
+    @property
+    def is_read(self) -> bool:
+        """Whether nothing more comes: the head is all there is."""
+        return self._next_work is None and not self._coming
 
-    def take_until(self, bound: bytes) -> _Run | None:
-        """Remove and return the rows with keys up to ``bound``."""
-        assert self.head is not None, "an open stream has a head"
-        total = len(self.head.keys)
-        count = int(np.count_nonzero(keys_less_equal(self.head.keys, bound)))
-        taken, self.head = self.head.slice(0, count), self.head.slice(count, total)
-        return taken if count else None
+    def begin(self) -> None:
+        """Let the pool read the first chunk."""
+        self._read_ahead(1)
+
+    def fill(self) -> bool:
+        """Make sure that the head has rows, most of a chunk unless it is the rest; False when there are none."""
+        while self.head.is_low and not self.is_read:
+            self._read_ahead(1)
+            run = result(self._coming.popleft())
+            self._read_ahead(self._ahead)
+            if run is not None:
+                self.head.append(run)
+        return bool(len(self.head))
+
+    def cancel(self) -> None:
+        """Let the pool begin nothing more."""
+        for future in self._coming:
+            future.cancel()
+
+    def _read_ahead(self, count: int) -> None:
+        while self._next_work is not None and len(self._coming) < count:
+            self._coming.append(submit(self._pool, self._read, self._next_work))
+            self._next_work = next(self._works, None)
 
 
 def scan_ordered(
-    rowsets: Sequence[RowSet], request: ScanRequest, key: tuple[ColumnSchema, ...], encoder: KeyEncoder
+    rowsets: Sequence[RowSet],
+    request: ScanRequest,
+    key: tuple[ColumnSchema, ...],
+    encoder: KeyEncoder,
+    pool: Executor,
+    ahead: int,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the selected rows of all ``rowsets`` in key order, changes of one key in the order of their timestamps."""
-    columns = {column.id: column for column in (*request.columns, *key)}
-    wider = replace(request, columns=tuple(columns.values()))
-    streams = [_stream(rowset, wider, key, encoder) for rowset in rowsets]
-    names = request.schema.names
-    for rows in _merge(streams):
-        yield rows.select(names)
+    """Yield the selected rows of all ``rowsets`` in key order, changes of one key in the order of their timestamps.
+
+    ``pool`` works on up to ``ahead`` batches before they are asked for.
+    """
+    reader = RunReader(request, key, encoder)
+    # One chunk ahead of each stream is enough where there are many of them; all come from one pool.
+    each = min(ahead, max(1, ahead // max(len(rowsets), 1)))
+    streams = [_Stream(rowset, reader, pool, each) for rowset in rowsets]
+    merging: deque[Future[pa.RecordBatch]] = deque()
+    try:
+        for spans in _rounds(streams):
+            merging.append(submit(pool, merged_batch, spans, request.schema))
+            if len(merging) > ahead:
+                yield result(merging.popleft())
+        while merging:
+            yield result(merging.popleft())
+    finally:
+        for future in merging:
+            future.cancel()
+        for stream in streams:
+            stream.cancel()
 
 
-def _merge(streams: list[_Stream]) -> Iterator[pa.RecordBatch]:
-    waiting = sorted(streams, key=lambda stream: stream.first_key or b"", reverse=True)
+def _rounds(streams: list[_Stream]) -> Iterator[list[Span]]:
+    """Yield the spans of each batch: all rows above those of the batch before and up to some key."""
+    waiting = sorted(streams, key=lambda stream: stream.first_key, reverse=True)
     running: list[_Stream] = []
     while waiting or running:
-        running = [stream for stream in running if stream.open()]
-        bound = min((stream.head.last_key for stream in running if stream.head), default=None)
-        if waiting and (bound is None or (waiting[-1].first_key or b"") <= bound):
-            running.append(waiting.pop())
-            continue
-        if bound is None:
-            return
-        parts = [part for stream in running if (part := stream.take_until(bound))]
-        yield _merged(parts)
+        running = [stream for stream in running if stream.fill()]
+        bound = _bound(running)
+        if waiting and (bound is None or waiting[-1].first_key <= bound):
+            # All that are due begin to be read at once.
+            due = waiting[-1].first_key if bound is None else bound
+            while waiting and waiting[-1].first_key <= due:
+                waiting[-1].begin()
+                running.append(waiting.pop())
+        elif bound is not None:
+            yield from _batches([stream.head for stream in running], bound)
 
 
-def _merged(parts: list[_Run]) -> pa.RecordBatch:
-    if len(parts) == 1:
-        return parts[0].rows
-    sources, rows = merge_order([part.keys for part in parts])
-    starts = np.cumsum([0] + [len(part.keys) for part in parts[:-1]])
-    return pa.concat_batches([part.rows for part in parts]).take(pa.array(starts[sources] + rows))
+def _bound(running: list[_Stream]) -> bytes | None:
+    """Return up to which key all rows are known; None when no stream is running."""
+    unfinished = [stream.head.last_key for stream in running if not stream.is_read]
+    return min(unfinished) if unfinished else max((stream.head.last_key for stream in running), default=None)
 
 
-def _stream(rowset: RowSet, request: ScanRequest, key: tuple[ColumnSchema, ...], encoder: KeyEncoder) -> _Stream:
-    wanted = chunks(rowset, request, PruneCount())
-    if isinstance(rowset, MemRowSet):
-        return _Stream(_sorted_whole(list(wanted), request, key, encoder), None)
-    assert isinstance(rowset, DiskRowSet)
-    return _Stream(_in_order(wanted, request, key, encoder), rowset.min_key)
-
-
-def _in_order(
-    wanted: Iterator[Chunk], request: ScanRequest, key: tuple[ColumnSchema, ...], encoder: KeyEncoder
-) -> Iterator[_Run]:
-    for chunk in wanted:
-        if (rows := read_chunk(chunk, request)) is not None:
-            yield _Run(_keys(rows, key, encoder), rows)
-
-
-def _sorted_whole(
-    wanted: list[Chunk], request: ScanRequest, key: tuple[ColumnSchema, ...], encoder: KeyEncoder
-) -> Iterator[_Run]:
-    """Yield the rows of a MemRowSet, which stand in the order of arrival and fit in memory as they are."""
-    batches = [rows for chunk in wanted if (rows := read_chunk(chunk, request)) is not None]
-    if not batches:
-        return
-    rows = pa.concat_batches(batches)
-    keys = _keys(rows, key, encoder)
-    order = _stable(keys, argsort_keys(keys)) if request.changes else argsort_keys(keys)
-    yield _Run(take_keys(keys, order), rows.take(pa.array(order)))
-
-
-def _stable(keys: KeyVector, order: np.ndarray) -> np.ndarray:
-    """Bring the rows of one key, which stand together in ``order``, back into the order in which they came."""
-    is_new = np.ones(len(order), np.bool_)
-    is_new[1:] = ~equal_at(keys, order[1:], keys, order[:-1])
-    return order[np.lexsort((order, np.cumsum(is_new)))]
-
-
-def _keys(rows: pa.RecordBatch, key: tuple[ColumnSchema, ...], encoder: KeyEncoder) -> KeyVector:
-    return encoder.encode([from_arrow(rows.column(column.name), physical_of(column.logical.arrow)) for column in key])
+def _batches(heads: list[Head], bound: bytes) -> Iterator[list[Span]]:
+    """Take the rows up to ``bound`` from the heads, some at a time."""
+    spans = [span for head in heads for span in head.take_until(bound)]
+    yield from cut(spans, max(head.chunk_rows for head in heads))

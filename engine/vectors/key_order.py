@@ -10,6 +10,7 @@ because it has no branch that the processor could guess wrong.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -57,26 +58,28 @@ def keys_ascend(keys: KeyVector) -> bool:
     return bool(key_kernels.strings_ascend(*places, len(keys)))
 
 
-def merge_order(streams: Sequence[KeyVector]) -> tuple[np.ndarray, np.ndarray]:
-    """Return where each key of the merged order comes from: (stream int32[n], row int64[n]).
+def merge_order(streams: Sequence[KeyVector]) -> np.ndarray:
+    """Return the merged order of sorted streams, all of one form, as rows (int64) of the streams laid end to end.
 
-    Each stream is sorted, all are of one form. Equal keys of two streams come in any order.
+    Equal keys of two streams come in any order. It costs least when the streams are given in the order of their first
+    keys.
     """
     numbers = [number for number, keys in enumerate(streams) if len(keys)]
     numbers.sort(key=lambda number: key_bytes(streams[number], 0))
-    merged = [_merge(cluster, streams) for cluster in _overlapping(numbers, streams)]
-    if not merged:
-        return np.zeros(0, np.int32), np.zeros(0, np.int64)
-    sources, rows = zip(*merged, strict=True)
-    return np.concatenate(sources), np.concatenate(rows)
+    sorted_streams = [streams[number] for number in numbers]
+    rows = _merged([[sorted_streams[number] for number in cluster] for cluster in _overlapping(sorted_streams)])
+    if all(first < second for first, second in pairwise(numbers)):
+        return rows
+    lengths = np.array([len(keys) for keys in streams])
+    starts, lengths = (np.cumsum(lengths) - lengths)[numbers], lengths[numbers]
+    return rows + np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)[rows]
 
 
-def _overlapping(numbers: Sequence[int], streams: Sequence[KeyVector]) -> list[list[int]]:
+def _overlapping(streams: Sequence[KeyVector]) -> list[list[int]]:
     """Cut streams, given in the order of their first keys, where no key range crosses the cut."""
     clusters: list[list[int]] = []
     end = b""
-    for number in numbers:
-        keys = streams[number]
+    for number, keys in enumerate(streams):
         if clusters and key_bytes(keys, 0) <= end:
             clusters[-1].append(number)
         else:
@@ -85,18 +88,19 @@ def _overlapping(numbers: Sequence[int], streams: Sequence[KeyVector]) -> list[l
     return clusters
 
 
-def _merge(numbers: Sequence[int], streams: Sequence[KeyVector]) -> tuple[np.ndarray, np.ndarray]:
-    """Return (stream, row) in key order over the streams of one cluster."""
-    lengths = [len(streams[number]) for number in numbers]
-    sources = np.repeat(np.array(numbers, np.int32), lengths)
-    if len(numbers) == 1:
-        return sources, np.arange(lengths[0])
-    rows = _cascade(concat_keys([streams[number] for number in numbers]), lengths)
-    first_rows = np.cumsum([0, *lengths[:-1]])
-    starts = np.zeros(len(streams), np.int64)
-    starts[list(numbers)] = first_rows
-    sources = sources[rows]
-    return sources, rows - starts[sources]
+def _merged(clusters: Sequence[Sequence[KeyVector]]) -> np.ndarray:
+    """Return the rows, in key order, of clusters of streams laid end to end, each cluster above the one before."""
+    result = allocate(sum(len(keys) for cluster in clusters for keys in cluster), np.int64)
+    first = 0
+    for cluster in clusters:
+        lengths = [len(keys) for keys in cluster]
+        last = first + sum(lengths)
+        if len(cluster) == 1:
+            result[first:last] = np.arange(first, last)
+        else:
+            np.add(_cascade(concat_keys(cluster), lengths), first, out=result[first:last])
+        first = last
+    return result
 
 
 def _cascade(keys: KeyVector, lengths: Sequence[int]) -> np.ndarray:
@@ -105,6 +109,7 @@ def _cascade(keys: KeyVector, lengths: Sequence[int]) -> np.ndarray:
     rows = allocate(len(keys), np.int64)
     rows[:] = np.arange(len(keys))
     next_words, next_rows = allocate(len(keys), np.uint64), allocate(len(keys), np.int64)
+    strings = (address_of(keys.offsets), address_of(keys.data)) if isinstance(keys, BytesKeys) else (0, 0)
     cuts = np.cumsum([0, *lengths]).tolist()
     while len(cuts) > 2:
         source = address_of(words), address_of(rows)
@@ -112,11 +117,7 @@ def _cascade(keys: KeyVector, lengths: Sequence[int]) -> np.ndarray:
         if len(cuts) % 2 == 0:  # an odd run out is merged with nothing
             cuts.append(cuts[-1])
         for first, middle, last in zip(cuts[:-2:2], cuts[1:-1:2], cuts[2::2], strict=True):
-            if isinstance(keys, BytesKeys):
-                places = address_of(keys.offsets), address_of(keys.data)
-                kernels.merge_strings(*places, *source, first, middle, last, *target)
-            else:
-                kernels.merge_words(*source, first, middle, last, *target)
+            kernels.merge_words(*strings, *source, first, middle, last, *target)
         cuts = cuts[::2]
         words, next_words, rows, next_rows = next_words, words, next_rows, rows
     return rows

@@ -10,7 +10,7 @@ import pytest
 
 from nyala.engine.rowset.diskrowset import DiskRowSet
 from nyala.engine.store import Store
-from nyala.engine.tablet import ordered
+from nyala.engine.tablet import runs
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.table import TableDefinition
 from nyala.schemas.write import WriteCommand
@@ -105,14 +105,14 @@ def test_no_columns_still_count(store: Store) -> None:
 
 
 def test_a_rowset_is_not_read_before_its_keys_are_due(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    read, seen = ordered.read_chunk, set()
+    read, seen = runs.read_cells, set()
 
     def noted(chunk: Any, request: Any) -> Any:
         if isinstance(chunk.rowset, DiskRowSet):
             seen.add(chunk.rowset.min_key)
         return read(chunk, request)
 
-    monkeypatch.setattr(ordered, "read_chunk", noted)
+    monkeypatch.setattr(runs, "read_cells", noted)
     batches = store.scan(ScanSpec(table="t", ordered=True, columns=["v"])).batches
     next(batches)
     assert len(seen) == 2

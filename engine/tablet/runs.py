@@ -1,0 +1,206 @@
+"""Runs: rows in key order with their keys, as ordered scans read, cut and merge them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from ...schemas.column import ColumnSchema
+from ..vectors.arrow import from_arrow, to_arrow
+from ..vectors.gather_many import places_of, take_from
+from ..vectors.keys import (
+    KeyEncoder,
+    KeyVector,
+    argsort_keys,
+    concat_keys,
+    equal_at,
+    key_bytes,
+    lower_bound,
+    merge_order,
+    slice_keys,
+    take_keys,
+)
+from ..vectors.physical import physical_of
+from ..vectors.vector import Vector, concat
+from .chunk import Chunk, ScanRequest
+from .read import empty_batch, read_cells, read_chunk
+
+_SAMPLES = 8
+"""Keys of each batch that are looked at to cut a round into batches."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """Rows in key order; ``columns`` are those of the scan's schema."""
+
+    keys: KeyVector
+    columns: list[Vector]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def take(self, rows: np.ndarray) -> Run:
+        """Return the rows at ``rows``."""
+        return Run(take_keys(self.keys, rows), [column.take(rows) for column in self.columns])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Span:
+    """Rows [first, last) of a run, at least one."""
+
+    run: Run
+    first: int
+    last: int
+
+    def __len__(self) -> int:
+        return self.last - self.first
+
+    @property
+    def keys(self) -> KeyVector:
+        """The keys of its rows."""
+        return slice_keys(self.run.keys, self.first, self.last)
+
+    @property
+    def last_key(self) -> bytes:
+        """The key of its last row."""
+        return key_bytes(self.run.keys, self.last - 1)
+
+    def divided(self, bounds: Sequence[bytes]) -> list[Span | None]:
+        """Cut it above each of the ascending ``bounds``: one part more than bounds, None where it has no row."""
+        keys = self.keys
+        cuts = [0, *(lower_bound(keys, bound + b"\0") for bound in bounds), len(keys)]
+        return [
+            Span(self.run, self.first + first, self.first + last) if first < last else None
+            for first, last in pairwise(cuts)
+        ]
+
+
+class Head:
+    """The rows of one stream that are in memory."""
+
+    def __init__(self) -> None:
+        self._spans: list[Span] = []
+        self.chunk_rows = 0
+        """Rows of the largest run so far."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self._spans))
+
+    @property
+    def is_low(self) -> bool:
+        """Whether no more than half of a chunk is left."""
+        return 2 * len(self) <= self.chunk_rows
+
+    @property
+    def last_key(self) -> bytes:
+        """The last key of all."""
+        return self._spans[-1].last_key
+
+    def append(self, run: Run) -> None:
+        """Add rows above all others."""
+        self._spans.append(Span(run, 0, len(run)))
+        self.chunk_rows = max(self.chunk_rows, len(run))
+
+    def take_until(self, bound: bytes) -> list[Span]:
+        """Remove and return the rows with keys up to ``bound``."""
+        divided = [span.divided([bound]) for span in self._spans]
+        self._spans = [rest for _, rest in divided if rest]
+        return [taken for taken, _ in divided if taken]
+
+
+class RunReader:
+    """Reads chunks as runs: the columns of a scan, and the keys."""
+
+    def __init__(self, request: ScanRequest, key: tuple[ColumnSchema, ...], encoder: KeyEncoder) -> None:
+        self.request = request
+        """The scan."""
+        ids = [column.id for column in request.columns]
+        added = tuple(column for column in key if column.id not in ids)
+        self._wider = replace(request, columns=(*request.columns, *added))
+        self._places = [(*ids, *(column.id for column in added)).index(column.id) for column in key]
+        self._key = key
+        self._encoder = encoder
+
+    def in_order(self, wanted: Sequence[Chunk]) -> Run | None:
+        """Read a chunk whose rows stand in key order; None when no row of it is selected."""
+        (chunk,) = wanted
+        if self.request.changes:
+            batch = read_chunk(chunk, self._wider)
+            return None if batch is None else self._run_of_batch(batch)
+        cells = read_cells(chunk, self._wider)
+        if cells is None:
+            return None
+        keys = self._encoder.encode([cells.columns[place] for place in self._places])
+        return Run(keys, cells.columns[: len(self.request.columns)])
+
+    def sorted_whole(self, wanted: Sequence[Chunk]) -> Run | None:
+        """Read chunks whose rows stand in any order as one run; None when no row of them is selected."""
+        runs = [run for chunk in wanted if (run := self.in_order([chunk])) is not None]
+        if not runs:
+            return None
+        run = Run(concat_keys([run.keys for run in runs]), _concat_columns(runs))
+        order = argsort_keys(run.keys)
+        return run.take(_stable(run.keys, order) if self.request.changes else order)
+
+    def _run_of_batch(self, batch: pa.RecordBatch) -> Run:
+        def cells(name: str) -> Vector:
+            return from_arrow(batch.column(name), physical_of(batch.schema.field(name).type))
+
+        keys = self._encoder.encode([cells(column.name) for column in self._key])
+        return Run(keys, [cells(name) for name in self.request.schema.names])
+
+
+def _stable(keys: KeyVector, order: np.ndarray) -> np.ndarray:
+    """Bring the rows of one key, which stand together in ``order``, back into the order in which they came."""
+    is_new = np.ones(len(order), np.bool_)
+    is_new[1:] = ~equal_at(keys, order[1:], keys, order[:-1])
+    return order[np.lexsort((order, np.cumsum(is_new)))]
+
+
+def cut(spans: Sequence[Span], batch_rows: int) -> Iterator[list[Span]]:
+    """Cut at keys that divide the rows evenly; yield the spans of each part, about ``batch_rows`` rows together."""
+    bounds = _dividing_keys(spans, batch_rows)
+    for parts in zip(*(span.divided(bounds) for span in spans), strict=True):
+        yield [part for part in parts if part]
+
+
+def _dividing_keys(spans: Sequence[Span], batch_rows: int) -> list[bytes]:
+    """Return distinct keys, none of them the last, between which lie about ``batch_rows`` rows."""
+    rows = sum(map(len, spans))
+    count = round(rows / batch_rows)
+    if count < 2:
+        return []
+    step = max(rows // (count * _SAMPLES), 1)
+    sample = sorted(
+        key_bytes(span.run.keys, row) for span in spans for row in range(span.first + step // 2, span.last, step)
+    )
+    chosen = {sample[len(sample) * number // count] for number in range(1, count)}
+    return sorted(chosen - {max(span.last_key for span in spans)})
+
+
+def merged_batch(spans: Sequence[Span], schema: pa.Schema) -> pa.RecordBatch:
+    """Merge spans that share no key into one batch."""
+    if not schema.names:
+        return empty_batch(sum(map(len, spans)))
+    columns = _merged(spans) if len(spans) > 1 else _columns(spans[0])
+    arrays = [to_arrow(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _columns(span: Span) -> list[Vector]:
+    return [column.slice(span.first, span.last) for column in span.run.columns]
+
+
+def _merged(spans: Sequence[Span]) -> list[Vector]:
+    spans = sorted(spans, key=lambda span: key_bytes(span.run.keys, span.first))
+    laid = np.concatenate([places_of(number, np.arange(span.first, span.last)) for number, span in enumerate(spans)])
+    places = laid[merge_order([span.keys for span in spans])]
+    return [take_from(column, places) for column in zip(*(span.run.columns for span in spans), strict=True)]
+
+
+def _concat_columns(runs: Sequence[Run]) -> list[Vector]:
+    return [concat(column) for column in zip(*(run.columns for run in runs), strict=True)]
