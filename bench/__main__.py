@@ -1,6 +1,7 @@
 """Measure, and write what was found into bench/README.md:  python -m bench [SUITE ...] [--rows N] [--rounds N]"""
 
 import argparse
+import importlib
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,7 +13,8 @@ from bench import plots, report
 from bench.report import RESULTS, Suite
 
 WORK = Path(__file__).parent / "scratch"
-SUITES = ("micro", "engine", "compare", "pushdown")
+ENGINE_SUITES = ("pushdown", "ordered", "compaction", "time_travel", "locks")
+SUITES = ("micro", "engine", "compare", *ENGINE_SUITES)
 
 
 def main() -> None:
@@ -43,10 +45,10 @@ def measure(name: str, rows: int, rounds: int, console: Console) -> None:
 
 def runner(name: str) -> Callable[[int, int, Path, Console], Suite]:
     """Import a suite only when it runs: the comparison needs its peer installed."""
+    if name in ENGINE_SUITES:
+        return importlib.import_module(f"bench.engine.{name}").run
     if name == "engine":
         from bench.engine.run import run
-    elif name == "pushdown":
-        from bench.engine.pushdown import run
     else:
         from bench.compare.run import run
     return run

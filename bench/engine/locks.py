@@ -1,0 +1,92 @@
+"""How long background work makes writers wait: the longest hold of a tablet's write lock while four writers write."""
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from bench import data
+from bench.engine.scratch import REHEARSAL_ROWS, Results, rowsets_of, scratch_store, shuffled_parts
+from bench.report import Suite
+
+WRITERS = 4
+BATCH_ROWS = 1_000
+ROWSETS = 8
+PAUSE_SECONDS = 0.002
+STEPS = ("flush", "flush_deltas", "minor_compact", "major_compact", "compact")
+
+
+class WatchedLock:
+    """A lock that knows how long one thread, the one that made it, held it at most."""
+
+    def __init__(self, lock: Any) -> None:
+        self.longest = 0.0
+        """Seconds; may be set back to 0."""
+        self._lock = lock
+        self._thread = threading.get_ident()
+        self._depth = 0
+        self._start = 0.0
+
+    def __enter__(self) -> None:
+        self._lock.__enter__()
+        if threading.get_ident() == self._thread:
+            self._depth += 1
+            if self._depth == 1:
+                self._start = time.perf_counter()
+
+    def __exit__(self, *error: object) -> None:
+        if threading.get_ident() == self._thread:
+            self._depth -= 1
+            if not self._depth:
+                self.longest = max(self.longest, time.perf_counter() - self._start)
+        self._lock.__exit__(*error)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._lock, name)
+
+
+def measure(rows: int, rounds: int, work: Path, console: Console) -> Results:
+    """Return the longest hold of every kind of background work, of each round."""
+    results, orders = Results(console), data.orders(rows)
+    with scratch_store(work) as database:
+        table = rowsets_of(database, "orders", shuffled_parts(orders, ROWSETS))
+        (tablet,) = database._store._catalog.table("orders").tablets
+        lock = tablet.write_lock = WatchedLock(tablet.write_lock)
+        stop = threading.Event()
+        batches = data.changed(orders, 0.5, seed=1).to_batches(max_chunksize=BATCH_ROWS)
+        threads = [threading.Thread(target=_write, args=(table, batches[n::WRITERS], stop)) for n in range(WRITERS)]
+        for thread in threads:
+            thread.start()
+        longest: dict[str, list[float]] = {step: [] for step in STEPS}
+        try:
+            for _ in range(rounds):
+                for step in STEPS:
+                    time.sleep(0.3)
+                    lock.longest = 0.0
+                    table.maintain(step)
+                    longest[step].append(lock.longest)
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+    for step, seconds in longest.items():
+        results.add(f"longest hold of the write lock, {step}", "s", seconds)
+    return results
+
+
+def _write(table: Any, batches: list[Any], stop: threading.Event) -> None:
+    while not stop.is_set():
+        for batch in batches:
+            if stop.is_set():
+                return
+            table.upsert(batch)
+            time.sleep(PAUSE_SECONDS)
+
+
+def run(rows: int, rounds: int, work: Path, console: Console) -> Suite:
+    """Measure on ``rows`` orders, after a short rehearsal that compiles what has to be compiled."""
+    measure(REHEARSAL_ROWS, 1, work, Console(quiet=True))
+    settings = {"rows": rows, "rounds": rounds, "writers": WRITERS}
+    return Suite("locks", settings, measure(rows, rounds, work, console).all)
