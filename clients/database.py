@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from ..schemas.column import ColumnOptions
 from ..schemas.command import explain
 from ..schemas.errors import InvalidArgumentError
+from ..schemas.partition import HashLevel, RangeLevel
 from ..schemas.service import StoreService
 from ..schemas.table import TableDefinition
 from .table import Table
@@ -28,7 +29,7 @@ class Database:
         name: str,
         schema: pa.Schema,
         primary_key: Sequence[str],
-        partition_by: Sequence[Any] = (),
+        partition_by: Sequence[HashLevel | RangeLevel | Mapping[str, Any]] = (),
         column_options: Mapping[str, ColumnOptions | Mapping[str, Any]] | None = None,
         if_not_exists: bool = False,
         unique_key: bool = True,
@@ -36,9 +37,10 @@ class Database:
     ) -> Table:
         """Create a table.
 
-        ``primary_key`` names the leading columns of ``schema``, in order. ``column_options`` maps column names to
-        ``ColumnOptions``; ``table_options`` are the fields of ``TableOptions``. With ``if_not_exists`` a table of that
-        name is returned as it is, whatever its columns.
+        ``primary_key`` names the leading columns of ``schema``, in order. ``partition_by`` cuts the table into tablets,
+        by ``nyala.hash`` and ``nyala.range`` of key columns; left out, it is one tablet. ``column_options`` maps column
+        names to ``ColumnOptions``; ``table_options`` are the fields of ``TableOptions``. With ``if_not_exists`` a table
+        of that name is returned as it is, whatever its columns.
 
         With ``unique_key=False`` rows may share the values of ``primary_key``: the store adds a last key column
         ``auto_incrementing_id`` and numbers the rows of every insert.
@@ -47,13 +49,11 @@ class Database:
             AlreadyPresentError: there is a table of that name.
             InvalidArgumentError: for names, types, keys or options that a table cannot have.
         """
-        if partition_by:
-            raise InvalidArgumentError("partition_by is not supported yet: a table is one tablet; leave it out")
         if not isinstance(schema, pa.Schema):
             raise InvalidArgumentError(f"schema is a pyarrow.Schema, not a {type(schema).__name__}")
         try:
             definition = TableDefinition.from_arrow(
-                name, schema, primary_key, column_options, if_not_exists, table_options, unique_key
+                name, schema, primary_key, column_options, if_not_exists, table_options, unique_key, partition_by
             )
         except ValidationError as error:
             raise InvalidArgumentError(explain(error, error.title)) from None

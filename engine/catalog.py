@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 
 from ..schemas.alter import Alteration
 from ..schemas.altered import TableState, altered
-from ..schemas.errors import AlreadyPresentError, ConflictError, InvalidArgumentError, NotFoundError
+from ..schemas.errors import AlreadyPresentError, ConflictError, NotFoundError
 from ..schemas.limits import Limits
+from ..schemas.partition_schema import PartitionSchema
 from ..schemas.table import TableDefinition, TableSchema
 from .alteration import put_in_place
 from .fs.failures import named
@@ -34,7 +36,7 @@ class Catalog:
         """Open every table of the manifest. Raises CorruptionError when a file is not what was written."""
         for entry in self._environment.manifest.current.tables:
             tablets = tuple(open_tablet(tablet, entry.schema_, self._environment) for tablet in entry.tablets)
-            layout = Layout(entry.schema_, entry.options, tablets)
+            layout = Layout(entry.schema_, entry.options, tablets, entry.partitions)
             self._tables[entry.name] = Table(entry.id, entry.name, layout, entry.last_auto_id)
 
     def create(self, definition: TableDefinition) -> Table:
@@ -45,14 +47,13 @@ class Catalog:
             InvalidArgumentError: the definition breaks a rule.
         """
         schema = TableSchema.create(definition, self._limits)
-        if definition.partition_by:
-            raise InvalidArgumentError("partition_by is not available in this version: a table has one tablet")
+        partitions = PartitionSchema.create(definition.partition_by, schema, self._limits)
         with self._lock:
             if found := self._tables.get(definition.name):
                 if definition.if_not_exists:
                     return found
                 raise AlreadyPresentError(f"there is a table {definition.name!r} already")
-            table = self._make(definition, schema)
+            table = self._make(definition, schema, partitions)
             self._tables[table.name] = table
             return table
 
@@ -119,23 +120,30 @@ class Catalog:
         """Return the tablets of all tables."""
         return [tablet for table in self.tables() for tablet in table.tablets]
 
-    def _make(self, definition: TableDefinition, schema: TableSchema) -> Table:
+    def _make(self, definition: TableDefinition, schema: TableSchema, partitions: PartitionSchema) -> Table:
         manifest = self._environment.manifest
-        table_id, tablet_id = manifest.new_id(), manifest.new_id()
-        fs, directory = self._environment.fs, files.directory(tablet_id)
-        with named("the directory of a table could not be made"):
-            fs.make_directory(directory)
-            fs.sync_directory(files.ROOT)
+        table_id = manifest.new_id()
+        budget = self._environment.key_index
+        tablets = tuple(Tablet(manifest.new_id(), schema, budget, partition) for partition in partitions.tablets())
+        self.make_directories(tablets)
         entry = TableEntry(
             id=table_id,
             name=definition.name,
             schema_=schema,
             options=definition.options,
-            tablets=(TabletEntry(id=tablet_id),),
+            partitions=partitions,
+            tablets=tuple(TabletEntry(id=tablet.tablet_id, partition=tablet.partition) for tablet in tablets),
         )
         manifest.commit(lambda current: current.with_table(entry))
-        layout = Layout(schema, definition.options, (Tablet(tablet_id, schema, self._environment.key_index),))
-        return Table(table_id, definition.name, layout)
+        return Table(table_id, definition.name, Layout(schema, definition.options, tablets, partitions))
+
+    def make_directories(self, tablets: Iterable[Tablet]) -> None:
+        """Make the directories of new tablets, durably. Raises StorageFullError or UnavailableError when it fails."""
+        fs = self._environment.fs
+        with named("the directory of a tablet could not be made"):
+            for tablet in tablets:
+                fs.make_directory(files.directory(tablet.tablet_id))
+            fs.sync_directory(files.ROOT)
 
     def _delete_files(self, tablet: Tablet) -> None:
         """Delete the directory of a dropped tablet; what cannot be deleted is swept at the next start."""

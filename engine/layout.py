@@ -17,7 +17,9 @@ import pyarrow as pa
 
 from ..schemas.column import ColumnSchema
 from ..schemas.literal import from_json
+from ..schemas.partition_schema import UNPARTITIONED, PartitionSchema
 from ..schemas.table import TableOptions, TableSchema
+from .partition.router import NOWHERE, Router
 from .tablet.tablet import Tablet
 from .vectors.key_encoder import KeyEncoder
 
@@ -29,6 +31,12 @@ class Layout:
     schema: TableSchema
     options: TableOptions
     tablets: tuple[Tablet, ...]
+    partitions: PartitionSchema = UNPARTITIONED
+
+    @cached_property
+    def router(self) -> Router:
+        """Finds the tablet of a row, by its place in ``tablets``."""
+        return Router(self.partitions, self.schema, [tablet.partition for tablet in self.tablets])
 
     @cached_property
     def immutable(self) -> frozenset[int]:
@@ -43,20 +51,33 @@ class Layout:
     @cached_property
     def default_bytes(self) -> dict[int, int]:
         """The size of each of ``defaults`` in a row."""
-        return {column_id: pa.repeat(cell, 1).nbytes for column_id, cell in self.defaults.items()}
+        return {column_id: pa.array([cell.as_py()], cell.type).nbytes for column_id, cell in self.defaults.items()}
 
     @property
     def encoder(self) -> KeyEncoder:
         """The encoder of the table's keys."""
         return self.tablets[0].encoder
 
-    def route(self, rows: pa.RecordBatch) -> list[tuple[Tablet, np.ndarray | None]]:
-        """Return the tablets that hold ``rows``, in ascending id, each with the positions of its rows, ascending.
+    def covers(self, rows: pa.RecordBatch) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Return where in ``tablets`` the tablet of each row is, and which rows (bool) have none.
 
-        There is at least one; None stands for all rows.
+        The first is None when all are in the one tablet that there is, the second when all have one. The columns of
+        ``rows`` are named by id.
         """
-        del rows
-        return [(self.tablets[0], None)]
+        numbers = self.router.numbers_of(rows)
+        if numbers is None:
+            return None, None
+        missing = numbers == NOWHERE
+        return numbers, missing if missing.any() else None
+
+
+def grouped(numbers: np.ndarray) -> tuple[np.ndarray, list[tuple[int, int, int]]]:
+    """Return the order that brings rows together by number, else as they stand, and (number, first, last) of each."""
+    order = np.argsort(numbers, kind="stable")
+    sorted_numbers = numbers[order]
+    starts = np.flatnonzero(np.diff(sorted_numbers, prepend=-1))
+    ends = np.append(starts[1:], len(numbers))
+    return order, list(zip(sorted_numbers[starts].tolist(), starts.tolist(), ends.tolist(), strict=True))
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from ..schemas.write import Durability, WriteResult
 from .answer import answer
 from .commit_log import Commit, CommitLog
 from .incoming import Incoming
+from .tablet.tablet import Tablet
 from .writers import Answered
 
 
@@ -27,6 +28,8 @@ class PendingWrite:
     commit: Commit | None
     log: CommitLog
     durability: Durability
+    tablets: tuple[Tablet, ...]
+    """Those that the batch touched."""
 
     def result(self) -> WriteResult:
         """Return the answer once the write is durable and visible.

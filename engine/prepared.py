@@ -13,10 +13,10 @@ from ..schemas.operation import Operation
 from .answer import required_columns
 from .auto_increment import AutoIncrement
 from .incoming import Incoming, check_batch, over_limit
-from .layout import Layout
+from .layout import Layout, grouped
 from .tablet.outcome import Shape
 from .tablet.tablet import Tablet
-from .vectors.keys import BytesKeys, KeyVector, first_occurrences, hash_keys, take_keys
+from .vectors.keys import BytesKeys, KeyVector, first_occurrences, hash_keys, slice_keys, take_keys
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,13 +57,38 @@ def prepare(
     incoming = auto_increment.number(incoming, layout.schema, operation)
     _check_defaults(layout, incoming, operation, limits)
     incoming, keys = keyed(layout, incoming, operation, limits)
-    parts = [_part(tablet, positions, incoming.rows, keys) for tablet, positions in layout.route(incoming.rows)]
-    return Prepared(layout, batch, incoming, _shape(layout, set(incoming.column_ids)), parts)
+    incoming, keys, numbers = _covered(layout, incoming, keys)
+    return Prepared(
+        layout, batch, incoming, _shape(layout, set(incoming.column_ids)), cut(layout, incoming.rows, keys, numbers)
+    )
+
+
+def _covered(layout: Layout, incoming: Incoming, keys: KeyVector) -> tuple[Incoming, KeyVector, np.ndarray | None]:
+    """Return the rows that have a tablet, and its number for each; the others are refused."""
+    numbers, missing = layout.covers(incoming.rows)
+    if numbers is None or missing is None:
+        return incoming, keys, numbers
+    names = ", ".join(column.name for column in layout.partitions.range_keys(layout.schema))
+    kept = np.flatnonzero(~missing)
+    incoming = incoming.without(missing, "NO_PARTITION", f"no range partition holds the row's values of ({names})")
+    return incoming, take_keys(keys, kept), numbers[kept]
+
+
+def cut(layout: Layout, rows: pa.RecordBatch, keys: KeyVector, numbers: np.ndarray | None) -> list[Part]:
+    """Cut rows by tablet, in ascending id; ``numbers`` as ``Layout.covers`` gives them, for rows that have a tablet."""
+    if numbers is None or not len(numbers):
+        return [_part(layout.tablets[0], None, rows, keys)]
+    order, groups = grouped(numbers)
+    if len(groups) == 1:
+        return [_part(layout.tablets[groups[0][0]], None, rows, keys)]
+    rows, keys = rows.take(pa.array(order)), take_keys(keys, order)
+    return [
+        _part(layout.tablets[number], order[first:last], rows.slice(first, last - first), slice_keys(keys, first, last))
+        for number, first, last in groups
+    ]
 
 
 def _part(tablet: Tablet, positions: np.ndarray | None, rows: pa.RecordBatch, keys: KeyVector) -> Part:
-    if positions is not None:
-        rows, keys = rows.take(pa.array(positions)), take_keys(keys, positions)
     hashes = hash_keys(keys)
     return Part(tablet, positions, rows, keys, hashes, first_occurrences(keys, hashes))
 

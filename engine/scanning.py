@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -22,12 +23,23 @@ from .filter.points import key_points
 from .filter.prune import key_range
 from .filter.where import parse_where
 from .layout import Layout
+from .partition.prune import LevelCount
+from .partition.prune import prune as prune_tablets
+from .rowset.rowset import RowSet
 from .table import Table
 from .tablet.chunk import ChangeRange, PruneCount, ScanRequest
 from .tablet.ordered import scan_ordered
 from .tablet.scan import aggregate, prune, scan_unordered
 from .tablet.tablet import Tablet
 from .tablet.version import Version
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The tablets that a scan reads, in ascending id, and what each level of the partitioning left of all."""
+
+    tablets: list[Tablet]
+    levels: list[LevelCount]
 
 
 def resolve(
@@ -63,19 +75,24 @@ def _columns(spec: ScanSpec, schema: TableSchema) -> tuple[ColumnSchema, ...]:
     return tuple(schema.column(name) for name in names)
 
 
-def wanted_tablets(spec: ScanSpec, table: Table) -> list[Tablet]:
+def wanted_tablets(spec: ScanSpec, table: Table, layout: Layout, request: ScanRequest) -> Wanted:
     """Return the tablets that a scan reads. Raises NotFoundError for a ticket whose tablet is gone."""
-    if spec.tablet is None:
-        return list(table.tablets)
-    found = [tablet for tablet in table.tablets if tablet.tablet_id == spec.tablet]
-    if not found:
-        raise NotFoundError(f"table {table.name!r} has no tablet {spec.tablet}")
-    return found
+    if spec.tablet is not None:
+        found = [tablet for tablet in layout.tablets if tablet.tablet_id == spec.tablet]
+        if not found:
+            raise NotFoundError(f"table {table.name!r} has no tablet {spec.tablet}")
+        return Wanted(found, [])
+    if request.where is None:
+        return Wanted(list(layout.tablets), [])
+    partitions = [tablet.partition for tablet in layout.tablets]
+    pruned = prune_tablets(request.where, layout.partitions, layout.schema, partitions)
+    return Wanted([layout.tablets[number] for number in pruned.left], pruned.levels)
 
 
 def run(
     spec: ScanSpec,
     table: Table,
+    layout: Layout,
     request: ScanRequest,
     tablets: list[Tablet],
     pool: Executor,
@@ -92,10 +109,13 @@ def run(
     versions = _pinned(tablets, table, request.oldest)
     reach = 0 if spec.limit is not None else ahead
     if spec.ordered:
-        rowsets = [rowset for version in versions for rowset in version.rowsets()]
-        batches = scan_ordered(rowsets, request, table.schema.key, tablets[0].encoder, pool, reach)
+        batches = (
+            batch
+            for group in _in_key_order(tablets, versions, layout)
+            for batch in scan_ordered(group, request, layout.schema.key, layout.encoder, pool, reach)
+        )
     else:
-        batches = (batch for version in versions for batch in scan_unordered(version, request, pool, reach))
+        batches = scan_unordered(versions, request, pool, reach)
     return batches if spec.limit is None else _limited(batches, spec.limit)
 
 
@@ -107,6 +127,19 @@ def _aggregated(
         for partial in aggregate(version, request, plan, pool, ahead):
             merger.add(partial)
     yield merger.finish()
+
+
+def _in_key_order(tablets: list[Tablet], versions: list[Version], layout: Layout) -> list[list[RowSet]]:
+    """Return the rowsets in groups, each of which lies above the one before: range by range where ranges lead the key,
+    else all in one."""
+    ranges = layout.partitions.range_columns
+    leads = bool(ranges) and ranges == tuple(column.id for column in layout.schema.key[: len(ranges)])
+    places = {each.lower: place for place, each in enumerate(layout.partitions.ranges)}
+    groups: dict[int, list[RowSet]] = {}
+    for tablet, version in zip(tablets, versions, strict=True):
+        place = places[tablet.partition.lower] if leads else 0
+        groups.setdefault(place, []).extend(version.rowsets())
+    return [groups[place] for place in sorted(groups)]
 
 
 def _pinned(tablets: list[Tablet], table: Table, snapshot: int) -> list[Version]:
@@ -130,15 +163,22 @@ def _limited(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.Recor
             return
 
 
-def estimate(tablets: list[Tablet], table: Table, request: ScanRequest) -> tuple[list[ScanSplit], dict[str, Any]]:
+def estimate(
+    wanted: Wanted, table: Table, layout: Layout, request: ScanRequest
+) -> tuple[list[ScanSplit], dict[str, Any]]:
     """Return one split a tablet with what it would read at most, and what is left out and why."""
-    versions = _pinned(tablets, table, request.oldest)
-    counts = [(tablet, prune(version, request)) for tablet, version in zip(tablets, versions, strict=True)]
+    versions = _pinned(wanted.tablets, table, request.oldest)
+    counts = [(tablet, prune(version, request)) for tablet, version in zip(wanted.tablets, versions, strict=True)]
     splits = [
         ScanSplit(tablet=tablet.tablet_id, rows=count.rows_in_chunks, bytes=int(count.bytes_in_chunks))
         for tablet, count in counts
     ]
-    return splits, _explain([count for _, count in counts], request)
+    tablets = {
+        "tablets": len(layout.tablets),
+        "tablets_to_read": len(wanted.tablets),
+        "partition_levels": [level.explained() for level in wanted.levels],
+    }
+    return splits, tablets | _explain([count for _, count in counts], request)
 
 
 def _explain(counts: list[PruneCount], request: ScanRequest) -> dict[str, Any]:

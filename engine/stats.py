@@ -11,14 +11,15 @@ from .tablet.version import Version
 
 def table_stats(table: Table) -> TableStats:
     """Return the statistics of a table."""
-    tablets = [_tablet_stats(tablet) for tablet in table.tablets]
-    versions = [tablet.version for tablet in table.tablets]
+    layout = table.layout
+    tablets = [_tablet_stats(tablet) for tablet in layout.tablets]
+    versions = [tablet.version for tablet in layout.tablets]
     return TableStats(
         name=table.name,
         live_rows=sum(tablet.live_rows for tablet in tablets),
         bytes_on_disk=sum(tablet.bytes_on_disk for tablet in tablets),
         tablets=tablets,
-        columns=[_column_stats(column, versions) for column in table.schema.columns],
+        columns=[_column_stats(column, versions) for column in layout.schema.columns],
     )
 
 
@@ -37,6 +38,7 @@ def _tablet_stats(tablet: Tablet) -> TabletStats:
         undo_bytes=sum(file.size_bytes for rowset in version.on_disk for file in rowset.deltas.stores.undo),
         history_floor=version.history_floor,
         key_index=KeyIndexStats(bytes=tablet.key_lookup.nbytes, mode=tablet.key_lookup.mode(version)),
+        partition=tablet.partition,
     )
 
 

@@ -54,7 +54,6 @@ from .tablet.environment import Environment
 from .tablet.key_budget import KeyIndexBudget
 from .tablet.manifest import CleanStopEntry, Manifest, ManifestFile
 from .tablet.open import sweep
-from .tablet.tablet import Tablet
 from .wal.log import WriteAheadLog
 from .wal.reader import CleanStop
 from .wal.writer import WalOptions
@@ -225,7 +224,7 @@ class Store:
         with self._gate.admitted(batch.nbytes):
             pending = table.begin_write(command, batch, self._log, limits, durability, ticket, self._direct_load)
         if any(
-            tablet.version.active.nbytes >= options.flush_bytes or tablet.version.attached for tablet in table.tablets
+            tablet.version.active.nbytes >= options.flush_bytes or tablet.version.attached for tablet in pending.tablets
         ):
             self._maintenance.notify()
         return pending
@@ -254,16 +253,17 @@ class Store:
         self._check_open()
         options = self.options
         while True:
-            table, layout, tablets, request = self._resolve(spec)
-            batches = scanning.run(spec, table, request, tablets, self._pool, 2 * options.scan_threads, options.limits)
-            if table.layout is layout:  # else rowsets may be pinned that no longer have a column that was dropped
+            table, layout, wanted, request = self._resolve(spec)
+            ahead = 2 * options.scan_threads
+            batches = scanning.run(spec, table, layout, request, wanted.tablets, self._pool, ahead, options.limits)
+            if table.layout is layout:  # else a pinned rowset may lack a dropped column, or a new tablet its rows
                 return ScanStream(request.schema, request.snapshot, batches)
 
     def plan(self, spec: ScanSpec) -> ScanPlan:
         """See StoreService."""
         self._check_open()
-        table, layout, tablets, request = self._resolve(spec)
-        splits, explain = scanning.estimate(tablets, table, request)
+        table, layout, wanted, request = self._resolve(spec)
+        splits, explain = scanning.estimate(wanted, table, layout, request)
         return ScanPlan(snapshot=request.snapshot, schema_version=layout.schema.version, splits=splits, explain=explain)
 
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
@@ -343,14 +343,13 @@ class Store:
         if self._closed:
             raise UnavailableError("the store is closed")
 
-    def _resolve(self, spec: ScanSpec) -> tuple[Table, Layout, list[Tablet], ScanRequest]:
+    def _resolve(self, spec: ScanSpec) -> tuple[Table, Layout, scanning.Wanted, ScanRequest]:
         table = self._catalog.table(spec.checked().table)
         layout = table.layout
-        tablets = scanning.wanted_tablets(spec, table)
         snapshot, changes = self._range(spec, table, layout)
         options = self.options
         request = scanning.resolve(spec, layout, snapshot, changes, options.limits, options.scan_batch_bytes)
-        return table, layout, tablets, request
+        return table, layout, scanning.wanted_tablets(spec, table, layout, request), request
 
     def _range(self, spec: ScanSpec, table: Table, layout: Layout) -> tuple[int, ChangeRange | None]:
         """Return the snapshot of a scan and, for a scan of changes, what leads up to it."""
@@ -450,5 +449,6 @@ def _described(table: Table) -> TableDescription:
         columns=list(table.schema.columns),
         primary_key=[column.name for column in table.schema.key],
         unique_key=table.schema.unique_key,
+        partitions=table.layout.partitions.described(table.schema),
         options=table.options,
     )

@@ -22,13 +22,14 @@ from .direct_load import DirectLoad
 from .incoming import Incoming, check_batch
 from .layout import Layout, write_locks
 from .pending import PendingWrite
-from .prepared import Prepared, keyed, prepare, whole_rows
+from .prepared import Prepared, cut, keyed, prepare, whole_rows
 from .tablet import outcome
 from .tablet.attach import StagedRowSet, attach
 from .tablet.change import Change, ChangeKind
-from .tablet.lookup import look_up
+from .tablet.lookup import Asked, look_up_in
 from .tablet.outcome import Outcome, all_stored
 from .tablet.tablet import Tablet
+from .vectors.keys import take_keys
 from .writers import Ticket
 
 
@@ -107,8 +108,14 @@ def _found(layout: Layout, keys: pa.RecordBatch, snapshot: int, limits: Limits) 
     if incoming.refusals.reasons:
         raise InvalidArgumentError(incoming.refusals.reasons[0][1])
     incoming, encoded = keyed(layout, incoming, Operation.DELETE, limits)
-    ((tablet, _),) = layout.route(incoming.rows)
-    return look_up(tablet, encoded, snapshot, layout.schema.columns)
+    rows = incoming.rows
+    numbers, missing = layout.covers(rows)
+    if numbers is not None and missing is not None:  # where no tablet is, no row is
+        kept = np.flatnonzero(~missing)
+        rows, encoded, numbers = rows.take(pa.array(kept)), take_keys(encoded, kept), numbers[kept]
+    parts = cut(layout, rows, encoded, numbers)
+    asked = [Asked(part.tablet, part.keys, part.hashes, part.positions) for part in parts]
+    return look_up_in(asked, snapshot, layout.schema.columns)
 
 
 def _applied(
@@ -144,7 +151,8 @@ def _applied(
                 each.tablet.apply(each.change, each.locations, commit.timestamp, commit.lsn)
             if ticket and said:
                 ticket.keep(said, commit.lsn, commit.timestamp)
-    return PendingWrite(layout.schema, batch, incoming, status, rejected, commit, log, durability)
+    tablets = tuple(each.tablet for each in prepared.parts)
+    return PendingWrite(layout.schema, batch, incoming, status, rejected, commit, log, durability, tablets)
 
 
 def _status(prepared: Prepared, decided: list[Outcome]) -> np.ndarray:

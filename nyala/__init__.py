@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from nyala.schemas.errors import StoreError as StoreError
     from nyala.schemas.errors import UnauthenticatedError as UnauthenticatedError
     from nyala.schemas.errors import UnavailableError as UnavailableError
+    from nyala.schemas.partition import hash as hash
+    from nyala.schemas.partition import range as range
     from nyala.schemas.write import RowError as RowError
     from nyala.schemas.write import WriteResult as WriteResult
 
@@ -41,6 +43,7 @@ _LAZY = {
     ".clients.scan": "Scan",
     ".clients.table": "Table",
     ".schemas.column": "ColumnOptions",
+    ".schemas.partition": "hash range",
     ".schemas.write": "RowError WriteResult",
     ".schemas.errors": "AlreadyPresentError ConflictError CorruptionError InternalError InvalidArgumentError "
     "NotFoundError PermissionDeniedError RowErrors SnapshotTooOldError StorageFullError StoreError "

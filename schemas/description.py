@@ -5,6 +5,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from .column import ColumnSchema
+from .partition_schema import WHOLE, TabletPartition
 from .table import TableOptions
 
 
@@ -61,6 +62,8 @@ class TabletStats(BaseModel):
     history_floor: int = 0
     """Snapshots below this timestamp can no longer be read."""
     key_index: KeyIndexStats = Field(default_factory=lambda: KeyIndexStats(bytes=0, mode="index"))
+    partition: TabletPartition = WHOLE
+    """Which rows of the table it holds."""
 
 
 class MemoryStats(BaseModel):

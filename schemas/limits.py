@@ -14,6 +14,8 @@ class Limits(BaseModel):
     """The largest encoded primary key; not checked for deletes."""
     columns: PositiveInt = 300
     """Columns in a table."""
+    tablets: PositiveInt = 10_000
+    """Tablets of a table: the buckets of all hash levels times the ranges."""
     identifier_bytes: PositiveInt = 256
     """A table's or column's name in UTF-8."""
     batch_bytes: PositiveInt = 256 * 1024 * 1024

@@ -14,6 +14,7 @@ from .errors import InvalidArgumentError, NotFoundError
 from .limits import Limits
 from .literal import to_json
 from .names import check_column_name, check_identifier
+from .partition import HashLevel, Level, RangeLevel
 from .types import LogicalType
 
 AUTO_INCREMENTING = "auto_incrementing_id"
@@ -43,7 +44,7 @@ class TableDefinition(BaseModel):
     primary_key: list[str]
     unique_key: bool = True
     """False: rows may share their key; one more key column, `auto_incrementing_id`, tells them apart."""
-    partition_by: list[dict[str, Any]] = Field(default_factory=list)
+    partition_by: list[Level] = Field(default_factory=list)
     if_not_exists: bool = False
     options: TableOptions = TableOptions()
 
@@ -57,6 +58,7 @@ class TableDefinition(BaseModel):
         if_not_exists: bool = False,
         options: Mapping[str, Any] | None = None,
         unique_key: bool = True,
+        partition_by: Sequence[HashLevel | RangeLevel | Mapping[str, Any]] = (),
     ) -> TableDefinition:
         """Return the definition that an Arrow schema and options per column make.
 
@@ -76,6 +78,7 @@ class TableDefinition(BaseModel):
             columns=columns,
             primary_key=list(primary_key),
             unique_key=unique_key,
+            partition_by=list(partition_by),  # pyright: ignore[reportArgumentType] - dicts are read as levels
             if_not_exists=if_not_exists,
             options=TableOptions.model_validate(dict(options or {})),
         )

@@ -5,10 +5,11 @@ Both err on one side only: where ``may_match`` is False, and outside of ``key_ra
 """
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...schemas.column import ColumnSchema
 from ...schemas.table import TableSchema
 from ..cfile.zone_map import ZoneMap
 from ..vectors.keys import KeyEncoder
@@ -113,13 +114,18 @@ def key_range(bound: BoundFilter, schema: TableSchema, encoder: KeyEncoder) -> K
     As long as the leading key columns are held to one value each they make a prefix; the first that is held to an
     interval, or not at all, ends it. Intervals come from any mixture of AND and OR: AND intersects, OR takes the hull.
     """
+    return columns_range(bound, schema.key, encoder)
+
+
+def columns_range(bound: BoundFilter, columns: Sequence[ColumnSchema], encoder: KeyEncoder) -> KeyRange:
+    """Return what ``key_range`` does for the encoding of any NOT NULL columns."""
     prefix: list[Any] = []
     last = _Interval()
-    for column in reversed(schema.key):  # every column is looked at: an empty interval anywhere leaves no keys
+    for column in reversed(columns):  # every column is looked at: an empty interval anywhere leaves no keys
         if (interval := _interval(bound.root, column.id)) is None:
             return NO_KEYS
         prefix, last = ([interval.point, *prefix], last) if interval.point is not None else ([], interval)
-    return _encode(prefix, last, schema, encoder)
+    return _encode(prefix, last, columns, encoder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +198,7 @@ def _hull(intervals: list[_Interval | None]) -> _Interval | None:
     )
 
 
-def _encode(prefix: list[Any], last: _Interval, schema: TableSchema, encoder: KeyEncoder) -> KeyRange:
+def _encode(prefix: list[Any], last: _Interval, columns: Sequence[ColumnSchema], encoder: KeyEncoder) -> KeyRange:
     """Return the range of keys that begin with the cells of ``prefix``, followed by a cell in ``last``."""
 
     def end(cells: list[Any], is_past: bool) -> bytes | None:
@@ -200,7 +206,7 @@ def _encode(prefix: list[Any], last: _Interval, schema: TableSchema, encoder: Ke
         encoded = encoder.encode_bound(tuple(cells))
         if not is_past:
             return encoded
-        is_raw = len(cells) == len(schema.key) and schema.key[-1].logical.is_variable
+        is_raw = len(cells) == len(columns) and columns[-1].logical.is_variable
         # Only the last component has no end of its own: the key that follows b"ab" is b"ab\0", not b"ac".
         return encoded + b"\0" if is_raw else prefix_end(encoded)
 

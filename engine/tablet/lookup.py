@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
 
@@ -18,14 +21,45 @@ _Group = tuple[RowSet, np.ndarray, np.ndarray]
 """A rowset, rows of it, and which keys of the batch these are."""
 
 
-def look_up(tablet: Tablet, keys: KeyVector, snapshot: int, columns: tuple[ColumnSchema, ...]) -> pa.Table:
-    """Return the rows of ``keys`` that live at ``snapshot``, in the order of the keys; the others are left out.
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """Keys that are looked up in one tablet."""
 
-    The write lock is held while keys are looked up in memory, not while files are searched or rows are read.
+    tablet: Tablet
+    keys: KeyVector
+    hashes: np.ndarray
+    positions: np.ndarray | None = None
+    """Where each key stands among all that are asked for; None: they are all, in their order."""
+
+
+def look_up(tablet: Tablet, keys: KeyVector, snapshot: int, columns: tuple[ColumnSchema, ...]) -> pa.Table:
+    """Return the rows of ``keys`` that live at ``snapshot``, in the order of the keys; the others are left out."""
+    return look_up_in([Asked(tablet, keys, hash_keys(keys))], snapshot, columns)
+
+
+def look_up_in(asked: Sequence[Asked], snapshot: int, columns: tuple[ColumnSchema, ...]) -> pa.Table:
+    """Return the rows of keys of several tablets that live at ``snapshot``, in the order of the keys.
+
+    A tablet's write lock is held while keys are looked up in memory, not while files are searched or rows are read.
     """
-    hashes = hash_keys(keys)
+    parts, places = [], []
+    for each in asked:
+        for rowset, rowids, found in _located(each):
+            batch, hits = _fetch(rowset, rowids, snapshot, columns)
+            parts.append(batch)
+            places.append(found[hits] if each.positions is None else each.positions[found[hits]])
+    if not parts:
+        return schema_of(columns).empty_table()
+    if len(parts) == 1:
+        return pa.Table.from_batches(parts)
+    order = np.argsort(np.concatenate(places), kind="stable")
+    return pa.Table.from_batches(parts).take(pa.array(order))
+
+
+def _located(asked: Asked) -> list[_Group]:
+    tablet = asked.tablet
     with tablet.write_lock:
-        missing = tablet.key_lookup.find_in_memory(tablet.version, keys, hashes)
+        missing = tablet.key_lookup.find_in_memory(tablet.version, asked.keys, asked.hashes)
         searched = tablet.key_lookup.searched(tablet.version)
         found = np.flatnonzero(missing.locations >= 0)
         groups: list[_Group] = [
@@ -35,17 +69,7 @@ def look_up(tablet: Tablet, keys: KeyVector, snapshot: int, columns: tuple[Colum
     # Rowsets on disk have the keys that they have for good: whatever moves meanwhile, these are found where they were.
     for rowset in searched:
         groups += _search(rowset, missing)
-    parts, places = [], []
-    for rowset, rowids, asked in groups:
-        batch, hits = _fetch(rowset, rowids, snapshot, columns)
-        parts.append(batch)
-        places.append(asked[hits])
-    if not parts:
-        return schema_of(columns).empty_table()
-    if len(parts) == 1:
-        return pa.Table.from_batches(parts)
-    order = np.argsort(np.concatenate(places), kind="stable")
-    return pa.Table.from_batches(parts).take(pa.array(order))
+    return groups
 
 
 def _search(rowset: RowSet, missing: MissingKeys) -> list[_Group]:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
 from ...schemas.errors import CorruptionError, InvalidArgumentError, StorageFullError, UnavailableError
+from ...schemas.partition_schema import PartitionSchema, TabletPartition
 from ...schemas.table import TableOptions, TableSchema
 from ..fs.failures import is_full
 from ..fs.filesystem import FileSystem
@@ -64,6 +65,8 @@ class TabletEntry(_Entry):
     rowsets: tuple[RowsetEntry, ...] = ()
     history_floor: NonNegativeInt = 0
     """Snapshots below this timestamp can no longer be read: what they need was dropped."""
+    partition: TabletPartition = TabletPartition()
+    """Which rows of the table it holds."""
 
     def with_rowset(self, rowset: RowsetEntry, history_floor: int = 0) -> TabletEntry:
         """Return the tablet with ``rowset`` in the place of the entry of the same id, and a floor at least as high."""
@@ -99,6 +102,7 @@ class TableEntry(_Entry):
     schema_: TableSchema
     options: TableOptions
     tablets: tuple[TabletEntry, ...]
+    partitions: PartitionSchema = PartitionSchema()
     last_auto_id: NonNegativeInt = 0
     """Ids up to this one were given to rows of a table whose key is not unique; newer ones stand in the log."""
 

@@ -20,7 +20,7 @@ def open_tablet(entry: TabletEntry, schema: TableSchema, environment: Environmen
     Raises:
         CorruptionError: when a file is missing or not what was written.
     """
-    tablet = Tablet(entry.id, schema, environment.key_index)
+    tablet = Tablet(entry.id, schema, environment.key_index, entry.partition)
     tablet.version = replace(tablet.version, history_floor=entry.history_floor)
     tablet.inserts_durable_lsn = tablet.last_lsn = entry.inserts_durable_lsn
     for rowset_entry in entry.rowsets:

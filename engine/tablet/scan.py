@@ -1,8 +1,8 @@
-"""Scan a tablet at a snapshot: its version is pinned, pruned, and read chunk by chunk."""
+"""Scan tablets at a snapshot: their versions are pinned, pruned, and read chunk by chunk."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Executor, Future
 from functools import partial
 from typing import TypeVar
@@ -21,9 +21,13 @@ Result = TypeVar("Result")
 _CLOSED = "the store was closed while it was scanned"
 
 
-def scan_unordered(version: Version, request: ScanRequest, pool: Executor, ahead: int) -> Iterator[pa.RecordBatch]:
-    """Yield the selected rows, rowset by rowset; ``ahead`` chunks are read by ``pool`` before they are asked for."""
-    yield from _read_ahead(_wanted(version, request), partial(read_chunk, request=request), pool, ahead)
+def scan_unordered(
+    versions: Sequence[Version], request: ScanRequest, pool: Executor, ahead: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield the selected rows, tablet by tablet and rowset by rowset; ``ahead`` chunks are read by ``pool`` before they
+    are asked for."""
+    wanted = (chunk for version in versions for chunk in _wanted(version, request))
+    yield from _read_ahead(wanted, partial(read_chunk, request=request), pool, ahead)
 
 
 def aggregate(

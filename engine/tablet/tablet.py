@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from ...schemas.errors import SnapshotTooOldError
 from ...schemas.operation import Operation
+from ...schemas.partition_schema import WHOLE, TabletPartition
 from ...schemas.table import TableSchema
 from ..delta import LIVE
 from ..rowset.diskrowset import DiskRowSet
@@ -37,9 +38,17 @@ from .version import Version
 class Tablet:
     """One tablet, open. Thread safety as the module says."""
 
-    def __init__(self, tablet_id: int, schema: TableSchema, budget: KeyIndexBudget | None = None) -> None:
+    def __init__(
+        self,
+        tablet_id: int,
+        schema: TableSchema,
+        budget: KeyIndexBudget | None = None,
+        partition: TabletPartition = WHOLE,
+    ) -> None:
         """Make an empty tablet, whose key index may take what ``budget`` has; None is any."""
         self.tablet_id = tablet_id
+        self.partition = partition
+        """Which rows of the table it holds."""
         self.schema = schema
         self.encoder = KeyEncoder([physical_of(column.logical.arrow) for column in schema.key])
         self.write_lock = threading.Lock()

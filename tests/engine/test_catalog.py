@@ -7,7 +7,7 @@ import pytest
 
 from nyala.engine import upkeep
 from nyala.engine.store import Store
-from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError, UnavailableError
+from nyala.schemas.errors import AlreadyPresentError, NotFoundError, UnavailableError
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.table import TableDefinition
 from nyala.schemas.write import WriteCommand
@@ -24,8 +24,6 @@ def test_names_are_taken_once() -> None:
         subject.store.create_table(definition("t"))
     again = subject.store.create_table(definition("t", if_not_exists=True))
     assert again.table_id == subject.store.describe_table("t").table_id
-    with pytest.raises(InvalidArgumentError, match="partition_by"):
-        subject.store.create_table(definition("p", partition_by=[{"hash": ["k"], "buckets": 2}]))
     with pytest.raises(NotFoundError, match="the tables are: t"):
         subject.store.drop_table("u")
     subject.close()

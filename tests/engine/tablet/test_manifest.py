@@ -6,8 +6,23 @@ import random
 import pytest
 
 from nyala.engine.fs.memory import MemoryFileSystem, PowerFailure
-from nyala.engine.tablet.manifest import Manifest, ManifestFile, RowsetEntry, pack_manifest, read_manifest
+from nyala.engine.tablet.manifest import (
+    Manifest,
+    ManifestFile,
+    RowsetEntry,
+    TabletEntry,
+    pack_manifest,
+    read_manifest,
+)
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError, StorageFullError, UnavailableError
+from nyala.schemas.partition_schema import (
+    UNPARTITIONED,
+    WHOLE,
+    HashSchema,
+    PartitionSchema,
+    RangePartition,
+    TabletPartition,
+)
 
 UUID = "0123456789abcdef0123456789abcdef"
 
@@ -34,6 +49,27 @@ def test_golden_bytes():
         '"log_needed_from":1,"last_timestamp":0,"clean_stop":null}'
     )
     assert len(packed) == 24 + packed[12]
+
+
+def test_golden_partitions():
+    levels = PartitionSchema(
+        hash=(HashSchema(columns=(2, 1), buckets=4, seed=7),),
+        range_columns=(3,),
+        ranges=(RangePartition(upper=("2014-01-01",)), RangePartition(lower=("2015-01-01",), hash=())),
+    )
+    assert levels.model_dump_json() == (
+        '{"hash":[{"columns":[2,1],"buckets":4,"seed":7}],"range_columns":[3],'
+        '"ranges":[{"lower":[],"upper":["2014-01-01"],"hash":null},{"lower":["2015-01-01"],"upper":[],"hash":[]}]}'
+    )
+    tablet = TabletEntry(id=5, partition=TabletPartition(upper=("2014-01-01",), buckets=(3,)))
+    assert tablet.model_dump_json() == (
+        '{"id":5,"inserts_durable_lsn":0,"rowsets":[],"history_floor":0,'
+        '"partition":{"lower":[],"upper":["2014-01-01"],"buckets":[3]}}'
+    )
+    assert TabletEntry.model_validate_json('{"id":5,"inserts_durable_lsn":0,"rowsets":[]}').partition == WHOLE
+    assert UNPARTITIONED.model_dump_json() == (
+        '{"hash":[],"range_columns":[],"ranges":[{"lower":[],"upper":[],"hash":null}]}'
+    )
 
 
 def test_every_bit_flip_is_detected():

@@ -1,0 +1,64 @@
+"""The hash bucket of rows: what Spark computes as ``pmod(xxhash64(columns), buckets)``.
+
+By type, as Spark's expression does: int8, int16, int32 and date as an int; int64, timestamp and decimals of up to 18
+digits as a long; larger decimals as the bytes of the unscaled integer, big-endian and as few as hold it; strings and
+binary as their bytes. A seed other than 0 goes first, as an int: ``xxhash64(seed, columns)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ...schemas.column import ColumnSchema
+from ...schemas.partition_schema import HashSchema
+from ..kernels import xxhash64 as kernels
+from ..vectors.memory import address_of, allocate
+from ..vectors.vector import BytesVector, FixedVector, Vector, as_bytes
+
+_SPARK_SEED = 42
+
+
+def buckets_of(level: HashSchema, cells: Mapping[int, Vector], columns: Sequence[ColumnSchema]) -> np.ndarray:
+    """Return the bucket (int64) of each row; ``cells`` are those of the level's ``columns``, by id."""
+    count = len(cells[columns[0].id])
+    states = allocate(count, np.uint64)
+    states[:] = _SPARK_SEED
+    if level.seed:
+        _mix(FixedVector(np.full(count, level.seed, np.int32)), False, states)
+    for column in columns:
+        is_long = column.logical.name == "decimal"
+        _mix(cells[column.id], is_long, states)
+    return states.view(np.int64) % level.buckets  # numpy's remainder has the sign of the divisor, as pmod's
+
+
+def _mix(cells: Vector, is_long: bool, states: np.ndarray) -> None:
+    count, target = len(states), address_of(states)
+    if not isinstance(cells, FixedVector):
+        strings = as_bytes(cells)
+        kernels.mix_strings(address_of(strings.offsets), address_of(strings.data), count, target)
+    elif cells.values.dtype.itemsize == 16:
+        strings = _big_integers(cells.values)
+        kernels.mix_strings(address_of(strings.offsets), address_of(strings.data), count, target)
+    elif is_long or cells.values.dtype.itemsize == 8:
+        longs = np.ascontiguousarray(cells.values, np.int64)
+        kernels.mix_int64(address_of(longs), count, target)
+    else:
+        integers = np.ascontiguousarray(cells.values, np.int32)
+        kernels.mix_int32(address_of(integers), count, target)
+
+
+def _big_integers(values: np.ndarray) -> BytesVector:
+    """Return 128-bit integers as Java's ``BigInteger.toByteArray`` does: two's complement, without needless bytes."""
+    digits = np.ascontiguousarray(values).view(np.uint8).reshape(-1, 16)[:, ::-1]
+    sign = np.where(digits[:, :1] >= 0x80, np.uint8(0xFF), np.uint8(0))
+    is_sign = digits == sign
+    # The first byte that says more than the sign; the last one is always there.
+    first = np.where(is_sign[:, :15].all(axis=1), 15, np.argmin(is_sign[:, :15], axis=1))
+    leading = digits[np.arange(len(digits)), first]
+    needs_sign = ((leading >= 0x80) != (sign[:, 0] == 0xFF)) & (first > 0)
+    first -= needs_sign
+    offsets = np.zeros(len(digits) + 1, np.int32)
+    np.cumsum(16 - first, out=offsets[1:])
+    return BytesVector(offsets, digits[np.arange(16) >= first[:, None]])

@@ -1,0 +1,173 @@
+"""Router: the tablet of each row, by its range and by the hash buckets of that range.
+
+Ranges are laid out along the encoded values of the range columns: the sorted bounds cut that line into segments, each
+of which is a range or a gap. One binary search a row finds the segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ...schemas.column import ColumnSchema
+from ...schemas.literal import from_json
+from ...schemas.partition_schema import HashSchema, PartitionSchema, RangePartition, TabletPartition
+from ...schemas.table import TableSchema
+from ..filter.literal import place
+from ..kernels import bounds as kernels
+from ..vectors.arrow import from_arrow
+from ..vectors.keys import KeyEncoder, KeyVector, U64Keys
+from ..vectors.memory import address_of, allocate
+from ..vectors.physical import physical_of
+from ..vectors.vector import Vector
+from .bucket import buckets_of
+
+NOWHERE = -1
+"""The tablet of a row that no range covers."""
+
+
+def encoded(cells: Sequence[Any], columns: Sequence[ColumnSchema], encoder: KeyEncoder) -> bytes:
+    """Return the encoding of a bound: a value, as JSON, for each of the leading ``columns``."""
+    return encoder.encode_bound([cell_of(cell, column) for cell, column in zip(cells, columns, strict=False)])
+
+
+def cell_of(value: Any, column: ColumnSchema) -> int | bytes:
+    """Return the physical cell of a JSON value of a key column."""
+    cell = place(from_json(value, column.logical), column.logical).cell
+    assert isinstance(cell, int | bytes), "a key column holds neither NULL nor a float"
+    return cell
+
+
+def encoder_of(columns: Sequence[ColumnSchema]) -> KeyEncoder:
+    """Return the encoder of the values of some key columns."""
+    return KeyEncoder([physical_of(column.logical.arrow) for column in columns])
+
+
+class Router:
+    """Numbers the tablets of a table as they are given, and finds the number of each row. Immutable."""
+
+    def __init__(self, partitions: PartitionSchema, schema: TableSchema, tablets: Sequence[TabletPartition]) -> None:
+        self._schema = schema
+        self._partitions = partitions
+        self._is_single = len(tablets) == 1 and not partitions.range_columns
+        numbers = {(each.lower, each.upper, each.buckets): number for number, each in enumerate(tablets)}
+        self._ranges = [
+            _Range(partitions.hash_of(each), _numbers(each, partitions, numbers)) for each in partitions.ranges
+        ]
+        self._line = _Line(partitions, schema) if partitions.range_columns else None
+        self._by_range = None
+        """By range and combination of buckets, when all ranges have the same; the last row is for the gaps."""
+        if len({each.hash for each in self._ranges}) == 1:
+            rows = [each.numbers for each in self._ranges]
+            self._by_range = np.stack([*rows, np.full_like(rows[0], NOWHERE)])
+        used = {column_id for each in self._ranges for level in each.hash for column_id in level.columns}
+        used |= set(partitions.range_columns)
+        self._columns = [column for column in schema.key if column.id in used]
+
+    def numbers_of(self, rows: pa.RecordBatch) -> np.ndarray | None:
+        """Return the tablet's number of each row (int64), NOWHERE for those without; None when all are in tablet 0.
+
+        The columns of ``rows``, of which those of the key are needed, are named by id.
+        """
+        if self._is_single:
+            return None
+        cells = {
+            column.id: from_arrow(rows.column(str(column.id)), physical_of(column.logical.arrow))
+            for column in self._columns
+        }
+        return self.numbers_of_cells(cells, rows.num_rows)
+
+    def numbers_of_cells(self, cells: Mapping[int, Vector], count: int) -> np.ndarray:
+        """Return what ``numbers_of`` does for key cells by column id."""
+        if self._line is None:
+            return self._ranges[0].numbers_of(cells, count, self._schema)
+        segments = self._line.segments_of(cells)
+        if self._by_range is not None:
+            return self._by_range[segments, self._ranges[0].combined(cells, count, self._schema)]
+        numbers = np.full(count, NOWHERE, np.int64)
+        for number in np.unique(segments[segments != NOWHERE]).tolist():
+            rows, found = np.flatnonzero(segments == number), self._ranges[number]
+            own = {column_id: cells[column_id].take(rows) for level in found.hash for column_id in level.columns}
+            numbers[rows] = found.numbers_of(own, len(rows), self._schema)
+        return numbers
+
+
+class _Range:
+    """The tablets of one range."""
+
+    def __init__(self, levels: tuple[HashSchema, ...], numbers: np.ndarray) -> None:
+        self.hash = levels
+        self.numbers = numbers
+        """The number of the tablet of each combination of buckets, the last level fastest."""
+
+    def numbers_of(self, cells: Mapping[int, Vector], count: int, schema: TableSchema) -> np.ndarray:
+        return self.numbers[self.combined(cells, count, schema)]
+
+    def combined(self, cells: Mapping[int, Vector], count: int, schema: TableSchema) -> np.ndarray:
+        """Return each row's combination of buckets as one number."""
+        combined = np.zeros(count, np.int64)
+        for level in self.hash:
+            columns = [schema.by_id[column_id] for column_id in level.columns]
+            combined = combined * level.buckets + buckets_of(level, cells, columns)
+        return combined
+
+
+class _Line:
+    """The bounds of all ranges, sorted, and what lies between them."""
+
+    def __init__(self, partitions: PartitionSchema, schema: TableSchema) -> None:
+        self._columns = partitions.range_keys(schema)
+        self._encoder = encoder_of(self._columns)
+        bounds: list[bytes] = []
+        segments = [NOWHERE]
+        for number, each in enumerate(partitions.ranges):
+            lower = encoded(each.lower, self._columns, self._encoder)
+            if not each.lower or (bounds and bounds[-1] == lower and segments[-1] == NOWHERE):
+                segments[-1] = number
+            else:
+                bounds.append(lower)
+                segments.append(number)
+            if each.upper:
+                bounds.append(encoded(each.upper, self._columns, self._encoder))
+                segments.append(NOWHERE)
+        self._segments = np.array(segments, np.int64)
+        self._offsets = np.cumsum([0, *map(len, bounds)]).astype(np.int32)
+        self._data = np.frombuffer(b"".join(bounds) or b"\0", np.uint8)
+        self._words = _words(bounds, self._encoder.width) if self._encoder.is_u64 else np.empty(0, np.uint64)
+
+    def segments_of(self, cells: Mapping[int, Vector]) -> np.ndarray:
+        """Return the number of each row's range, NOWHERE in a gap."""
+        keys = self._encoder.encode([cells[column.id] for column in self._columns])
+        return self._segments[self._bounds_before(keys)]
+
+    def _bounds_before(self, keys: KeyVector) -> np.ndarray:
+        if isinstance(keys, U64Keys):
+            return np.searchsorted(self._words, keys.values, "right")
+        found = allocate(len(keys), np.int32)
+        kernels.count_bounds(
+            address_of(self._offsets),
+            address_of(self._data),
+            len(self._offsets) - 1,
+            address_of(keys.offsets),
+            address_of(keys.data),
+            len(keys),
+            address_of(found),
+        )
+        return found
+
+
+def _words(bounds: list[bytes], width: int) -> np.ndarray:
+    """Return bounds as keys are kept that are one integer: a prefix is filled up with the least values."""
+    return np.array([int.from_bytes(bound.ljust(width, b"\0"), "big") for bound in bounds], np.uint64)
+
+
+def _numbers(
+    each: RangePartition, partitions: PartitionSchema, numbers: Mapping[tuple[tuple, tuple, tuple[int, ...]], int]
+) -> np.ndarray:
+    levels = partitions.hash_of(each)
+    combinations = product(*(range(level.buckets) for level in levels))
+    return np.array([numbers[each.lower, each.upper, buckets] for buckets in combinations], np.int64)

@@ -1,0 +1,126 @@
+"""How a table is cut into tablets, in the words of ``create_table``: any number of hash levels, at most one of ranges.
+
+    {"hash": ["carrier"], "buckets": 4}
+    {"range": ["time_hour"], "bounds": [{"lower": ["2013-01-01"], "upper": ["2014-01-01"]}], "splits": [["2013-07-01"]]}
+
+``hash`` and ``range`` make them in Python. `partition_schema` is what becomes of them: ids instead of names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
+
+from .errors import InvalidArgumentError
+from .literal import to_json
+
+SEED_MAX = (1 << 31) - 1
+
+
+class _Words(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class HashLevel(_Words):
+    """Rows go to one of ``buckets`` by the hash of some key columns.
+
+    The bucket is what Spark computes as ``pmod(xxhash64(columns), buckets)``; with a ``seed`` other than 0 as
+    ``pmod(xxhash64(seed, columns), buckets)``, the seed an INT.
+    """
+
+    hash: list[str] = Field(min_length=1)
+    buckets: int = Field(ge=2)
+    seed: int = Field(default=0, ge=0, le=SEED_MAX)
+
+
+class RangeBound(_Words):
+    """One range of the range columns. ``lower`` and ``upper`` hold a value for each of the leading columns; those left
+    out stand for the least value, None for no bound at all. ``hash`` are hash levels of this range's own."""
+
+    lower: list[Any] | None = None
+    upper: list[Any] | None = None
+    lower_inclusive: bool = True
+    upper_inclusive: bool = False
+    hash: list[HashLevel] | None = None
+
+
+class RangeLevel(_Words):
+    """Rows go by ranges of some key columns: ``bounds``, which may leave gaps, each cut at the ``splits`` within it.
+
+    Without ``bounds`` there is one range, of all values.
+    """
+
+    range: list[str] = Field(min_length=1)
+    bounds: list[RangeBound] = Field(default_factory=list)
+    splits: list[list[Any]] = Field(default_factory=list)
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "range" if "range" in value else "hash"
+    return "range" if isinstance(value, RangeLevel) else "hash"
+
+
+Level = Annotated[Annotated[HashLevel, Tag("hash")] | Annotated[RangeLevel, Tag("range")], Discriminator(_kind)]
+
+_Level = TypeVar("_Level", HashLevel, RangeBound, RangeLevel)
+
+Bound = tuple[Any, Any] | Mapping[str, Any] | RangeBound
+"""(lower, upper), each None, a value, or a tuple of values; or the members of a ``RangeBound`` by name."""
+
+
+def hash(*columns: str, buckets: int, seed: int = 0) -> HashLevel:
+    """Return a hash level for ``partition_by``: rows are spread over ``buckets`` by the hash of ``columns``.
+
+    Raises:
+        InvalidArgumentError: fewer than two buckets, no column, or a seed that is no number from 0 to 2**31 - 1.
+    """
+    return _level(HashLevel, hash=list(columns), buckets=buckets, seed=seed)
+
+
+def range(*columns: str, bounds: Iterable[Bound] = (), splits: Iterable[Any] = ()) -> RangeLevel:
+    """Return a range level for ``partition_by``.
+
+    ``bounds`` are pairs (lower, upper), lower inclusive, upper exclusive, None for no bound, tuples of values for
+    several columns; or dicts with ``lower``, ``upper``, ``lower_inclusive``, ``upper_inclusive`` and ``hash``, the hash
+    levels of that range alone. ``splits`` cut the bounds that they fall in. Without bounds there is one range, of all
+    values.
+
+    Raises:
+        InvalidArgumentError: a bound is no pair, or a value is none that a column could have.
+    """
+    return _level(
+        RangeLevel,
+        range=list(columns),
+        bounds=[range_bound(bound) for bound in bounds],
+        splits=[_values(split) for split in splits],
+    )
+
+
+def range_bound(bound: Bound) -> RangeBound:
+    """Return a bound as ``range`` takes it in words. Raises InvalidArgumentError when it is none."""
+    if isinstance(bound, RangeBound):
+        return bound
+    if isinstance(bound, Mapping):
+        members = {name: _values(value) if name in ("lower", "upper") else value for name, value in bound.items()}
+        return _level(RangeBound, **members)
+    if not isinstance(bound, Sequence) or isinstance(bound, str) or len(bound) != 2:
+        raise InvalidArgumentError(f"a bound is a pair (lower, upper), each None for no bound, not {bound!r}")
+    return RangeBound(lower=_values(bound[0]), upper=_values(bound[1]))
+
+
+def _values(value: Any) -> list[Any] | None:
+    if value is None:
+        return None
+    return [to_json(cell) for cell in value] if isinstance(value, list | tuple) else [to_json(value)]
+
+
+def _level(model: type[_Level], **members: Any) -> _Level:
+    try:
+        return model.model_validate(members)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or model.__name__
+        raise InvalidArgumentError(f"partition_by: {where}: {first['msg']}") from None

@@ -1,0 +1,259 @@
+"""The partitioning of a table as the store keeps it: columns by id, ranges sorted and half open.
+
+A tablet is one range and one bucket of each hash level; a table without levels is one tablet. Values are kept as JSON,
+in the form that `literal.to_json` gives them.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from itertools import pairwise, product
+from math import prod
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from .column import ColumnSchema
+from .errors import InvalidArgumentError
+from .limits import Limits
+from .literal import from_json, to_json
+from .partition import HashLevel, Level, RangeBound, RangeLevel
+from .table import TableSchema
+
+
+class _Kept(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class HashSchema(_Kept):
+    """One hash level: the columns by id, in the order in which they are hashed."""
+
+    columns: tuple[int, ...]
+    buckets: int
+    seed: int = 0
+
+
+class RangePartition(_Kept):
+    """The rows whose range columns are at least ``lower`` and below ``upper``, each a value for each of the leading
+    range columns; empty for no bound."""
+
+    lower: tuple[Any, ...] = ()
+    upper: tuple[Any, ...] = ()
+    hash: tuple[HashSchema, ...] | None = None
+    """Hash levels of this range's own, in the place of the table's."""
+
+    def __str__(self) -> str:
+        return f"[{_shown(self.lower)}, {_shown(self.upper)})"
+
+
+class TabletPartition(_Kept):
+    """What rows a tablet holds: those of one range, and of one bucket of each hash level there."""
+
+    lower: tuple[Any, ...] = ()
+    upper: tuple[Any, ...] = ()
+    buckets: tuple[int, ...] = ()
+
+
+WHOLE = TabletPartition()
+"""The only tablet of a table that is not cut."""
+
+
+class PartitionSchema(_Kept):
+    """How a table is cut into tablets."""
+
+    hash: tuple[HashSchema, ...] = ()
+    range_columns: tuple[int, ...] = ()
+    ranges: tuple[RangePartition, ...] = (RangePartition(),)
+    """Ascending; between two there may be a gap."""
+
+    @classmethod
+    def create(cls, levels: Sequence[Level], schema: TableSchema, limits: Limits) -> PartitionSchema:
+        """Resolve the levels of a new table.
+
+        Raises:
+            InvalidArgumentError: a level names no key column, ranges overlap, or there are too many tablets.
+        """
+        hashes = [level for level in levels if isinstance(level, HashLevel)]
+        ranges = [level for level in levels if isinstance(level, RangeLevel)]
+        if len(ranges) > 1:
+            raise InvalidArgumentError("partition_by has two range levels; at most one is possible")
+        made = cls(hash=_hashes(hashes, schema))
+        if ranges:
+            made = _with_ranges(made, ranges[0], schema)
+        return made.checked(schema, limits)
+
+    def checked(self, schema: TableSchema, limits: Limits) -> PartitionSchema:
+        """Return the same with its ranges sorted. Raises InvalidArgumentError when they overlap or are too many."""
+        columns = self.range_keys(schema)
+        ranges = sorted(self.ranges, key=lambda each: _values(each.lower, columns))
+        for before, after in pairwise(ranges):
+            if not before.upper or _values(before.upper, columns) > _values(after.lower, columns):
+                raise InvalidArgumentError(f"the ranges {before} and {after} overlap")
+        made = self.model_copy(update={"ranges": tuple(ranges)})
+        if (count := made.tablet_count) > limits.tablets:
+            raise InvalidArgumentError(
+                f"the table would have {count:,} tablets; at most {limits.tablets:,} are allowed: take fewer buckets "
+                "or wider ranges"
+            )
+        return made
+
+    def range_keys(self, schema: TableSchema) -> list[ColumnSchema]:
+        """Return the range columns, in order."""
+        return [schema.by_id[column_id] for column_id in self.range_columns]
+
+    def hash_of(self, partition: RangePartition) -> tuple[HashSchema, ...]:
+        """Return the hash levels of a range."""
+        return self.hash if partition.hash is None else partition.hash
+
+    @property
+    def tablet_count(self) -> int:
+        """How many tablets the table has."""
+        return sum(prod(level.buckets for level in self.hash_of(each)) for each in self.ranges)
+
+    def tablets(self) -> Iterator[TabletPartition]:
+        """Yield what each tablet holds: range after range, in each the buckets of the last hash level fastest."""
+        for each in self.ranges:
+            yield from self.tablets_of(each)
+
+    def tablets_of(self, partition: RangePartition) -> Iterator[TabletPartition]:
+        """Yield what each tablet of a range holds."""
+        for buckets in product(*(range(level.buckets) for level in self.hash_of(partition))):
+            yield TabletPartition(lower=partition.lower, upper=partition.upper, buckets=buckets)
+
+    def resolved(self, bound: RangeBound, schema: TableSchema) -> RangePartition:
+        """Return the range that ``bound`` means. Raises InvalidArgumentError when it is none or empty."""
+        columns = self.range_keys(schema)
+        lower = _end(bound.lower, columns, not bound.lower_inclusive)
+        upper = _end(bound.upper, columns, bound.upper_inclusive)
+        if lower is None:
+            raise InvalidArgumentError("no value lies above an exclusive lower bound that is the greatest")
+        made = RangePartition(
+            lower=lower, upper=upper or (), hash=None if bound.hash is None else _hashes(bound.hash, schema)
+        )
+        if made.upper and _values(made.lower, columns) >= _values(made.upper, columns):
+            raise InvalidArgumentError(f"the range {made} is empty: its lower bound is not below its upper one")
+        return made
+
+    def described(self, schema: TableSchema) -> list[dict[str, Any]]:
+        """Return the levels in the words of ``partition_by``, every range spelled out."""
+        levels = [_described(level, schema) for level in self.hash]
+        if self.range_columns:
+            bounds = [
+                {
+                    "lower": list(each.lower) or None,
+                    "upper": list(each.upper) or None,
+                    **({} if each.hash is None else {"hash": [_described(level, schema) for level in each.hash]}),
+                }
+                for each in self.ranges
+            ]
+            levels.append({"range": [column.name for column in self.range_keys(schema)], "bounds": bounds})
+        return levels
+
+
+UNPARTITIONED = PartitionSchema()
+"""A table that is not cut."""
+
+
+def _described(level: HashSchema, schema: TableSchema) -> dict[str, Any]:
+    names = [schema.by_id[column_id].name for column_id in level.columns]
+    return {"hash": names, "buckets": level.buckets, "seed": level.seed}
+
+
+def _hashes(levels: Sequence[HashLevel], schema: TableSchema) -> tuple[HashSchema, ...]:
+    seen: set[int] = set()
+    for level in levels:
+        ids = _key_ids(level.hash, schema, "hash")
+        if again := seen.intersection(ids):
+            names = ", ".join(repr(schema.by_id[column_id].name) for column_id in sorted(again))
+            raise InvalidArgumentError(f"partition_by: {names} is in two hash levels; a column may be in one")
+        seen |= set(ids)
+    return tuple(
+        HashSchema(columns=_key_ids(level.hash, schema, "hash"), buckets=level.buckets, seed=level.seed)
+        for level in levels
+    )
+
+
+def _key_ids(names: Sequence[str], schema: TableSchema, what: str) -> tuple[int, ...]:
+    key = {column.name: column.id for column in schema.key}
+    for name in names:
+        if name not in key:
+            raise InvalidArgumentError(
+                f"partition_by: a {what} level is of key columns ({', '.join(key)}), which {name!r} is not"
+            )
+    if len(set(names)) < len(names):
+        raise InvalidArgumentError(f"partition_by: a {what} level names a column twice")
+    return tuple(key[name] for name in names)
+
+
+def _with_ranges(made: PartitionSchema, level: RangeLevel, schema: TableSchema) -> PartitionSchema:
+    made = made.model_copy(update={"range_columns": _key_ids(level.range, schema, "range")})
+    ranges = [made.resolved(bound, schema) for bound in level.bounds or [RangeBound()]]
+    columns = made.range_keys(schema)
+    for split in level.splits:
+        ranges = _split(ranges, _cells(split, columns), columns)
+    return made.model_copy(update={"ranges": tuple(ranges)})
+
+
+def _split(ranges: list[RangePartition], at: tuple[Any, ...], columns: Sequence[ColumnSchema]) -> list[RangePartition]:
+    point = _values(at, columns)
+    for number, each in enumerate(ranges):
+        if _values(each.lower, columns) < point and (not each.upper or point < _values(each.upper, columns)):
+            below, above = each.model_copy(update={"upper": at}), each.model_copy(update={"lower": at})
+            return [*ranges[:number], below, above, *ranges[number + 1 :]]
+    raise InvalidArgumentError(f"the split ({_shown(at)}) lies in no range, or on the bound of one")
+
+
+def _cells(values: Sequence[Any], columns: Sequence[ColumnSchema]) -> tuple[Any, ...]:
+    """Return the values of a bound or split as they are kept."""
+    if not 1 <= len(values) <= len(columns):
+        names = ", ".join(column.name for column in columns) or "no range columns"
+        raise InvalidArgumentError(f"{list(values)} is no bound: it has a value for each of {names}, or the first ones")
+    if any(value is None for value in values):
+        raise InvalidArgumentError(f"{list(values)} is no bound: NULL is in no key")
+    return tuple(to_json(value) for value in _values(values, columns))
+
+
+def _values(cells: Sequence[Any], columns: Sequence[ColumnSchema]) -> tuple[Any, ...]:
+    """Return the Python values of a bound, which compare as its keys do."""
+    return tuple(
+        from_json(cell, column.logical, f"the bound of {column.name!r}:")
+        for cell, column in zip(cells, columns, strict=False)
+    )
+
+
+def _end(values: list[Any] | None, columns: Sequence[ColumnSchema], is_past: bool) -> tuple[Any, ...] | None:
+    """Return a bound, or with ``is_past`` the first one past it; None when there is none, () for no bound."""
+    if not values:
+        return ()
+    cells = _cells(values, columns)
+    if not is_past:
+        return cells
+    for last in reversed(range(len(cells))):
+        # All keys that begin with the cells lie below the next cell in their last column; else in the one before it.
+        if (after := _successor(cells[last], columns[last])) is not None:
+            return (*cells[:last], after)
+    return None
+
+
+def _successor(cell: Any, column: ColumnSchema) -> Any:
+    """Return the least cell above ``cell``; None when there is none."""
+    kind = column.logical
+    value = from_json(cell, kind)
+    try:
+        if kind.is_variable:
+            following = value + ("\0" if kind.is_text else b"\0")
+        elif isinstance(value, dt.datetime):
+            following = value + dt.timedelta(microseconds=1)
+        elif isinstance(value, dt.date):
+            following = value + dt.timedelta(days=1)
+        else:
+            following = value + (Decimal(1).scaleb(-kind.scale) if isinstance(value, Decimal) else 1)
+        return to_json(from_json(to_json(following), kind))
+    except (OverflowError, InvalidArgumentError):
+        return None
+
+
+def _shown(cells: Sequence[Any]) -> str:
+    return ", ".join(map(str, cells)) or "unbounded"
