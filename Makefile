@@ -7,11 +7,13 @@ CYCLES ?= 200
 COUNT ?= 5000
 SEED ?= 0
 SECONDS ?= 60
+ROUNDS ?= 10
+MEMORY_MB ?= 512
 ROWS ?= 10000000
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench fuzz kill9 filters race clean
+.PHONY: help demo test lint format bench fuzz kill9 filters race churn clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -42,6 +44,10 @@ kill9: .venv/.installed-dev  ## kill -9 a loaded server and look for lost rows (
 
 race: .venv/.installed-dev  ## writers, scanners and all compactions at once, every scan checked (SECONDS=60 SEED=0)
 	@$(BIN)/python tests/race/race.py --seconds $(SECONDS) --seed $(SEED)
+
+churn: ROWS = 5000000
+churn: .venv/.installed-dev  ## update all rows ten times in bounded memory (ROWS=5000000 ROUNDS=10 MEMORY_MB=512)
+	@$(BIN)/python tests/churn/churn.py --rows $(ROWS) --rounds $(ROUNDS) --memory-mb $(MEMORY_MB)
 
 clean:  ## remove .venv and everything generated
 	@rm -rf .venv .typing build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage

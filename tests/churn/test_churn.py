@@ -1,0 +1,23 @@
+"""A small table is churned; ``make churn`` does it with five million rows."""
+
+from pathlib import Path
+
+from tests.churn.churn import MIB, Result, run
+
+BUDGET_MB = 64
+PROCESS_MB = 450
+"""Python, its libraries and the machine code of the kernels, and what work on so few rows takes."""
+SMALL_RATIO = 4.0
+"""History files below ``history_gc_bytes``, and columns that a major compaction has replaced in a small file, wait."""
+
+
+def test_a_table_whose_rows_are_all_updated_again_and_again_stays_small(tmp_path: Path) -> None:
+    result = run(tmp_path, rows=200_000, rounds=4, memory_mb=BUDGET_MB)
+    assert result.violations(BUDGET_MB, PROCESS_MB, ratio=SMALL_RATIO) == []
+    assert result.peak_bytes > BUDGET_MB * MIB and result.table_bytes > MIB, "too little to mean anything"
+
+
+def test_what_was_promised_and_not_kept_is_said() -> None:
+    kept = Result(peak_bytes=800 * MIB, table_bytes=120, copy_bytes=100)
+    assert kept.violations(512, 300, 1.3) == []
+    assert len(Result(813 * MIB, 131, 100).violations(512, 300, 1.3)) == 2
