@@ -5,6 +5,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from rich.console import Console
 
 from bench import data
@@ -55,7 +57,7 @@ def measure(rows: int, rounds: int, work: Path, console: Console) -> Results:
         (tablet,) = database._store._catalog.table("orders").tablets
         lock = tablet.write_lock = WatchedLock(tablet.write_lock)
         stop = threading.Event()
-        batches = data.changed(orders, 0.5, seed=1).to_batches(max_chunksize=BATCH_ROWS)
+        batches = _batches(orders)
         threads = [threading.Thread(target=_write, args=(table, batches[n::WRITERS], stop)) for n in range(WRITERS)]
         for thread in threads:
             thread.start()
@@ -74,6 +76,15 @@ def measure(rows: int, rounds: int, work: Path, console: Console) -> Results:
     for step, seconds in longest.items():
         results.add(f"longest hold of the write lock, {step}", "s", seconds)
     return results
+
+
+def _batches(orders: pa.Table) -> list[pa.RecordBatch]:
+    """Return batches that change rows and, in turns of as many writers, ones of new rows."""
+    keys = pc.add(orders[data.KEY], pc.add(pc.max(orders[data.KEY]), 1))
+    fresh = orders.set_column(0, data.SCHEMA.field(0), keys).combine_chunks().to_batches(max_chunksize=BATCH_ROWS)
+    changed = data.changed(orders, 1.0, seed=1).to_batches(max_chunksize=BATCH_ROWS)
+    starts = range(0, len(fresh), WRITERS)
+    return [batch for first in starts for kind in (changed, fresh) for batch in kind[first : first + WRITERS]]
 
 
 def _write(table: Any, batches: list[Any], stop: threading.Event) -> None:
