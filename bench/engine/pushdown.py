@@ -22,6 +22,7 @@ from bench.report import Result, Suite
 NYALA, DUCKDB = "Nyala in process", "DuckDB in process"
 KEYS_ASKED = 10_000
 REHEARSAL_ROWS = 20_000
+LOADED_AT_ONCE = 2_000_000
 CITY = "city-0100"
 BY_CITY = pa.schema([pa.field("city", pa.string(), False), pa.field("key", pa.int64(), False), ("price", pa.float64())])
 
@@ -69,8 +70,9 @@ class Pushdown:
         named = {"orders": (self.data, ["key"]), "by_city": (self._by_city(), ["city", "key"])}
         for name, (rows, key) in named.items():
             table = self.database.create_table(name, rows.schema, primary_key=key)
-            table.insert(rows)
-            table.maintain("flush")
+            for start in range(0, rows.num_rows, LOADED_AT_ONCE):
+                table.insert(rows.slice(start, LOADED_AT_ONCE))
+                table.maintain("flush")
             self.duck.register("given", rows)
             self.duck.execute(f"CREATE TABLE {name} AS SELECT * FROM given")
             self.duck.unregister("given")

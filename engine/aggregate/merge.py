@@ -62,16 +62,15 @@ class Merger:
         whole = pa.concat_tables([*([self._merged] if self._merged else []), *self._waiting])
         self._waiting, self._waiting_rows = [], 0
         functions = [
-            (f"{name}", how)
-            for state in plan.states
-            for name, how in zip(plan.part_names(state), _hows(state), strict=True)
+            (name, how) for state in plan.states for name, how in zip(plan.part_names(state), _hows(state), strict=True)
         ]
         keys = plan.names[: len(plan.group_by)]
         merged = whole.group_by(keys, use_threads=False).aggregate(functions)
-        self._merged = merged.select([*keys, *(f"{name}_{how}" for name, how in functions)]).rename_columns(plan.names)
-        if self._merged.nbytes > self._bytes_max:
+        merged = merged.select([*keys, *(f"{name}_{how}" for name, how in functions)]).rename_columns(plan.names)
+        self._merged = merged
+        if merged.nbytes > self._bytes_max:
             raise InvalidArgumentError(
-                f"the aggregate has {self._merged.num_rows:,} groups so far, which take {self._merged.nbytes:,} "
+                f"the aggregate has {merged.num_rows:,} groups so far, which take {merged.nbytes:,} "
                 f"bytes of the {self._bytes_max:,} allowed (limits.aggregate_bytes); group by fewer columns, or scan"
             )
 

@@ -165,7 +165,7 @@ def _without_nulls(vector: FixedVector | BytesVector) -> FixedVector | BytesVect
     return FixedVector(vector.values) if isinstance(vector, FixedVector) else BytesVector(vector.offsets, vector.data)
 
 
-def _rows(groups: Groups, cells: np.ndarray, valid: np.ndarray | None) -> tuple[int, ...]:
+def _rows(groups: Groups, cells: np.ndarray, valid: np.ndarray | None) -> tuple[int, int, int, int, int]:
     return address_of(groups.numbers), address_of(cells), _flags(valid), len(cells), groups.count
 
 

@@ -174,8 +174,9 @@ def _cut(first: int, last: int, size: int) -> Iterator[tuple[int, int]]:
 def _looked_up(rowset: RowSet, request: ScanRequest) -> np.ndarray | None:
     """Return the rows of the keys that the filter names (int64, ascending); None where a scan is the faster way."""
     points = request.points
-    is_here = points is not None and isinstance(rowset, DiskRowSet) and not request.changes
-    if not is_here or len(points) * _ROWS_A_LOOK_UP > len(rowset):
+    if points is None or request.changes or not isinstance(rowset, DiskRowSet):
+        return None
+    if len(points) * _ROWS_A_LOOK_UP > len(rowset):
         return None
     found = rowset.find(points, hash_keys(points))
     return np.sort(found[found >= 0])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import math
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.flight as fl
 import pytest
 
 import nyala
@@ -197,3 +199,24 @@ def test_many_groups_by_many_columns(homes: Table) -> None:
     found = homes.scan().aggregate({"n": ("*", "count")}, keys)
     assert found.num_rows == count and set(found["n"].to_pylist()) == {1}
     assert sorted(found["city"].to_pylist()) == sorted(f"c{n}" for n in range(count))
+
+
+def test_over_the_wire_it_is_one_ticket(remote: Database, url: str) -> None:
+    homes = remote.create_table("homes", pa.schema([pa.field("id", pa.int64(), False), ("city", pa.string())]), ["id"])
+    homes.insert({"id": [1, 2, 3], "city": ["Oslo", "Oslo", "Bergen"]})
+    asked = json.dumps({"table": "homes", "aggregate": {"n": ["*", "count"]}, "group_by": ["city"]})
+    with fl.connect(url) as client:
+        info = client.get_flight_info(fl.FlightDescriptor.for_command(asked))
+        (endpoint,) = info.endpoints
+        assert info.schema == pa.schema([("city", pa.string()), pa.field("n", pa.int64(), False)])
+        homes.delete({"id": [1]})
+        for ticket, oslo in ((endpoint.ticket, 2), (fl.Ticket(asked), 1)):
+            rows = client.do_get(ticket).read_all().to_pylist()
+            assert sorted(rows, key=str) == [{"city": "Bergen", "n": 1}, {"city": "Oslo", "n": oslo}], "pinned or now"
+        for wrong, why in (
+            ({"group_by": ["city"]}, "group_by goes with aggregate"),
+            ({"aggregate": {"n": ["*", "count"]}, "columns": ["city"]}, "columns does not go with aggregate"),
+            ({"aggregate": {"n": ["*", "count"]}, "ordered": True}, "ordered and tablet do not go"),
+        ):
+            with pytest.raises(fl.FlightServerError, match=why):
+                client.do_get(fl.Ticket(json.dumps({"table": "homes", **wrong})))

@@ -60,6 +60,7 @@ def scan(store: Store, ordered: bool, as_of: int | None = None) -> tuple[int, li
     columns = stream.to_reader().read_all().to_pydict()
     rows = list(zip(*columns.values(), strict=True))
     assert not ordered or rows == sorted(rows)
+    assert stream.snapshot is not None
     return stream.snapshot, sorted(rows)
 
 

@@ -319,7 +319,9 @@ def aged() -> tuple[Store, ManualClock]:
 
 
 def start_feed(store: Store, **feed_options: Any) -> int:
-    return store.scan(ScanSpec(table="t", changes=ChangeSpec(**feed_options))).snapshot
+    snapshot = store.scan(ScanSpec(table="t", changes=ChangeSpec(**feed_options))).snapshot
+    assert snapshot is not None
+    return snapshot
 
 
 def test_moments_before_the_history_are_refused(aged: tuple[Store, ManualClock]) -> None:

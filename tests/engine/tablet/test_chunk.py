@@ -20,11 +20,20 @@ def test_cuts_cover_each_row_once_and_end_where_blocks_do(first: int, last: int,
 
 
 @pytest.mark.parametrize(
-    ("row_bytes", "chunk_bytes", "rows"),
-    [(1, 1 << 30, PAGE_ROWS), (100, 1, BLOCK_ROWS), (64, 1 << 22, PAGE_ROWS), (65, 1 << 22, PAGE_ROWS // 2)],
+    ("row_bytes", "chunk_bytes", "most", "rows"),
+    [
+        (1, 1 << 30, PAGE_ROWS, PAGE_ROWS),
+        (100, 1, PAGE_ROWS, BLOCK_ROWS),
+        (64, 1 << 22, PAGE_ROWS, PAGE_ROWS),
+        (65, 1 << 22, PAGE_ROWS, PAGE_ROWS // 2),
+        (1, 1 << 30, 1, BLOCK_ROWS),
+        (1, 1 << 30, 2 * BLOCK_ROWS, 2 * BLOCK_ROWS),
+        (1, 1 << 30, 2 * BLOCK_ROWS + 1, 4 * BLOCK_ROWS),
+        (1, 1 << 30, 10**9, PAGE_ROWS),
+    ],
 )
-def test_chunks_have_about_the_bytes_asked_for(row_bytes: float, chunk_bytes: int, rows: int) -> None:
-    assert _chunk_rows(row_bytes, chunk_bytes) == rows
+def test_chunks_have_about_what_is_asked_for(row_bytes: float, chunk_bytes: int, most: int, rows: int) -> None:
+    assert _chunk_rows(row_bytes, chunk_bytes, most) == rows
 
 
 def zone(low: object, high: object, nulls: int = 0, rows: int = 10, exact: bool = True, nan: bool = False) -> ZoneMap:
