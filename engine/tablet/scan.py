@@ -35,11 +35,17 @@ def aggregate(
 ) -> Iterator[pa.Table]:
     """Yield partial answers, those that need no reading first."""
     unknown: list[Chunk] = []
-    for chunk in _wanted(version, request):
-        if (known := known_partial(chunk, request, plan)) is not None:
+    count = PruneCount()
+    for rowset in version.rowsets():
+        whole = Chunk(rowset, 0, rowset.row_count(request.snapshot))
+        if request.where is None and whole.last and (known := known_partial(whole, request, plan)) is not None:
             yield known
-        else:
-            unknown.append(chunk)
+            continue
+        for chunk in chunks(rowset, request, count):
+            if (known := known_partial(chunk, request, plan)) is not None:
+                yield known
+            else:
+                unknown.append(chunk)
     yield from _read_ahead(iter(unknown), partial(aggregate_chunk, request=request, plan=plan), pool, ahead)
 
 
