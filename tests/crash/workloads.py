@@ -251,6 +251,7 @@ def attachments(run: Run) -> None:
     run.maintain("flush")
     run.maintain("flush_deltas")
     run.forget()
+    run.write("upsert", [row(1, 6)])
     run.maintain("gc")
     run.write("insert", [row(20, 6), row(21, 6)])
     run.write("insert", [row(7, 7)])
