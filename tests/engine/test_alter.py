@@ -1,0 +1,218 @@
+"""Alterations of a table that is in use: writers, scanners and compactions beside them, and a crash at any call."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from nyala.clients.database import Database
+from nyala.engine.fs import MemoryFileSystem, PowerFailure
+from nyala.engine.options import StoreOptions
+from nyala.engine.store import Store
+from nyala.engine.tablet.manifest import ManifestFile
+from nyala.schemas.errors import StorageFullError, StoreError, UnavailableError
+
+OPTIONS = StoreOptions(maintenance="off", scan_threads=1)
+KEYS = 40
+ROUNDS = 25
+
+
+class Race:
+    """Threads on one table. Writer w upserts the keys ``KEYS * w ..``, each round all of them to one number."""
+
+    def __init__(self) -> None:
+        self.fs = MemoryFileSystem()
+        self.store = Store.open(self.fs, OPTIONS)
+        schema = pa.schema([pa.field("k", pa.int64(), False), ("kept", pa.int64()), ("extra", pa.int8())])
+        self.table = Database(self.store).create_table("t", schema, ["k"])
+        self.last = [0, 0, 0]
+        self.stop = threading.Event()
+        self.errors: list[BaseException] = []
+
+    def write(self, writer: int) -> None:
+        keys = list(range(KEYS * writer, KEYS * (writer + 1)))
+        number = 0
+        while not self.stop.is_set():
+            number += 1
+            data = pa.table({"k": keys, "kept": [number] * KEYS})
+            self.table.write(data, "upsert")
+            self.last[writer] = number
+
+    def scan(self, random: Random) -> None:
+        """Each batch is seen whole, never one older than was acknowledged, and the same again at its snapshot."""
+        while not self.stop.is_set():
+            least, snapshot = list(self.last), Database(self.store).now()
+            found = self.rows(ordered=random.random() < 0.5, as_of=snapshot)
+            for writer, number in enumerate(least):
+                seen = {found.get(key) for key in range(KEYS * writer, KEYS * (writer + 1))}
+                assert len(seen) == 1, f"a torn batch of writer {writer}: {seen}"
+                assert (seen.pop() or 0) >= number, f"writer {writer} went back"
+            assert self.rows(as_of=snapshot) == found
+
+    def maintain(self, random: Random) -> None:
+        while not self.stop.is_set():
+            self.table.maintain(random.choice(["flush", "flush", "flush_deltas", "compact", "major_compact"]))
+            self.stop.wait(0.01)
+
+    def alter(self) -> None:
+        """Add, widen, fill, rename and drop, over and over."""
+        for number in range(ROUNDS):
+            self.table.alter().add_column(f"c{number}", "int8", read_default=number).drop_column("extra").apply()
+            self.table.alter().widen_column(f"c{number}", "int32").rename_column(f"c{number}", "extra").apply()
+            self.table.write([{"k": 1000 + number, "extra": 1000}], "upsert")
+            assert self.table.get(1000 + number) == {"k": 1000 + number, "kept": None, "extra": 1000}
+            assert self.table.scan(["extra"], where="k = 0").to_arrow().to_pylist() in (
+                [],
+                [{"extra": number}],
+                [{"extra": None}],
+            )
+
+    def rows(self, **spec: Any) -> dict[int, int]:
+        found = self.table.scan(["k", "kept"], where="k < 1000", **spec).to_arrow()
+        return dict(zip(found["k"].to_pylist(), found["kept"].to_pylist(), strict=True))
+
+    def run(self, *others: Callable[[], None]) -> None:
+        def guarded(work: Callable[[], None]) -> None:
+            try:
+                work()
+            except BaseException as error:
+                self.errors.append(error)
+                self.stop.set()
+
+        threads = [threading.Thread(target=guarded, args=(work,)) for work in others]
+        for thread in threads:
+            thread.start()
+        guarded(self.alter)
+        self.stop.set()
+        for thread in threads:
+            thread.join(60)
+        if self.errors:
+            raise self.errors[0]
+
+
+def test_writers_and_scanners_go_on_while_a_table_is_altered() -> None:
+    race = Race()
+    writers = [lambda writer=writer: race.write(writer) for writer in range(3)]
+    race.run(*writers, lambda: race.scan(Random(1)), lambda: race.scan(Random(2)), lambda: race.maintain(Random(3)))
+    expected = {
+        key: number for writer, number in enumerate(race.last) for key in range(KEYS * writer, KEYS * (writer + 1))
+    }
+    assert race.rows() == expected
+    race.store.close()
+    with Store.open(race.fs, OPTIONS) as store:
+        race.store, race.table = store, Database(store).table("t")
+        assert race.rows() == expected
+        assert race.table.describe()["schema_version"] == 1 + 2 * ROUNDS
+
+
+def small_table(fs: MemoryFileSystem) -> Store:
+    """A table with a row on disk, one in memory, and a delta of each."""
+    store = Store.open(fs, OPTIONS)
+    table = Database(store).create_table(
+        "t", pa.schema([("k", pa.int64()), ("v", pa.int8()), ("s", pa.string())]), ["k"]
+    )
+    table.insert([{"k": 1, "v": 1, "s": "a"}])
+    table.maintain("flush")
+    table.insert([{"k": 2, "v": 2, "s": "b"}])
+    table.update([{"k": 1, "s": "x"}, {"k": 2, "s": "y"}])
+    return store
+
+
+def altered(store: Store) -> None:
+    table = Database(store).table("t")
+    table.alter().drop_column("s").add_column("n", "int32", read_default=7).widen_column("v", "int64").apply()
+    table.upsert([{"k": 2, "v": 1 << 40, "n": 0}])
+
+
+OLD = [{"k": 1, "v": 1, "s": "x"}, {"k": 2, "v": 2, "s": "y"}]
+NEW = [{"k": 1, "v": 1, "n": 7}, {"k": 2, "v": 2, "n": 7}]
+WRITTEN = [NEW[0], {"k": 2, "v": 1 << 40, "n": 0}]
+
+
+def test_a_crash_leaves_the_old_table_or_the_new_one() -> None:
+    fs = MemoryFileSystem()
+    store = small_table(fs)
+    first = fs.operations
+    altered(store)
+    calls = fs.operations - first
+    store.close()
+    seen = []
+    for call in range(calls):
+        fs = MemoryFileSystem()
+        store = small_table(fs)
+        fs.crash_at = fs.operations + call
+        with pytest.raises((PowerFailure, StoreError)):
+            altered(store)
+        image = fs.crash_image(Random(call))
+        with Store.open(image, OPTIONS) as again:
+            rows = Database(again).table("t").scan(ordered=True).to_arrow().to_pylist()
+            assert rows in (OLD, NEW, WRITTEN)
+            seen.append(rows)
+            if rows == OLD:
+                altered(again)
+            assert Database(again).table("t").scan(ordered=True).to_arrow().to_pylist() in (NEW, WRITTEN)
+    assert seen[0] == OLD and seen[-1] in (NEW, WRITTEN) and NEW in seen
+
+
+def test_a_full_disk_leaves_the_old_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = MemoryFileSystem()
+    with small_table(fs) as store:
+        table = Database(store).table("t")
+        before, slots = table.describe(), len([slot for slot in tablet_of(store)._slots if slot])
+
+        def full(self: Any, edit: Any) -> None:
+            raise StorageFullError("the disk is full")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(ManifestFile, "commit", full)
+            with pytest.raises(StorageFullError):
+                altered(store)
+        assert table.describe() == before and len([slot for slot in tablet_of(store)._slots if slot]) == slots
+        assert table.scan(ordered=True).to_arrow().to_pylist() == OLD
+        altered(store)
+        assert Database(store).table("t").scan(ordered=True).to_arrow().to_pylist() == WRITTEN
+
+
+def test_a_change_that_was_committed_and_not_put_in_place_halts_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = MemoryFileSystem()
+    store = small_table(fs)
+    monkeypatch.setattr(type(tablet_of(store)), "set_aside", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        altered(store)
+    monkeypatch.undo()
+    with pytest.raises(UnavailableError, match="altered table"):
+        Database(store).table("t").upsert([{"k": 3}])
+    store.close()
+    with Store.open(fs, OPTIONS) as again:
+        assert Database(again).table("t").scan(ordered=True).to_arrow().to_pylist() == NEW
+
+
+def test_batches_logged_under_earlier_schemas_are_replayed() -> None:
+    fs = MemoryFileSystem()
+    store = small_table(fs)
+    table = Database(store).table("t")
+    table.alter().add_column("n", "int8", read_default=1).apply()
+    table.update([{"k": 1, "n": 5}])
+    table.alter().drop_column("n").drop_column("s").add_column("s", "string").apply()
+    table.upsert([{"k": 3, "v": 3, "s": "new"}])
+    table.alter().widen_column("v", "int64").apply()
+    image = fs.crash_image(Random(0))
+    store.close()
+    with Store.open(image, OPTIONS) as again:
+        rows = Database(again).table("t").scan(ordered=True).to_arrow()
+        assert rows.to_pylist() == [
+            {"k": 1, "v": 1, "s": None},
+            {"k": 2, "v": 2, "s": None},
+            {"k": 3, "v": 3, "s": "new"},
+        ]
+        assert rows.schema.field("v").type == pa.int64()
+
+
+def tablet_of(store: Store) -> Any:
+    (tablet,) = store._catalog.table("t").tablets
+    return tablet
