@@ -36,6 +36,7 @@ def _tablet_stats(tablet: Tablet) -> TabletStats:
         average_rowset_height=average_height(version),
         redo_bytes=sum(file.size_bytes for rowset in version.on_disk for file in rowset.deltas.stores.redo),
         undo_bytes=sum(file.size_bytes for rowset in version.on_disk for file in rowset.deltas.stores.undo),
+        dropped_bytes=sum(rowset.bytes_beside(tablet.schema.by_id) for rowset in version.on_disk),
         history_floor=version.history_floor,
         key_index=KeyIndexStats(bytes=tablet.key_lookup.nbytes, mode=tablet.key_lookup.mode(version)),
         partition=tablet.partition,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ..schemas.errors import UnavailableError
 from ..schemas.service import MaintenanceKind
+from ..schemas.table import TableSchema
 from .compaction.dead_rows import long_dead
 from .compaction.delta_compaction import major, minor
 from .compaction.flush import FlushReport, flush_memrowset
@@ -255,7 +256,8 @@ class TabletUpkeep:
 
     def _pick(self) -> Pick | None:
         mark = self.mark()
-        candidates = tuple(_candidate(rowset, mark) for rowset in self.tablet.version.disk)
+        schema = self.tablet.schema
+        candidates = tuple(_candidate(rowset, mark, schema) for rowset in self.tablet.version.disk)
         return pick(candidates, max(self.options.compaction_bytes // MIB, 1))
 
 
@@ -265,8 +267,8 @@ _LARGE_BYTES = 32 * MIB
 """Work on less leaves little behind."""
 
 
-def _candidate(rowset: DiskRowSet, mark: int) -> Candidate:
+def _candidate(rowset: DiskRowSet, mark: int, schema: TableSchema) -> Candidate:
     size = rowset.size_bytes + sum(file.size_bytes for file in rowset.deltas.files)
-    return Candidate(
-        rowset.rowset_id, rowset.min_key, rowset.max_key, size, long_dead(rowset, mark) / max(len(rowset), 1)
-    )
+    dead = long_dead(rowset, mark) / max(len(rowset), 1)
+    dropped = rowset.bytes_beside(schema.by_id) / size if schema.has_dropped else 0.0
+    return Candidate(rowset.rowset_id, rowset.min_key, rowset.max_key, size, dropped + dead * (1 - dropped))

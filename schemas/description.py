@@ -59,6 +59,8 @@ class TabletStats(BaseModel):
     """Changes on disk that scans of the newest snapshot look through."""
     undo_bytes: int = 0
     """Old values on disk, which only scans of the past look through."""
+    dropped_bytes: int = 0
+    """Bytes on disk of columns that were dropped; a merge of rowsets gives them back."""
     history_floor: int = 0
     """Snapshots below this timestamp can no longer be read."""
     key_index: KeyIndexStats = Field(default_factory=lambda: KeyIndexStats(bytes=0, mode="index"))

@@ -163,6 +163,11 @@ class TableSchema(BaseModel):
         """The key column that the store fills in for new rows; None where the key is unique."""
         return None if self.unique_key else self.key[-1]
 
+    @property
+    def has_dropped(self) -> bool:
+        """Whether a column was ever dropped, so that files may still hold its cells."""
+        return len(self.columns) < self.next_column_id - 1
+
     @cached_property
     def values(self) -> tuple[ColumnSchema, ...]:
         """The columns beside the primary key."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from copy import copy
 
 import numpy as np
@@ -126,6 +126,13 @@ class DiskRowSet(RowSet):
     def base_bytes(self) -> dict[int, int]:
         """Bytes of each column's base on disk, by column id."""
         return {column_id: self.base_stream(column_id).compressed_bytes for column_id in self.column_ids}
+
+    def bytes_beside(self, column_ids: Collection[int]) -> int:
+        """Return the bytes on disk, bases and deltas, of columns that are not among ``column_ids``: dropped ones."""
+        readers = [self._reader, *(file.reader for file in (*self.columns_files, *self.deltas.files))]
+        streams = [reader.stream(key) for reader in readers for key in reader.streams()]
+        kept = {LIVE, *column_ids}
+        return sum(stream.compressed_bytes for stream in streams if stream.key.column_id not in kept)
 
     @property
     def size_bytes(self) -> int:

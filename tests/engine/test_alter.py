@@ -163,7 +163,7 @@ def test_a_full_disk_leaves_the_old_table(monkeypatch: pytest.MonkeyPatch) -> No
     fs = MemoryFileSystem()
     with small_table(fs) as store:
         table = Database(store).table("t")
-        before, slots = table.describe(), len([slot for slot in tablet_of(store)._slots if slot])
+        before, slot = table.describe(), tablet_of(store).free_slot()
 
         def full(self: Any, edit: Any) -> None:
             raise StorageFullError("the disk is full")
@@ -172,7 +172,7 @@ def test_a_full_disk_leaves_the_old_table(monkeypatch: pytest.MonkeyPatch) -> No
             patched.setattr(ManifestFile, "commit", full)
             with pytest.raises(StorageFullError):
                 altered(store)
-        assert table.describe() == before and len([slot for slot in tablet_of(store)._slots if slot]) == slots
+        assert table.describe() == before and tablet_of(store).free_slot() == slot
         assert table.scan(ordered=True).to_arrow().to_pylist() == OLD
         altered(store)
         assert Database(store).table("t").scan(ordered=True).to_arrow().to_pylist() == WRITTEN
@@ -211,6 +211,32 @@ def test_batches_logged_under_earlier_schemas_are_replayed() -> None:
             {"k": 3, "v": 3, "s": "new"},
         ]
         assert rows.schema.field("v").type == pa.int64()
+
+
+def test_the_bytes_of_dropped_columns_come_back_when_they_are_worth_it() -> None:
+    random = Random(0)
+    with Store.open(MemoryFileSystem(), OPTIONS) as store:
+        schema = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("small", pa.int8()), ("large", pa.binary())])
+        table = Database(store).create_table("t", schema, ["k"])
+        rows = [{"k": key, "v": key, "small": 0, "large": random.randbytes(100)} for key in range(5000)]
+        table.insert(rows)
+        table.maintain("flush")
+        table.update([{"k": 1, "large": b"updated"}])
+        table.maintain("flush_deltas")
+        while store.run_maintenance_once():
+            pass
+        before = table.stats()
+        table.alter().drop_column("small").apply()
+        assert 0 < table.stats()["tablets"][0]["dropped_bytes"] < before["bytes_on_disk"] / 100
+        assert store.run_maintenance_once() is None, "hardly anything is to be gained"
+        table.alter().drop_column("large").apply()
+        assert table.stats()["tablets"][0]["dropped_bytes"] > 500_000
+        assert "compact" in (store.run_maintenance_once() or "")
+        after = table.stats()
+        assert after["tablets"][0]["dropped_bytes"] == 0
+        assert after["bytes_on_disk"] < before["bytes_on_disk"] - 500_000
+        assert store.run_maintenance_once() is None
+        assert table.scan(ordered=True).to_arrow().to_pylist() == [{"k": row["k"], "v": row["v"]} for row in rows]
 
 
 def tablet_of(store: Store) -> Any:
