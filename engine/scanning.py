@@ -20,7 +20,7 @@ from .aggregate.merge import Merger
 from .aggregate.plan import AggregatePlan
 from .filter.bind import bind
 from .filter.points import key_points
-from .filter.prune import key_range
+from .filter.prune import ALL_KEYS, KeyRange, key_range
 from .filter.where import parse_where
 from .layout import Layout
 from .partition.prune import LevelCount
@@ -29,7 +29,8 @@ from .rowset.rowset import RowSet
 from .table import Table
 from .tablet.chunk import ChangeRange, PruneCount, ScanRequest
 from .tablet.ordered import scan_ordered
-from .tablet.scan import aggregate, prune, scan_unordered
+from .tablet.scan import aggregate, scan_unordered
+from .tablet.split import Split, split
 from .tablet.tablet import Tablet
 from .tablet.version import Version
 
@@ -55,11 +56,13 @@ def resolve(
     predicate = parse_where(spec.where, limits)
     bound = bind(predicate, schema)
     plan = None if spec.aggregate is None else AggregatePlan.of(spec.aggregate, spec.group_by or (), schema)
+    keys = key_range(bound, schema, layout.encoder)
+    part = _part(spec)
     return ScanRequest(
         columns=_columns(spec, schema) if plan is None else plan.columns,
         where=None if bound.is_trivially_true else bound,
         filter_columns=tuple(schema.by_id[column_id] for column_id in bound.column_ids),
-        keys=key_range(bound, schema, layout.encoder),
+        keys=keys if part is None else keys.intersection(part),
         snapshot=snapshot,
         chunk_bytes=chunk_bytes,
         changes=changes,
@@ -67,12 +70,21 @@ def resolve(
         inverse=None if predicate is None else bind(Not(op="not", arg=predicate), schema),
         points=key_points(bound, schema, layout.encoder),
         aggregate=plan,
+        is_split=part is not None,
     )
 
 
 def _columns(spec: ScanSpec, schema: TableSchema) -> tuple[ColumnSchema, ...]:
     names = schema.arrow.names if spec.columns is None else spec.columns
     return tuple(schema.column(name) for name in names)
+
+
+def _part(spec: ScanSpec) -> KeyRange | None:
+    """Return the keys that a ticket is for; None for all."""
+    if spec.key_lower is None and spec.key_upper is None:
+        return None
+    lower, upper = (None if end is None else bytes.fromhex(end) for end in (spec.key_lower, spec.key_upper))
+    return KeyRange(lower, upper)
 
 
 def wanted_tablets(spec: ScanSpec, table: Table, layout: Layout, request: ScanRequest) -> Wanted:
@@ -164,21 +176,37 @@ def _limited(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.Recor
 
 
 def estimate(
-    wanted: Wanted, table: Table, layout: Layout, request: ScanRequest
+    spec: ScanSpec, wanted: Wanted, table: Table, layout: Layout, request: ScanRequest
 ) -> tuple[list[ScanSplit], dict[str, Any]]:
     """Return one split a tablet with what it would read at most, and what is left out and why."""
     versions = _pinned(wanted.tablets, table, request.oldest)
-    counts = [(tablet, prune(version, request)) for tablet, version in zip(wanted.tablets, versions, strict=True)]
-    splits = [
-        ScanSplit(tablet=tablet.tablet_id, rows=count.rows_in_chunks, bytes=int(count.bytes_in_chunks))
-        for tablet, count in counts
-    ]
+    split_bytes = None if spec.ordered or spec.limit is not None else spec.split_bytes
+    splits: list[ScanSplit] = []
+    counts: list[PruneCount] = []
+    for tablet, version in zip(wanted.tablets, versions, strict=True):
+        parts, count = split(version, request, split_bytes)
+        counts.append(count)
+        splits += [_described(tablet, part, request) for part in parts]
+    # At a snapshot, what holds no row now will never hold one. One part is kept, for readers that need one.
+    splits = [part for part in splits if part.rows] or splits[:1]
     tablets = {
         "tablets": len(layout.tablets),
         "tablets_to_read": len(wanted.tablets),
         "partition_levels": [level.explained() for level in wanted.levels],
     }
-    return splits, tablets | _explain([count for _, count in counts], request)
+    return splits, tablets | _explain(counts, request)
+
+
+def _described(tablet: Tablet, part: Split, request: ScanRequest) -> ScanSplit:
+    """Say which part of a tablet a split is; a whole tablet needs no keys for that."""
+    keys = ALL_KEYS if part.keys is request.keys and not request.is_split else part.keys
+    return ScanSplit(
+        tablet=tablet.tablet_id,
+        rows=part.rows,
+        bytes=part.bytes,
+        key_lower=None if keys.lower is None else keys.lower.hex(),
+        key_upper=None if keys.upper is None else keys.upper.hex(),
+    )
 
 
 def _explain(counts: list[PruneCount], request: ScanRequest) -> dict[str, Any]:

@@ -263,7 +263,7 @@ class Store:
         """See StoreService."""
         self._check_open()
         table, layout, wanted, request = self._resolve(spec)
-        splits, explain = scanning.estimate(wanted, table, layout, request)
+        splits, explain = scanning.estimate(spec, wanted, table, layout, request)
         return ScanPlan(snapshot=request.snapshot, schema_version=layout.schema.version, splits=splits, explain=explain)
 
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:

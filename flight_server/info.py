@@ -89,7 +89,8 @@ def _schema(store: StoreService, spec: ScanSpec) -> pa.Schema:
 
 
 def _part(spec: ScanSpec, plan: ScanPlan, split: ScanSplit) -> fl.FlightEndpoint:
-    return _endpoint(spec.model_copy(update={"tablet": split.tablet}), plan, split.model_dump_json())
+    part = {"tablet": split.tablet, "key_lower": split.key_lower, "key_upper": split.key_upper}
+    return _endpoint(spec.model_copy(update=part), plan, split.model_dump_json(exclude_none=True))
 
 
 def _whole(spec: ScanSpec, plan: ScanPlan) -> fl.FlightEndpoint:

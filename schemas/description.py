@@ -105,6 +105,9 @@ class ScanSplit(BaseModel):
     tablet: int
     rows: int
     bytes: int
+    key_lower: str | None = None
+    """Encoded keys from here on, hexadecimal; None from the first. See ``ScanSpec``."""
+    key_upper: str | None = None
 
 
 class ScanPlan(BaseModel):

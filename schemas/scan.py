@@ -36,6 +36,10 @@ class ScanSpec(BaseModel):
     split_bytes: PositiveInt | None = None
     tablet: int | None = None
     """Read this tablet only: set by the store in the tickets that it hands out."""
+    key_lower: str | None = None
+    """Read encoded keys from here on only, hexadecimal: set by the store in the tickets that it hands out."""
+    key_upper: str | None = None
+    """Read encoded keys up to here only, itself left out."""
 
     def checked(self) -> ScanSpec:
         """Return the spec if its parts make sense together.
@@ -45,6 +49,9 @@ class ScanSpec(BaseModel):
         """
         if self.limit is not None and self.limit < 0:
             raise InvalidArgumentError(f"limit {self.limit} is negative")
+        for name in ("key_lower", "key_upper"):
+            if not _is_hexadecimal(getattr(self, name)):
+                raise InvalidArgumentError(f"{name} {getattr(self, name)!r} is not hexadecimal")
         if self.columns is not None and len(set(self.columns)) < len(self.columns):
             raise InvalidArgumentError("a column is named twice in columns")
         if self.changes and self.as_of is not None:
@@ -60,7 +67,8 @@ class ScanSpec(BaseModel):
         for part in ("columns", "changes", "limit"):
             if getattr(self, part) is not None:
                 raise InvalidArgumentError(f"{part} does not go with aggregate, which is of all rows that match")
-        if self.ordered or self.tablet is not None:
+        is_part = (self.tablet, self.key_lower, self.key_upper) != (None, None, None)
+        if self.ordered or is_part:
             raise InvalidArgumentError("an aggregate is of the whole table: ordered and tablet do not go with it")
 
     def pinned(self, snapshot: int) -> ScanSpec:
@@ -75,3 +83,11 @@ class ScanSpec(BaseModel):
             return aggregate_schema(table, self.aggregate, self.group_by or ())
         fields = list(table) if self.columns is None else [table.field(name) for name in self.columns]
         return feed_schema(fields, self.changes.before) if self.changes else pa.schema(fields)
+
+
+def _is_hexadecimal(text: str | None) -> bool:
+    try:
+        bytes.fromhex(text or "")
+    except ValueError:
+        return False
+    return True

@@ -103,6 +103,12 @@ class KeyRange:
         """Whether no key can lie in the range."""
         return self.upper is not None and (self.lower or b"") >= self.upper
 
+    def intersection(self, other: "KeyRange") -> "KeyRange":
+        """Return the keys that lie in both."""
+        lower = max((end for end in (self.lower, other.lower) if end is not None), default=None)
+        upper = min((end for end in (self.upper, other.upper) if end is not None), default=None)
+        return KeyRange(lower, upper)
+
 
 ALL_KEYS = KeyRange(None, None)
 NO_KEYS = KeyRange(b"", b"")

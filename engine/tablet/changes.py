@@ -60,6 +60,8 @@ def read_changes(chunk: Chunk, request: ScanRequest) -> pa.RecordBatch | None:
     feed, rowset = request.changes, chunk.rowset
     assert feed is not None, "a request for changes"
     commits = rowset.changes(chunk.first, chunk.last, feed.since, request.snapshot, feed.column_ids)
+    if chunk.rows is not None:
+        commits = commits.take(np.flatnonzero(np.isin(commits.rows, chunk.rows)))
     if feed.every:
         before = commits.earlier()
     else:

@@ -18,8 +18,9 @@ from ..filter.bind import BoundFilter
 from ..filter.prune import KeyRange, may_match
 from ..rowset.absent import absent_bytes
 from ..rowset.diskrowset import DiskRowSet
+from ..rowset.memrowset import MemRowSet
 from ..rowset.rowset import RowSet
-from ..vectors.keys import KeyVector, hash_keys
+from ..vectors.keys import KeyVector, hash_keys, keys_at_least, lower_bound
 
 _ROWS_A_LOOK_UP = 64
 """So many rows are scanned in the time in which one key is looked up."""
@@ -58,6 +59,8 @@ class ScanRequest:
     """The only keys that a row may have."""
     aggregate: AggregatePlan | None = None
     """What is worked out in the place of rows; then ``columns`` are those that it reads."""
+    is_split: bool = False
+    """Whether ``keys`` part it from other scans: rows outside are left out one by one, not only where that is cheap."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -114,6 +117,9 @@ def chunks(rowset: RowSet, request: ScanRequest, count: PruneCount) -> Iterator[
     row_count = rowset.row_count(request.snapshot)
     first, last = rowset.row_range(request.keys.lower, request.keys.upper)
     last = min(last, row_count)
+    is_sorted = not isinstance(rowset, MemRowSet)
+    if request.is_split and is_sorted:
+        first, last = _exact(rowset, first, last, request.keys)
     count.rowsets += 1
     count.rows_total += row_count
     if first >= last:
@@ -141,7 +147,29 @@ def chunks(rowset: RowSet, request: ScanRequest, count: PruneCount) -> Iterator[
         count.chunks_touched_only += not base_may_match
         count.rows_in_chunks += chunk_last - chunk_first
         count.bytes_in_chunks += (chunk_last - chunk_first) * row_bytes
-        yield Chunk(rowset, chunk_first, chunk_last, not base_may_match, None, all_match)
+        rows = None
+        if request.is_split and not is_sorted:
+            rows = chunk_first + np.flatnonzero(_inside(rowset.keys_in(chunk_first, chunk_last), request.keys))
+        yield Chunk(rowset, chunk_first, chunk_last, not base_may_match, rows, all_match)
+
+
+def _exact(rowset: RowSet, first: int, last: int, keys: KeyRange) -> tuple[int, int]:
+    """Narrow the rows that ``row_range`` gives, which ends with mini-blocks, to those inside ``keys``."""
+    if keys.lower is not None and first < last:
+        first += lower_bound(rowset.keys_in(first, min(first + BLOCK_ROWS, last)), keys.lower)
+    if keys.upper is not None and first < last:
+        start = max(first, (last - 1) // BLOCK_ROWS * BLOCK_ROWS)
+        last = start + lower_bound(rowset.keys_in(start, last), keys.upper)
+    return first, last
+
+
+def _inside(keys: KeyVector, wanted: KeyRange) -> np.ndarray:
+    inside = np.ones(len(keys), np.bool_)
+    if wanted.lower is not None:
+        inside &= keys_at_least(keys, wanted.lower)
+    if wanted.upper is not None:
+        inside &= ~keys_at_least(keys, wanted.upper)
+    return inside
 
 
 def _row_bytes(rowset: RowSet, request: ScanRequest) -> float:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..kernels import hashing
+from ..kernels import bounds, hashing
 from ..kernels import keys as kernels
 from .gather import checked_indices, concat_bytes, gather_bytes, gather_fixed
 from .memory import address_of, allocate, allocate_zeroed
@@ -168,6 +168,18 @@ def keys_less_equal(keys: KeyVector, bound: bytes) -> np.ndarray:
     cells = np.frombuffer(bound, np.uint8)
     kernels.strings_less_equal(*places, len(keys), address_of(cells), len(bound), address_of(result))
     return result
+
+
+def keys_at_least(keys: KeyVector, bound: bytes) -> np.ndarray:
+    """Return whether each key sorts at or after ``bound``, one bool a row."""
+    if isinstance(keys, U64Keys):
+        word = _bound_word(bound, keys.width)
+        return keys.values > word if len(bound) > keys.width else keys.values >= word
+    result = allocate(len(keys), np.int32)
+    ends, cells = np.array([0, len(bound)], np.int32), np.frombuffer(bound or b"\0", np.uint8)
+    places = address_of(keys.offsets), address_of(keys.data)
+    bounds.count_bounds(address_of(ends), address_of(cells), 1, *places, len(keys), address_of(result))
+    return result > 0
 
 
 def _bound_word(bound: bytes, width: int) -> np.uint64:
