@@ -61,7 +61,9 @@ def read_changes(chunk: Chunk, request: ScanRequest) -> pa.RecordBatch | None:
     assert feed is not None, "a request for changes"
     commits = rowset.changes(chunk.first, chunk.last, feed.since, request.snapshot, feed.column_ids)
     if chunk.rows is not None:
-        commits = commits.take(np.flatnonzero(np.isin(commits.rows, chunk.rows)))
+        commits = commits.take(np.flatnonzero(np.isin(commits.rowids, chunk.rows)))
+        if not len(commits):
+            return None
     if feed.every:
         before = commits.earlier()
     else:
