@@ -16,6 +16,7 @@ from typing import TypeVar
 import numpy as np
 
 from ..schemas.errors import CorruptionError, NotFoundError, StoreError
+from ..schemas.partition_schema import UNPARTITIONED
 from ..schemas.table import TableSchema
 from .cfile.cache import PageCache
 from .cfile.format import StreamKey
@@ -26,6 +27,7 @@ from .delta import LIVE
 from .delta.file import DeltaFile
 from .fs.failures import named
 from .fs.filesystem import FileSystem
+from .partition.router import Router
 from .rowset.base_file import ColumnsFile
 from .rowset.diskrowset import DiskRowSet
 from .tablet import files
@@ -127,13 +129,18 @@ def _verify_tables(fs: FileSystem, manifest: Manifest, report: VerifyReport, pro
     cache = PageCache()
     for table in manifest.tables:
         scope = _Scope(fs, cache, table.schema_, report)
-        for tablet in table.tablets:
+        tablets = [tablet.partition for tablet in table.tablets]
+        router = Router(table.partitions, table.schema_, tablets) if table.partitions != UNPARTITIONED else None
+        for number, tablet in enumerate(table.tablets):
             sound: list[DiskRowSet] = []
             for rowset in tablet.rowsets:
                 named |= set(_paths(tablet, rowset))
                 progress(files.path(tablet.id, rowset.id, "base"))
                 if found := _attempt(report, partial(_verify_rowset, scope, tablet, rowset)):
                     sound.append(found)
+            if router:
+                for rowset in sound:
+                    _attempt(report, partial(_verify_partition, table.schema_, router, number, rowset))
             _attempt(report, partial(_verify_disjoint, sound))
     for path in _all_files(fs):
         if path not in named:
@@ -179,6 +186,16 @@ def _verify_keys(rowset: DiskRowSet) -> None:
         previous = key_bytes(keys, len(keys) - 1)
     if previous != rowset.max_key:
         raise CorruptionError(rowset.path, 0, "the last key is not the one in the footer")
+
+
+def _verify_partition(schema: TableSchema, router: Router, number: int, rowset: DiskRowSet) -> None:
+    """Check that all rows belong to the tablet in which they are, by its ``number`` among the table's."""
+    for first in range(0, len(rowset), _ROWS_AT_ONCE):
+        last = min(first + _ROWS_AT_ONCE, len(rowset))
+        cells = {column.id: rowset.base(column, first, last) for column in schema.key}
+        strays = np.flatnonzero(router.numbers_of_cells(cells, last - first) != number)
+        if len(strays):
+            raise CorruptionError(rowset.path, 0, f"row {first + int(strays[0])} belongs to another tablet")
 
 
 def _verify_disjoint(rowsets: Sequence[DiskRowSet]) -> None:
