@@ -62,8 +62,8 @@ def test_one_stream_serves_call_after_call_and_is_closed_when_idle(served: Serve
 
 def test_threads_have_streams_of_their_own(served: Served) -> None:
     with ThreadPoolExecutor(6) as pool:
-        found = list(pool.map(lambda key: served.table.get(key % 100)["s"], range(300)))
-    assert found == [str(key % 100) for key in range(300)]
+        found = list(pool.map(lambda key: served.table.get(key % 100), range(300)))
+    assert found == [{"k": key % 100, "s": str(key % 100)} for key in range(300)]
     assert 1 <= served.open_streams <= point_reads.IDLE_COUNT_MAX
     served.wait_until_none_is_open()
 
