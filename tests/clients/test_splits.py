@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import threading
+from collections.abc import Iterable
 
 import pyarrow as pa
 import pyarrow.flight as fl
@@ -20,7 +21,7 @@ KEYS = {
 }
 
 
-def sent(fields: list, ids: range) -> list[dict]:
+def sent(fields: list, ids: Iterable[int]) -> list[dict]:
     names = [name for name, _ in fields]
     return (
         [{"s": f"s{each % 50}", "a": each, "v": each % 7, "t": "x" * 20} for each in ids]

@@ -12,6 +12,9 @@ from typing import Any
 import pyarrow as pa
 
 from nyala.schemas.column import ColumnOptions
+from nyala.schemas.partition import HashLevel, RangeLevel
+from nyala.schemas.partition import hash as by_hash
+from nyala.schemas.partition import range as by_range
 from nyala.schemas.table import TableDefinition
 
 from .oracle import REQUIRED, Key, ModelSchema, Row
@@ -32,6 +35,8 @@ class Shape:
     history_seconds: int = 7 * 24 * 3600
     key_index_bytes: int | None = None
     """Of the store; None is more than any table here needs, 0 leaves every look-up to Bloom filters and searches."""
+    partition_by: tuple[HashLevel | RangeLevel, ...] = ()
+    """Without gaps, of which the model knows nothing."""
 
     @property
     def definition(self) -> TableDefinition:
@@ -41,6 +46,7 @@ class Shape:
             list(self.model.key),
             self.column_options,
             options={"history_max_age_seconds": self.history_seconds},
+            partition_by=self.partition_by,
         )
 
     def batch(self, columns: Sequence[str], rows: Sequence[Row]) -> pa.RecordBatch:
@@ -147,3 +153,9 @@ ALL_TYPES = Shape(
     },
     filtered=("name", "unit", "at", "tiny", "big", "day", "price", "huge", "note"),
 )
+
+PARTITIONED = replace(
+    STRING_KEY,
+    partition_by=(by_hash(*STRING_KEY.model.key, buckets=2), by_range(STRING_KEY.model.key[0], splits=["a\0", "b"])),
+)
+"""Tablets by hash and range, so that most batches touch several."""

@@ -5,7 +5,16 @@ from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.model.machine import machine_of
-from tests.model.shapes import ALL_TYPES, NO_INDEX, SHORT_HISTORY, STRING_KEY, STRING_KEY_NO_INDEX, U64, Shape
+from tests.model.shapes import (
+    ALL_TYPES,
+    NO_INDEX,
+    PARTITIONED,
+    SHORT_HISTORY,
+    STRING_KEY,
+    STRING_KEY_NO_INDEX,
+    U64,
+    Shape,
+)
 from tests.model.subjects import DirectSubject, EmbeddedSubject, FlightSubject
 
 
@@ -22,6 +31,7 @@ CASES = {
     "embedded, string key": (EmbeddedSubject, STRING_KEY, 80),
     "embedded, no key index": (EmbeddedSubject, NO_INDEX, 40),
     "embedded, string key, no key index": (EmbeddedSubject, STRING_KEY_NO_INDEX, 40),
+    "embedded, hash and range": (EmbeddedSubject, PARTITIONED, 20),
     "direct, u64": (DirectSubject, U64, 50),
     "direct, short history": (DirectSubject, SHORT_HISTORY, 50),
     "direct, string key": (DirectSubject, STRING_KEY, 40),
