@@ -13,6 +13,8 @@ from .errors import InvalidArgumentError
 from .types import LogicalType
 
 _EPOCH = dt.datetime(1970, 1, 1)
+_FIRST_MICROSECOND = (dt.datetime.min - _EPOCH) // dt.timedelta(microseconds=1)
+_LAST_MICROSECOND = (dt.datetime.max - _EPOCH) // dt.timedelta(microseconds=1)
 
 
 def to_json(value: Any) -> Any:
@@ -110,10 +112,13 @@ def _date(value: Any, _: LogicalType) -> dt.date:
     return dt.date.fromisoformat(_text(value, _).strip())
 
 
-def _timestamp(value: Any, _: LogicalType) -> dt.datetime:
+def _timestamp(value: Any, _: LogicalType) -> dt.datetime | int:
+    """Return a moment; as its microseconds where it lies outside the years 1 to 9999, which is all that Python has."""
     if isinstance(value, dt.datetime):
         return _naive_utc(value)
     if isinstance(value, int) and not isinstance(value, bool):
+        if not _FIRST_MICROSECOND <= value <= _LAST_MICROSECOND:
+            return _integer(value, LogicalType("int64"))
         return _EPOCH + dt.timedelta(microseconds=value)
     if isinstance(value, dt.date):
         return dt.datetime.combine(value, dt.time())

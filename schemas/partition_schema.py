@@ -217,10 +217,14 @@ def _cells(values: Sequence[Any], columns: Sequence[ColumnSchema]) -> tuple[Any,
 
 def _values(cells: Sequence[Any], columns: Sequence[ColumnSchema]) -> tuple[Any, ...]:
     """Return the Python values of a bound, which compare as its keys do."""
-    return tuple(
+    values = tuple(
         from_json(cell, column.logical, f"the bound of {column.name!r}:")
         for cell, column in zip(cells, columns, strict=False)
     )
+    for value, column in zip(values, columns, strict=False):
+        if isinstance(value, int) and column.type == "timestamp[us]":
+            raise InvalidArgumentError(f"the bound of {column.name!r}: {value} lies outside the years 1 to 9999")
+    return values
 
 
 def _end(values: list[Any] | None, columns: Sequence[ColumnSchema], is_past: bool) -> tuple[Any, ...] | None:

@@ -38,7 +38,7 @@ def make_lookup(cells: tuple[Cell, ...], physical: PhysicalType) -> Lookup:
     if len(cells) <= FEW_CELLS:
         return FewLookup(cells)
     if physical in (PhysicalType.FLOAT32, PhysicalType.FLOAT64):
-        return FloatLookup(constants_of(cells, physical), physical)
+        return FloatLookup(constants_of(tuple(cell + 0.0 for cell in cells), physical), physical)
     if int(cells[-1]) - int(cells[0]) < TABLE_SPAN:
         return TableLookup.of(np.array(cells, np.int64))
     return SetLookup.of(np.array(cells, np.int64))
@@ -128,7 +128,8 @@ class HashLookup:
 
 @dataclass(frozen=True, slots=True)
 class FloatLookup:
-    """Arrow's hash table of floats. It tells -0.0 from 0.0: adding 0.0 makes both the latter, and NaN stays NaN."""
+    """Arrow's hash table of floats. It tells -0.0 from 0.0: adding 0.0, to the listed as to the cells of a page, makes
+    both the latter, and NaN stays NaN."""
 
     listed: pa.Array
     physical: PhysicalType

@@ -59,3 +59,10 @@ def test_what_does_not_fit_is_refused(word, value):
 def test_a_value_without_a_literal_is_refused():
     with pytest.raises(InvalidArgumentError, match="cannot be a literal"):
         to_json(decimal)
+
+
+@pytest.mark.parametrize("microseconds", [-(2**63), 2**63 - 1, -62_135_596_800_000_001, 253_402_300_800_000_000])
+def test_timestamps_that_python_has_no_datetime_for_are_their_microseconds(microseconds):
+    assert from_json(microseconds, LogicalType("timestamp[us]")) == microseconds
+    with pytest.raises(InvalidArgumentError):
+        from_json(2**63, LogicalType("timestamp[us]"))

@@ -118,3 +118,9 @@ def test_what_cannot_be_is_refused(levels: list, says: str) -> None:
 def test_words_that_mean_nothing_are_refused_at_once(make) -> None:
     with pytest.raises(InvalidArgumentError):
         make()
+
+
+def test_a_bound_of_timestamps_lies_in_the_years_that_bounds_are_compared_in() -> None:
+    fields = [("at", pa.timestamp("us"))]
+    with pytest.raises(InvalidArgumentError, match="outside the years 1 to 9999"):
+        create(by_range("at", splits=[0, 2**62]), fields=fields)

@@ -132,3 +132,16 @@ def test_selects_the_rows_that_duckdb_selects(database, predicate):
     expected = database.execute(f"SELECT id FROM shown WHERE {text} ORDER BY id").fetchall()
     found = select(bind(predicate, SCHEMA), _SHARED_VECTORS, len(_SHARED))
     assert [(row,) for row in np.array(_SHARED["id"])[found].tolist()] == sorted(expected)
+
+
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_either_zero_finds_both_in_long_lists_too(kind, zero):
+    """Long lists go by a hash table, which would tell them apart."""
+    name = model.NAMES[kind]
+    numbers = [zero, *range(1, 20)]
+    zeros = {row for row in range(ROW_COUNT) if COLUMNS[name][row] == 0}
+    assert {math.copysign(1, COLUMNS[name][row]) for row in zeros} == {1, -1}
+    for count in (1, 2, 20):
+        found = select(bind(InList(op="in", column=name, values=numbers[:count]), SCHEMA), PLAIN, ROW_COUNT)
+        assert zeros <= set(np.flatnonzero(found))
