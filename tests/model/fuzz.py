@@ -21,11 +21,33 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.model.altering import Altering
 from tests.model.machine import machine_of
-from tests.model.shapes import ALL_TYPES, SHORT_HISTORY, STRING_KEY, U64
-from tests.model.subjects import EmbeddedSubject
+from tests.model.shapes import (
+    ALL_TYPES,
+    IMMUTABLE,
+    NO_INDEX,
+    PARTITIONED,
+    SHORT_HISTORY,
+    SMALL_INDEX,
+    STRING_KEY,
+    STRING_KEY_NO_INDEX,
+    U64,
+)
+from tests.model.subjects import DirectSubject, EmbeddedSubject
 
 _EXAMPLES = 30
-_SHAPES = (U64, ALL_TYPES, SHORT_HISTORY, STRING_KEY)
+_CASES = (
+    (U64, EmbeddedSubject),
+    (ALL_TYPES, EmbeddedSubject),
+    (SHORT_HISTORY, EmbeddedSubject),
+    (STRING_KEY, DirectSubject),
+    (IMMUTABLE, EmbeddedSubject),
+    (PARTITIONED, EmbeddedSubject),
+    (SHORT_HISTORY, DirectSubject),
+    (SMALL_INDEX, EmbeddedSubject),
+    (STRING_KEY_NO_INDEX, EmbeddedSubject),
+    (PARTITIONED, DirectSubject),
+    (NO_INDEX, DirectSubject),
+)
 
 
 def main() -> None:
@@ -46,9 +68,9 @@ def main() -> None:
     deadline = time.monotonic() + 60 * options.minutes
     number = options.seed
     while time.monotonic() < deadline:
-        shape = _SHAPES[number % len(_SHAPES)]
+        shape, subject = _CASES[number % len(_CASES)]
         print(f"seed {number}: {_EXAMPLES} sequences of {options.steps} steps", flush=True)
-        run_state_machine_as_test(seed(number)(machine_of(shape, EmbeddedSubject)), settings=rounds)
+        run_state_machine_as_test(seed(number)(machine_of(shape, subject)), settings=rounds)
         Altering(number, history_seconds=shape.history_seconds).run(options.steps)
         number += 1
     print(f"all agree; continue with --seed {number}")

@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from nyala.schemas.operation import Operation
 from nyala.schemas.service import MaintenanceKind
 
+from .aggregates import functions_of
 from .oracle import Key
 from .predicates import COMPARISONS, Between, Both, Compare, Either, Filter, In, IsNull, Not
 from .session import Session
@@ -36,9 +37,9 @@ def machine_of(shape: Shape, subject_of: Callable[[Shape], Subject]) -> type[Rul
         def write(self, write: tuple[str, tuple[str, ...], list[tuple]], atomic: bool) -> None:
             self.session.write(*write, atomic=atomic)
 
-        @rule(write=writes(shape))
-        def write_more(self, write: tuple[str, tuple[str, ...], list[tuple]]) -> None:
-            self.session.write(*write)
+        @rule(write=writes(shape), back=st.none() | st.integers(0, 20))
+        def write_what_is_unchanged(self, write: tuple[str, tuple[str, ...], list[tuple]], back: int | None) -> None:
+            self.session.write(*write, unchanged=None if back is None else max(0, len(self.session.moments) - 1 - back))
 
         @rule(op=st.sampled_from(["flush", "flush", "flush_deltas"]))
         def flush(self, op: str) -> None:
@@ -59,8 +60,11 @@ def machine_of(shape: Shape, subject_of: Callable[[Shape], Subject]) -> type[Rul
 
         @rule(scan=_scans(shape), back=st.none() | st.integers(0, 1 << 16))
         def scan(self, scan: dict[str, Any], back: int | None) -> None:
-            moment = None if back is None else back % len(self.session.moments)
-            self.session.scan(**scan, moment=moment)
+            self.session.scan(**scan, moment=None if back is None else back % len(self.session.moments))
+
+        @rule(aggregate=_aggregates(shape), back=st.none() | st.integers(0, 1 << 16))
+        def aggregate(self, aggregate: dict[str, Any], back: int | None) -> None:
+            self.session.aggregate(**aggregate, moment=None if back is None else back % len(self.session.moments))
 
         @rule(feed=_feeds(shape), ends=st.tuples(st.integers(0, 1 << 16), st.integers(0, 1 << 16)))
         def changes(self, feed: dict[str, Any], ends: tuple[int, int]) -> None:
@@ -152,6 +156,18 @@ def _scans(shape: Shape) -> st.SearchStrategy[dict[str, Any]]:
             "where": st.none() | _filters(shape),
             "ordered": st.booleans(),
             "limit": st.none() | st.integers(0, 4),
+        }
+    )
+
+
+def _aggregates(shape: Shape) -> st.SearchStrategy[dict[str, Any]]:
+    known = [(name, function) for name in shape.filtered for function in functions_of(shape.arrow.field(name))]
+    measures = st.lists(st.sampled_from([("*", "count"), *known]), min_size=1, max_size=4)
+    return st.fixed_dictionaries(
+        {
+            "measures": measures.map(lambda chosen: {f"m{at}": measure for at, measure in enumerate(chosen)}),
+            "group_by": st.lists(st.sampled_from(shape.filtered), unique=True, max_size=2).map(tuple),
+            "where": st.none() | _filters(shape),
         }
     )
 

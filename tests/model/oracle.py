@@ -28,6 +28,7 @@ class ModelSchema:
     not_null: frozenset[str] = frozenset()
     lengths: Mapping[str, int] = field(default_factory=dict)
     """Characters that a varchar column keeps."""
+    immutable: frozenset[str] = frozenset()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -57,11 +58,11 @@ class Oracle:
         self.versions: dict[Key, list[tuple[int, Row | None]]] = {}
         self.last_timestamp = 0
 
-    def plan(self, op: str, rows: Sequence[Row], atomic: bool = False) -> Plan:
-        """Say what must become of ``rows``, which all have the same columns."""
+    def plan(self, op: str, rows: Sequence[Row], atomic: bool = False, since: int | None = None) -> Plan:
+        """Say what must become of ``rows``, which all have the same columns and must not have changed ``since``."""
         plan = Plan(len(rows))
         for position, given in enumerate(rows):
-            outcome = self._decide(op, given, plan)
+            outcome = self._decide(op, given, plan, since)
             if outcome == "APPLIED":
                 plan.applied += 1
             elif outcome == "IGNORED":
@@ -93,24 +94,36 @@ class Oracle:
         live = self.now()
         return [live[key] for key in keys if key in live]
 
-    def _decide(self, op: str, given: Row, plan: Plan) -> str:
+    def _decide(self, op: str, given: Row, plan: Plan, since: int | None) -> str:
         """Carry out one row on ``plan`` and return APPLIED, IGNORED or the code of its error."""
         given = {name: self._stored(name, cell) for name, cell in given.items()}
         if any(given[name] is None for name in given if name in self.schema.not_null):
             return "INVALID_ARGUMENT"
         key = tuple(given[name] for name in self.schema.key)
         base, ignores = op.removesuffix("_ignore"), op.endswith("_ignore")
+        if since is not None and self._changed_after(key, since):
+            return "IGNORED" if ignores else "CONFLICT"
         old = plan.changes[key] if key in plan.changes else self._live(key)
         if base == "insert" and old is not None:
             return "IGNORED" if ignores else "ALREADY_PRESENT"
         if base in ("update", "delete") and old is None:
             return "IGNORED" if ignores else "NOT_FOUND"
+        if base in ("update", "upsert") and old is not None and not self.schema.immutable.isdisjoint(given):
+            if not ignores:
+                return "IMMUTABLE"
+            given = {name: cell for name, cell in given.items() if name not in self.schema.immutable}
+            if len(given) == len(key):
+                return "IGNORED"
         row = None if base == "delete" else {**(self.schema.defaults if old is None else old), **given}
         if row is not None and any(cell is REQUIRED for cell in row.values()):
             return "INVALID_ARGUMENT"
         if old is None or row is None or len(given) > len(key):  # an upsert of a live row's key alone is no change
             plan.changes[key] = row
         return "APPLIED"
+
+    def _changed_after(self, key: Key, moment: int) -> bool:
+        history = self.versions.get(key)
+        return history is not None and history[-1][0] > moment
 
     def _stored(self, name: str, cell: Any) -> Any:
         length = self.schema.lengths.get(name)

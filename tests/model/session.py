@@ -9,8 +9,9 @@ from typing import Concatenate, ParamSpec
 from nyala.schemas.errors import SnapshotTooOldError
 
 from . import shapes
+from .aggregates import Measure, aggregated, agree
 from .feed import feed
-from .oracle import Key, Oracle
+from .oracle import Key, Oracle, Row
 from .predicates import Filter
 from .shapes import Shape
 from .subjects import Stop, Subject, exact_row, rows_of
@@ -48,11 +49,22 @@ class Session:
         """What came before this moment may have been forgotten."""
 
     @recorded
-    def write(self, op: str, columns: tuple[str, ...], rows: list[tuple], atomic: bool = False) -> None:
-        """Write rows of ``columns``; the answer must be the model's, to the position of each error."""
+    def write(
+        self, op: str, columns: tuple[str, ...], rows: list[tuple], atomic: bool = False, unchanged: int | None = None
+    ) -> None:
+        """Write rows of ``columns``; the answer must be the model's, to the position of each error.
+
+        With ``unchanged``, a position in ``moments``, rows that changed since then must be left alone.
+        """
         given = [dict(zip(columns, row, strict=True)) for row in rows]
-        plan = self.oracle.plan(op, given, atomic)
-        result = self.subject.write(op, self.shape.batch(columns, given), atomic)
+        since = None if unchanged is None else self.moments[unchanged]
+        plan = self.oracle.plan(op, given, atomic, since)
+        try:
+            result = self.subject.write(op, self.shape.batch(columns, given), atomic, since)
+        except SnapshotTooOldError:
+            assert since is not None and since < self.forgotten
+            return
+        assert since is None or since >= self.subject.history_mark(), "history that is too old was relied on"
         errors = [(error.row, error.code) for error in result.errors]
         assert (result.rows, result.applied, result.ignored, errors) == plan.answer
         assert result.error_count == len(errors)
@@ -90,6 +102,28 @@ class Session:
     ) -> None:
         """Read at ``moment`` (a position in ``moments``; None is now) and compare with the model."""
         self._compare(columns, where, ordered, limit, moment)
+
+    @recorded
+    def aggregate(
+        self,
+        measures: dict[str, Measure],
+        group_by: tuple[str, ...] = (),
+        where: Filter | None = None,
+        moment: int | None = None,
+    ) -> None:
+        """Compare what is worked out of the rows at ``moment``."""
+        as_of = None if moment is None else self.moments[moment]
+        text = None if where is None else str(where)
+        try:
+            table = self.subject.aggregate(measures, list(group_by), text, as_of)
+        except SnapshotTooOldError:
+            assert as_of is not None and as_of < self.forgotten
+            return
+        assert as_of is None or as_of >= self.subject.history_mark(), "history that is too old was read"
+        assert table.schema.names == [*group_by, *measures]
+        found = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+        expected = aggregated([row for _, row in self._rows(where, as_of)], measures, group_by)
+        assert agree(found, expected), (found, expected)
 
     @recorded
     def changes(
@@ -160,14 +194,16 @@ class Session:
             return
         assert as_of is None or as_of >= self.subject.history_mark(), "history that is too old was read"
         assert table.schema.names == list(columns)
-        state = self.oracle.now() if as_of is None else self.oracle.as_of(as_of)
-        chosen = [row for _, row in sorted(state.items()) if where is None or where.holds(row) is True]
-        expected = [exact_row([row[name] for name in columns]) for row in chosen]
+        expected = [exact_row([row[name] for name in columns]) for _, row in self._rows(where, as_of)]
         found = rows_of(table) if columns else [()] * table.num_rows
         if ordered:
             assert found == expected[:limit]
         else:
             _check_unordered(found, expected, limit)
+
+    def _rows(self, where: Filter | None, as_of: int | None) -> list[tuple[Key, Row]]:
+        state = self.oracle.now() if as_of is None else self.oracle.as_of(as_of)
+        return [(key, row) for key, row in sorted(state.items()) if where is None or where.holds(row) is True]
 
 
 def _check_unordered(found: list[tuple], expected: list[tuple], limit: int | None) -> None:

@@ -86,6 +86,13 @@ U64 = Shape(
 
 SHORT_HISTORY = replace(U64, history_seconds=10)
 NO_INDEX = replace(SHORT_HISTORY, key_index_bytes=0)
+SMALL_INDEX = replace(SHORT_HISTORY, key_index_bytes=1 << 10)
+"""Some rowsets are in the index, others are not."""
+IMMUTABLE = replace(
+    SHORT_HISTORY,
+    model=replace(U64.model, immutable=frozenset({"s", "must"})),
+    column_options=U64.column_options | {name: ColumnOptions(immutable=True) for name in ("s", "must")},
+)
 
 STRING_KEY = replace(
     U64,

@@ -22,6 +22,7 @@ from nyala.schemas.scan import ScanSpec
 from nyala.schemas.timestamp import last_of
 from nyala.schemas.write import WriteCommand, WriteResult
 
+from .aggregates import Measure
 from .oracle import Key
 from .shapes import TABLE, Shape
 
@@ -34,8 +35,11 @@ Stop = Literal["close", "kill", "power"]
 class Subject(Protocol):
     """One store with one table."""
 
-    def write(self, op: str, batch: pa.RecordBatch, atomic: bool) -> WriteResult: ...
+    def write(self, op: str, batch: pa.RecordBatch, atomic: bool, since: int | None) -> WriteResult: ...
     def scan(self, **spec: Any) -> pa.Table: ...
+    def aggregate(
+        self, measures: dict[str, Measure], group_by: list[str], where: str | None, as_of: int | None
+    ) -> pa.Table: ...
     def changes(self, since: int, until: int, **spec: Any) -> pa.Table: ...
     def get(self, keys: Sequence[Key]) -> pa.Table: ...  # the rows found, in the order asked
     def maintain(self, op: str) -> None: ...
@@ -58,11 +62,16 @@ class EmbeddedSubject:
         self._store = self._open()
         self._store.create_table(shape.definition)
 
-    def write(self, op: str, batch: pa.RecordBatch, atomic: bool) -> WriteResult:
-        return self._store.write(WriteCommand(table=TABLE, op=Operation(op), atomic=atomic), batch)
+    def write(self, op: str, batch: pa.RecordBatch, atomic: bool, since: int | None) -> WriteResult:
+        return self._store.write(WriteCommand(table=TABLE, op=Operation(op), atomic=atomic, if_timestamp=since), batch)
 
     def scan(self, **spec: Any) -> pa.Table:
         return self._store.scan(ScanSpec(table=TABLE, **spec)).to_reader().read_all()
+
+    def aggregate(
+        self, measures: dict[str, Measure], group_by: list[str], where: str | None, as_of: int | None
+    ) -> pa.Table:
+        return self.scan(aggregate=measures, group_by=group_by, where=where, as_of=as_of)
 
     def changes(self, since: int, until: int, before: bool = False, every: bool = False, **spec: Any) -> pa.Table:
         feed = ChangeSpec(since=since, until=until, before=before, every=every)
@@ -122,11 +131,16 @@ class FlightSubject(EmbeddedSubject):
         self._database = nyala.connect(f"grpc://127.0.0.1:{self._server.port}")
         self._table = self._database.table(TABLE)
 
-    def write(self, op: str, batch: pa.RecordBatch, atomic: bool) -> WriteResult:
-        return self._table.write(batch, op, atomic=atomic, on_error="return")
+    def write(self, op: str, batch: pa.RecordBatch, atomic: bool, since: int | None) -> WriteResult:
+        return self._table.write(batch, op, atomic=atomic, if_timestamp=since, on_error="return")
 
     def scan(self, **spec: Any) -> pa.Table:
         return self._table.scan(**spec).to_arrow()
+
+    def aggregate(
+        self, measures: dict[str, Measure], group_by: list[str], where: str | None, as_of: int | None
+    ) -> pa.Table:
+        return self._table.scan(where=where, as_of=as_of).aggregate(measures, group_by)
 
     def changes(self, since: int, until: int, **spec: Any) -> pa.Table:
         return self._table.changes(since, until, **spec).to_arrow()

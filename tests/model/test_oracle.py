@@ -7,9 +7,11 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.model.machine import machine_of
 from tests.model.shapes import (
     ALL_TYPES,
+    IMMUTABLE,
     NO_INDEX,
     PARTITIONED,
     SHORT_HISTORY,
+    SMALL_INDEX,
     STRING_KEY,
     STRING_KEY_NO_INDEX,
     U64,
@@ -25,22 +27,28 @@ def budget(examples: int, steps: int) -> settings:
 
 
 CASES = {
-    "embedded, u64": (EmbeddedSubject, U64, 80),
-    "embedded, all types": (EmbeddedSubject, ALL_TYPES, 80),
-    "embedded, short history": (EmbeddedSubject, SHORT_HISTORY, 80),
-    "embedded, string key": (EmbeddedSubject, STRING_KEY, 80),
-    "embedded, no key index": (EmbeddedSubject, NO_INDEX, 40),
-    "embedded, string key, no key index": (EmbeddedSubject, STRING_KEY_NO_INDEX, 40),
-    "embedded, hash and range": (EmbeddedSubject, PARTITIONED, 20),
-    "direct, u64": (DirectSubject, U64, 50),
-    "direct, short history": (DirectSubject, SHORT_HISTORY, 50),
-    "direct, string key": (DirectSubject, STRING_KEY, 40),
-    "flight, u64": (FlightSubject, U64, 70),
-    "flight, all types": (FlightSubject, ALL_TYPES, 65),
-    "flight, string key": (FlightSubject, STRING_KEY, 65),
+    "embedded, u64": (EmbeddedSubject, U64, 50),
+    "embedded, all types": (EmbeddedSubject, ALL_TYPES, 50),
+    "embedded, short history": (EmbeddedSubject, SHORT_HISTORY, 50),
+    "embedded, string key": (EmbeddedSubject, STRING_KEY, 30),
+    "embedded, immutable columns": (EmbeddedSubject, IMMUTABLE, 40),
+    "embedded, small key index": (EmbeddedSubject, SMALL_INDEX, 20),
+    "embedded, no key index": (EmbeddedSubject, NO_INDEX, 20),
+    "embedded, string key, no key index": (EmbeddedSubject, STRING_KEY_NO_INDEX, 20),
+    "embedded, hash and range": (EmbeddedSubject, PARTITIONED, 30),
+    "direct, u64": (DirectSubject, U64, 20),
+    "direct, short history": (DirectSubject, SHORT_HISTORY, 30),
+    "direct, string key, no key index": (DirectSubject, STRING_KEY_NO_INDEX, 20),
+    "direct, hash and range": (DirectSubject, PARTITIONED, 20),
+    "flight, u64": (FlightSubject, U64, 50),
+    "flight, all types": (FlightSubject, ALL_TYPES, 50),
+    "flight, string key": (FlightSubject, STRING_KEY, 30),
+    "flight, immutable columns": (FlightSubject, IMMUTABLE, 40),
+    "flight, hash and range": (FlightSubject, PARTITIONED, 30),
 }
+STEPS = {EmbeddedSubject: 60, DirectSubject: 60, FlightSubject: 50}
 
 
 @pytest.mark.parametrize(("subject", "shape", "examples"), CASES.values(), ids=CASES.keys())
 def test_the_store_is_the_model(subject: type[EmbeddedSubject], shape: Shape, examples: int) -> None:
-    run_state_machine_as_test(machine_of(shape, subject), settings=budget(examples, 50))
+    run_state_machine_as_test(machine_of(shape, subject), settings=budget(examples, STEPS[subject]))

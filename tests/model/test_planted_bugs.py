@@ -1,6 +1,7 @@
 """The model is worth what it catches: bugs are planted in the engine, and the machine must find each."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,13 @@ from nyala.engine.compaction import flush, flush_deltas, history_gc, merge
 from nyala.engine.compaction.key_merge import MergedRows
 from nyala.engine.delta import tracker
 from nyala.engine.delta.history import Moments
+from nyala.engine.partition import prune
 from nyala.engine.rowset import diskrowset, memrowset
 from nyala.engine.rowset.absent import absent_cells
+from nyala.engine.rowset.diskrowset import DiskRowSet
+from nyala.engine.rowset.key_filter import KeyFilter
 from nyala.engine.rowset.liveness import LiveRows
-from nyala.engine.tablet import outcome, read, tablet
+from nyala.engine.tablet import aggregate, outcome, scan, selection, tablet
 from nyala.engine.tablet.key_lookup import KeyLookup
 from nyala.engine.tablet.manifest import Manifest
 from nyala.engine.vectors.vector import FixedVector
@@ -23,10 +27,10 @@ from nyala.schemas import altered
 from nyala.schemas.errors import StoreError
 from tests.model.altering import Altering
 from tests.model.machine import machine_of
-from tests.model.shapes import U64
-from tests.model.subjects import EmbeddedSubject
+from tests.model.shapes import IMMUTABLE, NO_INDEX, PARTITIONED, U64, Shape
+from tests.model.subjects import DirectSubject, EmbeddedSubject
 
-QUICK = settings(max_examples=150, stateful_step_count=40, deadline=None, database=None, phases=[Phase.generate])
+QUICK = settings(max_examples=400, stateful_step_count=60, deadline=None, database=None, phases=[Phase.generate])
 
 
 def history_forgotten_by_a_flush(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +51,7 @@ def first_update_of_a_key_wins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def filter_that_lets_all_through(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read, "select", lambda where, vectors, count: np.ones(count, np.bool_))
+    monkeypatch.setattr(selection, "select", lambda where, vectors, count: np.ones(count, np.bool_))
 
 
 def history_forgotten_by_a_merge(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,6 +112,79 @@ PLANTED = [
     feed_that_shows_the_first_change,
     redo_collapsed_whatever_history_says,
 ]
+
+
+def conditions_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tablet.Tablet, "changed_after", lambda self, locations, moment: np.zeros(len(locations), bool))
+
+
+def conditions_not_looked_at_in_deltas(monkeypatch: pytest.MonkeyPatch) -> None:
+    def born_after(rowset: Any, rowids: np.ndarray, moment: int, columns: Any) -> np.ndarray:
+        return changed_after(rowset, rowids, moment, {})
+
+    changed_after = tablet.changed_after
+    monkeypatch.setattr(tablet, "changed_after", born_after)
+
+
+def immutable_cells_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = outcome._rules
+    monkeypatch.setattr(
+        outcome, "_rules", lambda op, alive, shape: rules(op, alive, replace(shape, has_immutable=False))
+    )
+
+
+def zone_maps_believed_under_deletes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bounds and counts of a page with dead rows are taken from its zone map."""
+
+    def all_alive(chunk: Any, request: Any, plan: Any) -> Any:
+        with pytest.MonkeyPatch.context() as within:
+            within.setattr(type(chunk.rowset), "live_in", lambda *_: None)
+            return known_partial(chunk, request, plan)
+
+    known_partial = aggregate.known_partial
+    monkeypatch.setattr(scan, "known_partial", all_alive)
+
+
+def keys_that_the_filter_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    may_hold = KeyFilter.may_hold
+    monkeypatch.setattr(KeyFilter, "may_hold", lambda self, hashes: may_hold(self, hashes) & (hashes % 5 != 0))
+
+
+def attached_rows_that_were_always_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DiskRowSet, "row_count", lambda self, snapshot: self.metadata.row_count)
+    monkeypatch.setattr(DiskRowSet, "births", lambda *_: None)
+
+
+def tablet_left_out_in_which_a_range_of_keys_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_apart = prune._is_apart
+
+    def lies_before(keys: Any, lower: bytes, upper: bytes | None) -> bool:
+        return is_apart(keys, lower, upper) or (keys.lower is not None and keys.lower > lower)
+
+    monkeypatch.setattr(prune, "_is_apart", lies_before)
+
+
+ELSEWHERE = [
+    (conditions_not_looked_at, U64, EmbeddedSubject),
+    (conditions_not_looked_at_in_deltas, U64, EmbeddedSubject),
+    (immutable_cells_changed, IMMUTABLE, EmbeddedSubject),
+    (zone_maps_believed_under_deletes, U64, EmbeddedSubject),
+    (keys_that_the_filter_does_not_know, NO_INDEX, EmbeddedSubject),
+    (attached_rows_that_were_always_there, U64, DirectSubject),
+    (tablet_left_out_in_which_a_range_of_keys_begins, PARTITIONED, EmbeddedSubject),
+]
+
+
+@pytest.mark.parametrize(("plant", "shape", "subject"), ELSEWHERE, ids=[plant.__name__ for plant, *_ in ELSEWHERE])
+def test_the_machine_finds_with_other_tables(
+    plant: Callable[[pytest.MonkeyPatch], None],
+    shape: Shape,
+    subject: type[EmbeddedSubject],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plant(monkeypatch)
+    with pytest.raises((AssertionError, IndexError, ExceptionGroup)):
+        run_state_machine_as_test(machine_of(shape, subject), settings=QUICK)
 
 
 @pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
