@@ -1,4 +1,4 @@
-"""Orders of keys: radix-like refinement of tied byte strings, and merges of sorted runs.
+"""Orders of keys: radix-like refinement of tied byte strings.
 
 A string is seen as words: 8 bytes from some depth on, big-endian, padded with zeros, so that words
 compare as the bytes do. Padding makes "a" and "a\\0" tie; `_sort_by_ending` puts the prefix first.
@@ -11,11 +11,9 @@ from .kernel import inline, kernel
 from .keys import string_less
 from .simd import (
     byte_swap64,
-    copy_bytes,
     load_u8,
     load_u64,
     prefetch,
-    store_u64,
     trailing_zeros64,
     view_i64,
     view_u64,
@@ -207,56 +205,3 @@ def split_groups(offsets, data, order, groups, group_count, depth, scratch, coun
                     open_count += 1
             run = i
     return open_count
-
-
-@inline
-def _second_mask(offsets, data, first_word, second_word, first_row, second_row):
-    """Return all ones when the second of two strings (with ``offsets`` 0: of two words) sorts before the first, else 0.
-
-    A mask, because of an ``if`` the compiler makes a branch that the processor guesses wrong half of the time.
-    """
-    is_second = second_word < first_word
-    if offsets != 0 and second_word == first_word:
-        start, other = load_offset(offsets, np.int64(second_row)), load_offset(offsets, np.int64(first_row))
-        length = load_offset(offsets, np.int64(second_row) + 1) - start
-        other_length = load_offset(offsets, np.int64(first_row) + 1) - other
-        is_second = string_less(data + start, length, data + other, other_length)
-    return np.uint64(0) - np.uint64(is_second)
-
-
-@kernel
-def merge_words(offsets, data, words, rows, first, middle, last, result_words, result_rows):
-    """Merge the sorted runs [first, middle) and [middle, last) of words, each with its row.
-
-    Equal words are settled by the whole strings of their rows, unless ``offsets`` is 0: then the words are the keys.
-    Both ends are merged at once, towards each other: two chains of loads that do not wait for one another, without a
-    branch on the data. They go on for as long as neither run can end.
-    """
-    left, right, left_end, right_end = words + first * 8, words + middle * 8, words + middle * 8, words + last * 8
-    place, place_end = result_words + first * 8, result_words + last * 8
-    to_row, to_result = rows - words, result_rows - result_words
-    while left < left_end and right < right_end:
-        # Half of the steps could empty the shorter run from below, and half from above.
-        steps = min(left_end - left, right_end - right) >> 4
-        for _ in range(max(steps, 1)):
-            left_word, right_word = load_u64(left), load_u64(right)
-            left_row, right_row = load_u64(left + to_row), load_u64(right + to_row)
-            mask = _second_mask(offsets, data, left_word, right_word, left_row, right_row)
-            store_u64(place, left_word ^ ((left_word ^ right_word) & mask))
-            store_u64(place + to_result, left_row ^ ((left_row ^ right_row) & mask))
-            right += 8 & np.int64(mask)
-            left += 8 & ~np.int64(mask)
-            place += 8
-            if steps == 0:
-                break
-            left_word, right_word = load_u64(left_end - 8), load_u64(right_end - 8)
-            left_row, right_row = load_u64(left_end - 8 + to_row), load_u64(right_end - 8 + to_row)
-            mask = _second_mask(offsets, data, left_word, right_word, left_row, right_row)
-            place_end -= 8
-            store_u64(place_end, right_word ^ ((left_word ^ right_word) & mask))
-            store_u64(place_end + to_result, right_row ^ ((left_row ^ right_row) & mask))
-            left_end -= 8 & np.int64(mask)
-            right_end -= 8 & ~np.int64(mask)
-    rest, rest_end = (left, left_end) if left < left_end else (right, right_end)
-    copy_bytes(place, rest, rest_end - rest)
-    copy_bytes(place + to_result, rest + to_row, rest_end - rest)

@@ -1,10 +1,10 @@
 """Ordered scans: merge the rowsets of a tablet by encoded primary key, with a chunk or two of each in memory.
 
 Every rowset is a stream of chunks in key order. In each round the smallest of the streams' last keys in memory is the
-bound: all rows up to it are known, whichever stream they come from. They are cut into batches at keys that divide them
-evenly (`cut`), so that batches do not depend on one another: the pool merges several at once, while it reads the
-chunks that come next. A stream whose first key lies above the bound is not opened yet, so that memory goes with how
-many rowsets overlap, not with how many there are. No two streams share a key.
+bound: all rows up to it are known, whichever stream they come from. They are cut into pieces of a few batches at keys
+that divide them evenly (`cut`), so that pieces do not depend on one another: the pool merges several at once, while it
+reads the chunks that come next. A stream whose first key lies above the bound is not opened yet, so that memory goes
+with how many rowsets overlap, not with how many there are. No two streams share a key.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ from ..rowset.memrowset import MemRowSet
 from ..rowset.rowset import RowSet
 from ..vectors.keys import KeyEncoder
 from .chunk import PruneCount, ScanRequest, chunks
-from .runs import Head, Run, RunReader, Span, cut, merged_batch
+from .runs import Head, Run, RunReader, Span, cut, merged_batches
 from .scan import result, submit
+
+_BATCHES_AT_ONCE = 4
+"""So many batches are merged as one and cut afterwards: a merge of many short runs costs more than it brings."""
 
 
 class _Stream:
@@ -87,14 +90,14 @@ def scan_ordered(
     # One chunk ahead of each stream is enough where there are many of them; all come from one pool.
     each = min(ahead, max(1, ahead // max(len(rowsets), 1)))
     streams = [_Stream(rowset, reader, pool, each) for rowset in rowsets]
-    merging: deque[Future[pa.RecordBatch]] = deque()
+    merging: deque[Future[list[pa.RecordBatch]]] = deque()
     try:
-        for spans in _rounds(streams):
-            merging.append(submit(pool, merged_batch, spans, request.schema))
-            if len(merging) > ahead:
-                yield result(merging.popleft())
+        for spans, batch_rows in _rounds(streams):
+            merging.append(submit(pool, merged_batches, spans, request.schema, batch_rows))
+            if len(merging) > ahead // _BATCHES_AT_ONCE:
+                yield from result(merging.popleft())
         while merging:
-            yield result(merging.popleft())
+            yield from result(merging.popleft())
     finally:
         for future in merging:
             future.cancel()
@@ -102,8 +105,8 @@ def scan_ordered(
             stream.cancel()
 
 
-def _rounds(streams: list[_Stream]) -> Iterator[list[Span]]:
-    """Yield the spans of each batch: all rows above those of the batch before and up to some key."""
+def _rounds(streams: list[_Stream]) -> Iterator[tuple[list[Span], int]]:
+    """Yield the spans of some batches, all rows above those before and up to some key, and the rows of a batch."""
     waiting = sorted(streams, key=lambda stream: stream.first_key, reverse=True)
     running: list[_Stream] = []
     while waiting or running:
@@ -125,7 +128,9 @@ def _bound(running: list[_Stream]) -> bytes | None:
     return min(unfinished) if unfinished else max((stream.head.last_key for stream in running), default=None)
 
 
-def _batches(heads: list[Head], bound: bytes) -> Iterator[list[Span]]:
+def _batches(heads: list[Head], bound: bytes) -> Iterator[tuple[list[Span], int]]:
     """Take the rows up to ``bound`` from the heads, some at a time."""
     spans = [span for head in heads for span in head.take_until(bound)]
-    yield from cut(spans, max(head.chunk_rows for head in heads))
+    batch_rows = max(head.chunk_rows for head in heads)
+    for parts in cut(spans, _BATCHES_AT_ONCE * batch_rows):
+        yield parts, batch_rows

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ...schemas.column import ColumnSchema
 from ..vectors.arrow import from_arrow, to_arrow
-from ..vectors.gather_many import places_of, take_from
+from ..vectors.gather_many import place_of, take_from
 from ..vectors.keys import (
     KeyEncoder,
     KeyVector,
@@ -20,7 +20,7 @@ from ..vectors.keys import (
     equal_at,
     key_bytes,
     lower_bound,
-    merge_order,
+    merge_places,
     slice_keys,
     take_keys,
 )
@@ -182,13 +182,16 @@ def _dividing_keys(spans: Sequence[Span], batch_rows: int) -> list[bytes]:
     return sorted(chosen - {max(span.last_key for span in spans)})
 
 
-def merged_batch(spans: Sequence[Span], schema: pa.Schema) -> pa.RecordBatch:
-    """Merge spans that share no key into one batch."""
-    if not schema.names:
-        return empty_batch(sum(map(len, spans)))
-    columns = _merged(spans) if len(spans) > 1 else _columns(spans[0])
-    arrays = [to_arrow(column, field.type) for column, field in zip(columns, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+def merged_batches(spans: Sequence[Span], schema: pa.Schema, batch_rows: int) -> list[pa.RecordBatch]:
+    """Merge spans that share no key; return batches of ``batch_rows``, the last of which may have fewer."""
+    rows = sum(map(len, spans))
+    if schema.names:
+        columns = _merged(spans) if len(spans) > 1 else _columns(spans[0])
+        arrays = [to_arrow(column, field.type) for column, field in zip(columns, schema, strict=True)]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    else:
+        batch = empty_batch(rows)
+    return [batch.slice(first, batch_rows) for first in range(0, rows, batch_rows)]
 
 
 def _columns(span: Span) -> list[Vector]:
@@ -196,9 +199,8 @@ def _columns(span: Span) -> list[Vector]:
 
 
 def _merged(spans: Sequence[Span]) -> list[Vector]:
-    spans = sorted(spans, key=lambda span: key_bytes(span.run.keys, span.first))
-    laid = np.concatenate([places_of(number, np.arange(span.first, span.last)) for number, span in enumerate(spans)])
-    places = laid[merge_order([span.keys for span in spans])]
+    firsts = np.array([place_of(number, span.first) for number, span in enumerate(spans)], np.int64)
+    places = merge_places([span.keys for span in spans], firsts)
     return [take_from(column, places) for column in zip(*(span.run.columns for span in spans), strict=True)]
 
 

@@ -21,9 +21,9 @@ _GATHER_FIXED: dict[int, Callable[[int, int, int, int], None]] = {
 }
 
 
-def places_of(number: int, rows: np.ndarray) -> np.ndarray:
-    """Return the places (int64) of ``rows`` of the vector ``number``."""
-    return rows + (number << kernels.ROW_BITS)
+def place_of(number: int, row: int) -> int:
+    """Return the place of a row of the vector ``number``; those of the rows after it follow one by one."""
+    return row + (number << kernels.ROW_BITS)
 
 
 def take_from(vectors: Sequence[Vector], places: np.ndarray) -> FixedVector | BytesVector:

@@ -1,7 +1,8 @@
 """Encoded primary keys: all that the floors above use, in one place."""
 
 from .key_encoder import KeyEncoder
-from .key_order import argsort_keys, keys_ascend, merge_order
+from .key_merging import merge_order, merge_places
+from .key_order import argsort_keys, keys_ascend
 from .key_vector import (
     BytesKeys,
     KeyVector,
@@ -36,6 +37,7 @@ __all__ = [
     "keys_less_equal",
     "lower_bound",
     "merge_order",
+    "merge_places",
     "slice_keys",
     "take_keys",
 ]

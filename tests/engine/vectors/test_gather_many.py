@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nyala.engine.vectors.gather_many import places_of, take_from
+from nyala.engine.vectors.gather_many import place_of, take_from
 from nyala.engine.vectors.physical import PhysicalType
 from nyala.engine.vectors.vector import (
     BytesVector,
@@ -41,7 +41,7 @@ def cells_of(vector: Vector) -> list[bytes | None]:
 
 def places_in(vectors: list[Vector], wanted: list[int]) -> np.ndarray:
     """Return places of rows of the vectors laid end to end."""
-    laid = np.concatenate([places_of(number, np.arange(len(vector))) for number, vector in enumerate(vectors)])
+    laid = np.concatenate([place_of(number, 0) + np.arange(len(vector)) for number, vector in enumerate(vectors)])
     return laid[np.array(wanted, np.int64) % len(laid)] if len(laid) else laid
 
 

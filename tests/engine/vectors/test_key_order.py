@@ -96,3 +96,34 @@ def test_merge_keeps_every_one_of_equal_keys():
     rows = merge_order([bytes_keys([b"a", b"b"]), bytes_keys([b"b"]), bytes_keys([b"a"])]).tolist()
     assert sorted(rows) == [0, 1, 2, 3]
     assert set(rows[:2]) == {0, 3}
+
+
+@pytest.mark.parametrize("low", [0, 2**63 - 50_000, 2**64 - 2_000_000])
+@pytest.mark.parametrize("step", [1, 1_000, 2**46])
+@pytest.mark.parametrize("runs", [2, 3, 7, 16])
+def test_merge_of_long_runs(low: int, step: int, runs: int):
+    """Words that leave room for the row, and ones that do not; runs long enough to be merged in four chains."""
+    random = np.random.default_rng(runs)
+    step = min(step, (2**64 - 1 - low) // 20_000)
+    keys = np.uint64(low) + np.arange(20_000, dtype=np.uint64) * np.uint64(step)
+    deal = np.sort(random.integers(0, runs, len(keys))) if step == 1_000 else random.integers(0, runs, len(keys))
+    swapped = random.integers(0, len(keys), 50)
+    deal[swapped] = random.permutation(deal[swapped])
+    streams = [keys[deal == run] for run in random.permutation(runs)]
+    rows = merge_order([U64Keys(stream, 8) for stream in streams])
+    assert (np.concatenate(streams)[rows] == keys).all()
+    strings = [bytes_keys([b"prefix" + key.tobytes()[::-1] * 2 for key in stream]) for stream in streams]
+    assert (np.concatenate(streams)[merge_order(strings)] == keys).all()
+
+
+def test_merge_of_strings_that_tie_for_long():
+    rows = sorted(bytes([number // 1_000]) * 9 + b"%06d" % number for number in range(3_000))
+    streams = [rows[run::3] for run in range(3)]
+    laid = list(chain(*streams))
+    assert [laid[row] for row in merge_order([bytes_keys(stream) for stream in streams])] == rows
+
+
+def test_merge_keeps_equal_keys_of_a_stream_in_place():
+    streams = [np.repeat(np.arange(0, 300, 2, dtype=np.uint64), 3), np.arange(1, 300, 2, dtype=np.uint64)]
+    rows = merge_order([U64Keys(stream, 8) for stream in streams])
+    assert (np.diff(rows[rows < 450]) == 1).all()
