@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import pyarrow as pa
@@ -10,9 +10,11 @@ from pydantic import ValidationError
 
 from ..schemas.alter import (
     AddColumn,
+    AddRangePartition,
     Alteration,
     DropColumn,
     DropNotNull,
+    DropRangePartition,
     RenameColumn,
     RenameTable,
     SetComment,
@@ -27,6 +29,7 @@ from ..schemas.command import explain
 from ..schemas.description import TableDescription
 from ..schemas.errors import InvalidArgumentError
 from ..schemas.literal import to_json
+from ..schemas.partition import HashLevel, range_bound
 from ..schemas.types import LogicalType
 
 
@@ -109,6 +112,26 @@ class TableAlteration:
         """Set a table option, such as ``history_max_age_seconds``."""
         return self._add(SetOption, option=option, value=value)
 
+    def add_range_partition(
+        self,
+        lower: Any,
+        upper: Any,
+        *,
+        lower_inclusive: bool = True,
+        upper_inclusive: bool = False,
+        hash: Sequence[HashLevel] | None = None,
+    ) -> Self:
+        """Add an empty range to a table that is partitioned by range; its ends as `nyala.range` takes them, a tuple for
+        several columns, None for no end. ``hash`` are hash levels of its own, in the place of the table's."""
+        ends = _ends(lower, upper, lower_inclusive, upper_inclusive)
+        return self._add(AddRangePartition, **ends, hash=None if hash is None else list(hash))
+
+    def drop_range_partition(
+        self, lower: Any, upper: Any, *, lower_inclusive: bool = True, upper_inclusive: bool = False
+    ) -> Self:
+        """Drop the range of just these ends with all of its rows, for good."""
+        return self._add(DropRangePartition, **_ends(lower, upper, lower_inclusive, upper_inclusive))
+
     def rename(self, new_name: str) -> Self:
         """Rename the table."""
         return self._add(RenameTable, to=new_name)
@@ -135,6 +158,16 @@ class TableAlteration:
         except ValidationError as error:
             raise InvalidArgumentError(explain(error, "the step")) from None
         return self
+
+
+def _ends(lower: Any, upper: Any, lower_inclusive: bool, upper_inclusive: bool) -> dict[str, Any]:
+    bound = range_bound((lower, upper))
+    return {
+        "lower": bound.lower,
+        "upper": bound.upper,
+        "lower_inclusive": lower_inclusive,
+        "upper_inclusive": upper_inclusive,
+    }
 
 
 def _word(name: str, kind: str | pa.DataType) -> str:

@@ -10,6 +10,9 @@ a column that a rowset lacks shows its read default, narrower cells are widened,
 Nothing is rewritten, hence the locks are held for as long as it takes to write the manifest. Scans that run keep the
 layout and the rowsets that they began with.
 
+Ranges that come are new tablets, whose directories are made before; tablets of ranges that go are taken out of the
+layout, and their files are deleted when nothing names them any more. What the log still tells of them is passed over.
+
 What the log holds was logged under some earlier schema, and is read in the same way: it names columns by id.
 """
 
@@ -17,19 +20,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 
 from ..schemas.altered import TableState
 from ..schemas.table import TableSchema
-from .layout import write_locks
+from .layout import Layout, write_locks
 from .rowset.memrowset import MemRowSet
 from .table import Table
+from .tablet.directories import make_directories, retire
 from .tablet.environment import Environment
+from .tablet.manifest import Manifest, TableEntry, TabletEntry
 from .tablet.tablet import Tablet
 
 
-def put_in_place(table: Table, state: TableState, environment: Environment) -> None:
-    """Make ``table`` what ``state`` says, durably. One caller at a time.
+def put_in_place(table: Table, state: TableState, environment: Environment) -> list[Tablet]:
+    """Make ``table`` what ``state`` says, durably, and return the tablets that went. One caller at a time.
 
     Raises:
         StorageFullError: the disk is full; nothing changed.
@@ -37,17 +41,72 @@ def put_in_place(table: Table, state: TableState, environment: Environment) -> N
     """
     layout = table.layout
     environment.halt.check()
-    with write_locks(layout.tablets), _new_memrowsets(layout.tablets, state.schema) as successors:
-        environment.manifest.commit(
-            lambda manifest: manifest.with_altered(table.table_id, state.name, state.schema, state.options)
-        )
+    kept, gone = _divided(layout, state)
+    with (
+        _new_tablets(state, kept, environment) as added,
+        write_locks(layout.tablets),
+        _new_memrowsets(kept, state.schema) as successors,
+    ):
+        environment.manifest.commit(lambda manifest: _altered(manifest, table, state, kept, added))
         with environment.halt.on_failure("an altered table could not be put in place"):
-            for tablet, successor in zip(layout.tablets, successors, strict=True):
+            for tablet, successor in zip(kept, successors, strict=True):
                 tablet.schema = state.schema
                 if successor is not None:
                     tablet.set_aside(successor)
             table.name = state.name
-            table.layout = replace(layout, schema=state.schema, options=state.options)
+            table.layout = Layout(state.schema, state.options, (*kept, *added), state.partitions)
+    return gone
+
+
+def _divided(layout: Layout, state: TableState) -> tuple[list[Tablet], list[Tablet]]:
+    """Return the tablets that stay and those that go."""
+    dropped = {(each.lower, each.upper) for each in state.dropped}
+    kept: list[Tablet] = []
+    gone: list[Tablet] = []
+    for tablet in layout.tablets:
+        (gone if (tablet.partition.lower, tablet.partition.upper) in dropped else kept).append(tablet)
+    return kept, gone
+
+
+@contextmanager
+def _new_tablets(state: TableState, kept: Sequence[Tablet], environment: Environment) -> Iterator[list[Tablet]]:
+    """Make the tablets of the ranges that have none; remove their directories when the body fails."""
+    there = {(each.lower, each.upper) for each in (tablet.partition for tablet in kept)}
+    manifest, budget = environment.manifest, environment.key_index
+    added = [
+        Tablet(manifest.new_id(), state.schema, budget, partition)
+        for partition in state.partitions.tablets()
+        if (partition.lower, partition.upper) not in there
+    ]
+    try:
+        if added:
+            make_directories(environment, added)
+        yield added
+    except BaseException:
+        if not manifest.failed:  # else the manifest on disk may name them
+            retire(environment, added, "the tablet was never made")
+        raise
+
+
+def _altered(
+    manifest: Manifest, table: Table, state: TableState, kept: Sequence[Tablet], added: Sequence[Tablet]
+) -> Manifest:
+    """Return the manifest with the table as ``state`` says. It notes the ids that only the log of gone tablets has."""
+    numbers = {tablet.tablet_id for tablet in kept}
+    new = tuple(TabletEntry(id=tablet.tablet_id, partition=tablet.partition) for tablet in added)
+
+    def edited(entry: TableEntry) -> TableEntry:
+        update = {
+            "name": state.name,
+            "schema_": state.schema,
+            "options": state.options,
+            "partitions": state.partitions,
+            "tablets": (*(tablet for tablet in entry.tablets if tablet.id in numbers), *new),
+        }
+        return entry.model_copy(update=update)
+
+    last_ids = {table.table_id: table.auto_increment.last}
+    return manifest.with_altered(table.table_id, edited).with_auto_ids(last_ids)
 
 
 @contextmanager

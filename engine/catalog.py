@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
 
 from ..schemas.alter import Alteration
 from ..schemas.altered import TableState, altered
@@ -12,10 +11,9 @@ from ..schemas.limits import Limits
 from ..schemas.partition_schema import PartitionSchema
 from ..schemas.table import TableDefinition, TableSchema
 from .alteration import put_in_place
-from .fs.failures import named
 from .layout import Layout
 from .table import Table
-from .tablet import files
+from .tablet.directories import make_directories, retire
 from .tablet.environment import Environment
 from .tablet.manifest import TableEntry, TabletEntry
 from .tablet.open import open_tablet
@@ -76,14 +74,16 @@ class Catalog:
                     "it was altered meanwhile; look at it again"
                 )
             old_name = table.name
-            state = altered(TableState(old_name, layout.schema, layout.options), alteration.steps, self._limits)
+            before = TableState(old_name, layout.schema, layout.options, layout.partitions)
+            state = altered(before, alteration.steps, self._limits)
             if state.name != old_name and state.name in self._tables:
                 raise AlreadyPresentError(f"there is a table {state.name!r} already")
-            put_in_place(table, state, self._environment)
+            gone = put_in_place(table, state, self._environment)
             self._tables[state.name] = table
             if state.name != old_name:
                 del self._tables[old_name]
-            return table
+        retire(self._environment, gone, "the range of the tablet was dropped")
+        return table
 
     def drop(self, name: str) -> Table:
         """Take a table out of the catalog and the manifest, delete its files, and return it.
@@ -94,11 +94,7 @@ class Catalog:
             table = self.table(name)
             self._environment.manifest.commit(lambda manifest: manifest.without_table(table.table_id))
             del self._tables[name]
-        for tablet in table.tablets:
-            with tablet.maintenance_lock:
-                tablet.retired = "the table was dropped"
-                tablet.key_lookup.release()
-                self._delete_files(tablet)
+        retire(self._environment, table.tablets, "the table was dropped")
         return table
 
     def table(self, name: str) -> Table:
@@ -125,7 +121,7 @@ class Catalog:
         table_id = manifest.new_id()
         budget = self._environment.key_index
         tablets = tuple(Tablet(manifest.new_id(), schema, budget, partition) for partition in partitions.tablets())
-        self.make_directories(tablets)
+        make_directories(self._environment, tablets)
         entry = TableEntry(
             id=table_id,
             name=definition.name,
@@ -136,21 +132,3 @@ class Catalog:
         )
         manifest.commit(lambda current: current.with_table(entry))
         return Table(table_id, definition.name, Layout(schema, definition.options, tablets, partitions))
-
-    def make_directories(self, tablets: Iterable[Tablet]) -> None:
-        """Make the directories of new tablets, durably. Raises StorageFullError or UnavailableError when it fails."""
-        fs = self._environment.fs
-        with named("the directory of a tablet could not be made"):
-            for tablet in tablets:
-                fs.make_directory(files.directory(tablet.tablet_id))
-            fs.sync_directory(files.ROOT)
-
-    def _delete_files(self, tablet: Tablet) -> None:
-        """Delete the directory of a dropped tablet; what cannot be deleted is swept at the next start."""
-        fs, directory = self._environment.fs, files.directory(tablet.tablet_id)
-        try:
-            for name in fs.list(directory):
-                fs.unlink(f"{directory}/{name}")
-            fs.remove_directory(directory)
-        except OSError:
-            return

@@ -21,7 +21,9 @@ from ..schemas.partition_schema import UNPARTITIONED, PartitionSchema
 from ..schemas.table import TableOptions, TableSchema
 from .partition.router import NOWHERE, Router
 from .tablet.tablet import Tablet
-from .vectors.key_encoder import KeyEncoder
+from .vectors.arrow import from_arrow
+from .vectors.keys import KeyEncoder, KeyVector
+from .vectors.physical import physical_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,10 +55,15 @@ class Layout:
         """The size of each of ``defaults`` in a row."""
         return {column_id: pa.array([cell.as_py()], cell.type).nbytes for column_id, cell in self.defaults.items()}
 
-    @property
+    @cached_property
     def encoder(self) -> KeyEncoder:
         """The encoder of the table's keys."""
-        return self.tablets[0].encoder
+        return KeyEncoder([physical_of(column.logical.arrow) for column in self.schema.key])
+
+    def keys_of(self, rows: pa.RecordBatch) -> KeyVector:
+        """Return the encoded keys of a batch whose columns are named by id."""
+        columns = [rows.column(str(column.id)) for column in self.schema.key]
+        return self.encoder.encode([from_arrow(cells, physical_of(cells.type)) for cells in columns])
 
     def covers(self, rows: pa.RecordBatch) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Return where in ``tablets`` the tablet of each row is, and which rows (bool) have none.

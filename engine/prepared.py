@@ -42,7 +42,7 @@ class Prepared:
     incoming: Incoming
     shape: Shape
     parts: list[Part]
-    """One for each tablet that the batch touches, at least one; it may be empty."""
+    """One for each tablet that the batch touches; of a table that is one tablet always one, which may be empty."""
 
 
 def prepare(
@@ -76,8 +76,10 @@ def _covered(layout: Layout, incoming: Incoming, keys: KeyVector) -> tuple[Incom
 
 def cut(layout: Layout, rows: pa.RecordBatch, keys: KeyVector, numbers: np.ndarray | None) -> list[Part]:
     """Cut rows by tablet, in ascending id; ``numbers`` as ``Layout.covers`` gives them, for rows that have a tablet."""
-    if numbers is None or not len(numbers):
+    if numbers is None:
         return [_part(layout.tablets[0], None, rows, keys)]
+    if not len(numbers):
+        return []
     order, groups = grouped(numbers)
     if len(groups) == 1:
         return [_part(layout.tablets[groups[0][0]], None, rows, keys)]
@@ -130,7 +132,7 @@ def whole_rows(layout: Layout, rows: pa.RecordBatch, first: pa.RecordBatch) -> p
 
 def keyed(layout: Layout, incoming: Incoming, operation: Operation, limits: Limits) -> tuple[Incoming, KeyVector]:
     """Encode the keys and refuse those that are too large; deletes of them are let through to find nothing."""
-    keys = layout.tablets[0].encode_keys(incoming.rows)
+    keys = layout.keys_of(incoming.rows)
     if operation.base is Operation.DELETE or not isinstance(keys, BytesKeys):
         return incoming, keys
     too_large = np.diff(keys.offsets) > limits.key_bytes

@@ -54,6 +54,7 @@ from .tablet.environment import Environment
 from .tablet.key_budget import KeyIndexBudget
 from .tablet.manifest import CleanStopEntry, Manifest, ManifestFile
 from .tablet.open import sweep
+from .tablet.tablet import Tablet
 from .wal.log import WriteAheadLog
 from .wal.reader import CleanStop
 from .wal.writer import WalOptions
@@ -159,6 +160,7 @@ class Store:
         """See StoreService."""
         self._check_open()
         table = self._catalog.alter(alteration)
+        self._gate.freed()  # with tablets that went
         self._maintenance.notify()  # rows in memory may have been set aside, to be flushed
         return _described(table)
 
@@ -281,7 +283,7 @@ class Store:
             raise InvalidArgumentError(f"no maintenance is called {op!r}; there are {known}")
         found = self._catalog.table(table)
         mark, kind = self._ancient_history_mark(found), MaintenanceKind(op)
-        reports = [upkeep.perform(kind, tablet, self._environment, mark) for tablet in found.tablets]
+        reports = [self._perform(kind, tablet, found, mark) for tablet in found.tablets]
         self._after_flush()
         done = [report for report in reports if report]
         return {
@@ -290,6 +292,15 @@ class Store:
             "bytes_written": sum(report.bytes_written for report in done),
             "bytes_freed": sum(report.bytes_freed for report in done),
         }
+
+    def _perform(self, kind: MaintenanceKind, tablet: Tablet, table: Table, mark: int) -> upkeep.FlushReport | None:
+        """Do one kind of work on a tablet; nothing when its range was dropped meanwhile."""
+        try:
+            return upkeep.perform(kind, tablet, self._environment, mark)
+        except UnavailableError:
+            if tablet.retired and tablet not in table.tablets:
+                return None
+            raise
 
     def now(self) -> int:
         """See StoreService."""

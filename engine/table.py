@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from ..schemas.errors import InvalidArgumentError
+from ..schemas.errors import InvalidArgumentError, UnavailableError
 from ..schemas.limits import Limits
 from ..schemas.operation import Operation
 from ..schemas.table import TableOptions, TableSchema
@@ -90,9 +90,13 @@ class Table:
         while True:
             prepared = prepare(self.layout, batch, command.op, limits, self.auto_increment)
             staging = direct_load.staged(prepared, command) if direct_load else nullcontext([])
-            with staging as staged, write_locks([part.tablet for part in prepared.parts]):
+            try:
+                with staging as staged, write_locks([part.tablet for part in prepared.parts]):
+                    if self.layout is prepared.layout:
+                        return _applied(prepared, staged, command, log, durability, ticket)
+            except UnavailableError:  # nothing was applied; the directory of a tablet that was dropped is gone
                 if self.layout is prepared.layout:
-                    return _applied(prepared, staged, command, log, durability, ticket)
+                    raise
 
     def get(self, keys: pa.RecordBatch, snapshot: int, limits: Limits) -> pa.Table:
         """Return the live rows of the given keys at ``snapshot``, in the order asked."""
@@ -157,7 +161,7 @@ def _applied(
 
 def _status(prepared: Prepared, decided: list[Outcome]) -> np.ndarray:
     """Return the status of every accepted row of the batch."""
-    if prepared.parts[0].positions is None:
+    if len(decided) == 1 and prepared.parts[0].positions is None:
         return decided[0].status
     status = np.empty(prepared.incoming.rows.num_rows, np.int8)
     for each, outcome_ in zip(prepared.parts, decided, strict=True):

@@ -1,7 +1,6 @@
 """The steps of an alteration: what of a table is to be changed, as one change.
 
-Each step sees the table as the steps before it left it. ``op`` says which step it is; a step of another kind (of
-partitions, say) is one more model in ``Step``.
+Each step sees the table as the steps before it left it. ``op`` says which step it is.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, PositiveInt
 
 from .column import ColumnDefinition
+from .partition import RangeBound, RangeEnds
 
 
 class _Step(BaseModel):
@@ -93,6 +93,18 @@ class SetOption(_Step):
     value: Any
 
 
+class AddRangePartition(RangeBound):
+    """The table gets one more range, empty, with the table's hash levels or its own."""
+
+    op: Literal["add_range_partition"] = "add_range_partition"
+
+
+class DropRangePartition(RangeEnds):
+    """A range of just these ends goes, with all rows in it."""
+
+    op: Literal["drop_range_partition"] = "drop_range_partition"
+
+
 class RenameTable(_Step):
     """The table gets another name."""
 
@@ -111,6 +123,8 @@ Step = Annotated[
     | WidenColumn
     | DropNotNull
     | SetOption
+    | AddRangePartition
+    | DropRangePartition
     | RenameTable,
     Field(discriminator="op"),
 ]

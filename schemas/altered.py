@@ -12,8 +12,10 @@ from pydantic import ValidationError
 
 from .alter import (
     AddColumn,
+    AddRangePartition,
     DropColumn,
     DropNotNull,
+    DropRangePartition,
     RenameColumn,
     RenameTable,
     SetComment,
@@ -29,6 +31,7 @@ from .errors import InvalidArgumentError
 from .limits import Limits
 from .literal import from_json, to_json
 from .names import check_column_name, check_identifier
+from .partition_schema import UNPARTITIONED, PartitionSchema, RangePartition
 from .table import TableOptions, TableSchema
 from .types import LogicalType
 
@@ -40,6 +43,9 @@ class TableState:
     name: str
     schema: TableSchema
     options: TableOptions
+    partitions: PartitionSchema = UNPARTITIONED
+    dropped: tuple[RangePartition, ...] = ()
+    """The ranges whose rows go. One of the same ends may have been added since, without these rows."""
 
 
 def altered(table: TableState, steps: Sequence[Step], limits: Limits) -> TableState:
@@ -167,6 +173,16 @@ def _set_option(state: TableState, step: SetOption, limits: Limits) -> TableStat
         raise InvalidArgumentError(f"the option {step.option!r} cannot be {step.value!r}: {why}") from None
 
 
+def _add_range_partition(state: TableState, step: AddRangePartition, limits: Limits) -> TableState:
+    return replace(state, partitions=state.partitions.with_range(step, state.schema, limits))
+
+
+def _drop_range_partition(state: TableState, step: DropRangePartition, limits: Limits) -> TableState:
+    del limits
+    partitions, dropped = state.partitions.without_range(step, state.schema)
+    return replace(state, partitions=partitions, dropped=(*state.dropped, dropped))
+
+
 def _rename_table(state: TableState, step: RenameTable, limits: Limits) -> TableState:
     check_identifier(step.to, "table", limits)
     return replace(state, name=step.to)
@@ -239,5 +255,7 @@ _STEPS: dict[type, Callable[[TableState, Any, Limits], TableState]] = {
     WidenColumn: _widen_column,
     DropNotNull: _drop_not_null,
     SetOption: _set_option,
+    AddRangePartition: _add_range_partition,
+    DropRangePartition: _drop_range_partition,
     RenameTable: _rename_table,
 }

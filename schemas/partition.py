@@ -35,14 +35,19 @@ class HashLevel(_Words):
     seed: int = Field(default=0, ge=0, le=SEED_MAX)
 
 
-class RangeBound(_Words):
-    """One range of the range columns. ``lower`` and ``upper`` hold a value for each of the leading columns; those left
-    out stand for the least value, None for no bound at all. ``hash`` are hash levels of this range's own."""
+class RangeEnds(_Words):
+    """The ends of a range of the range columns. ``lower`` and ``upper`` hold a value for each of the leading columns;
+    those left out stand for the least value, None for no bound at all."""
 
     lower: list[Any] | None = None
     upper: list[Any] | None = None
     lower_inclusive: bool = True
     upper_inclusive: bool = False
+
+
+class RangeBound(RangeEnds):
+    """One range of the range columns. ``hash`` are hash levels of its own."""
+
     hash: list[HashLevel] | None = None
 
 

@@ -19,7 +19,7 @@ from .column import ColumnSchema
 from .errors import InvalidArgumentError
 from .limits import Limits
 from .literal import from_json, to_json
-from .partition import HashLevel, Level, RangeBound, RangeLevel
+from .partition import HashLevel, Level, RangeBound, RangeEnds, RangeLevel
 from .table import TableSchema
 
 
@@ -122,19 +122,52 @@ class PartitionSchema(_Kept):
         for buckets in product(*(range(level.buckets) for level in self.hash_of(partition))):
             yield TabletPartition(lower=partition.lower, upper=partition.upper, buckets=buckets)
 
-    def resolved(self, bound: RangeBound, schema: TableSchema) -> RangePartition:
-        """Return the range that ``bound`` means. Raises InvalidArgumentError when it is none or empty."""
+    def resolved(
+        self, ends: RangeEnds, schema: TableSchema, levels: Sequence[HashLevel] | None = None
+    ) -> RangePartition:
+        """Return the range that ``ends`` mean, with hash ``levels`` of its own unless they are None.
+
+        Raises:
+            InvalidArgumentError: it is none or empty.
+        """
         columns = self.range_keys(schema)
-        lower = _end(bound.lower, columns, not bound.lower_inclusive)
-        upper = _end(bound.upper, columns, bound.upper_inclusive)
+        lower = _end(ends.lower, columns, not ends.lower_inclusive)
+        upper = _end(ends.upper, columns, ends.upper_inclusive)
         if lower is None:
             raise InvalidArgumentError("no value lies above an exclusive lower bound that is the greatest")
-        made = RangePartition(
-            lower=lower, upper=upper or (), hash=None if bound.hash is None else _hashes(bound.hash, schema)
-        )
+        made = RangePartition(lower=lower, upper=upper or (), hash=None if levels is None else _hashes(levels, schema))
         if made.upper and _values(made.lower, columns) >= _values(made.upper, columns):
             raise InvalidArgumentError(f"the range {made} is empty: its lower bound is not below its upper one")
         return made
+
+    def with_range(self, bound: RangeBound, schema: TableSchema, limits: Limits) -> PartitionSchema:
+        """Return the same with one more range.
+
+        Raises:
+            InvalidArgumentError: there is no range level, the range is none, or overlaps another; too many tablets.
+        """
+        self._check_ranged()
+        ranges = (*self.ranges, self.resolved(bound, schema, bound.hash))
+        return self.model_copy(update={"ranges": ranges}).checked(schema, limits)
+
+    def without_range(self, ends: RangeEnds, schema: TableSchema) -> tuple[PartitionSchema, RangePartition]:
+        """Return the same without the range of just these ends, and that range.
+
+        Raises:
+            InvalidArgumentError: there is no range level, or no such range.
+        """
+        self._check_ranged()
+        wanted = self.resolved(ends, schema)
+        found = [each for each in self.ranges if (each.lower, each.upper) == (wanted.lower, wanted.upper)]
+        if not found:
+            known = ", ".join(map(str, self.ranges[:20])) or "none"
+            raise InvalidArgumentError(f"there is no range {wanted}; the ranges are: {known}")
+        ranges = tuple(each for each in self.ranges if each is not found[0])
+        return self.model_copy(update={"ranges": ranges}), found[0]
+
+    def _check_ranged(self) -> None:
+        if not self.range_columns:
+            raise InvalidArgumentError("the table is not partitioned by range")
 
     def described(self, schema: TableSchema) -> list[dict[str, Any]]:
         """Return the levels in the words of ``partition_by``, every range spelled out."""
@@ -189,7 +222,7 @@ def _key_ids(names: Sequence[str], schema: TableSchema, what: str) -> tuple[int,
 
 def _with_ranges(made: PartitionSchema, level: RangeLevel, schema: TableSchema) -> PartitionSchema:
     made = made.model_copy(update={"range_columns": _key_ids(level.range, schema, "range")})
-    ranges = [made.resolved(bound, schema) for bound in level.bounds or [RangeBound()]]
+    ranges = [made.resolved(bound, schema, bound.hash) for bound in level.bounds or [RangeBound()]]
     columns = made.range_keys(schema)
     for split in level.splits:
         ranges = _split(ranges, _cells(split, columns), columns)

@@ -63,18 +63,19 @@ def prune(
     levels: list[LevelCount] = []
     kept = np.ones(len(tablets), np.bool_)
     for scheme in dict.fromkeys(map(partitions.hash_of, partitions.ranges)):
-        of_scheme = np.array([partitions.hash_of(owner) == scheme for owner in owners])
+        of_scheme = np.array([partitions.hash_of(owner) == scheme for owner in owners], np.bool_)
         for position, level in enumerate(scheme):
             found, why = _buckets_left(bound, level, schema)
             passes = np.array(
-                [not is_of or each.buckets[position] in found for is_of, each in zip(of_scheme, tablets, strict=True)]
+                [not is_of or each.buckets[position] in found for is_of, each in zip(of_scheme, tablets, strict=True)],
+                np.bool_,
             )
             levels.append(_count(f"hash({_names(level.columns, schema)})", of_scheme, passes, why))
             kept &= passes
     if partitions.range_columns:
         left = _RangeTest(bound, partitions, schema)
         may_hold = {key: left.may_hold(each) for key, each in ranges.items()}
-        passes = np.array([may_hold[each.lower, each.upper] for each in tablets])
+        passes = np.array([may_hold[each.lower, each.upper] for each in tablets], np.bool_)
         levels.append(
             _count(f"range({_names(partitions.range_columns, schema)})", np.ones_like(kept), passes, left.why)
         )

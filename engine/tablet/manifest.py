@@ -131,10 +131,9 @@ class Manifest(_Entry):
         """Return the manifest with one more table."""
         return self.model_copy(update={"tables": (*self.tables, table)})
 
-    def with_altered(self, table_id: int, name: str, schema: TableSchema, options: TableOptions) -> Manifest:
-        """Return the manifest with another name, schema and options of a table."""
-        update = {"name": name, "schema_": schema, "options": options}
-        tables = (table.model_copy(update=update) if table.id == table_id else table for table in self.tables)
+    def with_altered(self, table_id: int, edit: Callable[[TableEntry], TableEntry]) -> Manifest:
+        """Return the manifest with one table edited."""
+        tables = (edit(table) if table.id == table_id else table for table in self.tables)
         return self.model_copy(update={"tables": tuple(tables)})
 
     def without_table(self, table_id: int) -> Manifest:

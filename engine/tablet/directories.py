@@ -1,0 +1,42 @@
+"""The directories of tablets: made before the manifest names a tablet, removed after it no longer does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..fs.failures import named
+from . import files
+from .environment import Environment
+from .tablet import Tablet
+
+
+def make_directories(environment: Environment, tablets: Iterable[Tablet]) -> None:
+    """Make the directories of new tablets, durably. Raises StorageFullError or UnavailableError when it fails."""
+    fs = environment.fs
+    with named("the directory of a tablet could not be made"):
+        for tablet in tablets:
+            fs.make_directory(files.directory(tablet.tablet_id))
+        fs.sync_directory(files.ROOT)
+
+
+def retire(environment: Environment, tablets: Iterable[Tablet], why: str) -> None:
+    """Let no more work begin on tablets that the manifest does not name any more, and delete their files.
+
+    Waits for the work that is under way. Scans that run keep reading what they hold open.
+    """
+    for tablet in tablets:
+        with tablet.maintenance_lock:
+            tablet.retired = why
+            tablet.key_lookup.release()
+            _remove(environment, tablet)
+
+
+def _remove(environment: Environment, tablet: Tablet) -> None:
+    """Delete the directory of a tablet; what cannot be deleted is swept at the next start."""
+    fs, directory = environment.fs, files.directory(tablet.tablet_id)
+    try:
+        for name in fs.list(directory):
+            fs.unlink(f"{directory}/{name}")
+        fs.remove_directory(directory)
+    except OSError:
+        return
