@@ -9,6 +9,7 @@ import pyarrow as pa
 from ..schemas.column import ColumnSchema
 from ..schemas.errors import InvalidArgumentError
 from ..schemas.types import LogicalType
+from ..schemas.wrapped import bare_type, unwrapped
 
 _FITTING = {
     "bool": ("bool",),
@@ -37,8 +38,7 @@ _WORDS = {
 def kind_of(given: pa.DataType) -> str:
     """Return the kind of an Arrow type: a word of ``_FITTING``, or "null" (no values), or "other" (never fits)."""
     is_ = pa.types
-    if is_.is_dictionary(given):
-        return kind_of(given.value_type)
+    given = bare_type(given)
     tests = {
         "null": is_.is_null(given),
         "bool": is_.is_boolean(given),
@@ -91,6 +91,7 @@ def cast(values: pa.Array, target: LogicalType, name: str) -> pa.Array:
     Raises:
         InvalidArgumentError: a value that does not fit.
     """
+    values = unwrapped(values)
     try:
         if pa.types.is_dictionary(values.type):
             return cast(values.dictionary, target, name).take(values.indices)

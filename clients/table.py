@@ -276,13 +276,14 @@ class Table:
         """Return the live row with a primary key, None when there is none.
 
         ``key`` is a dict of the key columns or a tuple of their values in order; a key of one column may be given as
-        its value.
+        its value. A timestamp outside the years 1 to 9999, which Python has no datetime for, is its microseconds since
+        1970, in the key as in the row.
 
         Raises:
             InvalidArgumentError: it is not the whole key, or a value does not fit its column.
         """
-        found = self._store.get(self.name, self._key_batch(key)).to_pylist()
-        return found[0] if found else None
+        found = self._store.get(self.name, self._key_batch(key))
+        return {name: _python(found[name][0]) for name in found.schema.names} if found.num_rows else None
 
     def _key_batch(self, key: Any) -> pa.RecordBatch:
         columns = self._description.columns[: len(self.primary_key)]
@@ -307,6 +308,13 @@ class Table:
 
     def __repr__(self) -> str:
         return f"Table({self.name!r})"
+
+
+def _python(cell: pa.Scalar) -> Any:
+    try:
+        return cell.as_py()
+    except OverflowError:  # a timestamp that Python has no datetime for
+        return cell.cast(pa.int64()).as_py()
 
 
 def _names(columns: Sequence[str] | None) -> list[str] | None:

@@ -7,7 +7,7 @@ rows. A varchar cell that is too long is cut to its length in characters, as the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,6 +19,7 @@ from ..schemas.errors import InvalidArgumentError
 from ..schemas.limits import Limits
 from ..schemas.operation import Operation
 from ..schemas.table import TableSchema
+from ..schemas.wrapped import unwrapped
 
 _FIRST_DATE, _LAST_DATE = -719_162, 2_932_896
 """0001-01-01 and 9999-12-31 in days since 1970."""
@@ -86,6 +87,7 @@ def check_batch(batch: pa.RecordBatch, schema: TableSchema, operation: Operation
     """
     _validate(batch)
     columns = _columns(batch, schema, operation)
+    _check_row_count(batch.num_rows, columns, limits)
     refusals = RowRefusals(batch.num_rows)
     arrays = [_checked(batch.column(column.name), column, refusals, limits) for column in columns]
     rows = pa.RecordBatch.from_arrays(arrays, names=[str(column.id) for column in columns])
@@ -95,6 +97,16 @@ def check_batch(batch: pa.RecordBatch, schema: TableSchema, operation: Operation
     if positions is not None:
         rows = rows.take(pa.array(positions))
     return Incoming(rows, positions, refusals)
+
+
+def _check_row_count(count: int, columns: Sequence[ColumnSchema], limits: Limits) -> None:
+    """Refuse rows of NULLs, runs or codes that take hardly a byte as they come, before they are spelled out."""
+    kinds = [column.logical.arrow for column in columns]
+    size = count * sum(
+        4 if pa.types.is_binary(kind) or pa.types.is_string(kind) else kind.bit_width // 8 for kind in kinds
+    )
+    if size > limits.batch_bytes:
+        raise InvalidArgumentError(f"{count:,} rows of the table's types {over_limit(size, limits)}")
 
 
 def in_one_batch(batches: Iterable[pa.RecordBatch], limits: Limits) -> list[pa.RecordBatch]:
@@ -174,6 +186,7 @@ def _checked(array: pa.Array, column: ColumnSchema, refusals: RowRefusals, limit
 
 def _cast(array: pa.Array, column: ColumnSchema, limits: Limits) -> pa.Array:
     target = column.logical.arrow
+    array = unwrapped(array)
     if array.type == target:
         return array
     if not _is_castable(array.type, target):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +28,7 @@ from .alter import (
 from .column import ColumnDefinition, ColumnSchema
 from .errors import InvalidArgumentError
 from .limits import Limits
-from .literal import from_json, to_json
+from .literal import from_json
 from .names import check_column_name, check_identifier
 from .partition_schema import UNPARTITIONED, PartitionSchema, RangePartition
 from .table import TableOptions, TableSchema
@@ -92,7 +91,7 @@ def _add_column(state: TableState, step: AddColumn, limits: Limits) -> TableStat
             f"column {step.name!r} is NOT NULL: give it a read_default, which the rows that are there will show"
         )
     for what in ("read_default", "write_default"):
-        _check_default(column, getattr(step, what), what, limits)
+        column.check_default(what, getattr(step, what), limits)
     columns = (*schema.columns, column)
     return replace(state, schema=_with(schema, columns=columns, next_column_id=schema.next_column_id + 1))
 
@@ -115,7 +114,7 @@ def _rename_column(state: TableState, step: RenameColumn, limits: Limits) -> Tab
 
 def _set_default(state: TableState, step: SetDefault, limits: Limits) -> TableState:
     column = _value_column(state.schema, step.name, "has no default")
-    _check_default(column, step.write_default, "write_default", limits)
+    column.check_default("write_default", step.write_default, limits)
     return _with_column(state, column, write_default=step.write_default)
 
 
@@ -223,25 +222,9 @@ def _checked(column: ColumnSchema, **update: Any) -> ColumnSchema:
     return ColumnSchema.from_definition(column.id, definition)
 
 
-def _check_default(column: ColumnSchema, value: Any, what: str, limits: Limits) -> None:
-    """Refuse a default that no write could have made a cell of."""
-    kind = column.logical
-    cell = from_json(value, kind, f"the {what} of column {column.name!r}:")
-    if isinstance(cell, str) and kind.name == "varchar" and len(cell) > kind.length:
-        raise InvalidArgumentError(f"the {what} of column {column.name!r} has more than {kind.length} characters")
-    size = len(cell.encode() if isinstance(cell, str) else cell) if isinstance(cell, str | bytes) else 0
-    if size > limits.cell_bytes:
-        raise InvalidArgumentError(f"the {what} of column {column.name!r} has more than {limits.cell_bytes:,} bytes")
-
-
 def _single(cell: float, literal: Any) -> Any:
-    """Return a number as single precision holds it; what has no finite number stays the literal that it is."""
-    if isinstance(literal, dict):
-        return literal
-    try:
-        return struct.unpack("<f", struct.pack("<f", cell))[0]
-    except OverflowError:
-        return to_json(math.copysign(math.inf, cell))
+    """Return a number as single precision holds it; one that is not finite stays the literal that it is."""
+    return literal if isinstance(literal, dict) else struct.unpack("<f", struct.pack("<f", cell))[0]
 
 
 _STEPS: dict[type, Callable[[TableState, Any, Limits], TableState]] = {

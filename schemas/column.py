@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from .encoding import COMPRESSIONS, encodings_for, plain_name
 from .errors import InvalidArgumentError
+from .limits import Limits
 from .literal import from_json
 from .types import LogicalType
 
@@ -103,6 +104,21 @@ class ColumnSchema(BaseModel):
             comment=_comment(definition),
             immutable=definition.immutable,
         )
+
+    def check_default(self, what: str, value: Any, limits: Limits) -> None:
+        """Refuse a default that no write could have made a cell of.
+
+        Raises:
+            InvalidArgumentError: it is too long for the column or the store.
+        """
+        kind = self.logical
+        cell = from_json(value, kind, f"the {what} of column {self.name!r}:")
+        if not isinstance(cell, str | bytes):
+            return
+        if kind.name == "varchar" and len(cell) > kind.length:
+            raise InvalidArgumentError(f"the {what} of column {self.name!r} has more than {kind.length} characters")
+        if len(cell.encode() if isinstance(cell, str) else cell) > limits.cell_bytes:
+            raise InvalidArgumentError(f"the {what} of column {self.name!r} has more than {limits.cell_bytes:,} bytes")
 
 
 def _encoding(definition: ColumnDefinition, kind: LogicalType) -> str:

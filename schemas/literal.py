@@ -7,6 +7,7 @@ import binascii
 import datetime as dt
 import decimal
 import math
+import struct
 from typing import Any
 
 from .errors import InvalidArgumentError
@@ -94,12 +95,15 @@ def _integer(value: Any, kind: LogicalType) -> int:
     return value
 
 
-def _float(value: Any, _: LogicalType) -> float:
+def _float(value: Any, kind: LogicalType) -> float:
     if isinstance(value, dict):
         return float(value["float"])
     if isinstance(value, bool):
         raise ValueError
-    return float(value)
+    number = float(value)
+    if kind.name == "float" and math.isfinite(number):
+        struct.pack("<f", number)  # an OverflowError where it would become infinite
+    return number
 
 
 def _date(value: Any, _: LogicalType) -> dt.date:
@@ -139,6 +143,7 @@ def _decimal(value: Any, kind: LogicalType) -> decimal.Decimal:
 def _text(value: Any, _: LogicalType) -> str:
     if not isinstance(value, str):
         raise ValueError
+    value.encode()  # an error, which is a ValueError, for half of a surrogate pair
     return value
 
 

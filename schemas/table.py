@@ -16,6 +16,7 @@ from .literal import to_json
 from .names import check_column_name, check_identifier
 from .partition import HashLevel, Level, RangeLevel
 from .types import LogicalType
+from .wrapped import bare_type
 
 AUTO_INCREMENTING = "auto_incrementing_id"
 """The column that makes the key of a table unique where its primary key is not."""
@@ -88,7 +89,7 @@ def _definition(field: pa.Field, is_key: bool, options: ColumnOptions | Mapping[
     given = options if isinstance(options, ColumnOptions) else ColumnOptions.model_validate(dict(options or {}))
     return ColumnDefinition(
         name=field.name,
-        type=given.type or str(LogicalType.from_arrow(field)),
+        type=_type_word(field, given.type),
         nullable=field.nullable and not is_key,
         encoding=given.encoding,
         compression=given.compression,
@@ -97,6 +98,17 @@ def _definition(field: pa.Field, is_key: bool, options: ColumnOptions | Mapping[
         comment=given.comment,
         immutable=given.immutable,
     )
+
+
+def _type_word(field: pa.Field, chosen: str | None) -> str:
+    """Return the word of a column's type: ``chosen`` says what Arrow has no word for, and nothing else than Arrow."""
+    if chosen is None:
+        return str(LogicalType.from_arrow(field))
+    kind, bare = LogicalType.parse(chosen), bare_type(field.type)
+    is_text = pa.types.is_string(bare) or pa.types.is_large_string(bare) or pa.types.is_string_view(bare)
+    if not (is_text and kind.is_text) and kind.arrow != field.type:
+        raise InvalidArgumentError(f"column {field.name!r} is {field.type} in the schema and {kind} in its options")
+    return str(kind)
 
 
 class TableSchema(BaseModel):
@@ -131,6 +143,9 @@ class TableSchema(BaseModel):
         columns = tuple(
             ColumnSchema.from_definition(column_id, column) for column_id, column in enumerate(definitions, start=1)
         )
+        for column in columns:
+            column.check_default("read_default", column.read_default, limits)
+            column.check_default("write_default", column.write_default, limits)
         return cls(
             columns=columns,
             key_columns=key_columns,

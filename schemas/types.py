@@ -84,10 +84,8 @@ class LogicalType:
         kind = field.type
         if pa.types.is_string(kind) and field.metadata and TYPE_METADATA in field.metadata:
             return cls.parse(field.metadata[TYPE_METADATA].decode())
-        if kind in _BY_ARROW:
-            return cls(_BY_ARROW[kind])
-        if pa.types.is_decimal128(kind) and kind.scale >= 0:
-            return cls.decimal(kind.precision, kind.scale)
+        if found := _held(kind):
+            return found
         raise InvalidArgumentError(
             f"column {field.name!r} has the type {kind}, which a table cannot hold; "
             f"the nearest that works is {nearest(kind)}"
@@ -150,29 +148,54 @@ def type_words() -> list[str]:
     return [*_SIMPLE, "decimal(p,s)", "varchar(n)"]
 
 
+def _held(kind: pa.DataType) -> LogicalType | None:
+    """Return the type whose Arrow type ``kind`` is; None when there is none."""
+    if isinstance(kind, pa.BaseExtensionType):  # some cannot even be hashed
+        return None
+    if kind in _BY_ARROW:
+        return LogicalType(_BY_ARROW[kind])
+    return LogicalType.decimal(kind.precision, kind.scale) if pa.types.is_decimal128(kind) and kind.scale >= 0 else None
+
+
 def nearest(kind: pa.DataType) -> str:
     """Return the word of the type that holds most of what ``kind`` holds."""
     is_ = pa.types
+    if isinstance(kind, pa.BaseExtensionType):
+        return _word_of(kind.storage_type)
+    if is_.is_dictionary(kind):
+        word = _word_of(kind.value_type)
+        return f"{word} (dictionary encoding is a column option)" if word in ("string", "binary") else word
+    if is_.is_run_end_encoded(kind):
+        return _word_of(kind.value_type)
+    if is_.is_decimal(kind):
+        return _nearest_decimal(kind.precision, kind.scale)
     rules: list[tuple[bool, str]] = [
         (is_.is_uint8(kind), "int16"),
         (is_.is_uint16(kind), "int32"),
         (is_.is_uint32(kind), "int64"),
         (is_.is_uint64(kind), "decimal(20,0)"),
-        (
-            is_.is_timestamp(kind) and kind.unit == "us",
-            "timestamp[us] (without a time zone, in UTC)",
-        ),
+        (is_.is_timestamp(kind) and kind.tz is not None, "timestamp[us] (without a time zone, in UTC)"),
         (is_.is_timestamp(kind), "timestamp[us]"),
         (is_.is_date64(kind), "date"),
         (is_.is_time(kind) or is_.is_duration(kind), "int64"),
         (is_.is_float16(kind), "float"),
-        (is_.is_decimal(kind), "decimal(p,s) of at most 38 digits and a scale of 0 or more"),
         (is_.is_large_string(kind) or kind == pa.string_view(), "string"),
         (
             is_.is_large_binary(kind) or is_.is_fixed_size_binary(kind) or kind == pa.binary_view(),
             "binary",
         ),
-        (is_.is_dictionary(kind), "string (dictionary encoding is a column option)"),
         (is_.is_nested(kind), "string (as JSON)"),
     ]
     return next((word for applies, word in rules if applies), "string")
+
+
+def _word_of(kind: pa.DataType) -> str:
+    return str(found) if (found := _held(kind)) else nearest(kind)
+
+
+def _nearest_decimal(precision: int, scale: int) -> str:
+    """Return the decimal of the same digits: a negative scale counts zeros before the point."""
+    precision, scale = precision + max(-scale, 0), max(scale, 0)
+    if precision <= 38:
+        return f"decimal({precision},{scale})"
+    return f"decimal(38,{min(scale, 38)}), if its digits suffice"

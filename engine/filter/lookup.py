@@ -38,7 +38,7 @@ def make_lookup(cells: tuple[Cell, ...], physical: PhysicalType) -> Lookup:
     if len(cells) <= FEW_CELLS:
         return FewLookup(cells)
     if physical in (PhysicalType.FLOAT32, PhysicalType.FLOAT64):
-        return FloatLookup(constants_of(tuple(cell + 0.0 for cell in cells), physical), physical)
+        return FloatLookup(constants_of(tuple(float(cell) + 0.0 for cell in cells), physical), physical)
     if int(cells[-1]) - int(cells[0]) < TABLE_SPAN:
         return TableLookup.of(np.array(cells, np.int64))
     return SetLookup.of(np.array(cells, np.int64))

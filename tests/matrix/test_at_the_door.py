@@ -1,0 +1,285 @@
+"""Which Arrow types a table is made of and which it takes, what stands in the way of a cell, and what is said then."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import nyala
+from nyala.clients.database import Database
+from nyala.clients.table import Table
+from nyala.schemas.table import TableDefinition
+from nyala.schemas.write import WriteCommand
+
+
+class Celsius(pa.ExtensionType):
+    """A type of somebody's own; it has no hash."""
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    def __init__(self) -> None:
+        super().__init__(pa.int64(), "test.celsius")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage_type: pa.DataType, serialized: bytes) -> Celsius:
+        return cls()
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[Database]:
+    with nyala.open(tmp_path, maintenance="off") as opened:
+        yield opened
+
+
+def make(db: Database, word: str, key: str = "int64", **options: Any) -> Table:
+    columns = [{"name": "k", "type": key, "nullable": False}, {"name": "c", "type": word, **options}]
+    definition = {"name": "t", "columns": columns, "primary_key": ["k"]}
+    return db.create_table_as(TableDefinition.model_validate(definition))
+
+
+FORBIDDEN: list[tuple[pa.DataType, str]] = [
+    (pa.uint8(), "int16"),
+    (pa.uint16(), "int32"),
+    (pa.uint32(), "int64"),
+    (pa.uint64(), "decimal(20,0)"),
+    (pa.time32("s"), "int64"),
+    (pa.time64("ns"), "int64"),
+    (pa.duration("us"), "int64"),
+    (pa.timestamp("s"), "timestamp[us]"),
+    (pa.timestamp("ns"), "timestamp[us]"),
+    (pa.timestamp("us", "UTC"), "timestamp[us] (without a time zone, in UTC)"),
+    (pa.timestamp("ns", "Europe/Berlin"), "timestamp[us] (without a time zone, in UTC)"),
+    (pa.date64(), "date"),
+    (pa.float16(), "float"),
+    (pa.large_string(), "string"),
+    (pa.string_view(), "string"),
+    (pa.large_binary(), "binary"),
+    (pa.binary_view(), "binary"),
+    (pa.binary(4), "binary"),
+    (pa.list_(pa.int64()), "string (as JSON)"),
+    (pa.list_(pa.int64(), 2), "string (as JSON)"),
+    (pa.list_view(pa.int64()), "string (as JSON)"),
+    (pa.struct([("a", pa.int8())]), "string (as JSON)"),
+    (pa.map_(pa.string(), pa.int8()), "string (as JSON)"),
+    (pa.dense_union([pa.field("a", pa.int8())]), "string (as JSON)"),
+    (pa.dictionary(pa.int8(), pa.large_string()), "string (dictionary encoding is a column option)"),
+    (pa.dictionary(pa.int8(), pa.int64()), "int64"),
+    (pa.run_end_encoded(pa.int32(), pa.decimal128(5, 2)), "decimal(5,2)"),
+    (pa.decimal32(5, 2), "decimal(5,2)"),
+    (pa.decimal256(20, 2), "decimal(20,2)"),
+    (pa.decimal256(60, 2), "decimal(38,2), if its digits suffice"),
+    (pa.decimal128(10, -2), "decimal(12,0)"),
+    (pa.null(), "string"),
+    (pa.month_day_nano_interval(), "string"),
+    (pa.uuid(), "binary"),
+    (pa.json_(), "string"),
+    (Celsius(), "int64"),
+]
+
+
+@pytest.mark.parametrize(("kind", "works"), FORBIDDEN, ids=[str(case[0]) for case in FORBIDDEN])
+def test_what_a_table_cannot_hold_is_refused_by_name_with_the_nearest(
+    db: Database, kind: pa.DataType, works: str
+) -> None:
+    with pytest.raises(nyala.InvalidArgumentError) as refused:
+        db.create_table("t", pa.schema([("k", pa.int64()), pa.field("c", kind)]), ["k"])
+    said = f"column 'c' has the type {kind}, which a table cannot hold; the nearest that works is {works}"
+    assert str(refused.value).endswith(said)
+    assert db.tables() == []
+
+
+def _runs(values: pa.Array) -> pa.Array:
+    """Two rows of one run, cut out of more."""
+    return pa.RunEndEncodedArray.from_arrays(pa.array([3, 6], pa.int32()), values).slice(1, 2)
+
+
+NOON = dt.datetime(2024, 5, 1, 12)
+TAKEN: list[tuple[str, pa.Array, str, Any]] = [
+    ("unsigned", pa.array([5, 5], pa.uint64()), "int8", 5),
+    ("the greatest unsigned", pa.array([2**64 - 1] * 2, pa.uint64()), "decimal(20,0)", Decimal(2**64 - 1)),
+    ("large text", pa.array(["a\0\u00e9"] * 2, pa.large_string()), "string", "a\0\u00e9"),
+    ("a view of text, cut", pa.array(["abcdef"] * 2, pa.string_view()), "varchar(3)", "abc"),
+    ("a dictionary, cut", pa.array(["e\u0301e\u0301"] * 2).dictionary_encode(), "varchar(3)", "e\u0301e"),
+    ("a dictionary of numbers", pa.array([7, 7]).dictionary_encode(), "int64", 7),
+    ("a dictionary of decimals", pa.array([Decimal("1.5")] * 2).dictionary_encode(), "decimal(9,4)", Decimal("1.5")),
+    ("large bytes", pa.array([b"\0"] * 2, pa.large_binary()), "binary", b"\0"),
+    ("a view of bytes", pa.array([b"\0"] * 2, pa.binary_view()), "binary", b"\0"),
+    ("fixed bytes", pa.array([b"ab"] * 2, pa.binary(2)), "binary", b"ab"),
+    ("half floats", pa.array([0.5] * 2, pa.float16()), "float", 0.5),
+    ("seconds", pa.array([NOON] * 2, pa.timestamp("s")), "timestamp[us]", NOON),
+    ("nanoseconds", pa.array([NOON] * 2, pa.timestamp("ns")), "timestamp[us]", NOON),
+    ("a zone", pa.array([NOON] * 2, pa.timestamp("us", "Europe/Berlin")), "timestamp[us]", NOON),
+    ("milliseconds of days", pa.array([NOON.date()] * 2, pa.date64()), "date", NOON.date()),
+    ("wide decimals", pa.array([Decimal("-1.50")] * 2, pa.decimal256(60, 2)), "decimal(9,4)", Decimal("-1.5")),
+    ("narrow decimals", pa.array([Decimal("1.5")] * 2, pa.decimal32(5, 2)), "decimal(38,4)", Decimal("1.5")),
+    ("nothing", pa.nulls(2), "varchar(3)", None),
+    ("runs of text", _runs(pa.array(["abcd", None])), "varchar(3)", "abc"),
+    ("runs of a dictionary", _runs(pa.array(["a", None]).dictionary_encode()), "string", "a"),
+    ("runs of numbers", _runs(pa.array([7, None])), "int8", 7),
+    ("runs of dates", _runs(pa.array([NOON.date(), None])), "date", NOON.date()),
+    ("somebody's own", pa.ExtensionArray.from_storage(Celsius(), pa.array([7, 7])), "int64", 7),
+    ("uuids", pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"u" * 16] * 2, pa.binary(16))), "binary", b"u" * 16),
+    ("JSON", pa.ExtensionArray.from_storage(pa.json_(), pa.array(["{}"] * 2)), "string", "{}"),
+]
+
+
+@pytest.mark.parametrize(("cells", "word", "cell"), [case[1:] for case in TAKEN], ids=[case[0] for case in TAKEN])
+def test_what_means_the_same_is_taken(db: Database, cells: pa.Array, word: str, cell: Any) -> None:
+    table = make(db, word)
+    assert table.insert(pa.table({"k": [1, 2], "c": cells})).applied == 2
+    assert table.scan().to_arrow()["c"].to_pylist() == [cell, cell]
+    # The same batch as another program's client would send it, without the casts of this one.
+    batch = pa.record_batch({"k": [1, 2], "c": cells})
+    changed = table._store.write(WriteCommand(table="t"), batch)
+    assert changed.applied == 2 and table.scan().to_arrow()["c"].to_pylist() == [cell, cell]
+
+
+def test_a_few_bytes_that_stand_for_many_rows_are_measured_before_they_are_spelled_out(db: Database) -> None:
+    table = make(db, "int64")
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2**31 - 1], pa.int32()), pa.array([1]))
+    with pytest.raises(nyala.InvalidArgumentError, match="2,147,483,647 rows"):
+        table._store.write(WriteCommand(table="t"), pa.record_batch({"k": runs, "c": runs}))
+    assert table.scan().count() == 0
+
+
+REFUSED_DEFAULTS = [
+    ("varchar(3)", "abcd", "more than 3 characters"),
+    ("string", "x" * 65_537, "more than 65,536 bytes"),
+    ("string", "\ud800", "is no string"),
+    ("float", 1e300, "is no float"),
+    ("int8", 128, "is no int8"),
+    ("int8", 1.5, "is no int8"),
+    ("date", -719_163, "is no date"),
+    ("timestamp[us]", 2**63, r"is no timestamp\[us\]"),
+    ("decimal(5,2)", "1.234", r"is no decimal\(5,2\)"),
+    ("decimal(5,2)", "1000", r"is no decimal\(5,2\)"),
+    ("decimal(5,2)", "NaN", r"is no decimal\(5,2\)"),
+]
+
+
+@pytest.mark.parametrize(("word", "default", "why"), REFUSED_DEFAULTS)
+def test_a_default_is_a_cell_that_could_be_written(db: Database, word: str, default: Any, why: str) -> None:
+    for what in ("write_default", "read_default"):
+        with pytest.raises(nyala.InvalidArgumentError, match=f"the {what} of column 'c'.*{why}"):
+            make(db, word, **{what: default})
+    make(db, word)
+    with pytest.raises(nyala.InvalidArgumentError, match=f"the read_default of column 'd'.*{why}"):
+        db.table("t").alter().add_column("d", word, read_default=default).apply()
+
+
+@pytest.mark.parametrize(("kind", "chosen"), [(pa.int8(), "varchar(3)"), (pa.binary(), "string"), (pa.int8(), "int16")])
+def test_an_option_does_not_make_another_type_of_a_column(db: Database, kind: pa.DataType, chosen: str) -> None:
+    with pytest.raises(nyala.InvalidArgumentError, match=f"column 'c' is {kind} in the schema"):
+        db.create_table("t", pa.schema([("k", pa.int64()), ("c", kind)]), ["k"], column_options={"c": {"type": chosen}})
+
+
+def test_a_cell_of_64_kib_is_the_largest_and_others_of_its_batch_apply(db: Database) -> None:
+    table = db.create_table("t", pa.schema([("k", pa.string()), ("c", pa.string()), ("b", pa.binary())]), ["k"])
+    rows = [
+        ("fits", "\u00e9" * 32_768, b"\0" * 65_536),
+        ("text", "\u00e9" * 32_768 + "x", b""),
+        ("bytes", "", b"\0" * 65_537),
+        ("k" * 16_384, "", b""),
+        ("k" * 16_385, "", b""),
+    ]
+    data = [dict(zip("kcb", row, strict=True)) for row in rows]
+    result = table.insert(data, on_error="return")
+    assert [(error.row, error.code) for error in result.errors] == [
+        (1, "TOO_LARGE"),
+        (2, "TOO_LARGE"),
+        (4, "TOO_LARGE"),
+    ]
+    assert result.applied == 2
+    for op in ("update", "upsert"):
+        result = table.write({"k": ["fits"], "c": ["x" * 65_537]}, op, on_error="return")
+        assert [error.code for error in result.errors] == ["TOO_LARGE"]
+    table.maintain("flush")
+    assert sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["k"]) == [data[0], data[3]]
+    assert table.get("k" * 16_385) is None
+
+
+def test_escaped_zero_bytes_count_as_bytes_of_a_key(db: Database) -> None:
+    schema = pa.schema([("k", pa.binary()), ("l", pa.binary()), ("c", pa.int8())])
+    table = db.create_table("t", schema, ["k", "l"])
+    fits, not_ = b"\0" * 8191, b"\0" * 8192  # two bytes for each, and two for the end
+    result = table.insert({"k": [fits, not_], "l": [b"", b""], "c": [1, 2]}, on_error="return")
+    assert [(error.row, error.code) for error in result.errors] == [(1, "TOO_LARGE")]
+    assert table.get((fits, b"")) == {"k": fits, "l": b"", "c": 1}
+
+
+def test_300_columns_with_names_of_256_bytes_are_the_most(db: Database) -> None:
+    names = [f"{number:03}" + "\u00e9" * 126 + "x" for number in range(300)]
+    schema = pa.schema([(name, pa.int32()) for name in names])
+    table = db.create_table("\u65e5" * 85 + "x", schema, names[:1])
+    table.insert({name: [number] for number, name in enumerate(names)})
+    table.maintain("flush")
+    assert table.scan(where=f'"{names[299]}" = 299').to_arrow().to_pylist() == [
+        dict(zip(names, range(300), strict=True))
+    ]
+    with pytest.raises(nyala.InvalidArgumentError, match="at most 300"):
+        table.alter().add_column("another", "int8").apply()
+    with pytest.raises(nyala.InvalidArgumentError, match="301 columns"):
+        db.create_table("u", schema.append(pa.field("one", pa.int8())), names[:1])
+    for wrong, why in (("\u00e9" * 128 + "x", "257 bytes"), ("", "non-empty"), ("a\0b", "NUL")):
+        with pytest.raises(nyala.InvalidArgumentError, match=why):
+            db.create_table("u", pa.schema([("k", pa.int64()), (wrong, pa.int8())]), ["k"])
+        with pytest.raises(nyala.InvalidArgumentError, match=why):
+            table.alter().rename_column(names[1], wrong).apply()
+
+
+def test_a_varchar_is_cut_by_characters_in_every_write_and_as_a_key(db: Database) -> None:
+    table = make(db, "varchar(2)", key="varchar(3)")
+    rows = {"k": ["abcdef", "abcxyz", "e\u0301e\u0301"], "c": ["e\u0301x", "\u65e5\u672c\u8a9e", None]}
+    result = table.insert(rows, on_error="return")
+    assert [(error.row, error.code) for error in result.errors] == [(1, "ALREADY_PRESENT")]
+    assert table.update({"k": ["e\u0301eQQ"], "c": ["\U0001f600" * 3]}).applied == 1
+    assert table.upsert({"k": ["abc", "xyz!"], "c": ["  \u00a0", "123"]}).applied == 2
+    expected = {"abc": "  ", "e\u0301e": "\U0001f600" * 2, "xyz": "12"}
+    for state in ("flush", "major_compact", "compact"):
+        found = table.scan(ordered=True).to_arrow()
+        assert dict(zip(found["k"].to_pylist(), found["c"].to_pylist(), strict=True)) == expected
+        for literal, op, keys in (
+            ("123", "=", []),
+            ("12", "=", ["xyz"]),
+            ("123", "<", ["abc", "xyz"]),  # what is longer lies between two cells
+            ("123", ">=", ["e\u0301e"]),
+        ):
+            assert table.scan(["k"], where=f"c {op} '{literal}'", ordered=True).to_arrow()["k"].to_pylist() == keys
+        assert table.scan(where="k = 'xyz!'").count() == 0 and table.scan(where="k > 'xyz'").count() == 0
+        table.maintain(state)
+    assert table.get("xyz!") == {"k": "xyz", "c": "12"}
+    assert table.delete({"k": ["xyz?"]}).applied == 1 and table.get("xyz") is None
+
+
+@pytest.mark.parametrize("precision", range(1, 39))
+def test_a_decimal_of_each_precision_holds_its_digits_and_no_more(db: Database, precision: int) -> None:
+    scale = precision // 2
+    nines = Decimal((0, (9,) * precision, -scale))
+    table = make(db, f"decimal({precision},{scale})", key=f"decimal({precision},{scale})")
+    ones = [Decimal((sign, (digit,), -scale)) for sign, digit in ((1, 1), (0, 0), (0, 1))]
+    cells = [nines.copy_negate(), *ones, nines]
+    kind = table.schema.field("c").type
+    table.insert(pa.table({"k": pa.array(cells, kind), "c": pa.array(cells[::-1], kind)}))
+    table.maintain("flush")
+    found = table.scan(ordered=True).to_arrow()
+    assert found["k"].to_pylist() == cells and found["c"].to_pylist() == cells[::-1]
+    assert table.scan(where=f"c = {nines:f} and k <= {nines.copy_negate():f}").count() == 1
+    assert table.scan(where=f"c > {nines:f}0").count() == 0
+    too_large = pa.array([Decimal((0, (1, *(0,) * precision), -scale))], pa.decimal256(precision + 1, scale))
+    too_fine = pa.array([Decimal((0, (1,), -scale - 1))], pa.decimal256(precision + 1, scale + 1))
+    for wrong in (too_large, too_fine):
+        with pytest.raises(nyala.InvalidArgumentError, match="column 'c'"):
+            table.upsert(pa.table({"k": pa.array([nines], kind), "c": wrong}))
+    coarser = pa.array([Decimal(9)], pa.decimal128(1, 0))
+    if precision - scale > 0 and scale:
+        assert table.upsert(pa.table({"k": pa.array([nines], kind), "c": coarser})).applied == 1
+        assert table.get(nines) == {"k": nines, "c": Decimal(9)}
