@@ -1,4 +1,9 @@
-"""Cuts what is to be written into commits: large enough to be cheap, small enough to be pipelined."""
+"""Cuts what is to be written into commits: large enough to be cheap, small enough to be pipelined.
+
+Rows that come in the order of their keys may make larger commits: a store writes a large batch of new rows in that
+order straight to disk, past its log and memory. A commit of them has no more bytes than all before it together, so that
+the first answer comes soon, a small load is cut as any other, and a large one soon has large commits.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +11,12 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
+from .key_order import KeyOrder
+
 COMMIT_ROWS = 65_536
 COMMIT_BYTES = 8 * 1024 * 1024
+ORDERED_COMMIT_BYTES = 32 * 1024 * 1024
+"""Of rows in the order of their keys: measured by ``bench/engine/direct_load.py``."""
 
 
 def in_slices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -19,19 +28,43 @@ def in_slices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield batch.slice(start, step)
 
 
-def in_batches(pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the pieces, small ones put together, none above the size of a commit unless it came so."""
-    waiting: list[pa.RecordBatch] = []
-    rows = size = 0
+def in_batches(pieces: Iterable[pa.RecordBatch], order: KeyOrder | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield the pieces, small ones put together, none above the size of a commit unless it came so.
+
+    With an ``order`` those that follow each other in it are put together further.
+    """
+    waiting = _Waiting()
+    sent = 0
     for piece in pieces:
-        if waiting and (rows + piece.num_rows > COMMIT_ROWS or size + piece.nbytes > COMMIT_BYTES):
-            yield pa.concat_batches(waiting)
-            waiting, rows, size = [], 0, 0
-        waiting.append(piece)
-        rows += piece.num_rows
-        size += piece.nbytes
-    if waiting:
-        yield pa.concat_batches(waiting)
+        ascends, follows = order.place(piece) if order else (False, False)
+        if waiting.pieces and not waiting.has_room(piece, follows, min(sent, ORDERED_COMMIT_BYTES)):
+            yield pa.concat_batches(waiting.pieces)
+            sent += waiting.size
+            waiting = _Waiting()
+        waiting.add(piece, follows if waiting.pieces else ascends)
+    if waiting.pieces:
+        yield pa.concat_batches(waiting.pieces)
+
+
+class _Waiting:
+    """The pieces of the next commit."""
+
+    def __init__(self) -> None:
+        self.pieces: list[pa.RecordBatch] = []
+        self.rows = self.size = 0
+        self._ascends = True
+
+    def add(self, piece: pa.RecordBatch, ascends: bool) -> None:
+        self.pieces.append(piece)
+        self.rows += piece.num_rows
+        self.size += piece.nbytes
+        self._ascends &= ascends
+
+    def has_room(self, piece: pa.RecordBatch, follows: bool, ordered_bytes: int) -> bool:
+        size = self.size + piece.nbytes
+        if self.rows + piece.num_rows <= COMMIT_ROWS and size <= COMMIT_BYTES:
+            return True
+        return self._ascends and follows and size <= ordered_bytes
 
 
 def in_one_batch(pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -11,6 +11,7 @@ from ..schemas.column import ColumnSchema
 from ..schemas.errors import InvalidArgumentError
 from .batching import in_batches, in_one_batch, in_slices
 from .casting import Caster
+from .key_order import KeyOrder
 
 _KNOWN = (
     "a pandas or polars DataFrame, a pyarrow Table, RecordBatch or RecordBatchReader, anything with "
@@ -24,8 +25,12 @@ class WriteData:
     Iterate over it once. ``row_count`` is None where only the end will tell.
     """
 
-    def __init__(self, data: Any, columns: Sequence[ColumnSchema], whole: bool = False) -> None:
+    def __init__(
+        self, data: Any, columns: Sequence[ColumnSchema], whole: bool = False, key: Sequence[str] = ()
+    ) -> None:
         """Take ``data``; ``whole`` makes one batch of it.
+
+        Rows in the order of the columns named in ``key`` may make larger batches than others.
 
         Raises:
             InvalidArgumentError: it is no data, or its columns do not fit; values are only looked at on the way.
@@ -34,10 +39,11 @@ class WriteData:
         self._caster = Caster(schema, columns)
         self._batches = batches
         self._whole = whole
+        self._order = KeyOrder(key) if key else None
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         cast = map(self._caster.cast, in_slices(self._batches))
-        return in_one_batch(cast) if self._whole else in_batches(cast)
+        return in_one_batch(cast) if self._whole else in_batches(cast, self._order)
 
 
 Read = tuple[pa.Schema, Iterable[pa.RecordBatch], int | None]

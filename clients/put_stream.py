@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -15,6 +16,8 @@ from .flight_errors import as_store_errors
 
 WINDOW = 16
 """Batches sent and not yet answered: enough to hide the way there and back and the server's fsync."""
+WINDOW_BYTES = 64 * 1024 * 1024
+"""Of them, beyond which the next one waits: both sides hold them."""
 
 
 class PutStream:
@@ -24,7 +27,7 @@ class PutStream:
         descriptor = fl.FlightDescriptor.for_command(command.model_dump_json(exclude_none=True))
         with as_store_errors():
             self._writer, self._reader = client.do_put(descriptor, schema)
-        self._sent = self._answered = 0
+        self._unanswered: deque[int] = deque()
         self._closed = False
 
     def send_only(self, batch: pa.RecordBatch, number: int) -> WriteResult:
@@ -58,8 +61,8 @@ class PutStream:
         """
         with as_store_errors():
             self._writer.write_with_metadata(batch, _json(BatchMetadata(seq=number)))
-        self._sent += 1
-        while self._sent - self._answered >= WINDOW:
+        self._unanswered.append(batch.nbytes)
+        while len(self._unanswered) >= WINDOW or sum(self._unanswered) > WINDOW_BYTES:
             yield self._answer()
 
     def finish(self) -> Iterator[WriteResult]:
@@ -70,7 +73,7 @@ class PutStream:
         """
         with as_store_errors():
             self._writer.done_writing()
-        while self._answered < self._sent:
+        while self._unanswered:
             yield self._answer()
         self.close()
 
@@ -98,7 +101,8 @@ class PutStream:
         if answer is None:
             self.close()  # raises what the server said
             raise UnavailableError("the server ended the stream without an answer")
-        self._answered += 1
+        if self._unanswered:
+            self._unanswered.popleft()
         result = WriteResult.model_validate_json(answer.to_pybytes())
         if result.error_count and not result.timestamp:  # what became of the batch is not known
             raise error_of(result.errors[0].code, result.errors[0].message)

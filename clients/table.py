@@ -98,8 +98,8 @@ class Table:
 
         ``data`` is a pandas or polars DataFrame, a pyarrow Table, RecordBatch or RecordBatchReader, anything with
         ``__arrow_c_stream__``, a dict of columns or a list of dicts. Columns are found by name and cast where that
-        loses nothing. Large data is cut into several commits, each visible at once; with ``atomic`` all of it is one
-        commit, which any failing row refuses whole.
+        loses nothing. Large data is cut into several commits, each visible at once, larger ones where new rows come in
+        the order of their keys; with ``atomic`` all of it is one commit, which any failing row refuses whole.
 
         ``commit="stream"`` makes one commit of all the data too: other readers and a crash find all of it or nothing,
         but a row that is refused does not stop the others. One commit has at most 256 MiB by default.
@@ -130,22 +130,23 @@ class Table:
             writer=_checked_writer(writer, seq),
             if_timestamp=None if if_timestamp is None else parse_moment(if_timestamp, "if_timestamp"),
         )
-        prepared = self._prepared(data, whole=atomic or seq is not None)
+        prepared = self._prepared(data, command, whole=atomic or seq is not None)
         result = self._write_all(command, prepared) if seq is None else self._write_numbered(command, prepared, seq)
         if result.error_count and on_error == "raise":
             raise RowErrors(result)
         return result
 
-    def _prepared(self, data: Any, whole: bool) -> WriteData:
+    def _prepared(self, data: Any, command: WriteCommand, whole: bool) -> WriteData:
         """Return the data as the table takes it; if it does not fit, as the table may be by now."""
         known = self._description
+        key = known.primary_key if command.op.base in (Operation.INSERT, Operation.UPSERT) else ()
         try:
-            return WriteData(data, known.columns, whole)
+            return WriteData(data, known.columns, whole, key)
         except InvalidArgumentError:
             self._description = self._store.describe_table(self.name)
             if self._description.schema_version == known.schema_version:
                 raise
-        return WriteData(data, self._description.columns, whole)
+        return WriteData(data, self._description.columns, whole, key)
 
     def _write_numbered(self, command: WriteCommand, data: WriteData, seq: int) -> WriteResult:
         batch = next(iter(data), None)

@@ -64,6 +64,8 @@ _LOCK_PATH = "lock"
 _WAL_PATH = "wal"
 _WRITES_AHEAD = 4
 """Batches of one ``write_all`` that are applied while the first of them is made durable."""
+_BYTES_AHEAD = 32 << 20
+"""Of them; one may always be."""
 
 
 class Store:
@@ -113,12 +115,13 @@ class Store:
         sweep(self._environment, manifest_file.current)
         tablets = {tablet.tablet_id: tablet for tablet in self._catalog.tablets()}
         ids = {tablet.tablet_id: table.auto_increment for table in self._catalog.tables() for tablet in table.tablets}
-        self._clock.update(max([manifest.last_timestamp] + [tablet.last_timestamp for tablet in tablets.values()]))
+        known = [max(tablet.last_timestamp, tablet.version.history_floor) for tablet in tablets.values()]
+        self._clock.update(max([manifest.last_timestamp, *known]))
         self._writers = Writers()
         self._freeing = threading.Lock()
         _, newest = recovery.replay(self._wal, tablets, ids, self._writers, self._environment, self.options)
-        known = {table.table_id for table in self._catalog.tables()}
-        self._writers.forget(lambda table_id: table_id not in known)
+        table_ids = {table.table_id for table in self._catalog.tables()}
+        self._writers.forget(lambda table_id: table_id not in table_ids)
         self._clock.update(newest)
         self._log = CommitLog(self._wal, self._mvcc, self._environment.halt)
         self._pool = ThreadPoolExecutor(self.options.scan_threads, thread_name_prefix="nyala-scan")
@@ -236,10 +239,13 @@ class Store:
         if command.commit is CommitMode.STREAM:
             batches = in_one_batch(batches, self.options.limits)
         pending: deque[PendingWrite | RepeatedWrite] = deque()
+        sizes: deque[int] = deque()
         try:
             for batch in batches:
                 pending.append(self._begin_patiently(command, batch))
-                if len(pending) > _WRITES_AHEAD:
+                sizes.append(batch.nbytes)
+                while len(pending) > _WRITES_AHEAD or (len(pending) > 1 and sum(sizes) > _BYTES_AHEAD):
+                    sizes.popleft()
                     yield pending.popleft().result()
             while pending:
                 yield pending.popleft().result()
@@ -348,7 +354,9 @@ class Store:
             return
         entry = CleanStopEntry(last_lsn=stop.last_lsn, crc=stop.crc)
         edit = {"clean_stop": entry, "last_timestamp": self._clock.now()}
-        self._environment.manifest.commit(lambda manifest: manifest.model_copy(update=edit))
+        # Of a store that was halted a commit may be in no memory store.
+        in_files = {} if self._environment.halt.reason else self._log_needed()[1]
+        self._environment.manifest.commit(lambda manifest: manifest.with_in_files(in_files).model_copy(update=edit))
 
     def _check_open(self) -> None:
         if self._closed:
@@ -426,18 +434,26 @@ class Store:
             self._free_unneeded_log()
 
     def _free_unneeded_log(self) -> None:
-        needed = self._wal.last_lsn + 1
-        for tablet in self._catalog.tablets():
-            with tablet.write_lock:
-                first = tablet.first_unflushed_lsn()
-            needed = min(needed, first or needed)
+        needed, in_files = self._log_needed()
         self._environment.halt.check()  # a commit that could not be applied is in no memory store
+        self._environment.manifest.assume(lambda manifest: manifest.with_in_files(in_files))
         segments = self._wal.segments()
         if len(segments) > 1 and segments[0].last_lsn < needed:
             self._save_answers(needed)
             last_ids = {table.table_id: table.auto_increment.last for table in self._catalog.tables()}
             self._environment.manifest.commit(lambda manifest: manifest.with_auto_ids(last_ids).with_log_from(needed))
             self._wal.free_before(needed)
+
+    def _log_needed(self) -> tuple[int, dict[int, int]]:
+        """Return from which position on memory stores need the log, and up to which each tablet's files hold it."""
+        needed = self._wal.last_lsn + 1
+        in_files: dict[int, int] = {}
+        for tablet in self._catalog.tablets():
+            with tablet.write_lock:
+                first = tablet.first_unflushed_lsn()
+                in_files[tablet.tablet_id] = tablet.last_lsn if first is None else first - 1
+            needed = min(needed, first or needed)
+        return needed, in_files
 
     def _save_answers(self, lsn: int) -> None:
         """Log again what the log before ``lsn`` says of numbered writes. Every tablet's writers of then are through."""

@@ -1,6 +1,7 @@
 """History GC: give back the disk space of what only snapshots before the ancient history mark can see.
 
 * UNDO files whose last change is at or before the mark: whoever reads at the mark or later reads through none of it.
+* What says when the rows of an attached rowset were born (`RowsetEntry.born`), once that lies at or before the mark.
 * DiskRowSets whose rows all died at or before the mark. Their keys leave the key index, as if they had never been.
 
 From then on snapshots below the mark are refused (`TabletEntry.history_floor`, and `Version.history_floor` for scans
@@ -39,11 +40,12 @@ def gc(tablet: Tablet, environment: Environment, ancient_history_mark: int) -> F
     """
     rows, rowset_bytes = _drop_rowsets(tablet, environment, ancient_history_mark)
     undo_bytes = _drop_undo(tablet, environment, ancient_history_mark)
-    return FlushReport(rows, 0, rowset_bytes + undo_bytes) if rowset_bytes or undo_bytes else None
+    births = _drop_births(tablet, environment, ancient_history_mark)
+    return FlushReport(rows, 0, rowset_bytes + undo_bytes) if rowset_bytes or undo_bytes or births else None
 
 
 def gain(tablet: Tablet, ancient_history_mark: int) -> int:
-    """Return the bytes of the files that ``gc`` would drop. Cheap; under no lock."""
+    """Return the bytes of the files that ``gc`` would drop; births are in none. Cheap; under no lock."""
     disk = tablet.version.disk
     dead = [rowset for rowset in disk if _is_dead(rowset, ancient_history_mark)]
     ancient = [file for rowset in disk if rowset not in dead for file in _ancient(rowset, ancient_history_mark)]
@@ -84,6 +86,25 @@ def _drop_undo(tablet: Tablet, environment: Environment, mark: int) -> int:
     dropped = [file for found in ancient.values() for file in found]
     retire(environment, dropped)
     return sum(file.size_bytes for file in dropped)
+
+
+def _drop_births(tablet: Tablet, environment: Environment, mark: int) -> int:
+    """Forget when rowsets were born that are older than the mark; return how many."""
+    old = [rowset for rowset in tablet.version.disk if rowset.born is not None and rowset.born <= mark]
+    if not old:
+        return 0
+
+    def edit(entry: TabletEntry) -> TabletEntry:
+        for rowset in old:
+            entry = entry.with_rowset(entry.rowset(rowset.rowset_id).model_copy(update={"born": None}), mark)
+        return entry
+
+    with new_files(tablet.tablet_id, environment, _FAILED) as new:
+        new.commit(edit)
+        with tablet.write_lock:
+            for rowset in old:
+                tablet.replace_diskrowset(rowset, rowset.without_birth(), mark)
+    return len(old)
 
 
 def _drop_rowsets(tablet: Tablet, environment: Environment, mark: int) -> tuple[int, int]:

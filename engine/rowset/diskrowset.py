@@ -154,6 +154,12 @@ class DiskRowSet(RowSet):
         rowset._columns = self._columns if columns is None else columns
         return rowset
 
+    def without_birth(self) -> DiskRowSet:
+        """Return a rowset of the same rows that have always been there: for snapshots that see them all."""
+        rowset = copy(self)
+        rowset.born = None
+        return rowset
+
     def has_base(self, column_id: int) -> bool:
         """Whether there are base cells of a column: not when it was added after the rows were written."""
         return column_id in self._columns or StreamKey(column_id, "base") in self._reader

@@ -60,6 +60,8 @@ class TabletEntry(_Entry):
     id: PositiveInt
     inserts_durable_lsn: NonNegativeInt = 0
     """New rows up to this log position are in base files."""
+    in_files_lsn: NonNegativeInt = 0
+    """All changes up to this log position are in files: a replay need not look for them row by row."""
     attached_durable_lsn: NonNegativeInt = 0
     """Rowsets that the log attaches up to this position are named here, or were and are gone."""
     rowsets: tuple[RowsetEntry, ...] = ()
@@ -153,6 +155,19 @@ class Manifest(_Entry):
         """Return the manifest that knows the newest ids that tables, by id, gave to their rows."""
         tables = (
             table.model_copy(update={"last_auto_id": max(table.last_auto_id, last_ids.get(table.id, 0))})
+            for table in self.tables
+        )
+        return self.model_copy(update={"tables": tuple(tables)})
+
+    def with_in_files(self, positions: Mapping[int, int]) -> Manifest:
+        """Return the manifest that knows up to which log positions the files of tablets, by id, hold all changes."""
+
+        def edited(tablet: TabletEntry) -> TabletEntry:
+            position = positions.get(tablet.id, 0)
+            return tablet.model_copy(update={"in_files_lsn": position}) if position > tablet.in_files_lsn else tablet
+
+        tables = (
+            table.model_copy(update={"tablets": tuple(edited(tablet) for tablet in table.tablets)})
             for table in self.tables
         )
         return self.model_copy(update={"tables": tuple(tables)})

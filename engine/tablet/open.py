@@ -23,6 +23,7 @@ def open_tablet(entry: TabletEntry, schema: TableSchema, environment: Environmen
     tablet = Tablet(entry.id, schema, environment.key_index, entry.partition)
     tablet.version = replace(tablet.version, history_floor=entry.history_floor)
     tablet.inserts_durable_lsn = tablet.last_lsn = entry.inserts_durable_lsn
+    tablet.in_files_lsn = entry.in_files_lsn
     for rowset_entry in entry.rowsets:
         rowset = open_rowset(tablet, environment, rowset_entry, tablet.free_slot())
         rowset.load_liveness()

@@ -61,6 +61,8 @@ class Tablet:
         self.last_lsn = 0
         self.inserts_durable_lsn = 0
         """New rows up to this log position are in base files."""
+        self.in_files_lsn = 0
+        """So were all changes when the tablet was opened: a replay passes over them."""
         self._slots = Slots(tablet_id)
         self.key_lookup = KeyLookup(self._slots, budget or unlimited())
         self.version = Version(self.new_memrowset())
@@ -236,6 +238,8 @@ class Tablet:
         narrower ones widened, and what it lacks shows its read default.
         """
         self.stand_at(timestamp, lsn)
+        if lsn <= self.in_files_lsn:
+            return 0
         self.key_lookup.build_after_searches(self.version)
         keys = self.encode_keys(change.rows)
         locations, _ = self.find(keys, hash_keys(keys))

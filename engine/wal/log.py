@@ -90,14 +90,15 @@ class WriteAheadLog:
         return cls(fs, directory, options or WalOptions(), reader)
 
     def peek(self) -> Iterator[LogRecord]:
-        """Yield every record in order, before the log is replayed. Raises as ``open`` does.
+        """Yield every record in order, to the end, before the log is replayed. Raises as ``open`` does.
 
         What is read may not be durable yet: nothing may be written to files that rests on it.
         """
         if self._reader is None:
             raise InternalError("a log is looked through before it is replayed")
-        for group in self._reader.again().groups():
+        for group in self._reader.groups():
             yield from group.records
+        self._reader = self._reader.again()
 
     def replay(self) -> Iterator[LogRecord]:
         """Yield every record in order; at the end the log is ready to append.  Once, and to the end.

@@ -86,6 +86,8 @@ class LogReader:
         self._expect = expect
         self._reached = reached
         self._stopped_in: int | None = None
+        self._ends: dict[int, int] = {}
+        self._checked: LogReader | None = None
         self.store_uuid = store_uuid
         self.unborn: list[str] = []
         self.segments: list[SegmentInfo] = []
@@ -97,8 +99,13 @@ class LogReader:
         self._end = (segment_path(directory, self._headers[0].number if self._headers else 1), 0)
 
     def again(self) -> LogReader:
-        """Return a reader of the same log, from its beginning."""
-        return LogReader(self._fs, self._directory, self.store_uuid, self._expect, self._reached)
+        """Return a reader of the same log, from its beginning, that does not check again what this one has.
+
+        This one must have read to the end, and nobody may have written to the log meanwhile.
+        """
+        other = LogReader(self._fs, self._directory, self.store_uuid, self._expect, self._reached)
+        other._checked = self
+        return other
 
     @property
     def newest_path(self) -> str | None:
@@ -114,7 +121,10 @@ class LogReader:
             offset, bad = yield from self._sound_groups(view, path, header.number)
             self._end = (path, offset)
             self.segments.append(SegmentInfo(header.number, path, header.size, header.first_lsn, self.last_lsn))
-            if following is not None:
+            self._ends[header.number] = offset
+            if self._checked is not None:
+                self.torn_bytes = self._checked.torn_bytes
+            elif following is not None:
                 self._check_link(view, offset, bad, following)
             else:
                 self._check_tail(view, offset, bad, header.number)
@@ -126,6 +136,8 @@ class LogReader:
         """Yield the groups of a segment; return where they end, and what was found there instead of a group."""
         offset = SEGMENT_HEADER_BYTES
         while True:
+            if self._checked is not None and offset == self._checked._ends[number]:
+                return offset, MalformedError("the checked part ends here")
             try:
                 group = self._read_group(view, path, offset, seed_of(self.store_uuid or b"", number, offset))
             except MalformedError as bad:
@@ -138,7 +150,7 @@ class LogReader:
 
     def _read_group(self, view: memoryview, path: str, offset: int, seed: int) -> Group:
         header = decode_group_header(view, offset, seed)
-        payload = decode_payload(view, offset, header, seed)
+        payload = decode_payload(view, offset, header, None if self._checked else seed)
         if (header.first_lsn, header.previous_crc) != (self.last_lsn + 1, self.crc):
             # Sound, hence not torn: no power failure does this.
             raise CorruptionError(path, offset, f"lsn {header.first_lsn} does not follow lsn {self.last_lsn}")

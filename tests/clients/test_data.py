@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from nyala.clients import batching
 from nyala.clients.batching import COMMIT_BYTES, COMMIT_ROWS
 from nyala.clients.data import WriteData
 from nyala.schemas.column import ColumnDefinition, ColumnSchema
@@ -218,6 +219,38 @@ def test_large_data_is_cut() -> None:
     sizes = [batch.num_rows for batch in data]
     assert sizes == [COMMIT_ROWS] * 3 + [200_000 - 3 * COMMIT_ROWS]
     assert data.row_count == 200_000
+
+
+def sizes(data: Any, key: list[str]) -> list[int]:
+    return [batch.num_rows for batch in WriteData(data, COLUMNS, key=key)]
+
+
+def test_rows_in_key_order_make_ever_larger_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = np.arange(1_200_000) // 2
+    cut = sizes(pa.table({"id": ids}), ["id"])
+    assert cut[:4] == [COMMIT_ROWS, COMMIT_ROWS, 2 * COMMIT_ROWS, 4 * COMMIT_ROWS] and len(cut) == 6
+    monkeypatch.setattr(batching, "ORDERED_COMMIT_BYTES", 1 << 20)
+    assert max(sizes(pa.table({"id": ids}), ["id"])) == 2 * COMMIT_ROWS
+    assert set(sizes(pa.table({"id": ids[::-1]}), ["id"])) == {COMMIT_ROWS, len(ids) % COMMIT_ROWS}
+
+
+def test_only_rows_in_order_are_put_together_further() -> None:
+    runs = np.concatenate([np.arange(400_000), np.random.default_rng(0).permutation(200_000), np.arange(400_000)])
+    batches = list(WriteData(pa.table({"id": runs}), COLUMNS, key=["id"]))
+    assert np.array_equal(np.concatenate([batch["id"].to_numpy() for batch in batches]), runs)
+    large = [batch["id"].to_numpy() for batch in batches if batch.num_rows > COMMIT_ROWS]
+    assert len(large) == 3 and all((np.diff(ids) >= 0).all() for ids in large)
+
+
+def test_the_order_is_that_of_all_key_columns() -> None:
+    count = 400_000
+    cities = pa.array([f"c{number:04d}" for number in range(100)]).take(pa.array(np.arange(count) // 4_000))
+    ascending = pa.table({"city": cities, "id": np.arange(count) % 4_000})
+    assert max(sizes(ascending, ["city", "id"])) > COMMIT_ROWS == max(sizes(ascending, ["id", "city"]))
+    assert max(sizes(ascending, ["city", "auto_incrementing_id"])) > COMMIT_ROWS  # what the store gives is not there
+    with_null = ascending.set_column(0, "city", pa.array([None, *cities[1:].to_pylist()]))
+    assert max(sizes(with_null.slice(0, 200_000), ["city"])) > COMMIT_ROWS
+    assert sizes(with_null.slice(0, 2 * COMMIT_ROWS), ["city"]) == [COMMIT_ROWS] * 2
 
 
 def test_wide_rows_are_cut_by_bytes() -> None:

@@ -183,6 +183,40 @@ def test_history_gc_drops_dead_rowsets_and_their_births() -> None:
     subject.close()
 
 
+def test_history_gc_forgets_births_that_no_snapshot_can_ask_for() -> None:
+    clock = ManualClock(MOMENT)
+    subject = direct(clock=clock, table_options={"history_max_age_seconds": 10})
+    born = subject.upsert(1, 2).timestamp
+    clock.advance(20_000_000)
+    late = subject.upsert(3, 4).timestamp
+    subject.store.maintain("t", "gc")
+    assert [rowset.born for rowset in subject.tablet.version.disk] == [None, late]
+    assert '"born":null' in manifest_of(subject) and str(born) not in manifest_of(subject)
+    with pytest.raises(SnapshotTooOldError):
+        subject.scan(as_of=born)
+    subject.history = subject.history[-1:]
+    subject.upsert(1, v=5)
+    subject.delete(2)
+    for kind in ("flush_deltas", "major_compact", "compact"):
+        subject.check()
+        subject.crash(Random(0))
+        subject.store.maintain("t", kind)
+    subject.close()
+
+
+def test_the_clock_goes_on_above_births_that_were_forgotten() -> None:
+    clock = ManualClock(MOMENT)
+    subject = direct(clock=clock, table_options={"history_max_age_seconds": 10}, wal_segment_bytes=1 << 12)
+    subject.upsert(1, 2)
+    clock.advance(20_000_000)
+    subject.store.maintain("t", "gc")
+    floor = subject.tablet.version.history_floor
+    subject.clock = ManualClock(MOMENT - 50_000_000)  # set back while the store was down
+    subject.crash(Random(0))
+    assert subject.upsert(3).timestamp > floor
+    subject.store.close()
+
+
 def test_a_key_of_a_dropped_rowset_may_come_in_an_attached_one_though_the_log_knows_both_lives() -> None:
     """The old life is replayed first: it must not leave a second row of the key."""
     clock = ManualClock(MOMENT)

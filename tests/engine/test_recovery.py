@@ -3,13 +3,20 @@
 import errno
 from random import Random
 
+import numpy as np
 import pytest
 
 from nyala.engine import recovery
+from nyala.engine.codecs.checksum import crc32
 from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
 from nyala.engine.fs.faulty import FaultRule
+from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.store import Store
+from nyala.engine.tablet.tablet import Tablet
+from nyala.engine.vectors.keys import KeyVector
+from nyala.engine.wal import format as log_format
 from nyala.schemas.errors import CorruptionError
+from nyala.schemas.service import MaintenanceKind
 from tests.engine.subject import Subject
 
 
@@ -73,6 +80,69 @@ def test_replays_with_flushes_after_any_history(seed: int) -> None:
         if random.random() < 0.3:
             reopened(subject, random.choice([1, 1 << 30]), random.choice([1, 1 << 30]))
             subject.check()
+    subject.close()
+
+
+def test_changes_that_are_in_files_are_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = Subject(wal_segment_bytes=1 << 16)
+    subject.upsert(1, 2)
+    subject.flush()
+    subject.upsert(2, 3, v=1)
+    subject.delete(1)
+    subject.flush_deltas()
+    subject.flush()
+    looked_up: list[int] = []
+    find = Tablet.find
+
+    def counted(tablet: Tablet, keys: KeyVector, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        looked_up.append(len(keys))
+        return find(tablet, keys, hashes)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Tablet, "find", counted)
+        subject.restart()
+    assert looked_up == []
+    subject.upsert(1, 4, v=2)
+    subject.flush()  # of new rows: the change of row 1 is in memory only
+    subject.upsert(5)
+    subject.flush()
+    with monkeypatch.context() as patched:
+        patched.setattr(Tablet, "find", counted)
+        subject.crash(Random(1))
+    assert looked_up == [2, 1]
+    subject.close()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_positions_up_to_which_files_hold_all_after_any_history(seed: int) -> None:
+    random = Random(seed)
+    clock = ManualClock(1_700_000_000_000_000)
+    options = {"direct_load_bytes": random.choice([1, 1 << 30]), "direct_load_unsorted_bytes": 1 << 30}
+    subject = Subject(clock=clock, wal_segment_bytes=1 << 16, table_options={"history_max_age_seconds": 5}, **options)
+    for _ in range(20):
+        subject.some_writes(random, range(12), commits=random.randint(0, 2))
+        subject.store.maintain("t", random.choice(list(MaintenanceKind)))
+        if random.random() < 0.2:
+            clock.advance(20_000_000)
+        subject.history = [(subject.store.now(), subject.state)]
+        if random.random() < 0.5:
+            subject.crash(random)
+        elif random.random() < 0.3:
+            subject.restart()
+        subject.check()
+    subject.close()
+
+
+def test_what_was_looked_through_is_not_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = Subject(wal_segment_bytes=1 << 12)
+    for key in range(200):
+        subject.upsert(key, s="x" * 50)
+    assert len(subject.store._wal.segments()) > 3
+    checked: list[int] = []
+    monkeypatch.setattr(log_format, "crc32", lambda data, seed: checked.append(len(data)) or crc32(data, seed))
+    subject.crash(Random(2))
+    groups = subject.store._wal.stats().last_lsn
+    assert groups <= len(checked) < groups * 1.5
     subject.close()
 
 

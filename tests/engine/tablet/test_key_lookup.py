@@ -96,6 +96,8 @@ def test_the_index_is_built_beside_writers_after_the_opening(monkeypatch: pytest
     for first in range(0, 40, 10):
         subject.upsert(*range(first, first + 10))
         subject.flush()
+    for _ in range(4):
+        subject.upsert(*range(40), v=1)  # in no file
     monkeypatch.setattr("nyala.engine.store.KeyIndexBudget", lambda limit, on_demand: KeyIndexBudget(limit, False))
     subject.restart()
     assert subject.mode == "index", "the replay had so many keys to look for that it built one"

@@ -1,0 +1,73 @@
+"""Golden bytes of a manifest that names an attached rowset, and what an older one without the newer members means.
+
+A change here is a change of the format: files of released versions must open all the same.
+"""
+
+import struct
+import zlib
+
+from nyala.engine.fs import MemoryFileSystem
+from nyala.engine.tablet.manifest import Manifest, RowsetEntry, TableEntry, TabletEntry, pack_manifest, read_manifest
+from nyala.schemas.column import ColumnDefinition, ColumnSchema
+from nyala.schemas.table import TableOptions, TableSchema
+
+SCHEMA = TableSchema(
+    columns=(ColumnSchema.from_definition(1, ColumnDefinition(name="k", type="int64", nullable=False)),),
+    key_columns=1,
+    next_column_id=2,
+)
+ROWSETS = (
+    RowsetEntry(id=5, durable_lsn=7, born=6_963_200_000_000_000_001),
+    RowsetEntry(id=6, undo=(8,), durable_lsn=9),
+)
+MANIFEST = Manifest(
+    store_uuid="00112233445566778899aabbccddeeff",
+    next_id=10,
+    tables=(
+        TableEntry(
+            id=2,
+            name="t",
+            schema_=SCHEMA,
+            options=TableOptions(),
+            tablets=(
+                TabletEntry(id=3, inserts_durable_lsn=9, in_files_lsn=8, attached_durable_lsn=7, rowsets=ROWSETS),
+            ),
+        ),
+    ),
+    log_needed_from=9,
+    last_timestamp=6_963_200_000_000_000_002,
+)
+TABLET = (
+    '{"id":3,"inserts_durable_lsn":9,"in_files_lsn":8,"attached_durable_lsn":7,"rowsets":['
+    '{"id":5,"undo":[],"redo":[],"columns":{},"durable_lsn":7,"born":6963200000000000001},'
+    '{"id":6,"undo":[8],"redo":[],"columns":{},"durable_lsn":9,"born":null}'
+    '],"history_floor":0,"partition":{"lower":[],"upper":[],"buckets":[]}}'
+)
+
+
+def test_an_attached_rowset_in_a_manifest() -> None:
+    packed = pack_manifest(MANIFEST)
+    magic, version, length, crc = struct.unpack_from("<8sIQI", packed)
+    assert (magic, version, length) == (b"NYALAMAN", 1, len(packed) - 24)
+    assert crc == zlib.crc32(packed[24:], zlib.crc32(packed[:20]))
+    assert f'"tablets":[{TABLET}]' in packed[24:].decode()
+    assert read(packed) == MANIFEST
+
+
+def test_one_written_before_these_members_were() -> None:
+    body = pack_manifest(MANIFEST)[24:].decode()
+    for newer in ('"in_files_lsn":8,', '"attached_durable_lsn":7,', ',"born":6963200000000000001', ',"born":null'):
+        assert newer in body
+        body = body.replace(newer, "")
+    head = struct.pack("<8sIQ", b"NYALAMAN", 1, len(body))
+    tablet = (
+        read(head + struct.pack("<I", zlib.crc32(body.encode(), zlib.crc32(head))) + body.encode()).tables[0].tablets[0]
+    )
+    assert (tablet.in_files_lsn, tablet.attached_durable_lsn) == (0, 0)
+    assert [rowset.born for rowset in tablet.rowsets] == [None, None]
+
+
+def read(packed: bytes) -> Manifest:
+    fs = MemoryFileSystem()
+    fs.create("manifest").append(packed)
+    return read_manifest(fs)
