@@ -27,6 +27,14 @@ from .numbered import NumberedPut, Writer, Writers
 from .point_reads import PointReads
 from .put_stream import PutStream
 
+_RECONNECT = [
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+]
+"""A server that is away is looked for every second. By itself gRPC comes to pauses of two minutes, in which all calls
+fail at once: a write that is sent again for some seconds would miss a server that has long been back."""
+
 
 @dataclass(frozen=True, slots=True)
 class Answered:
@@ -56,7 +64,7 @@ class FlightStore:
         self._retries = retries
         self._writers = Writers()
         try:
-            self._client = fl.connect(url)
+            self._client = fl.connect(url, generic_options=_RECONNECT)
         except (pa.ArrowException, ValueError, TypeError) as error:
             raise InvalidArgumentError(f"{url!r} is no location, as grpc://127.0.0.1:8815 is: {error}") from None
         self._point_reads = PointReads(self._client)

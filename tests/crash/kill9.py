@@ -4,7 +4,8 @@
 
 Writers insert, change and delete rows over Arrow Flight while maintenance goes on. After each kill the rows
 of a writer must be those of its acknowledged batches, with the one that was on its way wholly there or wholly absent;
-and earlier moments must read as before. The seed draws the operations and the moments of the kills.
+and earlier moments must read as before. The seed draws the operations and the moments of the kills. In
+`retries.py` the clients live on.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Protocol
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
@@ -42,16 +45,19 @@ MODEL = ModelSchema(key=("writer", "number"), defaults={"batch": None, "text": N
 CYCLES_A_STORE = 10
 """After so many the store is left behind and a new one begun, so that checking stays cheap."""
 START_SECONDS, STOP_SECONDS = 60, 30
+FIRST_ANSWER_SECONDS = 30
 MOMENTS_CHECKED = 3
+_WARM = 0.8
+"""So many of the kills wait for a first answer: where the machine is busy, many would come before any."""
 
 
 class Server:
     """A server process on a directory; a ``with`` block ends in its death."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, port: int = 0) -> None:
         program = Path(__file__).with_name("server_process.py")
         self._process = subprocess.Popen(
-            [sys.executable, str(program), str(directory)], stdout=subprocess.PIPE, text=True
+            [sys.executable, str(program), str(directory), str(port)], stdout=subprocess.PIPE, text=True
         )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
@@ -96,7 +102,7 @@ class Writer:
             self.failure = error
 
     def _write(self, table: nyala.Table) -> None:
-        op, rows = self._draw()
+        op, rows = self.draw()
         plan = self.oracle.plan(op, rows)
         self.pending = plan
         result = table.write(rows, op, on_error="return")
@@ -106,7 +112,7 @@ class Writer:
         self.acknowledged += 1
         self.moments = [*self.moments[1 - MOMENTS_CHECKED :], result.timestamp]
 
-    def _draw(self) -> tuple[str, list[Row]]:
+    def draw(self) -> tuple[str, list[Row]]:
         """Return an operation that cannot be refused, on a few new or old rows."""
         op = self.random.choice(["insert", "insert", "upsert", "update_ignore", "delete_ignore"])
         count = self.random.randint(1, 12)
@@ -174,6 +180,8 @@ class Campaign:
             threads.append(threading.Thread(target=_maintain_at_times, args=(server.location, Random(random.random()))))
             for thread in threads:
                 thread.start()
+            if random.random() < _WARM:
+                wait_for_answers(writers, before + 1)
             time.sleep(random.uniform(0.02, 1.0))
             server.kill()
             for thread in threads:
@@ -209,6 +217,13 @@ class Campaign:
         )
 
 
+def wait_for_answers(writers: list[Writer], count: int) -> None:
+    """Return when so many batches have been answered, or one cannot wait longer."""
+    deadline = time.monotonic() + FIRST_ANSWER_SECONDS
+    while sum(writer.acknowledged for writer in writers) < count and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
 def _rows(table: nyala.Table, as_of: int, where: str | None = None) -> dict[Key, Row]:
     rows = table.scan(as_of=as_of, where=where).to_arrow().to_pylist()
     found = {(row["writer"], row["number"]): row for row in rows}
@@ -224,17 +239,26 @@ def _maintain_at_times(location: str, random: Random) -> None:
             table.maintain(random.choice(list(MaintenanceKind)))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+class Kills(Protocol):
+    """What both campaigns are."""
+
+    cycles: int
+
+    def run(self, cycles: int) -> None: ...
+
+
+def main(campaign_of: Callable[[int], Kills]) -> None:
+    """Run the campaign of a seed for as many kills as the command line asks for."""
+    parser = argparse.ArgumentParser()
     parser.add_argument("--cycles", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     started = time.monotonic()
-    campaign = Campaign(options.seed)
+    campaign = campaign_of(options.seed)
     print(f"seed {options.seed}", flush=True)
     campaign.run(options.cycles)
     print(f"{campaign.cycles} kills in {time.monotonic() - started:.0f} s: {campaign}")
 
 
 if __name__ == "__main__":
-    main()
+    main(Campaign)

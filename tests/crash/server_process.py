@@ -1,6 +1,6 @@
 """A server to be killed: the real one, with memory stores so small that it flushes all the time.
 
-python tests/crash/server_process.py DIRECTORY      prints {"location": ...} when it listens
+python tests/crash/server_process.py DIRECTORY [PORT]      prints {"location": ...} when it listens
 """
 
 import json
@@ -17,7 +17,7 @@ OPTIONS = StoreOptions(flush_bytes=96 << 10, flush_deltas_bytes=32 << 10, wal_se
 def main() -> None:
     run_server(
         lambda: Store.open(sys.argv[1], OPTIONS),
-        "grpc://127.0.0.1:0",
+        f"grpc://127.0.0.1:{sys.argv[2] if len(sys.argv) > 2 else 0}",
         ServerConfig(),
         lambda location: print(json.dumps({"location": location}), flush=True),
     )

@@ -1,6 +1,7 @@
 """A few cycles of the kill -9 campaign; ``make kill9`` runs as many as you like."""
 
 from tests.crash.kill9 import Campaign
+from tests.crash.retries import RetryCampaign
 
 
 def test_a_killed_server_has_all_that_it_acknowledged() -> None:
@@ -9,3 +10,11 @@ def test_a_killed_server_has_all_that_it_acknowledged() -> None:
     assert campaign.cycles == 8
     assert campaign.acknowledged > 50, "too little was written to mean anything"
     assert campaign.rows_checked > 100
+
+
+def test_clients_find_their_way_back_to_a_killed_server_and_write_everything_once() -> None:
+    campaign = RetryCampaign(seed=0)
+    campaign.run(2)
+    assert campaign.cycles == 2
+    assert campaign.acknowledged > 20, "too little was written to mean anything"
+    assert campaign.changes_checked > 100
