@@ -67,6 +67,9 @@ class ColumnSchema(BaseModel):
     immutable: bool = False
     """A row takes its cell when it is new, and keeps it."""
 
+    def __hash__(self) -> int:
+        return hash((self.id, self.name, self.type))  # a default may be a dict, which has no hash
+
     @field_validator("type")
     @classmethod
     def _known_type(cls, word: str) -> str:

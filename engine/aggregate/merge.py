@@ -16,8 +16,6 @@ from .states import State, StateKind
 
 _MERGE_ROWS = 1 << 18
 """So many groups of partial answers are kept before they are merged."""
-_GREATEST_SUM = 1e38
-"""Decimals have 38 digits."""
 
 
 class Merger:
@@ -129,7 +127,7 @@ def _sum(state: State, parts: list[pa.Array], valid: np.ndarray) -> pa.Array:
         return pa.array(numbers[0] + (numbers[1] << 32), mask=valid == 0)
     wide = _wide(*numbers)
     if state.physical is PhysicalType.INT128:
-        _check_digits(numbers, state.column.name)
+        _check_digits(numbers, wide, state.column.name)
     return to_arrow(FixedVector(wide, valid > 0), pa.decimal128(38, kind.scale))
 
 
@@ -144,7 +142,17 @@ def _wide(low: np.ndarray, high: np.ndarray, *upper: np.ndarray) -> np.ndarray:
     return wide
 
 
-def _check_digits(numbers: list[np.ndarray], name: str) -> None:
+def _check_digits(numbers: list[np.ndarray], wide: np.ndarray, name: str) -> None:
+    """Refuse sums of more than 38 digits: by their size where they may not even fit in ``wide``, else exactly."""
     about = sum(number.astype(np.float64) * 2.0 ** (32 * place) for place, number in enumerate(numbers))
-    if (np.abs(about) >= _GREATEST_SUM).any():
+    if ((np.abs(about) >= 2.0**126.9) | _is_outside(wide, 10**38)).any():
         raise InvalidArgumentError(f"the sum of column {name!r} has more than 38 digits; ask for its avg")
+
+
+def _is_outside(wide: np.ndarray, bound: int) -> np.ndarray:
+    """Return which numbers are not between ``-bound`` and ``bound``, both excluded."""
+    high, low = wide["hi"], wide["lo"]
+    ends = [(end >> 64, np.uint64(end & (1 << 64) - 1)) for end in (1 - bound, bound - 1)]
+    (least_high, least_low), (most_high, most_low) = ends
+    is_below = (high < least_high) | ((high == least_high) & (low < least_low))
+    return is_below | (high > most_high) | ((high == most_high) & (low > most_low))

@@ -140,6 +140,7 @@ class MatrixTable:
         self.table.maintain("flush_deltas")
         self._keep()
         self._update(200)
+        self._keep()
         self._delete(100)
 
     def _minor_compacted(self) -> None:
