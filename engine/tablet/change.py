@@ -13,11 +13,17 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from ...schemas.errors import CorruptionError
+from ..codecs.codec import CorruptPageError, require
+from ..vectors.arrow import from_arrow
+from ..vectors.physical import physical_of
+from ..vectors.vector import Vector
+from .change_rows import pack_rows, unpack_rows
 from .note import Note, NoteKind
 
 
@@ -34,9 +40,12 @@ class ChangeKind(IntEnum):
     """New rows in a rowset whose files were there before; 4 and 5 are kinds of notes."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Change:
-    """``rows`` has one column for each column id, named by the id in decimal; each key occurs once."""
+    """``rows`` has one column for each column id, named by the id in decimal; each key occurs once.
+
+    Types are those of the table when the change was made, or others that are stored as the same physical ones.
+    """
 
     tablet_id: int
     kind: ChangeKind
@@ -46,6 +55,12 @@ class Change:
     def column_ids(self) -> list[int]:
         """The ids of the columns in ``rows``."""
         return [int(name) for name in self.rows.schema.names]
+
+    @cached_property
+    def cells(self) -> dict[int, Vector]:
+        """The columns by id."""
+        columns = zip(self.column_ids, self.rows.columns, strict=True)
+        return {column_id: from_arrow(column, physical_of(column.type)) for column_id, column in columns}
 
 
 class Attachment(BaseModel):
@@ -61,8 +76,12 @@ class Attachment(BaseModel):
     """The largest number that the store gave to one of the rows, where it numbers them."""
 
 
-_HEADER = struct.Struct("<IBxxxQ")
-"""tablet id (of a note: table id), kind, bytes that follow"""
+_HEADER = struct.Struct("<IBBxxQ")
+"""tablet id (of a note: table id), kind, form of a change, bytes that follow"""
+_ARROW, _ROWS = 0, 1
+"""Forms in the log: never reuse or renumber."""
+ROW_FORM_MAX = 32
+"""Changes of more rows are logged as Arrow streams, which take about as much then and less work."""
 _NOTE_KINDS = frozenset(NoteKind)
 _JSON_KINDS = _NOTE_KINDS | {ChangeKind.ATTACH}
 
@@ -72,8 +91,8 @@ def pack_record(
 ) -> list[pa.Buffer | bytes]:
     """Return the payload of a log record: each part as a header and what follows it.
 
-    A change is an Arrow IPC stream of one batch, a note or attachment JSON, filled up with spaces to a multiple of 8
-    bytes.
+    A change of few rows is their row encoding, of more an Arrow IPC stream of one batch; a note or attachment is JSON,
+    filled up with spaces to a multiple of 8 bytes.
     """
     pieces: list[pa.Buffer | bytes] = []
     for note in notes:
@@ -83,41 +102,55 @@ def pack_record(
             attachment.tablet_id, ChangeKind.ATTACH, attachment.model_dump_json(exclude_none=True).encode()
         )
     for change in changes:
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, change.rows.schema) as writer:
-            writer.write_batch(change.rows)
-        stream = sink.getvalue()
-        pieces += [_HEADER.pack(change.tablet_id, change.kind, stream.size), stream]
+        form = _ROWS if change.rows.num_rows <= ROW_FORM_MAX else _ARROW
+        body = pack_rows(change.cells, change.rows.num_rows) if form == _ROWS else _stream(change.rows)
+        pieces += [_HEADER.pack(change.tablet_id, change.kind, form, len(body)), body]
     return pieces
+
+
+def _stream(rows: pa.RecordBatch) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_batch(rows)
+    return sink.getvalue()
 
 
 def _json_part(owner: int, kind: int, body: bytes) -> list[pa.Buffer | bytes]:
     padded = body + b" " * (-len(body) % 8)
-    return [_HEADER.pack(owner, kind, len(padded)), padded]
+    return [_HEADER.pack(owner, kind, 0, len(padded)), padded]
 
 
 def unpack_changes(payload: memoryview, lsn: int) -> Iterator[Change]:
     """Yield the changes of a log record. Raises CorruptionError when the payload is not what was logged."""
-    for tablet_id, kind, body in _parts(payload, lsn):
+    for tablet_id, kind, form, body in _parts(payload, lsn):
         if kind not in _JSON_KINDS:
             try:
-                rows = pa.ipc.open_stream(pa.py_buffer(body)).read_next_batch()
-                change = Change(tablet_id, ChangeKind(kind), rows)
-            except (ValueError, pa.ArrowException, StopIteration) as error:
+                change = _change(tablet_id, ChangeKind(kind), form, body)
+            except (ValueError, OSError, pa.ArrowException, StopIteration, CorruptPageError) as error:
                 raise CorruptionError("wal", 0, f"log record {lsn}: {error}") from error
             yield change
 
 
+def _change(tablet_id: int, kind: ChangeKind, form: int, body: memoryview) -> Change:
+    if form == _ROWS:
+        cells, rows = unpack_rows(body)
+        change = Change(tablet_id, kind, rows)
+        change.__dict__["cells"] = cells  # what the property would make of the rows again
+        return change
+    require(form == _ARROW, f"a change in the form {form}, which there is not")
+    return Change(tablet_id, kind, pa.ipc.open_stream(pa.py_buffer(body)).read_next_batch())
+
+
 def unpack_notes(payload: memoryview, lsn: int) -> Iterator[Note]:
     """Yield the notes of a log record. Raises CorruptionError when the payload is not what was logged."""
-    for table_id, kind, body in _parts(payload, lsn):
+    for table_id, kind, _, body in _parts(payload, lsn):
         if kind in _NOTE_KINDS:
             yield Note(table_id, NoteKind(kind), bytes(body))
 
 
 def unpack_attachments(payload: memoryview, lsn: int) -> Iterator[Attachment]:
     """Yield the attachments of a log record. Raises CorruptionError when the payload is not what was logged."""
-    for tablet_id, kind, body in _parts(payload, lsn):
+    for tablet_id, kind, _, body in _parts(payload, lsn):
         if kind == ChangeKind.ATTACH:
             try:
                 yield Attachment(tablet_id=tablet_id, **json.loads(bytes(body)))
@@ -125,14 +158,14 @@ def unpack_attachments(payload: memoryview, lsn: int) -> Iterator[Attachment]:
                 raise CorruptionError("wal", 0, f"log record {lsn}: {error}") from error
 
 
-def _parts(payload: memoryview, lsn: int) -> Iterator[tuple[int, int, memoryview]]:
+def _parts(payload: memoryview, lsn: int) -> Iterator[tuple[int, int, int, memoryview]]:
     position = 0
     while position < len(payload):
         if position + _HEADER.size > len(payload):
             raise CorruptionError("wal", 0, f"log record {lsn} ends in the middle of a header")
-        owner, kind, length = _HEADER.unpack_from(payload, position)
+        owner, kind, form, length = _HEADER.unpack_from(payload, position)
         position += _HEADER.size
         if position + length > len(payload):
             raise CorruptionError("wal", 0, f"log record {lsn}: a part of {length} bytes passes the end of its record")
-        yield owner, kind, payload[position : position + length]
+        yield owner, kind, form, payload[position : position + length]
         position += length

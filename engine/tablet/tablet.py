@@ -221,7 +221,7 @@ class Tablet:
 
     def apply(self, change: Change, locations: np.ndarray, timestamp: int, lsn: int) -> None:
         """Put a change into the stores. ``locations`` says where its keys live, -1 for a new row."""
-        cells = self._cells(change.rows)
+        cells = change.cells
         if change.kind is ChangeKind.STORE:
             self._store(cells, locations, timestamp, lsn)
         elif change.kind is ChangeKind.UPDATE:
@@ -241,7 +241,7 @@ class Tablet:
         if lsn <= self.in_files_lsn:
             return 0
         self.key_lookup.build_after_searches(self.version)
-        keys = self.encode_keys(change.rows)
+        keys = self.encoder.encode([change.cells[column.id] for column in self.schema.key])
         locations, _ = self.find(keys, hash_keys(keys))
         wanted = np.zeros(len(locations), np.bool_)
         if change.kind is ChangeKind.STORE and lsn > self.inserts_durable_lsn:
@@ -251,8 +251,8 @@ class Tablet:
             wanted[known[group]] = lsn > self._durable_lsn(slot)
         rows = np.flatnonzero(wanted)
         if len(rows):
-            part = change.rows if len(rows) == len(wanted) else change.rows.take(pa.array(rows))
-            self.apply(Change(change.tablet_id, change.kind, part), locations[rows], timestamp, lsn)
+            part = change if len(rows) == len(wanted) else replace(change, rows=change.rows.take(pa.array(rows)))
+            self.apply(part, locations[rows], timestamp, lsn)
         return len(rows)
 
     def stand_at(self, timestamp: int, lsn: int) -> None:
@@ -345,9 +345,6 @@ class Tablet:
                 rowset.live.set(rowids, alive)
             timestamps = FixedVector(np.full(len(group), timestamp, np.int64))
             rowset.deltas.active.append(FixedVector(rowids.astype(np.int32)), timestamps, columns, lsn)
-
-    def _cells(self, rows: pa.RecordBatch) -> dict[int, Vector]:
-        return {int(name): self._vector(rows, int(name)) for name in rows.schema.names}
 
     def _vector(self, rows: pa.RecordBatch, column_id: int) -> Vector:
         array = rows.column(str(column_id))

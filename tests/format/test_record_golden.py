@@ -73,7 +73,7 @@ def test_changes_and_notes_stand_side_by_side() -> None:
     payload = b"".join(
         bytes(piece) for piece in pack_record([Change(3, ChangeKind.DELETE, ROWS)], [Note(7, NoteKind.ANSWER, b"{}")])
     )
-    header = b"\x03\x00\x00\x00\x03\x00\x00\x00" + (len(payload) - 40).to_bytes(8, "little")
+    header = b"\x03\x00\x00\x00\x03\x01\x00\x00" + (len(payload) - 40).to_bytes(8, "little")
     assert payload[:24] == b"\x07\x00\x00\x00\x04\x00\x00\x00\x08\x00\x00\x00\x00\x00\x00\x00{}      "
     assert payload[24:40] == header
     (change,) = unpack_changes(memoryview(payload), 1)

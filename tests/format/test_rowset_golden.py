@@ -15,7 +15,7 @@ from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.engine.tablet.change import Change, ChangeKind, pack_record
+from nyala.engine.tablet.change import Change, ChangeKind, pack_record, unpack_changes
 from nyala.schemas.operation import Operation
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.table import TableDefinition
@@ -126,10 +126,28 @@ def test_the_files_read_as_every_snapshot_saw_them(disk: MemoryFileSystem) -> No
     assert rows == [{"k": 1, "v": 11, "s": "aa"}, {"k": 2, "v": 21, "s": None}]
 
 
-def test_a_change_in_the_log_is_these_bytes() -> None:
-    rows = pa.record_batch({"1": pa.array([1], pa.int32()), "2": pa.array([None], pa.int64())})
-    header, stream = pack_record([Change(2, ChangeKind.UPDATE, rows)])
-    #                         tablet  kind and filling  bytes of the Arrow stream that follows
-    assert bytes(header).hex() == "02000000" + "02000000" + "9001000000000000"
-    assert len(stream) == 0x190
-    assert pa.ipc.open_stream(stream).read_all().to_pydict() == {"1": [1], "2": [None]}
+ROWS = pa.record_batch({"1": pa.array([1], pa.int32()), "2": pa.array([None], pa.int64())})
+
+
+def test_a_change_of_few_rows_in_the_log_is_these_bytes() -> None:
+    header, rows = pack_record([Change(2, ChangeKind.UPDATE, ROWS)])
+    #                              tablet     kind, form, filling  bytes of the rows that follow
+    assert bytes(header) == bytes.fromhex("02000000 02 01 0000          2000000000000000")
+    #                            columns  rows     ids               types end      row            filling
+    assert bytes(rows) == bytes.fromhex("02000000 01000000 01000000 02000000 04 05 07000000 85010101000000 000000")
+
+
+def test_a_change_of_many_rows_in_the_log_is_an_arrow_stream() -> None:
+    (many,) = pa.Table.from_batches([ROWS] * 33).combine_chunks().to_batches()
+    header, stream = pack_record([Change(2, ChangeKind.UPDATE, many)])
+    assert bytes(header) == bytes.fromhex("02000000 02 00 0000") + len(stream).to_bytes(8, "little")
+    assert pa.ipc.open_stream(stream).read_all().to_batches() == [many]
+
+
+def test_an_arrow_stream_of_few_rows_is_read_too() -> None:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, ROWS.schema) as writer:
+        writer.write_batch(ROWS)
+    payload = bytes.fromhex("02000000 02 00 0000 9001000000000000") + sink.getvalue().to_pybytes()
+    (change,) = unpack_changes(memoryview(payload), 1)
+    assert change.rows == ROWS
