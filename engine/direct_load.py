@@ -4,7 +4,7 @@ On the ordinary way a row is written to the log, copied into a MemRowSet, and en
 its writer, and the log says no more than which file it is in (`tablet/attach`). It pays for rows that come in large
 batches: each batch makes a rowset, with files to sync, and rowsets that overlap cost every look-up and scan. So a batch
 in the order of its keys must have ``direct_load_bytes`` for each tablet it touches, and one in any other order as many
-as a flush writes.
+as a flush writes. A part of more than the size that a merge compaction cuts rowsets at is cut there too.
 
 A batch of which any row is not new, or repeats a key of another, goes the ordinary way, and so does what a tablet has
 too little of. That is decided before anything is written; a key that comes in between is found under the write lock.
@@ -15,12 +15,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
+from ..schemas.errors import StoreError
 from ..schemas.operation import Operation
 from ..schemas.write import WriteCommand
+from .compaction.merge import TARGET_BYTES
 from .fs.failures import named
 from .layout import Layout
 from .prepared import Part, Prepared, whole_rows
@@ -31,7 +34,7 @@ from .tablet.environment import Environment
 from .tablet.manifest import RowsetEntry
 from .tablet.open import open_rowset, remove_orphans
 from .vectors.arrow import from_arrow
-from .vectors.keys import argsort_keys, keys_ascend, take_keys
+from .vectors.keys import argsort_keys, keys_ascend, slice_keys, take_keys
 from .vectors.physical import physical_of
 
 
@@ -54,48 +57,55 @@ class DirectLoad:
         staged: list[StagedRowSet] = []
         try:
             for part in prepared.parts if _may_bypass(prepared, command) else []:
-                if one := self._stage(prepared.layout, part):
-                    staged.append(one)
+                staged += self._stage(prepared.layout, part)
             for one in staged:
                 one.keys.are_still_new()  # so that little is left to be compared under the lock
             yield staged
         finally:
             for one in staged:
                 one.keys.forget()
-                if not one.is_logged:
-                    one.give_up()
-                    remove_orphans(self.environment, one.rowset.path)
+            self._give_up([one for one in staged if not one.is_logged])
 
-    def _stage(self, layout: Layout, part: Part) -> StagedRowSet | None:
-        """Write one part; None when it is too small or has a row that is not new."""
+    def _stage(self, layout: Layout, part: Part) -> list[StagedRowSet]:
+        """Write a part in rowsets of about the target size; none when it is too small or has a row that is not new."""
         size = part.rows.nbytes
         if size < min(self.sorted_bytes, self.unsorted_bytes) or not len(part.keys):
-            return None
+            return []
         is_sorted = keys_ascend(part.keys)
         if size < (self.sorted_bytes if is_sorted else self.unsorted_bytes):
-            return None
+            return []
         if not is_sorted and not np.array_equal(part.first, np.arange(len(part.first))):
-            return None
-        order = None if is_sorted else argsort_keys(part.keys)
-        new = NewKeys(part.tablet, part.hashes if order is None else part.hashes[order])
+            return []
+        new = NewKeys(part.tablet, part.hashes)
+        staged: list[StagedRowSet] = []
         try:
             if new.are_absent(part.keys):
-                return self._write(layout, part, order, new)
-        except BaseException:
+                for piece in _in_key_order(part, is_sorted, -(-size // TARGET_BYTES)):
+                    staged.append(self._write(layout, piece, new))
+        except BaseException as error:
+            self._give_up(staged)
             new.forget()
+            if part.tablet.retired and isinstance(error, StoreError):
+                return []  # its files were deleted with it; the locks will show what became of the layout
             raise
-        new.forget()
-        return None
+        if not staged:
+            new.forget()
+        return staged
 
-    def _write(self, layout: Layout, part: Part, order: np.ndarray | None, new: NewKeys) -> StagedRowSet:
+    def _give_up(self, staged: list[StagedRowSet]) -> None:
+        for one in staged:
+            one.give_up()
+            remove_orphans(self.environment, one.rowset.path)
+
+    def _write(self, layout: Layout, part: Part, new: NewKeys) -> StagedRowSet:
         environment, tablet = self.environment, part.tablet
         rowset_id = environment.manifest.new_id()
         path = files.path(tablet.tablet_id, rowset_id, "base")
         try:
             with named("the rows could not be written"):
-                _write_base(layout, part, order, environment, path, rowset_id)
+                _write_base(layout, part, environment, path, rowset_id)
                 rowset = open_rowset(tablet, environment, RowsetEntry(id=rowset_id, durable_lsn=0), slot=-1)
-            return StagedRowSet(rowset, new)
+            return StagedRowSet(rowset, new, part.hashes)
         except BaseException:
             remove_orphans(environment, path)
             raise
@@ -108,16 +118,27 @@ def _may_bypass(prepared: Prepared, command: WriteCommand) -> bool:
     return makes_rows and not is_refused and command.if_timestamp is None
 
 
-def _write_base(
-    layout: Layout, part: Part, order: np.ndarray | None, environment: Environment, path: str, rowset_id: int
-) -> None:
+def _in_key_order(part: Part, is_sorted: bool, count: int) -> Iterator[Part]:
+    """Cut the rows of a part, no two of one key, in the order of their keys into ``count`` parts of about one size."""
+    order = None if is_sorted else argsort_keys(part.keys)
+    bounds = np.linspace(0, len(part.keys), count + 1).astype(np.int64).tolist()
+    for first, last in pairwise(bounds):
+        if order is None:
+            rows, keys = part.rows.slice(first, last - first), slice_keys(part.keys, first, last)
+            hashes = part.hashes[first:last]
+        else:
+            chosen = order[first:last]
+            rows, keys = part.rows.take(pa.array(chosen)), take_keys(part.keys, chosen)
+            hashes = part.hashes[chosen]
+        if last > first:
+            yield Part(part.tablet, None, rows, keys, hashes, np.arange(last - first))
+
+
+def _write_base(layout: Layout, part: Part, environment: Environment, path: str, rowset_id: int) -> None:
     """Write the rows in key order and make file and name durable. What moment the base shows is not known yet."""
     rows = whole_rows(layout, part.rows, part.rows)
-    keys = part.keys
-    if order is not None:
-        rows, keys = rows.take(pa.array(order)), take_keys(keys, order)
     arrays = {int(name): rows.column(name) for name in rows.schema.names}
     cells = {column_id: from_arrow(array, physical_of(array.type)) for column_id, array in arrays.items()}
     encodings = files.encodings(layout.schema)
-    write_base_file(environment.fs, path, rowset_id, cells, None, keys, encodings, 0, layout.schema.version)
+    write_base_file(environment.fs, path, rowset_id, cells, None, part.keys, encodings, 0, layout.schema.version)
     environment.fs.sync_directory(files.directory(part.tablet.tablet_id))

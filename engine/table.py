@@ -133,7 +133,8 @@ def _applied(
     """Decide, log and apply a batch, under the write locks of its tablets; some parts may be ``staged`` on disk."""
     layout, batch, incoming = prepared.layout, prepared.batch, prepared.incoming
     moment = None if command.if_timestamp is None else parse_moment(command.if_timestamp, "if_timestamp")
-    ready = {one.tablet.tablet_id: one for one in staged if one.keys.are_still_new()}
+    attached = [one for one in staged if one.keys.are_still_new()]
+    ready = {one.tablet.tablet_id for one in attached}
     decided = [
         all_stored(len(each.keys))
         if each.tablet.tablet_id in ready
@@ -145,7 +146,7 @@ def _applied(
     commit = None
     if ticket or ((ready or any(each.changes_rows for each in decided)) and not rejected):
         changes = [] if rejected else _changes(prepared, decided)
-        attached = [] if rejected else list(ready.values())
+        attached = [] if rejected else attached
         said = answer(batch, layout.schema, incoming, status, 0, durability, rejected) if ticket else None
         notes = [ticket.note(said)] if ticket and said else []
         attachments = [one.attachment for one in attached]

@@ -79,14 +79,15 @@ class NewKeys:
 class StagedRowSet:
     """A rowset that is ready to be attached. Unless that follows, ``give_up`` must."""
 
-    def __init__(self, rowset: DiskRowSet, keys: NewKeys) -> None:
-        """Give a slot to an open ``rowset`` that has ``keys``.
+    def __init__(self, rowset: DiskRowSet, keys: NewKeys, hashes: np.ndarray) -> None:
+        """Give a slot to an open ``rowset`` that has those of ``keys`` with these hashes.
 
         Raises:
             UnavailableError: the tablet has as many rowsets as it can.
         """
         self.rowset = rowset
         self.keys = keys
+        self.hashes = hashes
         self.is_logged = False
         """From here on the files belong to the log."""
         with self.tablet.write_lock:
@@ -122,7 +123,7 @@ def attach(staged: Sequence[StagedRowSet], timestamp: int, lsn: int) -> None:
     for one in staged:
         one.is_logged = True
     for one in staged:
-        one.tablet.attach(one.rowset, one.keys.hashes, timestamp, lsn)
+        one.tablet.attach(one.rowset, one.hashes, timestamp, lsn)
 
 
 def name_attached(tablet: Tablet, environment: Environment) -> int:

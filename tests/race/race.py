@@ -43,7 +43,13 @@ from tests.race.checks import (
 from tests.race.tables import EVENTS, Writer, create
 
 WRITERS, SCANNERS = 8, 4
-OPTIONS = {"flush_bytes": 1 << 20, "flush_deltas_bytes": 1 << 18, "history_gc_bytes": 1 << 14, "scan_threads": 2}
+OPTIONS = {
+    "flush_bytes": 1 << 20,
+    "flush_deltas_bytes": 1 << 18,
+    "history_gc_bytes": 1 << 14,
+    "scan_threads": 2,
+    "direct_load_bytes": 1 << 10,
+}
 REMEMBERED = 30
 _PAUSE_SECONDS = dict.fromkeys(MaintenanceKind, 0.05) | {
     MaintenanceKind.MINOR_COMPACT: 0.2,

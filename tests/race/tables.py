@@ -16,6 +16,8 @@ import pyarrow as pa
 import nyala
 
 EVENTS, FIXED, FRESH, KEPT, SHARED = 100, 40, 4, 20, 8
+LOADED_EVERY = 10
+"""Of so many batches of events one comes in the order of its keys, so that it is loaded directly."""
 FRESH_FROM = 1_000
 EVENTS_SCHEMA = pa.schema(
     [pa.field("writer", pa.int16(), False), pa.field("number", pa.int64(), False), ("batch", pa.int64())]
@@ -75,8 +77,9 @@ class Writer:
         value = batch << 8 | self.number
         timestamp = self._write(self._state, "upsert", range(SHARED), writer=-1, batch=value, text=f"{value}")
         self.shared.append((timestamp, value))
-        places = np.arange(self.events * EVENTS, (self.events + 1) * EVENTS)
-        self._write(self._events, "insert", scattered(places), batch=self.events)
+        keys = scattered(np.arange(self.events * EVENTS, (self.events + 1) * EVENTS))
+        is_load = self.events % LOADED_EVERY == self.number
+        self._write(self._events, "insert", np.sort(keys) if is_load else keys, batch=self.events)
         self.events += 1
 
     def event(self, place: int) -> tuple[int, int]:
