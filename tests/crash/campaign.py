@@ -1,6 +1,8 @@
-"""The long crash campaign: the fixed workloads with many images, then random ones until the time is up.
+"""The long crash campaign: the fixed workloads with many images and each call failing in turn, then random workloads
+until the time is up.
 
 python tests/crash/campaign.py --minutes 60 --seed 0 --images 100
+python tests/crash/campaign.py --faults-only
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from random import Random
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from tests.crash.faults import RULES, fail_each_call
 from tests.crash.images import campaign
 from tests.crash.workloads import WORKLOADS, Run, row
 
@@ -47,13 +50,17 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=5)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--images", type=int, default=40)
+    parser.add_argument("--faults-only", action="store_true", help="of the fixed workloads, and no power failures")
     options = parser.parse_args()
-    logging.disable(logging.WARNING)
+    logging.disable(logging.CRITICAL if options.faults_only else logging.WARNING)
     deadline = time.monotonic() + 60 * options.minutes
     for name, workload in WORKLOADS.items():
-        print(f"{name}, seed {options.seed}:", campaign(workload, options.images, options.seed), flush=True)
+        if not options.faults_only:
+            print(f"{name}, seed {options.seed}:", campaign(workload, options.images, options.seed), flush=True)
+        for kind in RULES:
+            print(f"{name}, {kind}: {fail_each_call(kind, workload)} calls failed in turn", flush=True)
     seed = options.seed
-    while time.monotonic() < deadline:
+    while not options.faults_only and time.monotonic() < deadline:
         print(f"random workload {seed}:", campaign(random_workload(seed), options.images // 2, seed), flush=True)
         seed += 1
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from random import Random
 
 from nyala.engine.fs import FaultRule, FaultyFileSystem, MemoryFileSystem
 from nyala.engine.fs.faulty import EVERY_CALL, NAMES, SYNCS, WRITES
+from nyala.schemas.alter import Step
 from nyala.schemas.errors import InternalError, StorageFullError, StoreError
 from tests.crash.images import LostError, check_image, require
 from tests.crash.workloads import Run, read
+from tests.model.oracle import Row
 
 RULES: dict[str, Callable[[int], FaultRule]] = {
     "EIO": lambda nth: FaultRule(EVERY_CALL, nth=nth),
@@ -21,12 +24,46 @@ RULES: dict[str, Callable[[int], FaultRule]] = {
     "short write, ENOSPC": lambda nth: FaultRule(WRITES, nth=nth, error=errno.ENOSPC, short_write=17),
     "short writes": lambda nth: FaultRule(WRITES, nth=nth, error=errno.ENOSPC, short_write=17, sticky=True),
 }
+_FORGIVING = ("upsert", "insert_ignore", "update_ignore", "delete_ignore")
+
+
+class InDoubtError(Exception):
+    """The workload ends here: it is not known what the last step did."""
 
 
 class TolerantRun(Run):
-    """A run that goes on after named errors, as long as it is known what was written."""
+    """A run that goes on after named errors, as long as it is known what was written.
+
+    What a workload writes after a step that failed may find other rows than it thought: those are ignored.
+    """
 
     failures: int = 0
+
+    def restart(self) -> None:
+        self.attempt(super().restart)
+        self.step(super().restart if self.store is None else lambda: None)  # a fault that is over must be over
+
+    def create(self) -> None:
+        self.step(super().create)
+
+    def drop(self) -> None:
+        self.step(super().drop)
+
+    def write(self, op: str, rows: Sequence[Row]) -> None:
+        self.step(lambda: super(TolerantRun, self).write(op if op in _FORGIVING else f"{op}_ignore", rows))
+
+    def maintain(self, op: str) -> None:
+        self.step(lambda: super(TolerantRun, self).maintain(op))
+
+    def alter(self, steps: Sequence[Step], added: tuple[str, ...]) -> None:
+        self.step(lambda: super(TolerantRun, self).alter(steps, added))
+
+    def step(self, step: Callable[[], None]) -> None:
+        """Take a step and look at the table; end the run when it is in doubt what was done."""
+        self.attempt(step)
+        self.check_reads()
+        if self.pending or self.store is None or self.tables not in ({True}, {False}):
+            raise InDoubtError
 
     def attempt(self, step: Callable[[], None]) -> None:
         """Take a step; a named error is an answer, anything else is a bug."""
@@ -53,19 +90,13 @@ class TolerantRun(Run):
         require(found == self.oracle.now(), f"read {found}\n  expected {self.oracle.now()}")
 
 
-Step = Callable[[Run], None]
-
-
-def run_with(rule: FaultRule | None, steps: list[Step]) -> tuple[TolerantRun, FaultyFileSystem]:
-    """Take ``steps`` on a disk with a fault; stop once a batch is in doubt. Then look at the disk without it."""
+def run_with(rule: FaultRule | None, workload: Callable[[Run], None]) -> tuple[TolerantRun, FaultyFileSystem]:
+    """Run a workload on a disk with a fault; stop once a batch is in doubt. Then look at the disk without it."""
     disk = MemoryFileSystem()
     faulty = FaultyFileSystem(disk, [rule] if rule else [])
     run = TolerantRun(faulty)
-    for step in steps:
-        run.attempt(lambda step=step: step(run))
-        run.check_reads()
-        if run.pending or run.store is None or run.tables != {True}:
-            break
+    with suppress(InDoubtError):
+        workload(run)
     if run.store:
         run.attempt(run.store.close)
     settled = check_image(run, disk)
@@ -74,7 +105,25 @@ def run_with(rule: FaultRule | None, steps: list[Step]) -> tuple[TolerantRun, Fa
     return run, faulty
 
 
-def count_calls(rule_of: Callable[[int], FaultRule], steps: list[Step]) -> int:
+def count_calls(rule_of: Callable[[int], FaultRule], workload: Callable[[Run], None]) -> int:
     """Return how many calls of a fault-free run a rule could fail."""
-    _, faulty = run_with(rule_of(1 << 30), steps)
+    _, faulty = run_with(rule_of(1 << 30), workload)
     return faulty._matched[0]
+
+
+def fail_each_call(kind: str, workload: Callable[[Run], None], every: int = 1) -> int:
+    """Fail every call of a workload in turn, or one in ``every``; return how many were failed."""
+    calls = count_calls(RULES[kind], workload)
+    assert calls > 20
+    failures = tried = 0
+    for nth in range(1, calls + 1, every):
+        try:
+            run, faulty = run_with(RULES[kind](nth), workload)
+        except Exception as error:
+            error.add_note(f"{kind}, call {nth} of {calls}")
+            raise
+        assert faulty.injected, "the fault was never met"
+        failures += run.failures > 0
+        tried += 1
+    assert failures > tried // 4, "most failures should reach the caller"
+    return tried

@@ -12,7 +12,7 @@ from nyala.engine.fs.filesystem import FileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.schemas.errors import StoreError
-from tests.crash.workloads import FLUSHING, OPTIONS, TABLE, Batch, Run, open_store, read, row, write
+from tests.crash.workloads import FLUSHING, OPTIONS, SCHEMA, TABLE, Batch, Run, open_store, read, row, write
 from tests.model.oracle import Key, Row
 
 State = dict[Key, Row]
@@ -87,6 +87,8 @@ def _check_rows(run: Run, store: Store, settled: State | None) -> State | None:
     require(is_there in run.tables, "the table is gone" if run.tables == {True} else "the table is back")
     if not is_there:
         return None
+    names = [column.name for column in store.describe_table(TABLE).columns][len(SCHEMA) :]
+    require(tuple(names) in run.columns, f"the added columns are {names}, expected {run.columns}")
     found = read(store)
     allowed = [run.oracle.now()] if settled is None else [settled]
     if run.pending and settled is None:
@@ -124,14 +126,18 @@ def check_goes_on(run: Run, image: MemoryFileSystem, random: Random) -> None:
 
 
 def check_cut_recoveries(run: Run, image: MemoryFileSystem, random: Random, tally: Tally) -> None:
-    """Cut the power again at every call of the reopening; whatever is left must open as the first image did."""
-    calls = _calls_of_opening(clone(image))
+    """Cut the power again at every call of the reopening; whatever is left must open as the first image did.
+
+    Every second reopening flushes on the way.
+    """
+    options = random.choice([OPTIONS, FLUSHING])
+    calls = _calls_of_opening(clone(image), options)
     for call in range(1, calls + 1):
         disk = clone(image)
         disk.crash_at = call
         store = None
         try:
-            store = open_store(disk)
+            store = open_store(disk, options)
         except (PowerFailure, StoreError):
             require(disk.operations >= call, f"the reopening failed before call {call}")
         finally:
@@ -160,8 +166,8 @@ def clone(disk: MemoryFileSystem) -> MemoryFileSystem:
     return copy
 
 
-def _calls_of_opening(disk: MemoryFileSystem) -> int:
-    store = open_store(disk)
+def _calls_of_opening(disk: MemoryFileSystem, options: StoreOptions) -> int:
+    store = open_store(disk, options)
     calls = disk.operations
     _stop(disk, store)
     return calls

@@ -8,43 +8,43 @@ import pytest
 
 from nyala.engine.fs import FaultRule, FaultyFileSystem, MemoryFileSystem
 from nyala.schemas.errors import StorageFullError
-from tests.crash.faults import RULES, Step, count_calls, run_with
+from tests.crash.faults import RULES, fail_each_call, run_with
 from tests.crash.images import check_image, contents
-from tests.crash.workloads import Run, read, row
+from tests.crash.workloads import WORKLOADS, Run, read, row
 from tests.model.subjects import crashed
 
-STEPS: list[Step] = [
-    Run.start,
-    lambda run: run.write("insert", [row(number, 0) for number in range(4)]),
-    lambda run: run.maintain("flush"),
-    lambda run: run.write("update_ignore", [{"id": 0, "batch": 1}, {"id": 3, "batch": None}]),
-    lambda run: run.write("upsert", [row(5, 1, text="x" * 3_500)]),
-    lambda run: run.maintain("flush_deltas"),
-    lambda run: run.write("delete_ignore", [{"id": 1}]),
-    Run.restart,
-    lambda run: run.write("insert_ignore", [row(1, 3)]),
-    lambda run: run.maintain("flush"),
-    lambda run: run.maintain("flush"),
-    lambda run: run.maintain("flush_deltas"),
-    lambda run: run.write("upsert", [row(0, 4), row(6, 4)]),
-]
+
+def steps(run: Run) -> None:
+    """A little of everything that writes and flushes."""
+    run.start()
+    run.write("insert", [row(number, 0) for number in range(4)])
+    run.maintain("flush")
+    run.write("update_ignore", [{"id": 0, "batch": 1}, {"id": 3, "batch": None}])
+    run.write("upsert", [row(5, 1, text="x" * 3_500)])
+    run.maintain("flush_deltas")
+    run.write("delete_ignore", [{"id": 1}])
+    run.restart()
+    run.write("insert_ignore", [row(1, 3)])
+    run.maintain("flush")
+    run.maintain("flush")
+    run.maintain("flush_deltas")
+    run.write("upsert", [row(0, 4), row(6, 4)])
 
 
 @pytest.mark.parametrize("kind", RULES)
 def test_a_failing_disk_loses_nothing(kind: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR)
-    calls = count_calls(RULES[kind], STEPS)
-    assert calls > 20
-    failures = 0
-    for nth in range(1, calls + 1):
-        try:
-            run, faulty = run_with(RULES[kind](nth), STEPS)
-        except Exception as error:
-            error.add_note(f"{kind}, call {nth} of {calls}")
-            raise
-        assert faulty.injected, "the fault was never met"
-        failures += run.failures > 0
-    assert failures > calls // 3, "most failures should reach the caller"
+    fail_each_call(kind, steps)
+
+
+@pytest.mark.parametrize("kind", ["EIO", "EIO from then on", "ENOSPC", "short writes"])
+@pytest.mark.parametrize("name", ["cleanup", "compactions", "attachments", "alterations", "recoveries", "tables"])
+def test_a_disk_that_fails_in_compactions_alterations_and_recovery_loses_nothing(
+    name: str, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One call in seven: tests/crash/campaign.py fails every one."""
+    caplog.set_level(logging.ERROR)
+    fail_each_call(kind, WORKLOADS[name], every=7)
 
 
 def test_what_came_between_two_failed_flushes_stays_in_the_log() -> None:
@@ -67,7 +67,7 @@ def test_what_came_between_two_failed_flushes_stays_in_the_log() -> None:
 
 
 def test_the_steps_succeed_on_a_sound_disk() -> None:
-    run, _ = run_with(None, STEPS)
+    run, _ = run_with(None, steps)
     assert run.failures == 0
     assert len(run.moments) == 6
     assert len(run.oracle.now()) == 6

@@ -18,6 +18,7 @@ from nyala.engine.fs.filesystem import FileSystem
 from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
+from nyala.schemas.alter import AddColumn, Alteration, DropColumn, RenameColumn, Step, WidenColumn
 from nyala.schemas.errors import StoreError
 from nyala.schemas.operation import Operation
 from nyala.schemas.scan import ScanSpec
@@ -34,6 +35,8 @@ FLUSHING = OPTIONS.model_copy(update={"flush_bytes": 1})
 """Makes recovery flush after every record."""
 DIRECT = OPTIONS.model_copy(update={"direct_load_bytes": 1, "direct_load_unsorted_bytes": 1})
 """Makes every batch of new rows a rowset of its own."""
+ADDED_DEFAULT = 7
+"""What every row shows of every column that an alteration has added."""
 WRITER = "the workload"
 CLOCK_MICROSECONDS = 1_700_000_000_000_000
 HISTORY_SECONDS = 3_600
@@ -45,8 +48,10 @@ def open_store(fs: FileSystem, options: StoreOptions = OPTIONS, clock: ManualClo
 
 
 def read(store: Store, as_of: int | None = None) -> dict[Key, Row]:
-    """Return the whole table; a key that comes twice is an error."""
+    """Return the whole table without the columns that were added; a key that comes twice is an error."""
     rows = store.scan(ScanSpec(table=TABLE, as_of=as_of)).to_reader().read_all().to_pylist()
+    for name in {name for row in rows for name in row}.difference(SCHEMA.names):
+        assert {row.pop(name) for row in rows} == {ADDED_DEFAULT}, f"added column {name}"
     found = {(row["id"],): row for row in rows}
     assert len(found) == len(rows), f"a key is there twice: {rows}"
     return found
@@ -89,6 +94,8 @@ class Run:
     moments: list[int] = field(default_factory=list)
     """Commits at which the table must be readable."""
     batches: int = 0
+    columns: frozenset[tuple[str, ...]] = frozenset([()])
+    """The columns that alterations have added; several possibilities after one that failed."""
 
     def start(self) -> None:
         """Open the store and make the table."""
@@ -129,6 +136,12 @@ class Run:
 
     def maintain(self, op: str) -> None:
         self.opened.maintain(TABLE, op)
+
+    def alter(self, steps: Sequence[Step], added: tuple[str, ...]) -> None:
+        """Alter the table; afterwards it has the columns ``added`` beside its first ones."""
+        self.columns |= {added}
+        self.opened.alter_table(Alteration(table=TABLE, steps=list(steps)))
+        self.columns = frozenset([added])
 
     def forget(self) -> None:
         """Let so much time pass that no moment up to now need be readable."""
@@ -257,6 +270,48 @@ def attachments(run: Run) -> None:
     run.write("insert", [row(7, 7)])
 
 
+def alterations(run: Run) -> None:
+    """Add, widen, rename and drop columns, with rows in memory, in deltas, on disk and in the log."""
+    added = AddColumn(name="a", type="int8", read_default=ADDED_DEFAULT, write_default=ADDED_DEFAULT)
+    run.start()
+    run.write("insert", [row(number, 0) for number in range(4)])
+    run.maintain("flush")
+    run.write("update", [{"id": 0, "batch": 1}])
+    run.alter([added], ("a",))
+    run.write("insert", [row(4, 2), row(5, 2)])
+    run.write("update", [{"id": 4, "batch": 3}, {"id": 1, "batch": 3}])
+    run.alter([WidenColumn(name="a", type="int32"), RenameColumn(name="a", to="b")], ("b",))
+    run.write("delete", [{"id": 5}, {"id": 2}])
+    run.maintain("flush")
+    run.maintain("flush_deltas")
+    run.alter([DropColumn(name="b"), added], ("a",))
+    run.write("insert", [row(2, 4), row(6, 4)])
+    run.restart()
+    run.alter([RenameColumn(name="a", to="c")], ("c",))
+    run.maintain("major_compact")
+    run.maintain("compact")
+    run.write("upsert", [row(0, 6), row(7, 6)])
+
+
+def recoveries(run: Run) -> None:
+    """Start with logs of rows, changes of rows on disk and dead rows, flushing after every record."""
+    run.options = FLUSHING
+    run.start()
+    run.write("insert", [row(number, 0) for number in range(4)])
+    run.write("update", [{"id": 0, "batch": 1}, {"id": 3, "batch": 1}])
+    run.restart()
+    run.write("delete", [{"id": 1}])
+    run.write("upsert", [row(1, 3), row(5, 3, text="x" * 3_000)])
+    run.write("update", [{"id": 0, "text": None}])
+    run.restart()
+    run.maintain("minor_compact")
+    run.write("delete", [{"id": 5}, {"id": 2}])
+    run.maintain("compact")
+    run.write("insert", [row(2, 6)])
+    run.restart()
+    run.write("upsert", [row(2, 7), row(8, 7)])
+
+
 def tables(run: Run) -> None:
     """Drop a table and make one of the same name: nothing of the old one may come back."""
     run.start()
@@ -273,5 +328,16 @@ def tables(run: Run) -> None:
 
 
 WORKLOADS: dict[str, Callable[[Run], None]] = {
-    workload.__name__: workload for workload in (load, update, restarts, cleanup, compactions, attachments, tables)
+    workload.__name__: workload
+    for workload in (
+        load,
+        update,
+        restarts,
+        cleanup,
+        compactions,
+        attachments,
+        alterations,
+        recoveries,
+        tables,
+    )
 }
