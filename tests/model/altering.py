@@ -40,13 +40,22 @@ KEY_CELLS = {
     pa.string(): ("", "a", "a\0", "long enough"),
 }
 OPTIONS = StoreOptions(maintenance="off", wal_segment_bytes=1 << 12, scan_threads=1)
+UNUSUAL = OPTIONS.model_copy(update={"direct_load_bytes": 1, "direct_load_unsorted_bytes": 1, "key_index_bytes": 0})
+"""New rows become rowsets of their own, and no key is in an index."""
 
 
 class Altering:
     """One table of a random key, in a store on a disk in memory; ``steps`` tells what was done to it."""
 
-    def __init__(self, seed: int, over_flight: bool = False, history_seconds: int = 7 * 24 * 3600) -> None:
+    def __init__(
+        self,
+        seed: int,
+        over_flight: bool = False,
+        history_seconds: int = 7 * 24 * 3600,
+        options: StoreOptions = OPTIONS,
+    ) -> None:
         self.random = random = Random(seed)
+        self._options = options
         self._history = history_seconds
         self._microseconds = 1_700_000_000_000_000
         self._fs = MemoryFileSystem()
@@ -233,7 +242,7 @@ class Altering:
 
     def _open(self) -> Store:
         self._clock = ManualClock(self._microseconds)
-        return Store.open(self._fs, OPTIONS, self._clock)
+        return Store.open(self._fs, self._options, self._clock)
 
 
 def cells(table: pa.Table) -> list[tuple]:

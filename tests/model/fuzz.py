@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.model.altering import Altering
+from tests.model.altering import OPTIONS, UNUSUAL, Altering
 from tests.model.machine import machine_of
 from tests.model.shapes import (
     ALL_TYPES,
@@ -71,7 +71,8 @@ def main() -> None:
         shape, subject = _CASES[number % len(_CASES)]
         print(f"seed {number}: {_EXAMPLES} sequences of {options.steps} steps", flush=True)
         run_state_machine_as_test(seed(number)(machine_of(shape, subject)), settings=rounds)
-        Altering(number, history_seconds=shape.history_seconds).run(options.steps)
+        altered_in = UNUSUAL if subject is DirectSubject else OPTIONS
+        Altering(number, history_seconds=shape.history_seconds, options=altered_in).run(options.steps)
         number += 1
     print(f"all agree; continue with --seed {number}")
 
