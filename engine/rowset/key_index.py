@@ -15,6 +15,7 @@ Not thread-safe: writers, and readers beside writers, hold the tablet's write lo
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 
@@ -23,6 +24,10 @@ from ..vectors.memory import address_of, allocate
 
 Verify = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """(positions int64[m] in the batch looked up, locations int64[m]) -> bool[m]: is the key there?"""
+
+Lock = AbstractContextManager[object]
+"""What is held while the table is changed, so that look-ups come between changes."""
+NO_LOCK: Lock = nullcontext()
 
 _MAX_LOAD = 0.7
 _FIRST_CAPACITY = 1024
@@ -85,42 +90,43 @@ class KeyIndex:
             candidates = kernels.next_candidates(*search, len(other)) if len(other) else 0
         return locations
 
-    def insert(self, hashes: np.ndarray, locations: np.ndarray) -> None:
-        """Add keys that are known to be absent. Locations are int64."""
+    def insert(self, hashes: np.ndarray, locations: np.ndarray, lock: Lock = NO_LOCK) -> None:
+        """Add keys that are known to be absent. Locations are int64. The table is changed under ``lock``."""
         _check(hashes, locations)
-        self.reserve(self._key_count + len(hashes))
-        table = address_of(self._slots), address_of(self._hash_bits), self._capacity
-        kernels.insert(*table, address_of(hashes), address_of(locations), len(hashes))
-        self._key_count += len(hashes)
+        keys = address_of(hashes), address_of(locations), len(hashes)
+        with lock:
+            self.reserve(self._key_count + len(hashes))
+            kernels.insert(address_of(self._slots), address_of(self._hash_bits), self._capacity, *keys)
+            self._key_count += len(hashes)
 
-    def relocate(self, hashes: np.ndarray, old_locations: np.ndarray, new_locations: np.ndarray) -> None:
-        """Change the locations of keys that are there, in place.
+    def relocate(
+        self, hashes: np.ndarray, old_locations: np.ndarray, new_locations: np.ndarray, lock: Lock = NO_LOCK
+    ) -> None:
+        """Change the locations of keys that are there, in place, under ``lock``.
 
         No new location may be among the old ones: rows move to a rowset that is new to the index.
         Raises KeyError when a key was not at its old location; the others have moved.
         """
         _check(hashes, old_locations)
         _check(hashes, new_locations)
-        missing = kernels.relocate(
-            address_of(self._slots),
-            self._capacity,
-            address_of(hashes),
-            address_of(old_locations),
-            address_of(new_locations),
-            len(hashes),
-        )
+        table = address_of(self._slots), self._capacity
+        keys = address_of(hashes), address_of(old_locations), address_of(new_locations), len(hashes)
+        with lock:
+            missing = kernels.relocate(*table, *keys)
         if missing:
             raise KeyError(f"{missing} of {len(hashes)} keys are not at their old locations")
 
-    def remove(self, hashes: np.ndarray, locations: np.ndarray) -> None:
-        """Take out keys that are there.
+    def remove(self, hashes: np.ndarray, locations: np.ndarray, lock: Lock = NO_LOCK) -> None:
+        """Take out keys that are there, under ``lock``.
 
         Raises KeyError when a key was not at its location; the others are out.
         """
         _check(hashes, locations)
         table = address_of(self._slots), address_of(self._hash_bits), self._capacity
-        missing = int(kernels.remove(*table, address_of(hashes), address_of(locations), len(hashes)))
-        self._key_count -= len(hashes) - missing
+        keys = address_of(hashes), address_of(locations), len(hashes)
+        with lock:
+            missing = int(kernels.remove(*table, *keys))
+            self._key_count -= len(hashes) - missing
         if missing:
             raise KeyError(f"{missing} of {len(hashes)} keys are not at their locations")
 

@@ -194,8 +194,7 @@ class KeyLookup:
                 new = new[:0]
             for keys in moved:
                 for first, hashes in keys.hashes:
-                    with write_lock:
-                        self.relocate(keys, first, hashes, new)
+                    self.relocate(keys, first, hashes, new, write_lock)
             with write_lock:
                 for slot in old:
                     self._slots.drop(slot)
@@ -203,22 +202,30 @@ class KeyLookup:
                 self._indexed.update(new.tolist())
                 self._give_back_if_empty()
 
-    def relocate(self, keys: MovedKeys, first: int, hashes: np.ndarray, indexed: np.ndarray) -> None:
-        """Move the keys of rows from ``first`` on, by their hashes, under the write lock.
+    def relocate(
+        self,
+        keys: MovedKeys,
+        first: int,
+        hashes: np.ndarray,
+        indexed: np.ndarray,
+        write_lock: AbstractContextManager[object],
+    ) -> None:
+        """Move the keys of rows from ``first`` on, by their hashes.
 
-        Those that live in the slots ``indexed`` now are in the index afterwards, others are not.
+        Those that live in the slots ``indexed`` now are in the index afterwards, others are not. Only the table itself
+        is changed under the write lock: every step of numpy there would be one more wait for the interpreter.
         """
         new = np.ascontiguousarray(keys.locations[first : first + len(hashes)])
         stays = _live_in(indexed, new)
         if keys.slot not in self._indexed:
             if stays.any():
-                self._entries.insert(hashes[stays], new[stays])
+                self._entries.insert(hashes[stays], new[stays], write_lock)
             return
         old = pack(keys.slot, np.arange(first, first + len(hashes)))
         if not stays.all():
-            self._entries.remove(hashes[~stays], old[~stays])
+            self._entries.remove(hashes[~stays], old[~stays], write_lock)
             hashes, old, new = hashes[stays], old[stays], new[stays]
-        self._entries.relocate(hashes, old, new)
+        self._entries.relocate(hashes, old, new, write_lock)
 
     def release(self) -> None:
         """Give the memory back; the tablet is closed or dropped."""
@@ -248,8 +255,7 @@ class KeyLookup:
         for rowset in rowsets:
             for first, hashes in hashes_of(rowset):
                 locations = pack(rowset.slot, np.arange(first, first + len(hashes)))
-                with write_lock:
-                    self._entries.insert(hashes, locations)
+                self._entries.insert(hashes, locations, write_lock)
             with write_lock:
                 self._indexed.add(rowset.slot)
         return sum(map(len, rowsets))
