@@ -13,12 +13,12 @@ from nyala.engine.compaction import delta_compaction
 from nyala.engine.compaction.delta_compaction import major
 from nyala.engine.delta import LIVE
 from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
-from nyala.engine.fs.faulty import EVERY_CALL, READS, FaultRule
 from nyala.engine.fs.memory import PowerFailure
 from nyala.engine.rowset.diskrowset import DiskRowSet
 from nyala.engine.tablet.manifest import ManifestFile, RowsetEntry
 from nyala.schemas.errors import StoreError
 from nyala.schemas.scan import ScanSpec
+from tests.engine.faults import assert_no_orphans, calls_of, fail_once, reopened
 from tests.engine.phases import at
 from tests.engine.subject import Subject
 
@@ -226,29 +226,17 @@ def test_a_scan_that_runs_keeps_reading_files_that_are_gone() -> None:
     subject.close()
 
 
-def calls_of(kind: str) -> int:
-    """Return how many calls of the disk, reads left out, a compaction makes."""
-    fs = FaultyFileSystem(MemoryFileSystem(), [FaultRule(calls=EVERY_CALL - READS, nth=1 << 30)])
-    subject = busy(2, Subject(fs))
-    before = fs._matched[0]
-    work(subject, kind)
-    calls = fs._matched[0] - before
-    subject.store.close()
-    return calls
-
-
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_call_of_a_compaction_may_fail(kind: str, error: int) -> None:
-    calls = calls_of(kind)
+    calls = calls_of(lambda fs: busy(2, Subject(fs)), lambda subject: work(subject, kind))
     assert calls > 10
     failures = 0
     for nth in range(1, calls + 1):
         disk = MemoryFileSystem()
         fs = FaultyFileSystem(disk)
         subject = busy(2, Subject(fs))
-        fs.rules.append(FaultRule(calls=EVERY_CALL - READS, nth=nth, error=error))
-        fs._matched.append(0)
+        fail_once(fs, nth, error)
         with suppress(StoreError):
             work(subject, kind)
             failures -= 1
@@ -261,9 +249,8 @@ def test_every_call_of_a_compaction_may_fail(kind: str, error: int) -> None:
             work(subject, kind)
             subject.check()
         subject.store.close()
-        after = Subject(disk)
-        after.state, after.history = subject.state, subject.history
-        assert set(disk.list("tablets/2")) == {name for entry in entries(after) for name in entry.file_names}
+        after = reopened(subject, disk)
+        assert_no_orphans(after, disk)
         after.close()
     assert failures > calls // 2
 
@@ -289,8 +276,7 @@ def test_the_power_may_fail_at_every_call_of_a_compaction(kind: str) -> None:
         with pytest.raises(PowerFailure):
             work(subject, kind)
         for seed in range(3):
-            after = Subject(disk.crash_image(Random(seed)))
-            after.state, after.history = subject.state, list(subject.history)
+            after = reopened(subject, disk.crash_image(Random(seed)))
             after.check()
             work(after, kind)
             after.close()

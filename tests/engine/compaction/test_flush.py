@@ -10,13 +10,14 @@ import pytest
 from nyala.engine.compaction import flush as flushing
 from nyala.engine.compaction import swap as swapping
 from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
-from nyala.engine.fs.faulty import EVERY_CALL, READS, FaultRule
+from nyala.engine.fs.faulty import FaultRule
 from nyala.engine.fs.memory import PowerFailure
 from nyala.engine.tablet import key_lookup
 from nyala.engine.tablet.environment import Environment
 from nyala.engine.tablet.key_lookup import KeyLookup
 from nyala.engine.tablet.manifest import ManifestFile
 from nyala.schemas.errors import StorageFullError, StoreError, UnavailableError
+from tests.engine.faults import assert_no_orphans, calls_of, fail_once, reopened
 from tests.engine.phases import at
 from tests.engine.subject import Subject
 
@@ -80,8 +81,7 @@ def test_the_power_fails_in_the_middle_of_a_flush_with_writes(
         subject.flush()
     for seed in range(4):
         image = subject.fs.crash_image(Random(seed))  # pyright: ignore[reportAttributeAccessIssue]
-        after = Subject(image)
-        after.state, after.history = subject.state, list(subject.history)
+        after = reopened(subject, image)
         after.check()
         after.some_writes(random, range(24))
         after.flush()
@@ -97,25 +97,13 @@ def small(fs: FaultyFileSystem) -> Subject:
     return subject
 
 
-def calls_of_a_flush() -> int:
-    """Return how many calls of the disk, reads left out, a flush makes."""
-    fs = FaultyFileSystem(MemoryFileSystem(), [FaultRule(calls=EVERY_CALL - READS, nth=1 << 30)])
-    subject = small(fs)
-    before = fs._matched[0]
-    subject.flush()
-    calls = fs._matched[0] - before
-    subject.store.close()
-    return calls
-
-
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO], ids=["full", "broken"])
-@pytest.mark.parametrize("nth", range(1, calls_of_a_flush() + 1))
+@pytest.mark.parametrize("nth", range(1, calls_of(small, Subject.flush) + 1))
 def test_each_call_of_a_flush_fails_once(nth: int, error: int) -> None:
     disk = MemoryFileSystem()
     fs = FaultyFileSystem(disk)
     subject = small(fs)
-    fs.rules.append(FaultRule(calls=EVERY_CALL - READS, nth=nth, error=error))
-    fs._matched.append(0)
+    fail_once(fs, nth, error)
     with pytest.raises(StoreError) as caught:
         subject.flush()
     in_doubt = subject.environment.manifest.failed is not None
@@ -127,18 +115,12 @@ def test_each_call_of_a_flush_fails_once(nth: int, error: int) -> None:
     if not in_doubt:
         subject.flush()
         assert not subject.tablet.version.frozen
-        assert not [name for name in disk.list("tablets/2") if int(name.split(".")[0]) not in _ids(subject)]
+        assert_no_orphans(subject, disk)
         subject.check()
     subject.store.close()
-    after = Subject(disk)
-    after.state, after.history = subject.state, subject.history
+    after = reopened(subject, disk)
     after.flush()
     after.close()
-
-
-def _ids(subject: Subject) -> set[int]:
-    entries = [entry for table in subject.environment.manifest.current.tables for entry in table.tablets]
-    return {number for entry in entries for rowset in entry.rowsets for number in (rowset.id, *rowset.undo)}
 
 
 def test_rows_in_a_frozen_and_an_active_memrowset_are_one_table() -> None:

@@ -10,11 +10,11 @@ import pytest
 from nyala.engine.compaction import flush_deltas as flushing
 from nyala.engine.delta.file import DeltaFile
 from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
-from nyala.engine.fs.faulty import EVERY_CALL, READS, FaultRule
 from nyala.engine.fs.memory import PowerFailure
 from nyala.engine.tablet.environment import Environment
 from nyala.engine.tablet.manifest import ManifestFile
 from nyala.schemas.errors import StoreError
+from tests.engine.faults import calls_of, fail_once, reopened
 from tests.engine.phases import at
 from tests.engine.subject import Subject
 
@@ -85,25 +85,13 @@ def test_the_power_fails_in_the_middle_of_a_flush_of_deltas(
     subject.store.close()
 
 
-def calls_of_a_flush() -> int:
-    """Return how many calls of the disk, reads left out, a flush of deltas makes."""
-    fs = FaultyFileSystem(MemoryFileSystem(), [FaultRule(calls=EVERY_CALL - READS, nth=1 << 30)])
-    subject = busy(fs)
-    before = fs._matched[0]
-    subject.flush_deltas()
-    calls = fs._matched[0] - before
-    subject.store.close()
-    return calls
-
-
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO], ids=["full", "broken"])
 def test_each_call_of_a_flush_of_deltas_fails_once(error: int) -> None:
-    for nth in range(1, calls_of_a_flush() + 1):
+    for nth in range(1, calls_of(busy, Subject.flush_deltas) + 1):
         disk = MemoryFileSystem()
         fs = FaultyFileSystem(disk)
         subject = busy(fs)
-        fs.rules.append(FaultRule(calls=EVERY_CALL - READS, nth=nth, error=error))
-        fs._matched.append(0)
+        fail_once(fs, nth, error)
         with suppress(StoreError):
             subject.flush_deltas()
         assert fs.injected
@@ -114,9 +102,7 @@ def test_each_call_of_a_flush_of_deltas_fails_once(error: int) -> None:
             assert not any(rowset.deltas.memory_bytes for rowset in subject.tablet.version.disk)
         subject.check()
         subject.store.close()
-        after = Subject(disk)
-        after.state, after.history = subject.state, subject.history
-        after.close()
+        reopened(subject, disk).close()
 
 
 def test_a_rowset_without_deltas_gets_no_file() -> None:

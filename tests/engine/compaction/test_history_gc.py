@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from nyala.engine.compaction import history_gc
 from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
-from nyala.engine.fs.faulty import EVERY_CALL, READS, FaultRule
 from nyala.engine.fs.filesystem import FileSystem
 from nyala.engine.fs.memory import PowerFailure
 from nyala.engine.mvcc.clock import ManualClock
@@ -19,6 +18,7 @@ from nyala.engine.tablet.environment import Environment
 from nyala.schemas.errors import SnapshotTooOldError, StoreError
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.timestamp import last_of
+from tests.engine.faults import fail_once
 from tests.engine.subject import State, Subject
 
 AGE = 100
@@ -264,8 +264,7 @@ def test_every_call_of_a_gc_may_fail(error: int) -> None:
         disk = MemoryFileSystem()
         fs = FaultyFileSystem(disk)
         subject = ripe(fs)
-        fs.rules.append(FaultRule(calls=EVERY_CALL - READS, nth=nth, error=error))
-        fs._matched.append(0)
+        fail_once(fs, nth, error)
         with suppress(StoreError):
             subject.gc()
         met = bool(fs.injected)

@@ -13,7 +13,6 @@ from nyala.engine.compaction import swap as swapping
 from nyala.engine.compaction.flush import FlushReport
 from nyala.engine.compaction.merge import compact
 from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
-from nyala.engine.fs.faulty import EVERY_CALL, READS, FaultRule
 from nyala.engine.fs.memory import PowerFailure
 from nyala.engine.rowset.diskrowset import DiskRowSet
 from nyala.engine.tablet import key_lookup
@@ -21,6 +20,7 @@ from nyala.engine.tablet.environment import Environment
 from nyala.engine.tablet.manifest import ManifestFile
 from nyala.schemas.errors import StorageFullError, StoreError, UnavailableError
 from nyala.schemas.scan import ScanSpec
+from tests.engine.faults import assert_no_orphans, calls_of, fail_once, reopened
 from tests.engine.phases import at
 from tests.engine.subject import Subject
 
@@ -83,8 +83,7 @@ def test_random_histories(seed: int) -> None:
     subject.flush()
     merge(subject)
     subject.close()
-    names = subject.fs.list("tablets/2")
-    assert {int(name.split(".")[0]) for name in names} == _ids(subject), "the files that were merged are gone"
+    assert_no_orphans(subject, subject.fs)
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
@@ -127,8 +126,7 @@ def test_the_power_fails_in_the_middle_of_a_merge_with_writes(
         merge(subject, target_rows=9)
     for seed in range(3):
         image = subject.fs.crash_image(Random(seed))  # pyright: ignore[reportAttributeAccessIssue]
-        after = Subject(image)
-        after.state, after.history = subject.state, list(subject.history)
+        after = reopened(subject, image)
         after.check()
         after.some_writes(random, range(24))
         merge(after)
@@ -147,18 +145,7 @@ def small(fs: FaultyFileSystem | MemoryFileSystem) -> Subject:
     return subject
 
 
-def calls_of_a_merge() -> int:
-    """Return how many calls of the disk, reads left out, a merge makes."""
-    fs = FaultyFileSystem(MemoryFileSystem(), [FaultRule(calls=EVERY_CALL - READS, nth=1 << 30)])
-    subject = small(fs)
-    before = fs._matched[0]
-    merge(subject, target_rows=2)
-    calls = fs._matched[0] - before
-    subject.store.close()
-    return calls
-
-
-CALLS = calls_of_a_merge()
+CALLS = calls_of(small, lambda subject: merge(subject, target_rows=2))
 
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO], ids=["full", "broken"])
@@ -167,8 +154,7 @@ def test_each_call_of_a_merge_fails_once(nth: int, error: int) -> None:
     disk = MemoryFileSystem()
     fs = FaultyFileSystem(disk)
     subject = small(fs)
-    fs.rules.append(FaultRule(calls=EVERY_CALL - READS, nth=nth, error=error))
-    fs._matched.append(0)
+    fail_once(fs, nth, error)
     try:
         merge(subject, target_rows=2)
     except StoreError as failed:
@@ -186,10 +172,9 @@ def test_each_call_of_a_merge_fails_once(nth: int, error: int) -> None:
         assert len(subject.tablet.version.disk) == 1
         subject.check()
     subject.store.close()
-    after = Subject(disk)
-    after.state, after.history = subject.state, subject.history
+    after = reopened(subject, disk)
     after.check()
-    assert {int(name.split(".")[0]) for name in disk.list("tablets/2")} == _ids(after)
+    assert_no_orphans(after, disk)
     after.close()
 
 
@@ -207,8 +192,7 @@ def test_the_power_fails_at_each_call_of_a_merge() -> None:
         with pytest.raises(PowerFailure):
             merge(subject, target_rows=2)
         for seed in range(3):
-            after = Subject(disk.crash_image(Random(call * 10 + seed)))
-            after.state, after.history = subject.state, list(subject.history)
+            after = reopened(subject, disk.crash_image(Random(call * 10 + seed)))
             after.check()
             after.upsert(1, 9, v=call)
             after.close()
@@ -313,10 +297,3 @@ def test_a_key_that_comes_back_while_its_row_is_left_out(
     subject.crash(random)
     merge(subject, ancient_history_mark=mark)
     subject.close()
-
-
-def _ids(subject: Subject) -> set[int]:
-    entries = [entry for table in subject.environment.manifest.current.tables for entry in table.tablets]
-    return {
-        number for entry in entries for rowset in entry.rowsets for number in (rowset.id, *rowset.undo, *rowset.redo)
-    }
