@@ -12,6 +12,7 @@ from bench.engine.scratch import REHEARSAL_ROWS, Results, rowsets_of, scratch_st
 from bench.report import Suite
 
 ROWSETS = 8
+LONG_ROWSETS = 2
 UPDATES = 4
 UPDATED_SHARE = 0.05
 
@@ -42,6 +43,8 @@ def _round(database: Any, orders: pa.Table, seed: int) -> dict[str, float]:
     timed(f"merge of {ROWSETS} rowsets", rowsets_of(database, "clean", overlapping), "compact")
     series = rowsets_of(database, "series", time_series_parts(orders, ROWSETS))
     timed(f"merge of {ROWSETS} rowsets that overlap at their ends", series, "compact")
+    long = rowsets_of(database, "long", time_series_parts(orders, LONG_ROWSETS))
+    timed(f"merge of {LONG_ROWSETS} rowsets of many pages that overlap at their ends", long, "compact")
     updated = rowsets_of(database, "updated", overlapping)
     _update(updated, orders, seed)
     timed(f"minor delta compaction of {UPDATES} updates of {UPDATED_SHARE:.0%}", updated, "minor_compact")

@@ -61,6 +61,15 @@ class PageCutter:
         if self._head_rows >= PAGE_ROWS or self._head_bytes >= TARGET_PAGE_BYTES:
             yield from self._choose()
 
+    def may_skip(self, page_bytes: int) -> bool:
+        """Whether a page of ``PAGE_ROWS`` rows and about ``page_bytes`` may come from elsewhere: no row is pending."""
+        is_between = not (self._pending or self._head) and self.page_rows == PAGE_ROWS
+        return is_between and page_bytes <= TARGET_PAGE_BYTES
+
+    def skip_page(self) -> None:
+        """A page of ``PAGE_ROWS`` rows came from elsewhere."""
+        self._is_chosen = True
+
     def rest(self) -> Iterator[Vector]:
         """Yield the pages that are left when nothing more comes; the last of them may be short."""
         if not self._is_chosen:

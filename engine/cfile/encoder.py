@@ -39,13 +39,23 @@ class StreamEncoder:
             cells = as_bytes(cells)
         return self._page(self._codec, cells), cells
 
+    def copies(self, encoding: str, dictionary: BytesVector | None) -> bool:
+        """Take note of a page of a stream with that ``dictionary``; False where it cannot be one of this stream."""
+        if encoding != self._codec.name:
+            return False
+        self._note(encoding)
+        return True
+
     def dictionary_page(self) -> EncodedPage | None:
         """Return the page of distinct values that goes behind the stream's pages, if it has one."""
         return None
 
+    def _note(self, encoding: str) -> None:
+        if encoding not in self.encodings:
+            self.encodings.append(encoding)
+
     def _page(self, codec: Codec, cells: Vector) -> EncodedPage:
-        if codec.name not in self.encodings:
-            self.encodings.append(codec.name)
+        self._note(codec.name)
         return encode_page(cells, self.physical, codec, self._compression)
 
 
@@ -61,6 +71,7 @@ class DictionaryEncoder(StreamEncoder):
         self._values = builder.dictionary()
         self._takes_values = True
         self._page_count = 0
+        self._adopted: BytesVector | None = None
 
     def encode(self, cells: Vector) -> tuple[EncodedPage, Vector]:
         """Return the next page: codes while the dictionary takes its values, plain from then on."""
@@ -69,6 +80,28 @@ class DictionaryEncoder(StreamEncoder):
         if coded is None:
             return super().encode(cells)
         return self._page(self._coder, coded), coded
+
+    def copies(self, encoding: str, dictionary: BytesVector | None) -> bool:
+        if encoding == self._coder.name:
+            if not self._adopts(dictionary):
+                return False
+            self._note(encoding)
+        elif not super().copies(encoding, dictionary):
+            return False
+        elif self._page_count == 0 and dictionary is None:
+            self._builder = None  # a dictionary did not pay there
+        self._page_count += 1
+        return True
+
+    def _adopts(self, dictionary: BytesVector | None) -> bool:
+        """Begin with another stream's dictionary, so that its codes mean the same here; later values go behind."""
+        if self._page_count == 0 and dictionary is not None and self._builder is not None:
+            self._adopted = dictionary
+            if self._builder.add(dictionary) is None or len(self._builder) < len(dictionary):
+                self._builder = DictionaryBuilder()  # values beyond the limits
+                return False
+            self._values = self._builder.dictionary()
+        return dictionary is not None and self._adopted is dictionary and self._builder is not None
 
     def dictionary_page(self) -> EncodedPage | None:
         if self._builder is None or len(self._builder) == 0:

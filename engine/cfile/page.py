@@ -102,6 +102,11 @@ class Page:
         return bool(self.header.flags & ALL_NULL)
 
     @property
+    def encoded(self) -> EncodedPage:
+        """The page as it may be written elsewhere, byte for byte but for its checksum."""
+        return EncodedPage(self.header, self.stored.data, b"" if self.bitmap is None else self.bitmap.tobytes())
+
+    @property
     def is_compressed(self) -> bool:
         """Whether the codec's bytes must be decompressed first."""
         return self.header.compression != NONE

@@ -21,7 +21,7 @@ from ..vectors.vector import (
 from .cache import PageCache
 from .footer import StreamEntry, zone_map_from
 from .format import IS_DICTIONARY, StreamKey
-from .page import FileImage, Page, load_page
+from .page import EncodedPage, FileImage, Page, load_page
 from .zone_map import ZoneMap
 
 _PADDING_BYTES = 64
@@ -105,6 +105,15 @@ class StreamReader:
         if page is None:
             page = self._pages[number] = self._load_page(number)
         return page
+
+    def encoded_page(self, number: int) -> EncodedPage:
+        """Return page ``number`` as it stands in the file, its checksum verified now whatever was verified before."""
+        name = self._name(number)
+        page = load_page(self._image, name, self.entry.pages[number])
+        fault = self._fault(page)
+        if fault:
+            raise self._image.corruption(page.offset, name, fault)
+        return page.encoded
 
     def dictionary(self) -> BytesVector | None:
         """Return the distinct values of the stream's dictionary pages, or None if it has none.

@@ -13,9 +13,9 @@ from typing import Any, Self
 
 from ...schemas.errors import InvalidArgumentError
 from ..codecs.checksum import crc32
-from ..codecs.codec import Codec
+from ..codecs.codec import PAGE_ROWS, Codec
 from ..codecs.compression import compression_code
-from ..codecs.registry import codec_by_name
+from ..codecs.registry import codec_by_code, codec_by_name
 from ..fs.filesystem import FileSystem
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import Vector
@@ -24,6 +24,7 @@ from .encoder import StreamEncoder, stream_encoder
 from .footer import Footer, PageEntry, StreamEntry, pack_footer, page_entry
 from .format import FileHeader, StreamKey
 from .page import EncodedPage
+from .stream import StreamReader
 from .zone_map import zone_map_of
 
 
@@ -179,6 +180,28 @@ class StreamWriter:
         self.raw_bytes += cell_bytes(vector)
         for page in self._cutter.add(vector):
             self._write(page)
+
+    def copy_page(self, stream: StreamReader, number: int) -> bool:
+        """Add a full page of another stream byte for byte; False, and nothing added, where that would not be a page of
+        this one: cells are pending, or their type, encoding, compression or dictionary differ.
+
+        Its bytes before encoding are taken to be its share of its stream's. Raises CorruptionError when it is damaged.
+        """
+        entry = stream.entry.pages[number]
+        if (stream.physical, entry.row_count, entry.zone is not None) != (self._physical, PAGE_ROWS, self._zone_maps):
+            return False
+        page = stream.encoded_page(number)
+        raw_bytes = stream.raw_bytes * entry.row_count // stream.row_count
+        if page.header.compression != self._compression or not self._cutter.may_skip(raw_bytes):
+            return False
+        if not self._page_encoder().copies(codec_by_code(page.header.encoding).name, stream.dictionary()):
+            self._encoder = self._encoder if self._pages else None  # the rows of a page are still open
+            return False
+        self._cutter.skip_page()
+        self.row_count += entry.row_count
+        self.raw_bytes += raw_bytes
+        self._pages.append(entry.model_copy(update={"offset": self._file.append_page(page)}))
+        return True
 
     def finish(self) -> None:
         """Write what is left, and the dictionary if there is one. Nothing may be appended any more."""

@@ -54,7 +54,7 @@ def minor(
     old = [file for each in (stores.redo, stores.undo) if len(each) >= at_least for file in each]
     if not old:
         return None
-    with new_files(tablet.tablet_id, environment, _FAILED) as new:
+    with new_files(tablet, environment, _FAILED) as new:
         redo, undo = stores.redo, stores.undo
         if len(redo) >= at_least:
             redo = _merge_redo(schema, rowset, environment, new, frozenset(), mark)
@@ -92,7 +92,7 @@ def major(
     if not chosen:
         return None
     mark = ancient_history_mark
-    with new_files(tablet.tablet_id, environment, _FAILED) as new:
+    with new_files(tablet, environment, _FAILED) as new:
         moved = _write_columns(schema, rowset, environment, new, chosen)
         undo = _write_undo(schema, rowset, environment, new, chosen, mark)
         redo = _merge_redo(schema, rowset, environment, new, chosen, mark)

@@ -22,7 +22,6 @@ from ...schemas.table import TableSchema
 from ..delta import LIVE
 from ..delta.file import write_delta_file
 from ..delta.run import DeltaRun, invert
-from ..fs.failures import named
 from ..rowset.base_file import write_base_file
 from ..rowset.diskrowset import DiskRowSet
 from ..rowset.location import pack
@@ -36,7 +35,10 @@ from ..tablet.version import Version
 from ..vectors.keys import take_keys
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import FixedVector, Vector, zeros
-from .swap import MovedRowSet, Swap, Unfinished, undone_on_failure
+from .rewrite import NewFiles, new_files
+from .swap import MovedRowSet, Swap
+
+_FAILED = "the rows in memory could not be flushed and stay in the log"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,19 +94,18 @@ def _freeze(tablet: Tablet) -> _Mark | None:
 
 def _write(tablet: Tablet, environment: Environment, mark: _Mark, order: np.ndarray) -> DiskRowSet:
     """Write base and UNDO file, commit them, and put the rowset in the place of the MemRowSet."""
-    with undone_on_failure(tablet, environment) as unfinished:
-        with named("the rows in memory could not be flushed and stay in the log"):
-            entry, rowset = _write_files(tablet, environment, mark, order, unfinished)
-        unfinished.take_slot(rowset)
+    with new_files(tablet, environment, _FAILED) as new:
+        entry, rowset = _write_files(tablet, environment, mark, order, new)
+        new.take_slot(rowset)
         swap = Swap(tablet, [_moved(mark, rowset, order)], [rowset], mark.lsn)
         swap.catch_up()
-        unfinished.commit(lambda old: _with_entry(old, mark, entry))
-        unfinished.put(swap, lambda version: _with_rowset(tablet, version, mark, rowset))
+        new.commit(lambda old: _with_entry(old, mark, entry))
+        swap.put(lambda version: _with_rowset(tablet, version, mark, rowset), environment.halt)
     return rowset
 
 
 def _write_files(
-    tablet: Tablet, environment: Environment, mark: _Mark, order: np.ndarray, unfinished: Unfinished
+    tablet: Tablet, environment: Environment, mark: _Mark, order: np.ndarray, new: NewFiles
 ) -> tuple[RowsetEntry, DiskRowSet]:
     """Write base and UNDO file and open them."""
     cells, undo = _at_mark(mark, order)
@@ -114,11 +115,10 @@ def _write_files(
     encodings, version = files.encodings(mark.schema), mark.schema.version
     live = alive.values.astype(np.bool_)
     fs = environment.fs
-    (base_id, base_path), (undo_id, undo_path) = unfinished.new_file("base"), unfinished.new_file("undo")
+    (base_id, base_path), (undo_id, undo_path) = new.name("base"), new.name("undo")
     entry = RowsetEntry(id=base_id, undo=(undo_id,), durable_lsn=mark.lsn)
     write_base_file(fs, base_path, base_id, cells, live, keys, encodings, mark.timestamp, version)
     write_delta_file(fs, undo_path, undo_id, "undo", base_id, undo, encodings)
-    fs.sync_directory(files.directory(tablet.tablet_id))
     rowset = open_rowset(tablet, environment, entry, slot=-1)
     if not live.all():
         rowset.live.load(live)

@@ -72,7 +72,7 @@ def _flush(tablet: Tablet, environment: Environment, mark: _Mark, ancient_histor
     whole = {column_id: run for column_id, run in whole.items() if column_id == LIVE or column_id in schema.by_id}
     runs = {column_id: collapsed(run, ancient_history_mark) for column_id, run in whole.items()}
     floor = ancient_history_mark if any(len(runs[column_id]) < len(run) for column_id, run in whole.items()) else 0
-    with new_files(tablet.tablet_id, environment, _FAILED) as new:
+    with new_files(tablet, environment, _FAILED) as new:
         written = _write(rowset, runs, files.encodings(schema), environment, new)
         redo = (*rowset.deltas.stores.redo, *written)
         _commit(new, mark, redo, floor)

@@ -8,10 +8,11 @@ So where rowsets do not overlap, a round is a chunk of one of them, in the order
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..codecs.codec import PAGE_ROWS
 from ..delta.run import DeltaRun
 from ..rowset.diskrowset import DiskRowSet
 from ..vectors.keys import KeyVector, concat_keys, key_bytes, keys_less_equal, merge_order, slice_keys, take_keys
@@ -35,9 +36,18 @@ class MergedRows:
     order: np.ndarray | None
     """Positions in the parts laid end to end; None when there is one part, all of whose rows are wanted."""
     keys: KeyVector
+    unmixed_rows: int = 0
+    """So many rows of the one part's rowset, from its first on, come before the rows of any other."""
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    @property
+    def page(self) -> Part | None:
+        """The part, when the rows are one page of a rowset, as it stands."""
+        part = self.parts[0]
+        is_page = self.order is None and part.first % PAGE_ROWS == 0 and part.last - part.first == PAGE_ROWS
+        return part if is_page else None
 
     def without(self, gone: np.ndarray) -> MergedRows:
         """Return the rows that are not ``gone`` (one bool a row)."""
@@ -103,6 +113,17 @@ class _Stream:
         return True
 
     @property
+    def next_key(self) -> bytes:
+        """The key of the next row; the stream is open."""
+        assert self._keys is not None, "the stream is open"
+        return key_bytes(self._keys, 0)
+
+    def rows_below(self, key: bytes | None) -> int:
+        """Return how many of the rows to come are surely below ``key``, in whole mini-blocks; None is above all."""
+        rows = len(self._rowset) if key is None else self._rowset.rows_below(key)
+        return max(rows - self._first, 0)
+
+    @property
     def last_key(self) -> bytes:
         assert self._keys is not None, "the stream is open"
         return key_bytes(self._keys, len(self._keys) - 1)
@@ -130,7 +151,15 @@ def merged_rows(rowsets: Sequence[DiskRowSet], chunk_rows: int) -> Iterator[Merg
         elif bound is None:
             return
         else:
-            yield _merged([stream.take_until(bound) for stream in running])
+            unmixed_rows = _unmixed_rows(running, waiting)
+            yield replace(_merged([stream.take_until(bound) for stream in running]), unmixed_rows=unmixed_rows)
+
+
+def _unmixed_rows(running: Sequence[_Stream], waiting: Sequence[_Stream]) -> int:
+    """Return how many rows of the stream that is next come before those of any other."""
+    first, *others = sorted(running, key=lambda stream: stream.next_key)
+    keys = [others[0].next_key] if others else []
+    return first.rows_below(min(keys + [stream.first_key for stream in waiting[-1:]], default=None))
 
 
 def _merged(taken: Sequence[tuple[Part, KeyVector]]) -> MergedRows:

@@ -3,8 +3,8 @@
  1. Under the write lock, note the newest timestamp F in the tablet and how many deltas each rowset has in memory.
  2. Wait until everything up to F is durable.
  3. Go through the rows in key order, once, a chunk of each rowset at a time. The new base shows a row at F: its REDO
-    deltas up to F are applied, and inverted they become UNDO deltas, after those that it has. New rowsets are cut at a
-    target size.
+    deltas up to F are applied, and inverted they become UNDO deltas, after those that it has. Pages that do not mix
+    with others' rows are copied as they are encoded. New rowsets are cut at a target size, or where such pages begin.
  4. Commit the new files to the manifest in the place of the old ones.
  5. Carry over the deltas that came after F and put the new version in place (`swap`); remove the old files.
 
@@ -24,7 +24,6 @@ from ...schemas.table import TableSchema
 from ..codecs.codec import BLOCK_ROWS, PAGE_ROWS
 from ..delta import LIVE
 from ..delta.run import DeltaRun, invert, merge_runs
-from ..fs.failures import named
 from ..rowset.diskrowset import DiskRowSet
 from ..rowset.location import ROWID_BITS, pack, rowids_of
 from ..tablet.environment import Environment
@@ -35,11 +34,15 @@ from ..tablet.version import Version
 from ..vectors.vector import FixedVector, Vector, concat
 from .flush import FlushReport
 from .key_merge import MergedRows, Part, merged_rows
-from .outputs import Moment, OutputRowSet, Outputs
-from .swap import MovedRowSet, Swap, Unfinished, undone_on_failure
+from .outputs import Moment, OutputRowSet, Outputs, OutputWriter
+from .rewrite import NewFiles, new_files
+from .swap import MovedRowSet, Swap
 
+_FAILED = "rowsets could not be merged and stay as they are"
 TARGET_BYTES = 64 << 20
 TARGET_ROWS = 1 << 22
+LONG_RUN_PAGES = 4
+"""For so many pages that do not mix with other rowsets' a new output is begun, so that they can be copied."""
 _CHUNK_BYTES = 32 << 20
 """About how many bytes of cells of one column are in memory, over all rowsets."""
 
@@ -85,23 +88,22 @@ def compact(
         return None
     environment.wait_until_settled(moment.timestamp, moment.lsn)
     inputs = [_input(rowset, mark) for rowset, mark in marks]
-    with undone_on_failure(tablet, environment) as unfinished:
-        with named("rowsets could not be merged and stay as they are"):
-            outputs = Outputs(tablet, environment, unfinished, moment, target_rows, target_bytes)
-            try:
-                merge = _Merge(moment.schema, inputs, outputs, ancient_history_mark)
-                written = merge.run()
-            finally:
-                outputs.abort()
-        swap = _swap(tablet, inputs, written, unfinished, moment)
+    with new_files(tablet, environment, _FAILED) as new:
+        outputs = Outputs(tablet, environment, new, moment, target_rows, target_bytes)
+        try:
+            merge = _Merge(moment.schema, inputs, outputs, ancient_history_mark)
+            written = merge.run()
+        finally:
+            outputs.abort()
+        swap = _swap(tablet, inputs, written, new, moment)
         old = {one.rowset.rowset_id for one in inputs}
         floor = ancient_history_mark if merge.is_history_lost else 0
-        unfinished.commit(lambda entry: _with_outputs(entry, old, written, floor))
-        unfinished.put(swap, lambda version: _replaced(version, old, written, floor))
+        new.commit(lambda entry: _with_outputs(entry, old, written, floor))
+        swap.put(lambda version: _replaced(version, old, written, floor), environment.halt)
     freed = _remove(environment, inputs)
-    new = [output.rowset for output in written]
-    size = sum(rowset.size_bytes + sum(file.size_bytes for file in rowset.deltas.files) for rowset in new)
-    return FlushReport(sum(len(rowset) for rowset in new), size, freed)
+    rowsets = [output.rowset for output in written]
+    size = sum(rowset.size_bytes + sum(file.size_bytes for file in rowset.deltas.files) for rowset in rowsets)
+    return FlushReport(sum(len(rowset) for rowset in rowsets), size, freed)
 
 
 def _mark(tablet: Tablet, rowset_ids: Collection[int] | None) -> tuple[Moment, list[tuple[DiskRowSet, dict[int, int]]]]:
@@ -127,7 +129,7 @@ class _Merge:
     def __init__(
         self, schema: TableSchema, inputs: Sequence[_Input], outputs: Outputs, ancient_history_mark: int
     ) -> None:
-        self._columns = schema.columns
+        self._schema = schema
         self._inputs = inputs
         self._outputs = outputs
         self._ancient = ancient_history_mark
@@ -155,12 +157,17 @@ class _Merge:
             gone = _ancient_dead(*self._liveness(rows))
             if gone.any():
                 rows, self.is_history_lost = rows.without(gone), True
+        if rows.page and rows.unmixed_rows >= LONG_RUN_PAGES * PAGE_ROWS:
+            self._outputs.start_page()
         for piece in self._outputs.cut(len(rows)):
             mine = rows.slice(piece.first, piece.last)
             alive, births = self._liveness(mine)
             piece.writer.append(LIVE, None, births)
-            for column in self._columns:
-                piece.writer.append(column.id, *self._column(column, mine))
+            for column in self._schema.columns:
+                if mine.page and self._copies(column, mine.page, piece.writer):
+                    piece.writer.append(column.id, None, self._history(column, mine.page))
+                else:
+                    piece.writer.append(column.id, *self._column(column, mine))
             first = piece.writer.row_count
             piece.writer.end_run(mine.keys, alive)
             for part, positions, rowids in mine.by_part():
@@ -192,21 +199,37 @@ class _Merge:
     def _part(self, column: ColumnSchema | None, part: Part) -> tuple[Vector, DeltaRun | None]:
         """Return cells at F and UNDO deltas of a run of rows of one input, counted from its first row."""
         source, first, last = self._inputs[part.source], part.first, part.last
-        column_id = column.id if column else LIVE
         base = source.rowset.base(column, first, last) if column else _base_liveness(source.rowset, first, last)
+        redo = source.redo(column.id if column else LIVE, first, last)
+        if not redo:
+            return base, self._history(column, part)
+        base, inverted = invert(base, _shifted(merge_runs(redo), -first))
+        return base, self._history(column, part, inverted)
+
+    def _history(self, column: ColumnSchema | None, part: Part, newest: DeltaRun | None = None) -> DeltaRun | None:
+        """Return the UNDO deltas of a run of rows of one input, counted from its first row, ``newest`` after those that
+        it has."""
+        source, first, last = self._inputs[part.source], part.first, part.last
         births = None if column else source.rowset.births(first, last)
-        history = [_shifted(run, -first) for run in ([births] if births else []) + source.undo(column_id, first, last)]
-        if redo := source.redo(column_id, first, last):
-            base, inverted = invert(base, _shifted(merge_runs(redo), -first))
-            history.append(inverted)
+        runs = ([births] if births else []) + source.undo(column.id if column else LIVE, first, last)
+        history = [_shifted(run, -first) for run in runs] + ([newest] if newest else [])
         if not history:
-            return base, None
+            return None
         undo = merge_runs(history)
         wanted = undo.timestamps > self._ancient
         if wanted.all():
-            return base, undo
+            return undo
         self.is_history_lost = True
-        return base, undo.take(np.flatnonzero(wanted))
+        return undo.take(np.flatnonzero(wanted))
+
+    def _copies(self, column: ColumnSchema, page: Part, writer: OutputWriter) -> bool:
+        """Copy a page of a column as it stands, where it is what would be written; return whether it was."""
+        source = self._inputs[page.source]
+        rowset = source.rowset
+        is_as_written = rowset.metadata.schema_version == self._schema.version and rowset.has_base(column.id)
+        if not is_as_written or source.redo(column.id, page.first, page.last):
+            return False
+        return writer.copy_page(column.id, rowset.base_stream(column.id), page.first // PAGE_ROWS)
 
 
 def _base_liveness(rowset: DiskRowSet, first: int, last: int) -> FixedVector:
@@ -226,12 +249,12 @@ def _shifted(run: DeltaRun, rows: int) -> DeltaRun:
 
 
 def _swap(
-    tablet: Tablet, inputs: Sequence[_Input], written: Sequence[OutputRowSet], unfinished: Unfinished, moment: Moment
+    tablet: Tablet, inputs: Sequence[_Input], written: Sequence[OutputRowSet], new: NewFiles, moment: Moment
 ) -> Swap:
     """Give the outputs their slots and begin to carry over what was changed meanwhile."""
     targets = [output.rowset for output in written]
     for rowset in targets:
-        unfinished.take_slot(rowset)
+        new.take_slot(rowset)
     slots = np.array([rowset.slot for rowset in targets], np.int64)
     for one in inputs:
         kept = np.flatnonzero(one.locations >= 0)

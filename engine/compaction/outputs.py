@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...schemas.table import TableSchema
+from ..cfile.stream import StreamReader
+from ..codecs.codec import PAGE_ROWS
 from ..delta.file import DeltaFileWriter
 from ..delta.run import DeltaRun
 from ..rowset.base_file import BaseFileWriter
@@ -19,7 +21,7 @@ from ..tablet.open import open_rowset
 from ..tablet.tablet import Tablet
 from ..vectors.keys import KeyVector
 from ..vectors.vector import Vector
-from .swap import Unfinished
+from .rewrite import NewFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +45,12 @@ class OutputRowSet:
 class OutputWriter:
     """Writes base and UNDO file of one rowset in one pass over its rows."""
 
-    def __init__(self, tablet: Tablet, environment: Environment, unfinished: Unfinished, moment: Moment) -> None:
+    def __init__(self, tablet: Tablet, environment: Environment, new: NewFiles, moment: Moment) -> None:
         self._tablet = tablet
         self._environment = environment
         self._moment = moment
-        self._base_id, base_path = unfinished.new_file("base")
-        self._undo_id, undo_path = unfinished.new_file("undo")
+        self._base_id, base_path = new.name("base")
+        self._undo_id, undo_path = new.name("undo")
         fs, encodings = environment.fs, files.encodings(moment.schema)
         self._base = BaseFileWriter(
             fs, base_path, self._base_id, encodings, [column.id for column in moment.schema.columns]
@@ -69,12 +71,19 @@ class OutputWriter:
         """Bytes written so far."""
         return self._base.size_bytes + self._undo.size_bytes
 
-    def append(self, column_id: int, cells: Vector | None, undo: DeltaRun) -> None:
-        """Add a column's part of a run of rows: cells (None for liveness) and UNDO, rows counted from the run's."""
+    def append(self, column_id: int, cells: Vector | None, undo: DeltaRun | None) -> None:
+        """Add a column's part of a run of rows: cells (None for liveness, and where a page was copied) and UNDO, rows
+        counted from the run's."""
         if cells is not None:
             self._base.append(column_id, cells)
+        if undo is None:
+            return
         rowids = (undo.rowids + self.row_count).astype(np.int32)
         self._undo.append(column_id, DeltaRun(rowids, undo.timestamps, undo.values))
+
+    def copy_page(self, column_id: int, stream: StreamReader, number: int) -> bool:
+        """Add a full page of a base file in the place of cells, as it stands; False where that cannot be."""
+        return self._base.copy_page(column_id, stream, number)
 
     def end_run(self, keys: KeyVector, alive: np.ndarray) -> None:
         """End the run of rows; every column has its part of it."""
@@ -87,7 +96,6 @@ class OutputWriter:
             self._undo.abort()
         else:
             self._undo.finish()
-        self._environment.fs.sync_directory(files.directory(self._tablet.tablet_id))
         undo = () if self._undo.is_empty else (self._undo_id,)
         entry = RowsetEntry(id=self._base_id, undo=undo, durable_lsn=self._moment.lsn)
         rowset = open_rowset(self._tablet, self._environment, entry, slot=-1)
@@ -120,14 +128,14 @@ class Outputs:
         self,
         tablet: Tablet,
         environment: Environment,
-        unfinished: Unfinished,
+        new: NewFiles,
         moment: Moment,
         target_rows: int,
         target_bytes: int,
     ) -> None:
         self.written: list[OutputRowSet] = []
         """What is finished, in key order."""
-        self._new = (tablet, environment, unfinished, moment)
+        self._what = (tablet, environment, new, moment)
         self._target_rows = target_rows
         self._target_bytes = target_bytes
         self._writers: list[OutputWriter] = []
@@ -140,6 +148,15 @@ class Outputs:
             last = min(row_count, first + self._target_rows - writer.row_count)
             yield Piece(len(self.written), writer, first, last)
             first = last
+
+    def start_page(self) -> None:
+        """Begin a new output, unless the last one has a whole number of pages or is small: pages that come next can be
+        copied then."""
+        if not self._writers or self._writers[-1].row_count % PAGE_ROWS == 0:
+            return
+        writer = self._writers[-1]
+        if 2 * writer.size_bytes >= self._target_bytes or 2 * writer.row_count >= self._target_rows:
+            self._finish_last()
 
     def finish(self) -> list[OutputRowSet]:
         """Finish the last output and return all."""
@@ -157,7 +174,7 @@ class Outputs:
             if writer.row_count >= self._target_rows or writer.size_bytes >= self._target_bytes:
                 self._finish_last()
         if not self._writers:
-            self._writers.append(OutputWriter(*self._new))
+            self._writers.append(OutputWriter(*self._what))
         return self._writers[-1]
 
     def _finish_last(self) -> None:

@@ -19,10 +19,12 @@ from ...schemas.errors import StorageFullError
 from ..delta.file import DeltaFile
 from ..fs.failures import named
 from ..rowset.base_file import ColumnsFile
+from ..rowset.diskrowset import DiskRowSet
 from ..tablet import files
 from ..tablet.environment import Environment
 from ..tablet.manifest import TabletEntry
 from ..tablet.open import remove_orphans
+from ..tablet.tablet import Tablet
 
 
 @contextmanager
@@ -39,44 +41,62 @@ def halted_if_half_done(tablet_id: int, environment: Environment) -> Iterator[No
 
 
 class NewFiles:
-    """The files of a tablet that are being written and that no manifest names yet."""
+    """The files of a tablet that are being written, and slots of rowsets in them, which no manifest names yet."""
 
-    def __init__(self, tablet_id: int, environment: Environment) -> None:
-        self._tablet_id = tablet_id
+    def __init__(self, tablet: Tablet, environment: Environment) -> None:
+        self._tablet = tablet
         self._environment = environment
-        self.paths: list[str] = []
+        self._paths: list[str] = []
+        self._slots: list[int] = []
 
     def name(self, kind: str) -> tuple[int, str]:
         """Return the id and the path of a file to be created; ``kind`` is base, undo or redo."""
         file_id = self._environment.manifest.new_id()
-        self.paths.append(files.path(self._tablet_id, file_id, kind))
-        return file_id, self.paths[-1]
+        self._paths.append(files.path(self._tablet.tablet_id, file_id, kind))
+        return file_id, self._paths[-1]
+
+    def take_slot(self, rowset: DiskRowSet) -> None:
+        """Give a new rowset, which nobody knows yet, its slot. Raises UnavailableError when there is none left."""
+        with self._tablet.write_lock:
+            rowset.slot = self._tablet.free_slot()
+            self._tablet.take_slot(rowset)
+        self._slots.append(rowset.slot)
 
     def commit(self, edit: Callable[[TabletEntry], TabletEntry]) -> None:
-        """Make the names of the files durable, then the manifest that has them."""
-        environment = self._environment
-        environment.fs.sync_directory(files.directory(self._tablet_id))
-        named_now, self.paths = self.paths, []  # whatever comes in between: the manifest may name them from here on
+        """Make the names of the files durable, then the manifest that has them. Raises what ``ManifestFile.commit``
+        does."""
+        environment, tablet_id = self._environment, self._tablet.tablet_id
+        environment.fs.sync_directory(files.directory(tablet_id))
+        named_now, self._paths = self._paths, []  # whatever comes in between: the manifest may name them from here on
         try:
-            environment.manifest.commit(lambda manifest: manifest.with_tablet(self._tablet_id, edit))
+            environment.manifest.commit(lambda manifest: manifest.with_tablet(tablet_id, edit))
         except StorageFullError:
-            self.paths = named_now
+            self._paths = named_now
             raise
+        self._slots.clear()  # the tablet's from here on
+
+    def undo(self) -> None:
+        """Give the slots back, which no location names, and remove the files unless the manifest may name them."""
+        with self._tablet.write_lock:
+            for slot in self._slots:
+                self._tablet.drop_slot(slot)
+        remove_orphans(self._environment, *self._paths)
 
 
 @contextmanager
-def new_files(tablet_id: int, environment: Environment, what: str) -> Iterator[NewFiles]:
-    """Give out names; when the body fails before its commit, the files go. After it, the body does the swap.
+def new_files(tablet: Tablet, environment: Environment, what: str) -> Iterator[NewFiles]:
+    """Write new files, commit them and put them in place in the body. When it fails before the commit, files and slots
+    are given up; after it, the store is halted.
 
     Raises:
         StorageFullError, UnavailableError: for a failed call of the disk; the text says ``what`` could not be done.
     """
-    new = NewFiles(tablet_id, environment)
+    new = NewFiles(tablet, environment)
     try:
-        with halted_if_half_done(tablet_id, environment), named(what):
+        with halted_if_half_done(tablet.tablet_id, environment), named(what):
             yield new
     except BaseException:
-        remove_orphans(environment, *new.paths)
+        new.undo()
         raise
 
 

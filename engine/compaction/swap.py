@@ -13,30 +13,23 @@ is flushed next. In the log it is an insert like any other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...schemas.errors import StorageFullError
 from ..delta import LIVE
 from ..delta.run import DeltaRun
 from ..rowset.diskrowset import DiskRowSet
 from ..rowset.location import by_slot, rowids_of
 from ..rowset.memrowset import MemRowSet
 from ..rowset.rowset import RowSet
-from ..tablet import files
-from ..tablet.environment import Environment
 from ..tablet.halt import Halt
 from ..tablet.key_lookup import MovedKeys, hashes_of
-from ..tablet.manifest import TabletEntry
-from ..tablet.open import remove_orphans
 from ..tablet.tablet import Tablet
 from ..tablet.version import Version
 from ..vectors.vector import FixedVector, stored_as
 from .returned import ReturnedRows
-from .rewrite import halted_if_half_done
 
 _LAST_ROUND = 2048
 """So few deltas may be carried over under the lock."""
@@ -59,65 +52,6 @@ class MovedRowSet:
     """int64: where each row goes, -1 when it is left out."""
 
 
-class Unfinished:
-    """What is undone when a flush or compaction fails before its files are committed."""
-
-    def __init__(self, tablet: Tablet, environment: Environment) -> None:
-        self._tablet = tablet
-        self._environment = environment
-        self._slots: list[int] = []
-        self._paths: list[str] = []
-        self._may_be_committed = False
-
-    def new_file(self, kind: str) -> tuple[int, str]:
-        """Return id and path of a file that is to be written."""
-        file_id = self._environment.manifest.new_id()
-        self._paths.append(files.path(self._tablet.tablet_id, file_id, kind))
-        return file_id, self._paths[-1]
-
-    def take_slot(self, rowset: DiskRowSet) -> None:
-        """Give a new rowset, which nobody knows yet, its slot. Raises UnavailableError when there is none left."""
-        with self._tablet.write_lock:
-            rowset.slot = self._tablet.free_slot()
-            self._tablet.take_slot(rowset)
-        self._slots.append(rowset.slot)
-
-    def commit(self, edit: Callable[[TabletEntry], TabletEntry]) -> None:
-        """Commit an edit of the tablet's entry in the manifest. Raises what ``ManifestFile.commit`` does."""
-        self._may_be_committed = True
-        try:
-            self._environment.manifest.commit(lambda manifest: manifest.with_tablet(self._tablet.tablet_id, edit))
-        except StorageFullError:
-            self._may_be_committed = False
-            raise
-        self._slots.clear()  # the tablet's from here on
-
-    def put(self, swap: Swap, replaced: Callable[[Version], Version]) -> None:
-        """Put the new rowsets in place; see ``Swap.put``. A writer never meets a swap that failed half way."""
-        swap.put(replaced, self._environment.halt)
-
-    def undo(self) -> None:
-        """Give the slots back, which no location names, and remove the files unless the manifest may name them."""
-        with self._tablet.write_lock:
-            for slot in self._slots:
-                self._tablet.drop_slot(slot)
-        if not self._may_be_committed:
-            remove_orphans(self._environment, *self._paths)
-
-
-@contextmanager
-def undone_on_failure(tablet: Tablet, environment: Environment) -> Iterator[Unfinished]:
-    """Write new files, commit them and put them in place in the body. When it fails before the commit, files and slots
-    are given up; after it, the store is halted."""
-    unfinished = Unfinished(tablet, environment)
-    try:
-        with halted_if_half_done(tablet.tablet_id, environment):
-            yield unfinished
-    except BaseException:
-        unfinished.undo()
-        raise
-
-
 class Swap:
     """The rows of ``moved`` go to ``targets``, whose files hold what was committed up to log position ``lsn``."""
 
@@ -135,7 +69,10 @@ class Swap:
                 return
 
     def put(self, replaced: Callable[[Version], Version], halt: Halt) -> None:
-        """Put the version that ``replaced`` makes of the tablet's in its place, then bring the index up to date."""
+        """Put the version that ``replaced`` makes of the tablet's in its place, then bring the index up to date.
+
+        A writer never meets a swap that failed half way: the store is halted before the lock is let go.
+        """
         tablet = self._tablet
         self.catch_up()
         with tablet.write_lock, halt.on_failure("rows could not be moved to their new files"):

@@ -21,6 +21,7 @@ from ...schemas.errors import CorruptionError
 from ..cfile.cache import PageCache
 from ..cfile.format import StreamKey
 from ..cfile.reader import CFileReader
+from ..cfile.stream import StreamReader
 from ..cfile.writer import CFileInfo, CFileWriter, StreamWriter
 from ..codecs.codec import BLOCK_ROWS
 from ..delta import LIVE
@@ -135,6 +136,10 @@ class BaseFileWriter:
     def append(self, column_id: int, cells: Vector) -> None:
         """Add the cells of a column for the run."""
         self._streams[column_id].append(cells)
+
+    def copy_page(self, column_id: int, stream: StreamReader, number: int) -> bool:
+        """Add a full page of a stream in the place of cells, as it stands; False where that cannot be."""
+        return self._streams[column_id].copy_page(stream, number)
 
     def end_run(self, keys: KeyVector, alive: np.ndarray) -> None:
         """End a run of rows with these encoded keys, of which ``alive`` exist; every column has their cells."""

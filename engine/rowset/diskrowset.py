@@ -250,6 +250,12 @@ class DiskRowSet(RowSet):
         last = rows if upper is None else min(lower_bound(blocks, upper) * BLOCK_ROWS, rows)
         return first, last
 
+    def rows_below(self, key: bytes) -> int:
+        """Return how many rows, in whole mini-blocks unless all, surely have keys below ``key``."""
+        if key > self.max_key:
+            return len(self)
+        return max(lower_bound(self._first_keys(), key) - 1, 0) * BLOCK_ROWS
+
     def zone_maps(self, column_id: int, first: int, last: int) -> list[ZoneMap]:
         if not self.has_base(column_id):
             return []

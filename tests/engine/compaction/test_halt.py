@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from nyala.engine.compaction import swap as swapping
+from nyala.engine.compaction.rewrite import NewFiles
 from nyala.engine.tablet import key_lookup
 from nyala.engine.tablet.key_lookup import KeyLookup
 from nyala.engine.tablet.manifest import ManifestFile
@@ -108,13 +109,13 @@ def test_a_failure_while_a_rowset_is_replaced(monkeypatch: pytest.MonkeyPatch, w
 @pytest.mark.parametrize("work", ["flush", "compact"])
 def test_a_failure_in_the_swap(monkeypatch: pytest.MonkeyPatch, work: str, phase: tuple[Any, str], after: bool) -> None:
     subject = subject_with_work()
-    put = swapping.Unfinished.put
+    commit = NewFiles.commit
 
-    def put_with_failure(*args: Any) -> None:
+    def commit_and_fail_next(*args: Any) -> None:
+        commit(*args)
         failing(monkeypatch, *phase, KeyboardInterrupt(), after=after)
-        put(*args)
 
-    monkeypatch.setattr(swapping.Unfinished, "put", put_with_failure)
+    monkeypatch.setattr(NewFiles, "commit", commit_and_fail_next)
     with pytest.raises(KeyboardInterrupt):
         subject.store.maintain("t", work)
     assert_halted(subject, "could not be")
