@@ -125,9 +125,9 @@ class Answers:
         table._store.write_all = self._timed
         self.first_seconds = self.longest_seconds = 0.0
 
-    def _timed(self, *arguments: Any) -> Iterator[Any]:
+    def _timed(self, command: Any, batches: Any) -> Iterator[Any]:
         start = time.perf_counter()
-        for result in self._write_all(*arguments):
+        for result in self._write_all(command, batches):
             seconds, start = time.perf_counter() - start, time.perf_counter()
             self.first_seconds = self.first_seconds or seconds
             self.longest_seconds = max(self.longest_seconds, seconds)

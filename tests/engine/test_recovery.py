@@ -2,6 +2,7 @@
 
 import errno
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -117,7 +118,7 @@ def test_changes_that_are_in_files_are_not_looked_up(monkeypatch: pytest.MonkeyP
 def test_positions_up_to_which_files_hold_all_after_any_history(seed: int) -> None:
     random = Random(seed)
     clock = ManualClock(1_700_000_000_000_000)
-    options = {"direct_load_bytes": random.choice([1, 1 << 30]), "direct_load_unsorted_bytes": 1 << 30}
+    options: dict[str, Any] = {"direct_load_bytes": random.choice([1, 1 << 30]), "direct_load_unsorted_bytes": 1 << 30}
     subject = Subject(clock=clock, wal_segment_bytes=1 << 16, table_options={"history_max_age_seconds": 5}, **options)
     for _ in range(20):
         subject.some_writes(random, range(12), commits=random.randint(0, 2))
