@@ -20,6 +20,7 @@ from ..schemas.service import StoreService
 from ..schemas.timestamp import parse_moment
 from ..schemas.write import WRITER_LENGTH_MAX, CommitMode, Durability, WriteCommand, WriteResult, combine
 from .alter import TableAlteration
+from .cells import python_cell
 from .data import WriteData
 from .progress import LoadProgress
 from .scan import Scan
@@ -284,7 +285,7 @@ class Table:
             InvalidArgumentError: it is not the whole key, or a value does not fit its column.
         """
         found = self._store.get(self.name, self._key_batch(key))
-        return {name: _python(found[name][0]) for name in found.schema.names} if found.num_rows else None
+        return {name: python_cell(found[name][0]) for name in found.schema.names} if found.num_rows else None
 
     def _key_batch(self, key: Any) -> pa.RecordBatch:
         columns = self._description.columns[: len(self.primary_key)]
@@ -309,13 +310,6 @@ class Table:
 
     def __repr__(self) -> str:
         return f"Table({self.name!r})"
-
-
-def _python(cell: pa.Scalar) -> Any:
-    try:
-        return cell.as_py()
-    except OverflowError:  # a timestamp that Python has no datetime for
-        return cell.cast(pa.int64()).as_py()
 
 
 def _names(columns: Sequence[str] | None) -> list[str] | None:

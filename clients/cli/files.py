@@ -40,12 +40,19 @@ def _parquet(path: Path, _: pa.Schema | None) -> pa.RecordBatchReader:
 def _csv(path: Path, types: pa.Schema | None) -> pa.RecordBatchReader:
     import pyarrow.csv as csv
 
-    return csv.open_csv(path, convert_options=csv.ConvertOptions(column_types=types, strings_can_be_null=True))
+    # What is written comes back: nothing between two commas is NULL, nothing between quotes is empty, nan is a number.
+    options = csv.ConvertOptions(
+        column_types=types, null_values=_CSV_NULLS, strings_can_be_null=True, quoted_strings_can_be_null=False
+    )
+    return csv.open_csv(path, convert_options=options)
 
 
 def _json_lines(path: Path, types: pa.Schema | None) -> pa.RecordBatchReader:
     import pyarrow.json as json
 
+    if types:  # dates are ISO text, which the table makes dates of: Arrow's reader wants numbers for them
+        fields = (field.with_type(pa.string()) if pa.types.is_date(field.type) else field for field in types)
+        types = pa.schema(fields)
     return json.open_json(path, parse_options=json.ParseOptions(explicit_schema=types))
 
 
@@ -60,6 +67,7 @@ def _arrow(path: Path, _: pa.Schema | None) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(file.schema, batches)
 
 
+_CSV_NULLS = ["", "NULL", "null", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA"]
 _READERS: dict[str, Callable[[Path, pa.Schema | None], pa.RecordBatchReader]] = {
     ".parquet": _parquet,
     ".csv": _csv,

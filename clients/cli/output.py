@@ -14,6 +14,7 @@ import typer
 
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.literal import to_json
+from ..cells import python_rows
 from ..scan import Scan
 
 SHOWN_ROWS = 100
@@ -71,7 +72,7 @@ def write_scan(scan: Scan, path: Path) -> int:
 
 def _rows(reader: pa.RecordBatchReader) -> Iterator[dict[str, Any]]:
     for batch in reader:
-        yield from batch.to_pylist()
+        yield from python_rows(batch)
 
 
 def _json_row(row: dict[str, Any]) -> str:

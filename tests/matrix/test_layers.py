@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from decimal import Context, Decimal
 from pathlib import Path
@@ -14,6 +15,8 @@ import pyarrow.compute as pc
 import pytest
 
 import nyala
+from nyala.clients.cli.files import read_file
+from nyala.clients.cli.output import write_scan
 from nyala.clients.database import Database
 from nyala.clients.scan import Scan
 from nyala.flight_server.server import FlightServer
@@ -225,6 +228,13 @@ FORMS: dict[str, Callable[[Scan], Any]] = {
     "reader": lambda scan: scan.to_reader(),
     "rows": lambda scan: scan.to_arrow().to_pylist(),
 }
+NO_TEXT = {
+    ".parquet": (),
+    ".arrow": (),
+    ".csv": ("binary", "timestamp[us]"),
+    ".jsonl": ("binary", "timestamp[us]", "float", "double"),
+}
+"""Types with cells that a format has no words for: bytes that are no UTF-8, moments past the year 9999, NaN."""
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -242,3 +252,27 @@ def test_rows_survive_other_libraries(matrix: MatrixTable, remote: Database, tmp
             copy = copy_of(matrix, other, form, columns)
             copy.insert(data)
             check_cells(copy.scan(ordered=True).to_arrow(), expected)
+
+
+@pytest.mark.parametrize("suffix", NO_TEXT)
+def test_files_that_the_command_line_writes_are_loaded_as_they_were(
+    matrix: MatrixTable, tmp_path: Path, suffix: str
+) -> None:
+    left_out = {variant.name for variant in matrix.variants if variant.kind.word in NO_TEXT[suffix]}
+    columns = [name for name in matrix.table.schema.names if name not in left_out]
+    file = tmp_path / f"rows{suffix}"
+    assert write_scan(matrix.table.scan(columns), file) == matrix.rows.num_rows
+    with nyala.open(tmp_path / "store", maintenance="off") as db:
+        copy = copy_of(matrix, db, "copy", columns)
+        assert copy.insert(read_file(file, copy.schema)).applied == matrix.rows.num_rows
+        check_cells(copy.scan(ordered=True).to_arrow(), matrix.rows.select(columns))
+
+
+def test_rows_as_json_have_moments_that_python_has_no_datetime_for(matrix: MatrixTable, tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    write_scan(matrix.table.scan(["id", "timestamp_plain_full"], ordered=True), file)
+    found = [json.loads(line)["timestamp_plain_full"] for line in file.read_text().splitlines()]
+    expected = matrix.rows["timestamp_plain_full"].combine_chunks().view(pa.int64()).to_pylist()
+    whole = [cell for cell in found if isinstance(cell, int)]
+    assert whole == [cell for cell in expected if not -62_135_596_800_000_000 <= cell <= 253_402_300_799_999_999]
+    assert whole
