@@ -19,23 +19,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...schemas.table import TableSchema
+from ..codecs.codec import PAGE_ROWS
 from ..delta import LIVE
-from ..delta.file import write_delta_file
 from ..delta.run import DeltaRun, invert
-from ..rowset.base_file import write_base_file
 from ..rowset.diskrowset import DiskRowSet
 from ..rowset.location import pack
 from ..rowset.memrowset import MemRowSet
-from ..tablet import files
 from ..tablet.environment import Environment
 from ..tablet.manifest import RowsetEntry, TabletEntry
-from ..tablet.open import open_rowset
 from ..tablet.tablet import Tablet
 from ..tablet.version import Version
 from ..vectors.keys import take_keys
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import FixedVector, Vector, zeros
-from .rewrite import NewFiles, new_files
+from .outputs import Moment, OutputRowSet, OutputWriter
+from .rewrite import new_files
 from .swap import MovedRowSet, Swap
 
 _FAILED = "the rows in memory could not be flushed and stay in the log"
@@ -45,11 +43,15 @@ _FAILED = "the rows in memory could not be flushed and stay in the log"
 class _Mark:
     """The moment at which a MemRowSet is written."""
 
-    memrowset: MemRowSet
-    deltas: dict[int, int]
+    moved: MovedRowSet
     timestamp: int
     lsn: int
     schema: TableSchema
+
+    @property
+    def memrowset(self) -> MemRowSet:
+        assert isinstance(self.moved.rowset, MemRowSet), "it has not moved yet"
+        return self.moved.rowset
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,45 +90,30 @@ def _freeze(tablet: Tablet) -> _Mark | None:
             version = tablet.version
         oldest = version.frozen[0]
         tablet.free_slot()  # if there is none left for the new rowset, nothing is written
-        counts = oldest.deltas.active.counts()
-        return _Mark(oldest, counts, tablet.last_timestamp, tablet.last_lsn, tablet.schema)
+        moved = MovedRowSet(oldest, oldest.deltas.active.counts(), np.full(len(oldest), -1, np.int64))
+        return _Mark(moved, tablet.last_timestamp, tablet.last_lsn, tablet.schema)
 
 
 def _write(tablet: Tablet, environment: Environment, mark: _Mark, order: np.ndarray) -> DiskRowSet:
     """Write base and UNDO file, commit them, and put the rowset in the place of the MemRowSet."""
     with new_files(tablet, environment, _FAILED) as new:
-        entry, rowset = _write_files(tablet, environment, mark, order, new)
+        writer = OutputWriter(tablet, environment, new, Moment(mark.timestamp, mark.lsn, mark.schema))
+        try:
+            output = _write_rows(mark, order, writer)
+        finally:
+            writer.abort()
+        entry, rowset = output.entry, output.rowset
         new.take_slot(rowset)
-        swap = Swap(tablet, [_moved(mark, rowset, order)], [rowset], mark.lsn)
+        mark.moved.locations[order] = pack(rowset.slot, np.arange(len(order)))
+        swap = Swap(tablet, [mark.moved], [rowset], mark.lsn)
         swap.catch_up()
         new.commit(lambda old: _with_entry(old, mark, entry))
         swap.put(lambda version: _with_rowset(tablet, version, mark, rowset), environment.halt)
     return rowset
 
 
-def _write_files(
-    tablet: Tablet, environment: Environment, mark: _Mark, order: np.ndarray, new: NewFiles
-) -> tuple[RowsetEntry, DiskRowSet]:
-    """Write base and UNDO file and open them."""
-    cells, undo = _at_mark(mark, order)
-    alive = cells.pop(LIVE)
-    assert isinstance(alive, FixedVector)
-    keys = take_keys(mark.memrowset.keys(len(order)), order)
-    encodings, version = files.encodings(mark.schema), mark.schema.version
-    live = alive.values.astype(np.bool_)
-    fs = environment.fs
-    (base_id, base_path), (undo_id, undo_path) = new.name("base"), new.name("undo")
-    entry = RowsetEntry(id=base_id, undo=(undo_id,), durable_lsn=mark.lsn)
-    write_base_file(fs, base_path, base_id, cells, live, keys, encodings, mark.timestamp, version)
-    write_delta_file(fs, undo_path, undo_id, "undo", base_id, undo, encodings)
-    rowset = open_rowset(tablet, environment, entry, slot=-1)
-    if not live.all():
-        rowset.live.load(live)
-    return entry, rowset
-
-
-def _at_mark(mark: _Mark, order: np.ndarray) -> tuple[dict[int, Vector], dict[int, DeltaRun]]:
-    """Return the cells of every column at the mark, in key order, and the UNDO run of every column that changed.
+def _write_rows(mark: _Mark, order: np.ndarray, writer: OutputWriter) -> OutputRowSet:
+    """Write base and UNDO file, a page of rows after the other, and open them.
 
     The columns are those of the table now: the rows may have been stored before it was altered.
     """
@@ -134,18 +121,32 @@ def _at_mark(mark: _Mark, order: np.ndarray) -> tuple[dict[int, Vector], dict[in
     new_rowid = np.empty(count, np.int32)
     new_rowid[order] = np.arange(count, dtype=np.int32)
     redo = {
-        column_id: _renumbered(run, new_rowid) for column_id, run in memrowset.deltas.active.until(mark.deltas).items()
+        column_id: _renumbered(run, new_rowid)
+        for column_id, run in memrowset.deltas.active.until(mark.moved.mark).items()
     }
-    cells: dict[int, Vector] = {}
-    undo: dict[int, DeltaRun] = {}
-    for column in mark.schema.columns:
-        vector = memrowset.base(column, 0, count).take(order)
-        if column.id in redo:
-            vector, undo[column.id] = invert(vector, redo[column.id])
-        cells[column.id] = vector
-    births = _births(memrowset.inserted_at(count)[order], redo.get(LIVE))
-    cells[LIVE], undo[LIVE] = invert(zeros(PhysicalType.BOOL, count), births)
-    return cells, undo
+    keys, inserted_at = memrowset.keys(count), memrowset.inserted_at(count)
+    for first in range(0, count, PAGE_ROWS):
+        rows = order[first : first + PAGE_ROWS]
+        changes = {column_id: _of_rows(run, first, first + len(rows)) for column_id, run in redo.items()}
+        births = _births(inserted_at[rows], changes.get(LIVE))
+        alive, undo = invert(zeros(PhysicalType.BOOL, len(rows)), births)
+        assert isinstance(alive, FixedVector)
+        writer.append(LIVE, None, undo)
+        for column in mark.schema.columns:
+            cells = memrowset.base_at(column, rows)
+            writer.append(column.id, *invert(cells, changes.get(column.id, _no_run(cells))))
+        writer.end_run(take_keys(keys, rows), alive.values.astype(np.bool_))
+    return writer.finish()
+
+
+def _of_rows(run: DeltaRun, first: int, last: int) -> DeltaRun:
+    """Return the deltas of rows [first, last), counted from the first."""
+    part = run.slice(first, last)
+    return DeltaRun(part.rowids - np.int32(first), part.timestamps, part.values)
+
+
+def _no_run(cells: Vector) -> DeltaRun:
+    return DeltaRun(np.empty(0, np.int32), np.empty(0, np.int64), cells.slice(0, 0))
 
 
 def _births(inserted_at: np.ndarray, changes: DeltaRun | None) -> DeltaRun:
@@ -171,12 +172,6 @@ def _renumbered(run: DeltaRun, new_rowid: np.ndarray) -> DeltaRun:
 def _with_entry(old: TabletEntry, mark: _Mark, entry: RowsetEntry) -> TabletEntry:
     complete = max(old.inserts_durable_lsn, mark.memrowset.complete_at_lsn)
     return old.model_copy(update={"rowsets": (*old.rowsets, entry), "inserts_durable_lsn": complete})
-
-
-def _moved(mark: _Mark, rowset: DiskRowSet, order: np.ndarray) -> MovedRowSet:
-    locations = np.empty(len(order), np.int64)
-    locations[order] = pack(rowset.slot, np.arange(len(order)))
-    return MovedRowSet(mark.memrowset, dict(mark.deltas), locations)
 
 
 def _with_rowset(tablet: Tablet, version: Version, mark: _Mark, rowset: DiskRowSet) -> Version:

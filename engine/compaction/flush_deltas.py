@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..delta import LIVE
-from ..delta.file import ColumnEncoding, DeltaFile, write_delta_file
+from ..delta.file import ColumnEncoding, DeltaFile, DeltaFileWriter
 from ..delta.memstore import DeltaMemStore
-from ..delta.run import DeltaRun, collapsed
+from ..delta.run import collapsed
 from ..rowset.diskrowset import DiskRowSet
 from ..tablet import files
 from ..tablet.environment import Environment
@@ -46,8 +46,10 @@ def flush_deltas(tablet: Tablet, environment: Environment, ancient_history_mark:
         StorageFullError: the disk is full; nothing is lost.
         UnavailableError: the log or the manifest has failed.
     """
-    marks = [mark for rowset in tablet.version.disk if (mark := _freeze(tablet, rowset))]
-    reports = [_flush(tablet, environment, mark, ancient_history_mark) for mark in marks]
+    marks = [mark for rowset in reversed(tablet.version.disk) if (mark := _freeze(tablet, rowset))]
+    reports: list[FlushReport] = []
+    while marks:  # the last name of a store goes when it is flushed, not when all are
+        reports.append(_flush(tablet, environment, marks.pop(), ancient_history_mark))
     if not reports:
         return None
     return FlushReport(sum(report.rows for report in reports), sum(report.bytes_written for report in reports))
@@ -68,34 +70,40 @@ def _flush(tablet: Tablet, environment: Environment, mark: _Mark, ancient_histor
     environment.wait_until_settled(mark.timestamp, mark.lsn)
     rowset = mark.rowset
     schema = tablet.schema
-    whole = mark.store.until(mark.store.counts())
-    whole = {column_id: run for column_id, run in whole.items() if column_id == LIVE or column_id in schema.by_id}
-    runs = {column_id: collapsed(run, ancient_history_mark) for column_id, run in whole.items()}
-    floor = ancient_history_mark if any(len(runs[column_id]) < len(run) for column_id, run in whole.items()) else 0
+    known = {LIVE, *schema.by_id}
+    counts = {column: count for column, count in mark.store.counts().items() if column in known}
     with new_files(tablet, environment, _FAILED) as new:
-        written = _write(rowset, runs, files.encodings(schema), environment, new)
+        written = _write(mark, counts, ancient_history_mark, files.encodings(schema), environment, new)
+        kept = {column: count for file in written for column, count in file.metadata.deltas.items()}
+        floor = ancient_history_mark if kept != counts else 0
         redo = (*rowset.deltas.stores.redo, *written)
         _commit(new, mark, redo, floor)
         with tablet.write_lock:
             flushed = rowset.with_files(rowset.deltas.flushed(redo))
             flushed.durable_lsn = mark.lsn
             tablet.replace_diskrowset(rowset, flushed, floor)
-    return FlushReport(max(map(len, whole.values()), default=0), sum(file.size_bytes for file in written))
+    return FlushReport(max(counts.values(), default=0), sum(file.size_bytes for file in written))
 
 
 def _write(
-    rowset: DiskRowSet,
-    runs: Mapping[int, DeltaRun],
+    mark: _Mark,
+    counts: Mapping[int, int],
+    ancient_history_mark: int,
     encodings: Mapping[int, ColumnEncoding],
     environment: Environment,
     new: NewFiles,
 ) -> tuple[DeltaFile, ...]:
-    """Write the REDO file; none when there is nothing to write."""
-    if not runs:
+    """Write the REDO file, a sorted copy of one column in memory at a time; none when there is nothing to write."""
+    if not counts:
         return ()
     file_id, path = new.name("redo")
-    write_delta_file(environment.fs, path, file_id, "redo", rowset.rowset_id, runs, encodings)
-    return (DeltaFile.open(environment.fs, path, file_id, "redo", rowset.rowset_id, environment.page_cache),)
+    rowset_id = mark.rowset.rowset_id
+    with DeltaFileWriter(environment.fs, path, file_id, "redo", rowset_id, encodings) as writer:
+        for column_id, count in sorted(counts.items()):
+            runs = mark.store.until({column_id: count})
+            writer.add(column_id, [collapsed(runs.pop(column_id), ancient_history_mark)])
+        writer.finish()
+    return (DeltaFile.open(environment.fs, path, file_id, "redo", rowset_id, environment.page_cache),)
 
 
 def _commit(new: NewFiles, mark: _Mark, redo: Sequence[DeltaFile], history_floor: int) -> None:

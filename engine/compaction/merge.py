@@ -14,7 +14,8 @@ of other rows, UNDO deltas at or before it are left out, for no snapshot that ma
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -51,12 +52,15 @@ _CHUNK_BYTES = 32 << 20
 class _Input:
     """A rowset that is merged."""
 
-    rowset: DiskRowSet
-    mark: dict[int, int]
+    moved: MovedRowSet
+    """Until the outputs have slots, a row goes to the number of its output and the row there, packed."""
     memory: dict[int, list[DeltaRun]]
     """Its deltas in memory up to F, older runs first."""
-    locations: np.ndarray
-    """Where each row goes: number of the output and row there, packed; -1 when it is left out."""
+
+    @property
+    def rowset(self) -> DiskRowSet:
+        assert isinstance(self.moved.rowset, DiskRowSet)
+        return self.moved.rowset
 
     def redo(self, column_id: int, first: int, last: int) -> list[DeltaRun]:
         runs = [file.run(column_id, first, last) for file in self.rowset.deltas.stores.redo]
@@ -83,12 +87,12 @@ def compact(
         StorageFullError: the disk is full; nothing changed.
         UnavailableError: the log or the manifest has failed.
     """
-    moment, marks = _mark(tablet, rowset_ids)
-    if not marks:
+    moment, marked = _mark(tablet, rowset_ids)
+    if not marked:
         return None
     environment.wait_until_settled(moment.timestamp, moment.lsn)
-    inputs = [_input(rowset, mark) for rowset, mark in marks]
-    with new_files(tablet, environment, _FAILED) as new:
+    inputs = [_input(moved) for moved in marked]
+    with _moving(tablet, inputs), new_files(tablet, environment, _FAILED) as new:
         outputs = Outputs(tablet, environment, new, moment, target_rows, target_bytes)
         try:
             merge = _Merge(moment.schema, inputs, outputs, ancient_history_mark)
@@ -106,21 +110,33 @@ def compact(
     return FlushReport(sum(len(rowset) for rowset in rowsets), size, freed)
 
 
-def _mark(tablet: Tablet, rowset_ids: Collection[int] | None) -> tuple[Moment, list[tuple[DiskRowSet, dict[int, int]]]]:
+def _mark(tablet: Tablet, rowset_ids: Collection[int] | None) -> tuple[Moment, list[MovedRowSet]]:
     with tablet.write_lock:
         rowsets = [rowset for rowset in tablet.version.disk if rowset_ids is None or rowset.rowset_id in rowset_ids]
-        marks = [(rowset, rowset.deltas.active.counts()) for rowset in rowsets]
-        return Moment(tablet.last_timestamp, tablet.last_lsn, tablet.schema), marks
+        marks = [rowset.deltas.active.counts() for rowset in rowsets]
+        moment = Moment(tablet.last_timestamp, tablet.last_lsn, tablet.schema)
+    nowhere = (np.full(len(rowset), -1, np.int64) for rowset in rowsets)
+    return moment, list(map(MovedRowSet, rowsets, marks, nowhere))
 
 
-def _input(rowset: DiskRowSet, mark: dict[int, int]) -> _Input:
+def _input(moved: MovedRowSet) -> _Input:
     memory: dict[int, list[DeltaRun]] = {}
-    frozen = rowset.deltas.frozen
-    stores = [frozen.until(frozen.counts())] if frozen else []
-    for runs in [*stores, rowset.deltas.active.until(mark)]:
+    deltas = moved.rowset.deltas
+    stores = [deltas.frozen.until(deltas.frozen.counts())] if deltas.frozen else []
+    for runs in [*stores, deltas.active.until(moved.mark)]:
         for column_id, run in runs.items():
             memory.setdefault(column_id, []).append(run)
-    return _Input(rowset, mark, memory, np.full(len(rowset), -1, np.int64))
+    return _Input(moved, memory)
+
+
+@contextmanager
+def _moving(tablet: Tablet, inputs: Sequence[_Input]) -> Iterator[None]:
+    """Let the changes of the inputs count twice until the swap: what comes meanwhile will be carried over."""
+    tablet.moving = tuple(one.rowset for one in inputs)
+    try:
+        yield
+    finally:
+        tablet.moving = ()
 
 
 class _Merge:
@@ -172,7 +188,7 @@ class _Merge:
             piece.writer.end_run(mine.keys, alive)
             for part, positions, rowids in mine.by_part():
                 rows_there = pack(piece.output, first + positions)
-                self._inputs[part.source].locations[rowids] = rows_there
+                self._inputs[part.source].moved.locations[rowids] = rows_there
 
     def _liveness(self, rows: MergedRows) -> tuple[np.ndarray, DeltaRun]:
         """Return which rows exist at F, and the UNDO deltas of that."""
@@ -257,12 +273,18 @@ def _swap(
         new.take_slot(rowset)
     slots = np.array([rowset.slot for rowset in targets], np.int64)
     for one in inputs:
-        kept = np.flatnonzero(one.locations >= 0)
-        old = one.locations[kept]
-        one.locations[kept] = (slots[old >> ROWID_BITS] << ROWID_BITS) | rowids_of(old)
-    swap = Swap(tablet, [MovedRowSet(one.rowset, one.mark, one.locations) for one in inputs], targets, moment.lsn)
+        one.memory.clear()
+        _point_to_slots(one.moved.locations, slots)
+    swap = Swap(tablet, [one.moved for one in inputs], targets, moment.lsn)
     swap.catch_up()
     return swap
+
+
+def _point_to_slots(locations: np.ndarray, slots: np.ndarray) -> None:
+    """Put the slot of each output in the place of its number, some rows at a time: there may be many."""
+    for first in range(0, len(locations), PAGE_ROWS):
+        some = locations[first : first + PAGE_ROWS]
+        some[:] = np.where(some < 0, -1, (slots[some >> ROWID_BITS] << ROWID_BITS) | rowids_of(some))
 
 
 def _with_outputs(

@@ -21,7 +21,7 @@ import numpy as np
 from ..delta import LIVE
 from ..delta.run import DeltaRun
 from ..rowset.diskrowset import DiskRowSet
-from ..rowset.location import by_slot, rowids_of
+from ..rowset.location import by_slot, pack, rowids_of
 from ..rowset.memrowset import MemRowSet
 from ..rowset.rowset import RowSet
 from ..tablet.halt import Halt
@@ -43,13 +43,24 @@ _DELTAS_AT_ONCE = 1 << 16
 
 @dataclass(slots=True, eq=False)
 class MovedRowSet:
-    """A rowset whose rows move."""
+    """A rowset whose rows move. Who follows the move holds the rowset by this alone: see ``let_go``."""
 
     rowset: RowSet
     mark: dict[int, int]
     """How many deltas of its active DeltaMemStore are in the new files, or have been carried over since."""
     locations: np.ndarray
     """int64: where each row goes, -1 when it is left out."""
+
+    def let_go(self, targets: Sequence[DiskRowSet]) -> MovedKeys:
+        """Return the keys, once the rows have moved, and hold no memory store any more: scans that want one do so
+        themselves."""
+        slot, locations = self.rowset.slot, self.locations
+        if isinstance(self.rowset, DiskRowSet):
+            self.rowset = self.rowset.without_memory()
+        else:  # a flush: all rows are in its target, in another order
+            (self.rowset,) = targets
+            locations = pack(self.rowset.slot, np.arange(len(self.rowset)))
+        return MovedKeys(slot, locations, hashes_of(self.rowset))
 
 
 class Swap:
@@ -80,11 +91,13 @@ class Swap:
             version = replaced(tablet.version)
             if self._returned:
                 version = replace(version, frozen=(*version.frozen, self._returned_memrowset()))
-            tablet.version = version
+            tablet.version, tablet.moving = version, ()
             for moved in self._moved:
                 tablet.key_lookup.forward(moved.rowset.slot, moved.locations)
-        keys = [MovedKeys(moved.rowset.slot, moved.locations, hashes_of(moved.rowset)) for moved in self._moved]
-        tablet.key_lookup.follow(keys, list(self._targets.values()), tablet.write_lock)
+        self._returned = ReturnedRows()
+        targets = list(self._targets.values())
+        keys = [moved.let_go(targets) for moved in self._moved]
+        tablet.key_lookup.follow(keys, targets, tablet.write_lock)
 
     def _carry_over(self) -> int:
         """Carry over what was changed since the last round; return how many deltas there were."""

@@ -66,6 +66,12 @@ class DeltaTracker:
         tracker.frozen_at = self.frozen_at
         return tracker
 
+    def without_memory(self) -> DeltaTracker:
+        """Return a tracker of the same files whose memory stores are empty."""
+        tracker = self.successor()
+        tracker.stores = replace(tracker.stores, memory=(DeltaMemStore(),))
+        return tracker
+
     def base_timestamp(self, column_id: int) -> int:
         """Return the moment whose cells of a column the base holds; UNDO goes up to it, REDO starts after it."""
         return self._by_column.get(column_id, self._base_timestamp)

@@ -129,10 +129,24 @@ class DiskRowSet(RowSet):
 
     def bytes_beside(self, column_ids: Collection[int]) -> int:
         """Return the bytes on disk, bases and deltas, of columns that are not among ``column_ids``: dropped ones."""
-        readers = [self._reader, *(file.reader for file in (*self.columns_files, *self.deltas.files))]
+        readers = [*self._base_readers, *(file.reader for file in self.deltas.files)]
         streams = [reader.stream(key) for reader in readers for key in reader.streams()]
         kept = {LIVE, *column_ids}
         return sum(stream.compressed_bytes for stream in streams if stream.key.column_id not in kept)
+
+    def superseded_bytes(self, column_ids: Collection[int]) -> int:
+        """Return the bytes on disk of base cells, of columns among ``column_ids``, that were rewritten since."""
+        current = {column_id: file.reader for column_id, file in self._columns.items() if column_id in column_ids}
+        return sum(
+            reader.stream(StreamKey(column_id, "base")).compressed_bytes
+            for reader in (self._base_readers if current else [])
+            for column_id, newest in current.items()
+            if reader is not newest and StreamKey(column_id, "base") in reader
+        )
+
+    @property
+    def _base_readers(self) -> list[CFileReader]:
+        return [self._reader, *(file.reader for file in self.columns_files)]
 
     @property
     def size_bytes(self) -> int:
@@ -159,6 +173,10 @@ class DiskRowSet(RowSet):
         rowset = copy(self)
         rowset.born = None
         return rowset
+
+    def without_memory(self) -> DiskRowSet:
+        """Return a rowset of the same files without the deltas in memory."""
+        return self.with_files(self.deltas.without_memory())
 
     def has_base(self, column_id: int) -> bool:
         """Whether there are base cells of a column: not when it was added after the rows were written."""

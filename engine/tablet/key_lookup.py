@@ -188,7 +188,7 @@ class KeyLookup:
         with self._upkeep:
             old = {keys.slot for keys in moved}.intersection(self._indexed)
             new = np.array([rowset.slot for rowset in targets], np.int64)
-            staying = sum(int(_live_in(new, keys.locations).sum()) for keys in moved if keys.slot in old)
+            staying = sum(_count_live_in(new, keys.locations) for keys in moved if keys.slot in old)
             arriving = sum(len(rowset) for rowset in targets)
             if not arriving or not self._make_room(self.key_count + arriving - staying, write_lock):
                 new = new[:0]
@@ -292,6 +292,12 @@ def find_in(rowset: RowSet) -> Find:
         return np.where(rows < 0, -1, pack(rowset.slot, rows))
 
     return find
+
+
+def _count_live_in(slots: np.ndarray, locations: np.ndarray) -> int:
+    """Return how many locations are in one of the slots; there may be many, so some are looked at at a time."""
+    parts = (locations[first : first + KEYS_AT_ONCE] for first in range(0, len(locations), KEYS_AT_ONCE))
+    return sum(int(np.count_nonzero(_live_in(slots, part))) for part in parts)
 
 
 def _live_in(slots: np.ndarray, locations: np.ndarray) -> np.ndarray:

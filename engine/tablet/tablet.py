@@ -66,6 +66,8 @@ class Tablet:
         self._slots = Slots(tablet_id)
         self.key_lookup = KeyLookup(self._slots, budget or unlimited())
         self.version = Version(self.new_memrowset())
+        self.moving: tuple[DiskRowSet, ...] = ()
+        """The rowsets that are being merged, until the version has others in their place."""
         self._watches: list[list[np.ndarray]] = []
 
     # Rowsets and their slots
@@ -282,15 +284,16 @@ class Tablet:
 
     @property
     def flushing_bytes(self) -> int:
-        """Bytes that work under way takes: a sorted copy of each memory store that is being flushed, and the changes
-        that are carried over to new rowsets."""
+        """Bytes that work under way takes, or will have taken by its end: a sorted copy of the changes that are being
+        flushed, and of those that are carried over to new rowsets. Rows are flushed a page at a time."""
         version = self.version
         stores = [rowset.deltas.frozen for rowset in version.disk]
         deltas = sum(store.nbytes for store in stores if store is not None)
         known = {id(rowset) for rowset in version.rowsets()}
         coming = [place for place in self._slots.taken() if isinstance(place, DiskRowSet) and id(place) not in known]
         carried = sum(rowset.deltas.memory_bytes for rowset in coming)
-        return deltas + carried + sum(memrowset.nbytes for memrowset in version.frozen)
+        moving = sum(rowset.deltas.memory_bytes for rowset in (*self.moving, *version.frozen))
+        return deltas + max(carried, moving)
 
     def first_unflushed_lsn(self) -> int | None:
         """Return the oldest log position that a memory store still needs; under the write lock."""

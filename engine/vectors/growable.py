@@ -20,6 +20,8 @@ from .physical import PhysicalType
 from .vector import BytesVector, FixedVector, Vector, as_bytes
 
 _FIRST_CAPACITY = 1024
+_LARGE_BYTES = 1 << 20
+"""From here on room that nobody uses costs more than a copy more."""
 
 
 class GrowableColumn:
@@ -94,9 +96,11 @@ class GrowableColumn:
 
 
 def _grown(array: np.ndarray, used: int, needed: int) -> np.ndarray:
-    """Return ``array`` if ``needed`` cells fit, else one of at least twice its size with the first ``used`` cells."""
+    """Return ``array`` if ``needed`` cells fit, else one with the first ``used`` cells: at least 1.5 times its size,
+    twice if it is small."""
     if needed <= len(array):
         return array
-    larger = allocate(max(needed, 2 * len(array), _FIRST_CAPACITY), array.dtype)
+    more = len(array) if array.nbytes < _LARGE_BYTES else len(array) // 2
+    larger = allocate(max(needed, len(array) + more, _FIRST_CAPACITY), array.dtype)
     larger[:used] = array[:used]
     return larger

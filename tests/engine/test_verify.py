@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nyala.engine.compaction import flush as flushing
-from nyala.engine.compaction import flush_deltas as delta_flushing
+from nyala.engine.delta.file import DeltaFileWriter
 from nyala.engine.delta.run import DeltaRun
 from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
 from nyala.engine.fs.faulty import FaultRule
+from nyala.engine.rowset.base_file import BaseFileWriter
 from nyala.engine.tablet.manifest import PATH, ManifestFile, TabletEntry
 from nyala.engine.tablet.tablet import Tablet
 from nyala.engine.vectors.keys import take_keys
@@ -119,13 +119,23 @@ def test_a_log_that_ends_before_what_files_hold_is_found() -> None:
 Damage = Callable[[Any], Any]
 
 
-def planted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, damage: Damage) -> MemoryFileSystem:
-    """Return a stopped store, one writer of whose files was given damaged arguments."""
+def planted(monkeypatch: pytest.MonkeyPatch, kind: str, *damaged: tuple[type, str, Damage]) -> MemoryFileSystem:
+    """Return a stopped store; while its files of a kind (base, undo, redo) were written, methods got damaged
+    arguments."""
     fs = MemoryFileSystem()
     subject = Subject(fs)
     subject.upsert(1, 2, 3)
-    write = getattr(owner, name)
-    monkeypatch.setattr(owner, name, lambda *args: write(*damage(args)))
+
+    def is_meant(writer: Any) -> bool:
+        return writer._writer.kind == kind
+
+    for owner, name, damage in damaged:
+        call = getattr(owner, name)
+
+        def changed(self: Any, *args: Any, call: Any = call, damage: Damage = damage) -> Any:
+            return call(self, *(damage(args) if is_meant(self) else args))
+
+        monkeypatch.setattr(owner, name, changed)
     subject.flush()
     subject.upsert(2, 3, v=7)
     subject.upsert(2, v=8)
@@ -134,32 +144,18 @@ def planted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, damage: Dama
     return fs
 
 
-def reordered(order: list[int]) -> Damage:
-    """Put the rows of a base file, cells and keys, into another order."""
-
-    def damage(args: tuple) -> tuple:
-        fs, path, file_id, cells, alive, keys, *rest = args
-        rows = np.array(order, np.int64)
-        cells = {column_id: vector.take(rows) for column_id, vector in cells.items()}
-        return (fs, path, file_id, cells, alive, take_keys(keys, rows), *rest)
-
-    return damage
-
-
 @pytest.mark.parametrize("order", [[1, 0, 2], [0, 1, 1], [2, 1, 0]], ids=["swapped", "twice", "backwards"])
 def test_rows_out_of_key_order_are_found(monkeypatch: pytest.MonkeyPatch, order: list[int]) -> None:
-    fs = planted(monkeypatch, flushing, "write_base_file", reordered(order))
+    rows = np.array(order, np.int64)
+    cells = BaseFileWriter, "append", lambda args: (args[0], args[1].take(rows))
+    keys = BaseFileWriter, "end_run", lambda args: (take_keys(args[0], rows), args[1])
+    fs = planted(monkeypatch, "base", cells, keys)
     assert "not in the order of their keys" in only_problem(verify_store(fs))
 
 
-def in_runs(change: Callable[[DeltaRun], DeltaRun]) -> Damage:
+def in_runs(change: Callable[[DeltaRun], DeltaRun]) -> tuple[type, str, Damage]:
     """Change the runs that a delta file is written from."""
-
-    def damage(args: tuple) -> tuple:
-        fs, path, file_id, kind, rowset_id, runs, *rest = args
-        return (fs, path, file_id, kind, rowset_id, {key: change(run) for key, run in runs.items()}, *rest)
-
-    return damage
+    return DeltaFileWriter, "append", lambda args: (args[0], change(args[1]) if len(args[1]) else args[1])
 
 
 def shifted(run: DeltaRun) -> DeltaRun:
@@ -182,7 +178,7 @@ def timeless(run: DeltaRun) -> DeltaRun:
 def test_deltas_that_do_not_fit_their_rowset_are_found(
     monkeypatch: pytest.MonkeyPatch, change: Callable[[DeltaRun], DeltaRun], why: str
 ) -> None:
-    fs = planted(monkeypatch, delta_flushing, "write_delta_file", in_runs(change))
+    fs = planted(monkeypatch, "redo", in_runs(change))
     assert why in only_problem(verify_store(fs))
 
 
@@ -194,11 +190,11 @@ def later(run: DeltaRun) -> DeltaRun:
     return DeltaRun(run.rowids, run.timestamps + (1 << 40), run.values)
 
 
-@pytest.mark.parametrize(("owner", "change"), [(delta_flushing, earlier), (flushing, later)], ids=["redo", "undo"])
+@pytest.mark.parametrize(("kind", "change"), [("redo", earlier), ("undo", later)])
 def test_deltas_on_the_wrong_side_of_the_base_are_found(
-    monkeypatch: pytest.MonkeyPatch, owner: Any, change: Callable[[DeltaRun], DeltaRun]
+    monkeypatch: pytest.MonkeyPatch, kind: str, change: Callable[[DeltaRun], DeltaRun]
 ) -> None:
-    fs = planted(monkeypatch, owner, "write_delta_file", in_runs(change))
+    fs = planted(monkeypatch, kind, in_runs(change))
     assert "wrong side of its base" in only_problem(verify_store(fs))
 
 
@@ -209,28 +205,26 @@ def with_null(cells: Vector) -> Vector:
 
 
 def null_in_base(args: tuple) -> tuple:
-    fs, path, file_id, cells, *rest = args
-    return (fs, path, file_id, {**cells, 2: with_null(cells[2])}, *rest)
+    column_id, cells = args
+    return column_id, with_null(cells) if column_id == 2 else cells
 
 
 def null_in_delta(args: tuple) -> tuple:
-    fs, path, file_id, kind, rowset_id, runs, *rest = args
-    run = runs[2]
-    runs = {**runs, 2: DeltaRun(run.rowids, run.timestamps, with_null(run.values))}
-    return (fs, path, file_id, kind, rowset_id, runs, *rest)
+    column_id, run = args
+    return column_id, DeltaRun(run.rowids, run.timestamps, with_null(run.values)) if column_id == 2 else run
 
 
 @pytest.mark.parametrize(
-    ("owner", "name", "damage"),
-    [(flushing, "write_base_file", null_in_base), (delta_flushing, "write_delta_file", null_in_delta)],
+    ("kind", "owner", "damage"),
+    [("base", BaseFileWriter, null_in_base), ("redo", DeltaFileWriter, null_in_delta)],
     ids=["base", "delta"],
 )
 def test_a_null_where_none_may_be_is_found(
-    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, damage: Damage
+    monkeypatch: pytest.MonkeyPatch, kind: str, owner: type, damage: Damage
 ) -> None:
     schema = pa.schema([pa.field("k", pa.int64(), False), pa.field("v", pa.int32(), False), ("s", pa.string())])
     monkeypatch.setattr(subjects, "SCHEMA", schema)
-    fs = planted(monkeypatch, owner, name, damage)
+    fs = planted(monkeypatch, kind, (owner, "append", damage))
     assert "column 'v' has a NULL" in only_problem(verify_store(fs))
 
 

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from nyala.engine.compaction import flush as flushing
+from nyala.engine.compaction import outputs
 from nyala.engine.compaction import swap as swapping
+from nyala.engine.compaction.outputs import OutputWriter
 from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
 from nyala.engine.fs.faulty import FaultRule
 from nyala.engine.fs.memory import PowerFailure
@@ -23,9 +25,10 @@ from tests.engine.subject import Subject
 
 PHASES = [
     (Environment, "wait_until_settled"),
-    (flushing, "write_base_file"),
-    (flushing, "write_delta_file"),
-    (flushing, "open_rowset"),
+    (flushing, "_write_rows"),
+    (OutputWriter, "end_run"),
+    (OutputWriter, "finish"),
+    (outputs, "open_rowset"),
     (swapping.Swap, "catch_up"),
     (ManifestFile, "commit"),
     (swapping.Swap, "put"),

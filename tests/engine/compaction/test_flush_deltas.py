@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nyala.engine.compaction import flush_deltas as flushing
-from nyala.engine.delta.file import DeltaFile
+from nyala.engine.delta.file import DeltaFile, DeltaFileWriter
 from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
 from nyala.engine.fs.memory import PowerFailure
 from nyala.engine.tablet.environment import Environment
@@ -20,7 +20,8 @@ from tests.engine.subject import Subject
 
 PHASES = [
     (Environment, "wait_until_settled"),
-    (flushing, "write_delta_file"),
+    (flushing, "_write"),
+    (DeltaFileWriter, "finish"),
     (ManifestFile, "commit"),
     (DeltaFile, "__init__"),
 ]

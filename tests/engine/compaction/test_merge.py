@@ -1,6 +1,8 @@
 """Merge compactions between all else that happens: every snapshot stays, and nothing that is acknowledged is lost."""
 
 import errno
+import gc
+import weakref
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -17,6 +19,7 @@ from nyala.engine.fs.memory import PowerFailure
 from nyala.engine.rowset.diskrowset import DiskRowSet
 from nyala.engine.tablet import key_lookup
 from nyala.engine.tablet.environment import Environment
+from nyala.engine.tablet.key_lookup import KeyLookup
 from nyala.engine.tablet.manifest import ManifestFile
 from nyala.schemas.errors import StorageFullError, StoreError, UnavailableError
 from nyala.schemas.scan import ScanSpec
@@ -207,6 +210,33 @@ def test_a_scan_goes_on_with_the_rowsets_that_it_started_with() -> None:
     merge(subject)
     rows = [tuple(row.values()) for batch in [first, *stream.batches] for row in batch.to_pylist()]
     assert sorted(rows) == expected
+    subject.close()
+
+
+@pytest.mark.parametrize("work", ["compact", "flush"])
+def test_changes_in_memory_go_once_their_rows_have_moved(monkeypatch: pytest.MonkeyPatch, work: str) -> None:
+    subject = Subject()
+    subject.upsert(*range(100))
+    if work == "compact":
+        subject.flush()
+    subject.upsert(*range(50), v=2)
+    version = subject.tablet.version
+    (rowset,) = version.disk or [version.active]
+    log = rowset.deltas.active.log(2)
+    assert log is not None
+    changes = weakref.ref(log)
+    del version, rowset, log
+    follow, gone = KeyLookup.follow, []
+
+    def looked_at(*args: Any) -> None:
+        gc.collect()
+        gone.append(changes() is None)
+        follow(*args)
+
+    monkeypatch.setattr(KeyLookup, "follow", looked_at)
+    subject.store.maintain("t", work)
+    assert gone == [True], "the keys follow for seconds: nobody else may hold what has been carried over"
+    subject.check()
     subject.close()
 
 
