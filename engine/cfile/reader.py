@@ -73,8 +73,9 @@ class CFileReader:
         let_go(self.image.view)
 
     def close(self) -> None:
-        """Drop the file's pages from the cache. Whoever still holds a stream may go on reading it."""
+        """Drop the file's pages from the cache and from memory. Whoever still holds a stream may go on reading it."""
         self._cache.discard_file(self.file_id)
+        self.let_go()
 
 
 def file_id_of(fs: FileSystem, path: str) -> int:

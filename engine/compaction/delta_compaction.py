@@ -174,7 +174,7 @@ def _merged(
     dropped are left out."""
 
     def runs(column_id: int) -> Iterator[DeltaRun]:
-        found = (_run(delta_files, column_id, first, last) for first, last in _pages(len(rowset)))
+        found = (_run(delta_files, column_id, first, last) for first, last in _pages(rowset))
         return (run for run in found if run is not None)
 
     there = {column_id for file in delta_files for column_id in file.column_ids}
@@ -214,7 +214,7 @@ def _brought(
     rowset: DiskRowSet, column: ColumnSchema, redo: Sequence[DeltaFile]
 ) -> Iterator[tuple[Vector, DeltaRun | None]]:
     """Yield for each page of rows a column's cells brought forward, and the UNDO run that takes them back."""
-    for first, last in _pages(len(rowset)):
+    for first, last in _pages(rowset):
         base = rowset.base(column, first, last)
         run = _run(redo, column.id, first, last)
         if run is None:
@@ -230,8 +230,11 @@ def _run(delta_files: Sequence[DeltaFile], column_id: int, first: int, last: int
     return merge_runs(runs) if runs else None
 
 
-def _pages(row_count: int) -> Iterator[tuple[int, int]]:
-    return ((first, min(first + PAGE_ROWS, row_count)) for first in range(0, row_count, PAGE_ROWS))
+def _pages(rowset: DiskRowSet) -> Iterator[tuple[int, int]]:
+    """Yield the pages of rows; what was read of one is not read again soon."""
+    for first in range(0, len(rowset), PAGE_ROWS):
+        yield first, min(first + PAGE_ROWS, len(rowset))
+        rowset.let_go()
 
 
 def _commit(new: NewFiles, rowset: DiskRowSet, update: dict[str, object], history_floor: int) -> None:
