@@ -46,13 +46,13 @@ def flush_all_deltas(tablet: Tablet, environment: Environment, mark: int) -> Flu
 def minor_compact(tablet: Tablet, environment: Environment, mark: int, at_least: int = 2) -> FlushReport | None:
     """Merge the REDO files, and the UNDO files, of every DiskRowSet that has so many; None when there is none."""
     with _work_on(tablet, environment):
-        return _sum(*(minor(tablet, rowset, environment, mark, at_least) for rowset in tablet.version.disk))
+        return _sum(*[minor(tablet, rowset, environment, mark, at_least) for rowset in _each(tablet)])
 
 
 def major_compact(tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
     """Bring the base columns of every DiskRowSet up to its REDO files; None when none has such deltas."""
     with _work_on(tablet, environment):
-        return _sum(*(major(tablet, rowset, environment, None, mark) for rowset in tablet.version.disk))
+        return _sum(*[major(tablet, rowset, environment, None, mark) for rowset in _each(tablet)])
 
 
 def collect_history(tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
@@ -118,6 +118,13 @@ def _give_back(tablet: Tablet) -> None:
         for rowset in rowsets:
             rowset.let_go()
         give_back()
+
+
+def _each(tablet: Tablet) -> Iterator[DiskRowSet]:
+    """Yield the DiskRowSets of now; files and stores of one that is replaced are not held until the last is done."""
+    rowsets = list(reversed(tablet.version.disk))
+    while rowsets:
+        yield rowsets.pop()
 
 
 def _sum(*parts: FlushReport | None) -> FlushReport | None:
@@ -224,13 +231,17 @@ class TabletUpkeep:
     def major_compact(self) -> None:
         """Bring base columns up to date where it is worth it."""
         with _work_on(self.tablet, self.environment):
-            for rowset in self.tablet.version.disk:
+            for rowset in _each(self.tablet):
                 if self._redo_share(rowset):
                     major(self.tablet, rowset, self.environment, None, self.mark())
 
     def history_score(self) -> float:
         """Return more than 0 when files that only snapshots before the history can see are worth dropping."""
-        share = gain(self.tablet, self.mark()) / self.options.history_gc_bytes
+        ancient = gain(self.tablet, self.mark())
+        if not ancient:
+            return 0.0
+        total = sum(map(_bytes_on_disk, self.tablet.version.disk))
+        share = ancient / min(self.options.history_gc_bytes, total * _HISTORY_SHARE)
         return min(share, 1.0) if share >= 1 else 0.0
 
     def compact_score(self) -> float:
@@ -242,7 +253,14 @@ class TabletUpkeep:
         """Merge the DiskRowSets that it gains most from, within a budget of bytes."""
         with _work_on(self.tablet, self.environment):
             if best := self._pick():
+                self._flush_many_deltas()
                 compact(self.tablet, self.environment, best.rowset_ids, ancient_history_mark=self.mark())
+
+    def _flush_many_deltas(self) -> None:
+        """Flush DeltaMemStores before a merge that reads them: of files it has a page in memory, of these all."""
+        held = sum(rowset.deltas.memory_bytes for rowset in self.tablet.version.disk)
+        if held >= self.options.flush_deltas_bytes // 4:
+            flush_deltas(self.tablet, self.environment, self.mark())
 
     def _redo_share(self, rowset: DiskRowSet) -> float:
         """Return REDO bytes for each byte of the columns' bases; 0 when too few to be worth it."""
@@ -263,12 +281,27 @@ class TabletUpkeep:
 
 _COMPACTION_SCORE = 0.9
 _INDEX_SCORE = 0.95
+_SUPERSEDED_SHARE = 0.15
+"""Less in old bases is left there: each major delta compaction makes some, and a merge rewrites all columns."""
+_HISTORY_SHARE = 0.1
+"""Ancient history that takes this share of a tablet's bytes is dropped however few they are."""
 _LARGE_BYTES = 32 * MIB
 """Work on less leaves little behind."""
 
 
+def _bytes_on_disk(rowset: DiskRowSet) -> int:
+    return rowset.size_bytes + sum(file.size_bytes for file in rowset.deltas.files)
+
+
 def _candidate(rowset: DiskRowSet, mark: int, schema: TableSchema) -> Candidate:
-    size = rowset.size_bytes + sum(file.size_bytes for file in rowset.deltas.files)
+    size = _bytes_on_disk(rowset)
     dead = long_dead(rowset, mark) / max(len(rowset), 1)
+    unread = _unread_share(rowset, schema, size)
+    return Candidate(rowset.rowset_id, rowset.min_key, rowset.max_key, size, unread + dead * (1 - unread))
+
+
+def _unread_share(rowset: DiskRowSet, schema: TableSchema, size: int) -> float:
+    """Return the share of a rowset's bytes that nobody reads: columns that were dropped, bases that were rewritten."""
+    superseded = rowset.superseded_bytes(schema.by_id) / size
     dropped = rowset.bytes_beside(schema.by_id) / size if schema.has_dropped else 0.0
-    return Candidate(rowset.rowset_id, rowset.min_key, rowset.max_key, size, dropped + dead * (1 - dropped))
+    return dropped + (superseded if superseded >= _SUPERSEDED_SHARE else 0.0)

@@ -6,7 +6,8 @@ the sum of all widths, the average height, is the number of rowsets whose range 
 sum of its widths by the width of their span. Two things are added to a width:
 
 * small rowsets count a little more, so that they merge even where they do not overlap;
-* what share of the tablet's bytes goes when rows that are past history, and columns that were dropped, are left out.
+* what share of the tablet's bytes goes when rows that are past history, columns that were dropped, and cells that were
+  rewritten in a file since are left out.
 
 For each rowset that may be the first of the set and each that may end last, the span is known, and what to take in
 between is a knapsack: exact, by dynamic programming over whole megabytes.
@@ -39,7 +40,8 @@ class Candidate:
     max_key: bytes
     size_bytes: int
     dead_share: float = 0.0
-    """Share of its bytes that a merge would leave out for good: of rows long dead, and of columns that were dropped."""
+    """Share of its bytes that a merge would leave out for good: of rows long dead, of columns that were dropped, and
+    of cells that a major delta compaction has rewritten elsewhere."""
 
     @property
     def megabytes(self) -> int:

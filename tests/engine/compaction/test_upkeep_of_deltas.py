@@ -1,7 +1,14 @@
 """The manager compacts deltas and drops history when it pays, and then rests."""
 
+from random import Random
+
+import pyarrow as pa
+
+from nyala.clients.database import Database
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.mvcc.clock import ManualClock
+from nyala.engine.options import StoreOptions
+from nyala.engine.store import Store
 from nyala.schemas.description import TabletStats
 from tests.engine.subject import Subject
 
@@ -107,3 +114,29 @@ def test_the_space_of_long_dead_rows_comes_back_while_others_change() -> None:
     assert stats(subject).bytes_on_disk < before / 2
     subject.history = subject.history[-2:]
     subject.close()
+
+
+def test_the_bytes_of_bases_that_were_rewritten_come_back() -> None:
+    clock, random = ManualClock(1_700_000_000_000_000), Random(0)
+    options = StoreOptions(maintenance="off", wal_segment_bytes=1 << 20, scan_threads=1)
+    with Store.open(MemoryFileSystem(), options, clock) as store:
+        schema = pa.schema([("k", pa.int64()), ("small", pa.int8()), ("large", pa.binary())])
+        table = Database(store).create_table("t", schema, ["k"], history_max_age_seconds=10)
+        table.insert([{"k": key, "small": 0, "large": random.randbytes(100)} for key in range(5000)])
+        table.maintain("flush")
+        size = table.stats()["bytes_on_disk"]
+        for column, is_worth_it in (("small", False), ("large", True)):
+            value = {"small": lambda: 1, "large": lambda: random.randbytes(100)}[column]
+            table.update([{"k": key, column: value()} for key in range(5000)])
+            table.maintain("flush_deltas")
+            table.maintain("major_compact")
+            (rowset,) = store._catalog.tablets()[0].version.disk
+            assert rowset.superseded_bytes({2, 3}) > rowset.superseded_bytes({1}) == 0
+            clock.advance(11_000_000)
+            done = set()
+            while work := store.run_maintenance_once():
+                done.add(work.partition(" ")[0])
+            assert ("compact" in done) == is_worth_it
+        (rowset,) = store._catalog.tablets()[0].version.disk
+        assert rowset.superseded_bytes({2, 3}) == 0
+        assert table.stats()["bytes_on_disk"] < 1.1 * size
