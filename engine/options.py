@@ -1,14 +1,34 @@
 """Every knob of a store, with its unit in its name."""
 
 import os
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
 from ..schemas.limits import Limits
 from ..schemas.write import Durability
 
 MIB = 1 << 20
+_BUDGET_SHARES = {
+    "memory_bytes": 2,
+    "key_index_bytes": 4,
+    "flush_bytes": 8,
+    "flush_deltas_bytes": 16,
+    "page_cache_bytes": 16,
+    "wal_queue_bytes": 16,
+}
+"""Of a budget each gets one part in so many. An eighth is left for what flushes and compactions have in hand;
+``flush_bytes`` and ``flush_deltas_bytes`` are parts of ``memory_bytes``."""
+_NEVER_ABOVE_DEFAULT = frozenset({"flush_bytes", "flush_deltas_bytes", "page_cache_bytes", "wal_queue_bytes"})
 
 
 class StoreOptions(BaseModel):
@@ -37,6 +57,9 @@ class StoreOptions(BaseModel):
     """Files that only snapshots before a table's history can see are dropped when they take this much."""
     compaction_bytes: PositiveInt = 256 * MIB
     """Rowsets of at most so many bytes are merged at once in the background."""
+    budget_bytes: int | None = Field(default=None, ge=16 * MIB)
+    """What the store may take in all, beside the 300 MB of a process that has opened an empty one: shared out to the
+    options below, and to ``flush_bytes`` and ``flush_deltas_bytes``, as far as they are not given."""
     memory_bytes: PositiveInt = 1024 * MIB
     """The hard limit of what unflushed rows and changes, of all tablets, and batches on their way may take: at it a
     write is refused at once, with the time after which to try again."""
@@ -50,6 +73,8 @@ class StoreOptions(BaseModel):
     """Key indexes of all tablets, about 21 bytes a key (17 to 26). Rowsets that do not fit are searched for keys by
     their Bloom filters; 0 is no index at all. MemRowSets have indexes of their own, which count as memory stores."""
     wal_segment_bytes: PositiveInt = 64 * MIB
+    wal_queue_bytes: PositiveInt = 64 * MIB
+    """Commits on their way to the log, before writers wait for the disk."""
     page_cache_bytes: PositiveInt = 64 * MIB
     """Pages that were compressed as a whole, decompressed."""
     scan_threads: PositiveInt = Field(default_factory=lambda: min(os.cpu_count() or 1, 8))
@@ -57,3 +82,14 @@ class StoreOptions(BaseModel):
     """About how many bytes of cells a scan decodes at once."""
     clock_error_seconds: NonNegativeInt = 10
     """How far in the future a moment may lie and still be taken for now."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _share_out(cls, given: Any) -> Any:
+        budget = given.get("budget_bytes") if isinstance(given, dict) else None
+        if not isinstance(budget, int):
+            return given
+        shares = {name: max(budget // parts, 1) for name, parts in _BUDGET_SHARES.items()}
+        for name in _NEVER_ABOVE_DEFAULT:
+            shares[name] = min(shares[name], cls.model_fields[name].default)
+        return {**shares, **given}

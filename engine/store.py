@@ -147,7 +147,7 @@ class Store:
             self._fs,
             _WAL_PATH,
             uuid.UUID(manifest.store_uuid).bytes,
-            WalOptions(segment_bytes=self.options.wal_segment_bytes),
+            WalOptions(self.options.wal_segment_bytes, self.options.wal_queue_bytes),
             CleanStop(stop.last_lsn, stop.crc) if stop else None,
             manifest.last_durable_lsn,
         )

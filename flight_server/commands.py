@@ -32,6 +32,9 @@ def serve(
     puts_max: Annotated[int, typer.Option(min=1, help="Write streams at once.")] = 64,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
     maintenance: Annotated[str, typer.Option(help="on, or off: flush only when asked to.")] = "on",
+    memory_mb: Annotated[
+        int | None, typer.Option(min=16, help="Memory for the store, beside about 300 MB for the process.")
+    ] = None,
 ) -> None:
     """Serve a data directory over Arrow Flight, until SIGTERM or Ctrl-C."""
     from .config import ServerConfig
@@ -52,10 +55,10 @@ def serve(
         line = json.dumps({"location": location, "pid": os.getpid()}) if json_output else f"listening on {location}"
         typer.echo(line)
 
-    run_server(lambda: open_warm(data, maintenance), listen, config, announce)
+    run_server(lambda: open_warm(data, maintenance, memory_mb), listen, config, announce)
 
 
-def open_warm(data: Path, maintenance: str) -> StoreService:
+def open_warm(data: Path, maintenance: str, memory_mb: int | None = None) -> StoreService:
     """Open a store whose kernels are compiled, so that no request waits for the compiler.
 
     Raises:
@@ -68,7 +71,9 @@ def open_warm(data: Path, maintenance: str) -> StoreService:
     if maintenance not in ("on", "off"):
         raise InvalidArgumentError(f"maintenance is on or off, not {maintenance!r}")
     warm_up()
-    return Store.open(data, StoreOptions(maintenance=maintenance))  # pyright: ignore[reportArgumentType]
+    budget = memory_mb << 20 if memory_mb else None
+    options = StoreOptions(maintenance=maintenance, budget_bytes=budget)  # pyright: ignore[reportArgumentType]
+    return Store.open(data, options)
 
 
 def warmup(json_output: Json = False) -> None:

@@ -102,11 +102,7 @@ def timed(work: Callable[[], object]) -> float:
 
 def main() -> None:
     directory, rows, rounds, memory_mb = sys.argv[1], *map(int, sys.argv[2:5])
-    memory = memory_mb << 20
-    options = StoreOptions(
-        memory_bytes=memory, flush_bytes=min(96 << 20, memory // 4), flush_deltas_bytes=min(32 << 20, memory // 16)
-    )
-    store = Store.open(directory, options)
+    store = Store.open(directory, StoreOptions(budget_bytes=memory_mb << 20))
     with Database(store) as database:
         say("open")
         table = database.create_table("t", SCHEMA, ["id"], history_max_age_seconds=HISTORY_SECONDS)

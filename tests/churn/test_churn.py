@@ -2,18 +2,18 @@
 
 from pathlib import Path
 
+from nyala.engine.kernels.warmup import warm_up
 from tests.churn.churn import MIB, Result, run
 
 BUDGET_MB = 64
-PROCESS_MB = 450
-"""Python, its libraries and the machine code of the kernels, and what work on so few rows takes."""
-SMALL_RATIO = 4.0
-"""History files below ``history_gc_bytes``, and columns that a major compaction has replaced in a small file, wait."""
+PROCESS_MB = 340
+"""Python, its libraries and the machine code of the kernels; 40 more than ``make churn`` allows on any machine."""
 
 
 def test_a_table_whose_rows_are_all_updated_again_and_again_stays_small(tmp_path: Path) -> None:
+    warm_up()  # compiling takes memory too, once for a machine
     result = run(tmp_path, rows=200_000, rounds=4, memory_mb=BUDGET_MB)
-    assert result.violations(BUDGET_MB, PROCESS_MB, ratio=SMALL_RATIO) == []
+    assert result.violations(BUDGET_MB, PROCESS_MB, ratio=1.3) == []
     assert result.peak_bytes > BUDGET_MB * MIB and result.table_bytes > MIB, "too little to mean anything"
 
 
