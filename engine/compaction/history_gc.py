@@ -99,7 +99,7 @@ def _drop_births(tablet: Tablet, environment: Environment, mark: int) -> int:
             entry = entry.with_rowset(entry.rowset(rowset.rowset_id).model_copy(update={"born": None}), mark)
         return entry
 
-    with new_files(tablet.tablet_id, environment, _FAILED) as new:
+    with new_files(tablet, environment, _FAILED) as new:
         new.commit(edit)
         with tablet.write_lock:
             for rowset in old:

@@ -14,7 +14,7 @@ from nyala.schemas.errors import CorruptionError
 KEY = StreamKey(1, "base")
 ROWS = 2 * PAGE_ROWS + 500
 BYTES, INT64 = PhysicalType.BYTES, PhysicalType.INT64
-HOW = [
+HOW: list[tuple[PhysicalType, str, str]] = [
     (INT64, "bitshuffle", "none"),
     (INT64, "plain", "lz4"),
     (PhysicalType.FLOAT32, "plain", "none"),
@@ -63,7 +63,7 @@ def test_pages_before_and_after_others(fs, make, how):
         stream.append(others.slice(PAGE_ROWS, PAGE_ROWS + 7))
         assert not stream.copy_page(source, 0), "rows are pending"
 
-    target = written(fs, *how, fill)
+    target = written(fs, *how, fill=fill)
     expected = concat([cells.slice(PAGE_ROWS, 2 * PAGE_ROWS), others.slice(0, PAGE_ROWS), cells.slice(0, PAGE_ROWS)])
     assert make.cells_of(target.read(0, 3 * PAGE_ROWS)) == make.cells_of(expected)
     assert make.cells_of(target.read(3 * PAGE_ROWS, target.row_count)) == make.cells_of(
@@ -85,7 +85,7 @@ def test_codes_of_another_dictionary_are_not_copied(fs, make):
         stream.append(cells.slice(0, PAGE_ROWS))
         assert stream.copy_page(first, 1)
 
-    target = written(fs, *how, fill)
+    target = written(fs, *how, fill=fill)
     assert make.cells_of(target.read(PAGE_ROWS, 2 * PAGE_ROWS)) == make.cells_of(cells.slice(0, PAGE_ROWS))
 
 
@@ -115,7 +115,7 @@ def test_pages_of_another_kind_are_not_copied(fs, make, other):
         assert not stream.copy_page(source, 0)
         stream.append(cells)
 
-    assert make.cells_of(written(fs, *other, fill).read(0, 3)) == make.cells_of(cells)
+    assert make.cells_of(written(fs, *other, fill=fill).read(0, 3)) == make.cells_of(cells)
 
 
 def test_a_damaged_page_is_not_copied(fs, make):
