@@ -22,6 +22,7 @@ from ..schemas.alter import (
     SetDefault,
     SetEncoding,
     SetOption,
+    SplitPartition,
     Step,
     WidenColumn,
 )
@@ -131,6 +132,12 @@ class TableAlteration:
     ) -> Self:
         """Drop the range of just these ends with all of its rows, for good."""
         return self._add(DropRangePartition, **_ends(lower, upper, lower_inclusive, upper_inclusive))
+
+    def split_partition(self, at: Any) -> Self:
+        """Cut the range that ``at`` lies in there, a value or a tuple of values of the range columns, or of the leading
+        key columns of a table without ranges; rows stay where they are on disk, except in files that have rows of both
+        sides. It is a change of its own."""
+        return self._add(SplitPartition, at=range_bound((at, None)).lower)
 
     def rename(self, new_name: str) -> Self:
         """Rename the table."""

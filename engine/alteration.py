@@ -12,6 +12,7 @@ layout and the rowsets that they began with.
 
 Ranges that come are new tablets, whose directories are made before; tablets of ranges that go are taken out of the
 layout, and their files are deleted when nothing names them any more. What the log still tells of them is passed over.
+A split (`splitting`) is a change of its own.
 
 What the log holds was logged under some earlier schema, and is read in the same way: it names columns by id.
 """

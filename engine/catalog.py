@@ -12,6 +12,7 @@ from ..schemas.partition_schema import PartitionSchema
 from ..schemas.table import TableDefinition, TableSchema
 from .alteration import put_in_place
 from .layout import Layout
+from .splitting import split_in_place
 from .table import Table
 from .tablet.directories import make_directories, retire
 from .tablet.environment import Environment
@@ -78,7 +79,11 @@ class Catalog:
             state = altered(before, alteration.steps, self._limits)
             if state.name != old_name and state.name in self._tables:
                 raise AlreadyPresentError(f"there is a table {state.name!r} already")
-            gone = put_in_place(table, state, self._environment)
+            if state.split:
+                gone = []
+                split_in_place(table, state, state.split, self._environment)
+            else:
+                gone = put_in_place(table, state, self._environment)
             self._tables[state.name] = table
             if state.name != old_name:
                 del self._tables[old_name]

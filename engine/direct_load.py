@@ -100,7 +100,7 @@ class DirectLoad:
     def _write(self, layout: Layout, part: Part, new: NewKeys) -> StagedRowSet:
         environment, tablet = self.environment, part.tablet
         rowset_id = environment.manifest.new_id()
-        path = files.path(tablet.tablet_id, rowset_id, "base")
+        path = files.path(tablet.directory_id, rowset_id, "base")
         try:
             with named("the rows could not be written"):
                 _write_base(layout, part, environment, path, rowset_id)
@@ -141,4 +141,4 @@ def _write_base(layout: Layout, part: Part, environment: Environment, path: str,
     cells = {column_id: from_arrow(array, physical_of(array.type)) for column_id, array in arrays.items()}
     encodings = files.encodings(layout.schema)
     write_base_file(environment.fs, path, rowset_id, cells, None, part.keys, encodings, 0, layout.schema.version)
-    environment.fs.sync_directory(files.directory(part.tablet.tablet_id))
+    environment.fs.sync_directory(files.directory(part.tablet.directory_id))

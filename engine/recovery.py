@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
 
 from ..schemas.errors import CorruptionError, StorageFullError
 from .auto_increment import AutoIncrement
 from .options import StoreOptions
+from .table import Table
 from .tablet.attach import logged_attachments, with_logged
-from .tablet.change import unpack_attachments, unpack_changes, unpack_notes
+from .tablet.change import Change, unpack_attachments, unpack_changes, unpack_notes
 from .tablet.environment import Environment
 from .tablet.manifest import Manifest, ManifestFile
 from .tablet.tablet import Tablet
@@ -38,16 +42,55 @@ def assume_attached(wal: WriteAheadLog, manifest: ManifestFile) -> None:
     manifest.assume(lambda current: with_logged(current, attached), ids_used)
 
 
+class LoggedTablets:
+    """Whom records of the log are for, by the ids of tablets: a tablet that was divided since has heirs."""
+
+    def __init__(self, tables: Iterable[Table]) -> None:
+        self._tablets: dict[int, Tablet] = {}
+        self._heirs: dict[int, list[Tablet]] = {}
+        self._tables: dict[int, Table] = {}
+        for table in tables:
+            for tablet in table.tablets:
+                self._tablets[tablet.tablet_id] = tablet
+                for ancestor in tablet.ancestors:
+                    self._heirs.setdefault(ancestor, []).append(tablet)
+                self._tables |= dict.fromkeys((tablet.tablet_id, *tablet.ancestors), table)
+
+    def tablet(self, tablet_id: int) -> Tablet | None:
+        """Return a tablet that is there."""
+        return self._tablets.get(tablet_id)
+
+    def ids(self, tablet_id: int) -> AutoIncrement | None:
+        """Return what numbers the rows of a tablet or its heirs; None when none is there."""
+        table = self._tables.get(tablet_id)
+        return table.auto_increment if table else None
+
+    def parts(self, change: Change) -> list[tuple[Tablet, Change]]:
+        """Return a change cut by the tablets that it is for now; nothing of it when they were dropped."""
+        if tablet := self._tablets.get(change.tablet_id):
+            return [(tablet, change)]
+        heirs = self._heirs.get(change.tablet_id)
+        if not heirs:
+            return []
+        layout = self._tables[change.tablet_id].layout
+        numbers = layout.router.numbers_of_cells(change.cells, change.rows.num_rows)
+        parts = [(heir, np.flatnonzero(numbers == layout.tablets.index(heir))) for heir in heirs]
+        return [
+            (heir, Change(heir.tablet_id, change.kind, change.rows.take(pa.array(rows))))
+            for heir, rows in parts
+            if len(rows)
+        ]
+
+
 def replay(
     wal: WriteAheadLog,
-    tablets: Mapping[int, Tablet],
-    ids: Mapping[int, AutoIncrement],
+    tablets: LoggedTablets,
     writers: Writers,
     environment: Environment,
     options: StoreOptions,
 ) -> tuple[int, int]:
     """Apply what the log holds and the files do not; returns the rows applied and the newest timestamp in the log.
-    Answers to numbered writes go to ``writers``, the ids that rows were given to ``ids``, by tablet.
+    Answers to numbered writes go to ``writers``.
 
     Changes of tablets that were dropped since are passed over. Memory is bounded by flushing on the way.
 
@@ -60,16 +103,18 @@ def replay(
         for note in unpack_notes(record.payload, record.lsn):
             writers.restore(note, record.lsn, record.timestamp)
         for attachment in unpack_attachments(record.payload, record.lsn):
-            if tablet := tablets.get(attachment.tablet_id):
-                ids[tablet.tablet_id].restore_attached(attachment)
+            if ids := tablets.ids(attachment.tablet_id):
+                ids.restore_attached(attachment)
+            if tablet := tablets.tablet(attachment.tablet_id):
                 with tablet.write_lock:
                     tablet.stand_at(record.timestamp, record.lsn)
         changed: dict[int, Tablet] = {}
         for change in unpack_changes(record.payload, record.lsn):
-            if tablet := tablets.get(change.tablet_id):
-                ids[change.tablet_id].restore(change)
+            if ids := tablets.ids(change.tablet_id):
+                ids.restore(change)
+            for tablet, part in tablets.parts(change):
                 with tablet.write_lock:
-                    rows += tablet.replay(change, record.timestamp, record.lsn)
+                    rows += tablet.replay(part, record.timestamp, record.lsn)
                 changed[tablet.tablet_id] = tablet
         # Not before all changes of the record are in: a flush says that it holds them.
         for tablet in changed.values():

@@ -90,7 +90,7 @@ def _part(spec: ScanSpec) -> KeyRange | None:
 def wanted_tablets(spec: ScanSpec, table: Table, layout: Layout, request: ScanRequest) -> Wanted:
     """Return the tablets that a scan reads. Raises NotFoundError for a ticket whose tablet is gone."""
     if spec.tablet is not None:
-        found = [tablet for tablet in layout.tablets if tablet.tablet_id == spec.tablet]
+        found = [tablet for tablet in layout.tablets if spec.tablet in (tablet.tablet_id, *tablet.ancestors)]
         if not found:
             raise NotFoundError(f"table {table.name!r} has no tablet {spec.tablet}")
         return Wanted(found, [])

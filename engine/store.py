@@ -113,13 +113,12 @@ class Store:
         self._catalog = Catalog(self._environment, self.options.limits)
         self._catalog.load()
         sweep(self._environment, manifest_file.current)
-        tablets = {tablet.tablet_id: tablet for tablet in self._catalog.tablets()}
-        ids = {tablet.tablet_id: table.auto_increment for table in self._catalog.tables() for tablet in table.tablets}
-        known = [max(tablet.last_timestamp, tablet.version.history_floor) for tablet in tablets.values()]
+        known = [max(tablet.last_timestamp, tablet.version.history_floor) for tablet in self._catalog.tablets()]
         self._clock.update(max([manifest.last_timestamp, *known]))
         self._writers = Writers()
         self._freeing = threading.Lock()
-        _, newest = recovery.replay(self._wal, tablets, ids, self._writers, self._environment, self.options)
+        tablets = recovery.LoggedTablets(self._catalog.tables())
+        _, newest = recovery.replay(self._wal, tablets, self._writers, self._environment, self.options)
         table_ids = {table.table_id for table in self._catalog.tables()}
         self._writers.forget(lambda table_id: table_id not in table_ids)
         self._clock.update(newest)

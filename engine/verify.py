@@ -135,7 +135,7 @@ def _verify_tables(fs: FileSystem, manifest: Manifest, report: VerifyReport, pro
             sound: list[DiskRowSet] = []
             for rowset in tablet.rowsets:
                 named |= set(_paths(tablet, rowset))
-                progress(files.path(tablet.id, rowset.id, "base"))
+                progress(files.path(tablet.home, rowset.id, "base"))
                 if found := _attempt(report, partial(_verify_rowset, scope, tablet, rowset)):
                     sound.append(found)
             if router:
@@ -313,7 +313,7 @@ def _attempt(report: VerifyReport, check: Callable[[], Result]) -> Result | None
 
 
 def _paths(tablet: TabletEntry, rowset: RowsetEntry) -> list[str]:
-    return [f"{files.directory(tablet.id)}/{name}" for name in rowset.file_names]
+    return [f"{files.directory(tablet.home)}/{name}" for name in rowset.file_names]
 
 
 def _all_files(fs: FileSystem) -> Iterator[str]:

@@ -105,6 +105,14 @@ class DropRangePartition(RangeEnds):
     op: Literal["drop_range_partition"] = "drop_range_partition"
 
 
+class SplitPartition(_Step):
+    """The range that ``at`` lies in is cut there: a value for each of the leading range columns, or of the leading key
+    columns where there are no ranges yet. A change of its own, without other steps."""
+
+    op: Literal["split_partition"] = "split_partition"
+    at: list[Any] = Field(min_length=1)
+
+
 class RenameTable(_Step):
     """The table gets another name."""
 
@@ -125,6 +133,7 @@ Step = Annotated[
     | SetOption
     | AddRangePartition
     | DropRangePartition
+    | SplitPartition
     | RenameTable,
     Field(discriminator="op"),
 ]

@@ -22,6 +22,7 @@ from .alter import (
     SetDefault,
     SetEncoding,
     SetOption,
+    SplitPartition,
     Step,
     WidenColumn,
 )
@@ -30,7 +31,7 @@ from .errors import InvalidArgumentError
 from .limits import Limits
 from .literal import from_json
 from .names import check_column_name, check_identifier
-from .partition_schema import UNPARTITIONED, PartitionSchema, RangePartition
+from .partition_schema import UNPARTITIONED, PartitionSchema, RangePartition, RangeSplit
 from .table import TableOptions, TableSchema
 from .types import LogicalType
 
@@ -45,6 +46,7 @@ class TableState:
     partitions: PartitionSchema = UNPARTITIONED
     dropped: tuple[RangePartition, ...] = ()
     """The ranges whose rows go. One of the same ends may have been added since, without these rows."""
+    split: RangeSplit | None = None
 
 
 def altered(table: TableState, steps: Sequence[Step], limits: Limits) -> TableState:
@@ -55,6 +57,8 @@ def altered(table: TableState, steps: Sequence[Step], limits: Limits) -> TableSt
             step when there are several.
         NotFoundError: a step names a column that is not there.
     """
+    if len(steps) > 1 and any(isinstance(step, SplitPartition) for step in steps):
+        raise InvalidArgumentError("split_partition is a change of its own: apply it without other steps")
     state = table
     for number, step in enumerate(steps, 1):
         try:
@@ -182,6 +186,11 @@ def _drop_range_partition(state: TableState, step: DropRangePartition, limits: L
     return replace(state, partitions=partitions, dropped=(*state.dropped, dropped))
 
 
+def _split_partition(state: TableState, step: SplitPartition, limits: Limits) -> TableState:
+    partitions, split = state.partitions.split_at(step.at, state.schema, limits)
+    return replace(state, partitions=partitions, split=split)
+
+
 def _rename_table(state: TableState, step: RenameTable, limits: Limits) -> TableState:
     check_identifier(step.to, "table", limits)
     return replace(state, name=step.to)
@@ -240,5 +249,6 @@ _STEPS: dict[type, Callable[[TableState, Any, Limits], TableState]] = {
     SetOption: _set_option,
     AddRangePartition: _add_range_partition,
     DropRangePartition: _drop_range_partition,
+    SplitPartition: _split_partition,
     RenameTable: _rename_table,
 }

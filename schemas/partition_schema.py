@@ -56,6 +56,18 @@ class TabletPartition(_Kept):
     buckets: tuple[int, ...] = ()
 
 
+class RangeSplit(_Kept):
+    """A range that becomes two: below ``at``, and from it on."""
+
+    whole: RangePartition
+    at: tuple[Any, ...]
+
+    @property
+    def halves(self) -> tuple[RangePartition, RangePartition]:
+        """The two ranges."""
+        return self.whole.model_copy(update={"upper": self.at}), self.whole.model_copy(update={"lower": self.at})
+
+
 WHOLE = TabletPartition()
 """The only tablet of a table that is not cut."""
 
@@ -164,6 +176,23 @@ class PartitionSchema(_Kept):
             raise InvalidArgumentError(f"there is no range {wanted}; the ranges are: {known}")
         ranges = tuple(each for each in self.ranges if each is not found[0])
         return self.model_copy(update={"ranges": ranges}), found[0]
+
+    def split_at(self, at: Sequence[Any], schema: TableSchema, limits: Limits) -> tuple[PartitionSchema, RangeSplit]:
+        """Return the same with the range that ``at`` lies in cut there, and what was cut. A table without a range level
+        is one range of its leading key columns.
+
+        Raises:
+            InvalidArgumentError: it lies in no range, or at the end of one; too many tablets.
+        """
+        key = [column.id for column in schema.key]
+        columns = self.range_columns or tuple(key[: max(len(at), 1)])
+        made = self.model_copy(update={"range_columns": columns})
+        keys = made.range_keys(schema)
+        cells = _cells(at, keys)
+        halves = _split(list(self.ranges), cells, keys)
+        whole = next(each for each, now in zip(self.ranges, halves, strict=False) if each is not now)
+        made = made.model_copy(update={"ranges": tuple(halves)}).checked(schema, limits)
+        return made, RangeSplit(whole=whole, at=cells)
 
     def _check_ranged(self) -> None:
         if not self.range_columns:

@@ -14,7 +14,7 @@ of other rows, UNDO deltas at or before it are left out, for no snapshot that ma
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -44,6 +44,8 @@ TARGET_BYTES = 64 << 20
 TARGET_ROWS = 1 << 22
 LONG_RUN_PAGES = 4
 """For so many pages that do not mix with other rowsets' a new output is begun, so that they can be copied."""
+RowFilter = Callable[[Mapping[int, Vector], int], np.ndarray]
+"""Says of so many rows, by their key cells, which belong to a part."""
 _CHUNK_BYTES = 32 << 20
 """About how many bytes of cells of one column are in memory, over all rowsets."""
 
@@ -79,9 +81,10 @@ def compact(
     target_bytes: int = TARGET_BYTES,
     target_rows: int = TARGET_ROWS,
     ancient_history_mark: int = 0,
+    parts: Sequence[RowFilter | None] = (None,),
 ) -> FlushReport | None:
     """Merge the DiskRowSets of these ids, all by default; None when there are none. The caller holds the maintenance
-    lock.
+    lock. With ``parts``, each row being in one, rows of different parts go to different rowsets.
 
     Raises:
         StorageFullError: the disk is full; nothing changed.
@@ -96,7 +99,9 @@ def compact(
         outputs = Outputs(tablet, environment, new, moment, target_rows, target_bytes)
         try:
             merge = _Merge(moment.schema, inputs, outputs, ancient_history_mark)
-            written = merge.run()
+            for part in parts:
+                merge.run(part)
+            written = outputs.written
         finally:
             outputs.abort()
         swap = _swap(tablet, inputs, written, new, moment)
@@ -152,13 +157,20 @@ class _Merge:
         self.is_history_lost = False
         """Whether anything was left out: then snapshots before the ancient history mark can no longer be read."""
 
-    def run(self) -> list[OutputRowSet]:
-        """Write all outputs."""
+    def run(self, wanted: RowFilter | None) -> None:
+        """Write the outputs of all rows, or of those that are wanted."""
         for rows in merged_rows([one.rowset for one in self._inputs], self._chunk_rows()):
-            self._write(rows)
+            if wanted:
+                chosen = wanted(self._key_cells(rows), len(rows))
+                rows = rows if chosen.all() else rows.without(~chosen)
+            if len(rows):
+                self._write(rows)
             for one in self._inputs:
                 one.rowset.let_go()  # what was read is not read again
-        return self._outputs.finish()
+        self._outputs.finish()
+
+    def _key_cells(self, rows: MergedRows) -> dict[int, Vector]:
+        return {column.id: self._column(column, rows)[0] for column in self._schema.key}
 
     def _chunk_rows(self) -> int:
         """Return a power of two with which a column's cells of a chunk of every input stay in ``_CHUNK_BYTES``."""

@@ -52,7 +52,7 @@ class NewFiles:
     def name(self, kind: str) -> tuple[int, str]:
         """Return the id and the path of a file to be created; ``kind`` is base, undo or redo."""
         file_id = self._environment.manifest.new_id()
-        self._paths.append(files.path(self._tablet.tablet_id, file_id, kind))
+        self._paths.append(files.path(self._tablet.directory_id, file_id, kind))
         return file_id, self._paths[-1]
 
     def take_slot(self, rowset: DiskRowSet) -> None:
@@ -66,7 +66,7 @@ class NewFiles:
         """Make the names of the files durable, then the manifest that has them. Raises what ``ManifestFile.commit``
         does."""
         environment, tablet_id = self._environment, self._tablet.tablet_id
-        environment.fs.sync_directory(files.directory(tablet_id))
+        environment.fs.sync_directory(files.directory(self._tablet.directory_id))
         named_now, self._paths = self._paths, []  # whatever comes in between: the manifest may name them from here on
         try:
             environment.manifest.commit(lambda manifest: manifest.with_tablet(tablet_id, edit))

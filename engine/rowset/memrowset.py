@@ -69,8 +69,8 @@ class MemRowSet(RowSet):
         columns = [*self._columns.values(), self._keys, self._timestamps]
         return sum(column.nbytes for column in columns) + self._index.nbytes + self.deltas.memory_bytes
 
-    def insert(self, cells: Mapping[int, Vector], keys: KeyVector, timestamp: int, lsn: int) -> np.ndarray:
-        """Append rows and return their numbers (int64).
+    def insert(self, cells: Mapping[int, Vector], keys: KeyVector, timestamp: int | np.ndarray, lsn: int) -> np.ndarray:
+        """Append rows, born at one timestamp or each at its own, ascending; return their numbers (int64).
 
         ``cells`` may be those of an older schema: columns that came since show their read default, others are left out.
         """

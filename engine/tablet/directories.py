@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from ..fs.failures import named
 from . import files
 from .environment import Environment
+from .open import remove_orphans
 from .tablet import Tablet
 
 
@@ -15,7 +16,7 @@ def make_directories(environment: Environment, tablets: Iterable[Tablet]) -> Non
     fs = environment.fs
     with named("the directory of a tablet could not be made"):
         for tablet in tablets:
-            fs.make_directory(files.directory(tablet.tablet_id))
+            fs.make_directory(files.directory(tablet.directory_id))
         fs.sync_directory(files.ROOT)
 
 
@@ -32,11 +33,21 @@ def retire(environment: Environment, tablets: Iterable[Tablet], why: str) -> Non
 
 
 def _remove(environment: Environment, tablet: Tablet) -> None:
-    """Delete the directory of a tablet; what cannot be deleted is swept at the next start."""
-    fs, directory = environment.fs, files.directory(tablet.tablet_id)
+    """Delete the files of a tablet; what cannot be deleted is swept at the next start."""
+    fs, directory = environment.fs, files.directory(tablet.directory_id)
+    tablets = (other for table in environment.manifest.current.tables for other in table.tablets)
     try:
+        if any(other.home == tablet.directory_id for other in tablets):
+            remove_orphans(environment, *_paths(tablet))
+            return
         for name in fs.list(directory):
             fs.unlink(f"{directory}/{name}")
         fs.remove_directory(directory)
     except OSError:
         return
+
+
+def _paths(tablet: Tablet) -> list[str]:
+    rowsets = tablet.version.on_disk
+    more = [file.path for rowset in rowsets for file in (*rowset.columns_files, *rowset.deltas.files)]
+    return [*(rowset.path for rowset in rowsets), *more]

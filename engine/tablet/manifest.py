@@ -69,6 +69,15 @@ class TabletEntry(_Entry):
     """Snapshots below this timestamp can no longer be read: what they need was dropped."""
     partition: TabletPartition = TabletPartition()
     """Which rows of the table it holds."""
+    directory: PositiveInt | None = None
+    """The number of the directory of its files, which tablets that were divided share; None: its own id."""
+    ancestors: tuple[int, ...] = ()
+    """The tablets that it was a part of before they were divided: what the log tells of them is for their heirs."""
+
+    @property
+    def home(self) -> int:
+        """The number of the directory of its files."""
+        return self.directory or self.id
 
     def with_rowset(self, rowset: RowsetEntry, history_floor: int = 0) -> TabletEntry:
         """Return the tablet with ``rowset`` in the place of the entry of the same id, and a floor at least as high."""

@@ -20,7 +20,7 @@ def open_tablet(entry: TabletEntry, schema: TableSchema, environment: Environmen
     Raises:
         CorruptionError: when a file is missing or not what was written.
     """
-    tablet = Tablet(entry.id, schema, environment.key_index, entry.partition)
+    tablet = Tablet(entry.id, schema, environment.key_index, entry.partition, entry.home, entry.ancestors)
     tablet.version = replace(tablet.version, history_floor=entry.history_floor)
     tablet.inserts_durable_lsn = tablet.last_lsn = entry.inserts_durable_lsn
     tablet.in_files_lsn = entry.in_files_lsn
@@ -40,7 +40,7 @@ def open_rowset(tablet: Tablet, environment: Environment, entry: RowsetEntry, sl
     fs, cache = environment.fs, environment.page_cache
 
     def present(file_id: int, kind: str) -> str:
-        path = files.path(tablet.tablet_id, file_id, kind)
+        path = files.path(tablet.directory_id, file_id, kind)
         if not fs.exists(path):
             raise CorruptionError(path, 0, "the manifest names this file, but it is not there")
         return path
@@ -76,11 +76,13 @@ def remove_orphans(environment: Environment, *paths: str) -> None:
 def sweep(environment: Environment, manifest: Manifest) -> list[str]:
     """Remove the files and directories that a crash left and no manifest names; return the paths of the files."""
     fs = environment.fs
-    tablets = {str(tablet.id): tablet for table in manifest.tables for tablet in table.tablets}
+    names: dict[str, set[str]] = {}
+    for tablet in (tablet for table in manifest.tables for tablet in table.tablets):
+        names.setdefault(str(tablet.home), set()).update(_file_names(tablet))
     swept: list[str] = []
     for name in fs.list(files.ROOT):
         directory = f"{files.ROOT}/{name}"
-        wanted = _file_names(tablets[name]) if name in tablets else set()
+        wanted = names.get(name, set())
         try:
             orphans = [f"{directory}/{file}" for file in fs.list(directory) if file not in wanted]
         except NotADirectoryError:
@@ -89,7 +91,7 @@ def sweep(environment: Environment, manifest: Manifest) -> list[str]:
             continue
         for path in orphans:
             fs.unlink(path)
-        if name not in tablets:
+        if name not in names:
             fs.remove_directory(directory)
         swept += orphans
     return swept

@@ -44,9 +44,15 @@ class Tablet:
         schema: TableSchema,
         budget: KeyIndexBudget | None = None,
         partition: TabletPartition = WHOLE,
+        directory_id: int | None = None,
+        ancestors: tuple[int, ...] = (),
     ) -> None:
         """Make an empty tablet, whose key index may take what ``budget`` has; None is any."""
         self.tablet_id = tablet_id
+        self.directory_id = directory_id or tablet_id
+        """The number of the directory of its files."""
+        self.ancestors = ancestors
+        """The tablets that it was a part of before they were divided."""
         self.partition = partition
         """Which rows of the table it holds."""
         self.schema = schema
@@ -112,6 +118,12 @@ class Tablet:
         """Add a rowset while the tablet is being opened."""
         self.take_slot(rowset)
         self.version = replace(self.version, disk=(*self.version.disk, rowset))
+
+    def adopt(self, rowset: DiskRowSet) -> None:
+        """Take over a rowset of another tablet as it is, memory stores and all, before anybody knows this one."""
+        mine = rowset.with_files(rowset.deltas)
+        mine.slot = self.free_slot()
+        self.add_diskrowset(mine)
 
     def replace_diskrowset(self, old: DiskRowSet, new: DiskRowSet, history_floor: int = 0) -> None:
         """Put ``new``, of the same rows in the same slot, in the place of ``old``; under the write lock.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.flight as fl
 import pytest
 
 import nyala
@@ -153,3 +154,63 @@ def test_dropped_ranges_stay_away_after_a_restart_and_their_ids_are_not_given_ag
         assert ranges(table) == [([10], [20])] and times(table) == [11]
         table.insert(rows(12)[:1])
         assert table.scan(where="time = 12").to_arrow()["auto_incrementing_id"].to_pylist() == [7]
+
+
+def test_a_range_is_split_in_each_of_its_buckets(db: Database) -> None:
+    table = create(db)
+    table.insert(rows(*range(20)))
+    table.maintain("flush")
+    table.upsert([row | {"value": -1} for row in rows(3, 13)])
+    before = table.scan(ordered=True).to_arrow()
+    assert table.alter().split_partition(5).apply(if_version=1)["schema_version"] == 2
+    assert ranges(table) == [([0], [5]), ([5], [10]), ([10], [20])] and len(table.stats()["tablets"]) == 6
+    assert table.scan(ordered=True).to_arrow() == before
+    assert table.scan(where="time < 5").explain()["tablets_to_read"] == 2
+    table.alter().drop_range_partition(0, 5).apply()
+    assert times(table) == list(range(5, 20))
+
+
+def test_a_table_without_ranges_gets_them_by_its_leading_key_columns(db: Database) -> None:
+    table = db.create_table("t", SCHEMA, ["host", "time"])
+    table.insert(rows(*range(20)))
+    table.alter().split_partition(("b", 10)).apply()
+    assert table.describe()["partitions"] == [
+        {
+            "range": ["host", "time"],
+            "bounds": [{"lower": None, "upper": ["b", 10]}, {"lower": ["b", 10], "upper": None}],
+        }
+    ]
+    table.alter().split_partition("b").apply()
+    assert [tablet["live_rows"] for tablet in table.stats()["tablets"]] == [30, 20, 10]
+    assert table.scan(where="host = 'b' AND time = 3").explain()["tablets_to_read"] == 1
+    assert table.scan(ordered=True).to_arrow().to_pylist() == sorted(
+        rows(*range(20)), key=lambda row: (row["host"], row["time"])
+    )
+
+
+def test_a_split_that_cannot_be_is_refused(db: Database) -> None:
+    table = create(db)
+    before = table.describe()
+    wrong = [
+        (table.alter().split_partition(10), "lies in no range, or on the bound"),
+        (table.alter().split_partition(99), "lies in no range"),
+        (table.alter().split_partition((1, "x")), "a value for each of time"),
+        (table.alter().split_partition("x"), "time"),
+        (table.alter().split_partition(5).add_column("x", "int8"), "a change of its own"),
+    ]
+    for alteration, why in wrong:
+        with pytest.raises(nyala.InvalidArgumentError, match=why):
+            alteration.apply()
+    with pytest.raises(nyala.InvalidArgumentError):
+        table.alter().split_partition(None)
+    assert table.describe() == before
+
+
+def test_a_ticket_of_a_tablet_that_was_split_gives_all_of_its_rows(embedded: Database, url: str) -> None:
+    table = create(embedded)
+    table.insert(rows(*range(20)))
+    client = fl.connect(url)
+    info = client.get_flight_info(fl.FlightDescriptor.for_command(b'{"table": "t"}'))
+    table.alter().split_partition(5).apply()
+    parts = [client.do_get(endpoint.ticket).read_all() for endpoint in info.endpoints]
+    assert sorted(map(str, pa.concat_tables(parts).to_pylist())) == sorted(map(str, rows(*range(20))))

@@ -69,7 +69,7 @@ def crashed_at_every_call(
         image = fs.crash_image(Random(call))
         with Store.open(image, OPTIONS) as again:
             check(again)
-            tablets = {str(tablet.tablet_id) for tablet in again._catalog.tablets()}
+            tablets = {str(tablet.directory_id) for tablet in again._catalog.tablets()}
             assert set(image.list("tablets")) == tablets, "directories of tablets that are gone are swept"
         report = verify_store(image)
         assert report.is_sound, report.problems
@@ -153,3 +153,158 @@ def test_writers_and_scanners_go_on_while_ranges_come_and_go() -> None:
         if errors:
             raise errors[0]
         assert content(store) == {key: last[key // 10] for key in range(20)}
+
+
+def whole_table(fs: MemoryFileSystem) -> Store:
+    """One tablet: a rowset on either side of 10, one with rows of both and a REDO file, rows and deltas in memory."""
+    store = Store.open(fs, OPTIONS)
+    table = Database(store).create_table("t", SCHEMA, ["k"])
+    for keys in ([1, 2], [11, 12], [3, 13]):
+        table.insert([{"k": key, "v": key} for key in keys])
+        table.maintain("flush")
+    table.update([{"k": 3, "v": -3}, {"k": 13, "v": -13}, {"k": 1, "v": -1}])
+    table.maintain("flush_deltas")
+    table.insert([{"k": 4, "v": 4}, {"k": 14, "v": 14}])
+    table.upsert([{"k": 4, "v": -4}, {"k": 12, "v": -12}, {"k": 15, "v": 15}])
+    table.delete([{"k": 15}, {"k": 2}])
+    return store
+
+
+WHOLE = {1: -1, 3: -3, 4: -4, 11: 11, 12: -12, 13: -13, 14: 14}
+
+
+def split(store: Store) -> None:
+    table = Database(store).table("t")
+    table.alter().split_partition(10).apply()
+    table.upsert([{"k": 4, "v": 0}, {"k": 15, "v": 0}])
+
+
+def test_a_split_rewrites_only_what_straddles_and_old_snapshots_stay() -> None:
+    fs = MemoryFileSystem()
+    with whole_table(fs) as store:
+        table = Database(store).table("t")
+        moments = [table.upsert([{"k": 1, "v": -1}]).timestamp, Database(store).now()]
+        changed = table.changes(since=moments[0] - 1, every=True).to_arrow().num_rows
+        (tablet,) = store._catalog.table("t").tablets
+        before = {rowset.rowset_id for rowset in tablet.version.disk}
+        running = table.scan(ordered=True).to_reader()
+        table.alter().split_partition(10).apply()
+        low, high = store._catalog.table("t").tablets
+        after = {rowset.rowset_id for heir in (low, high) for rowset in heir.version.disk}
+        assert len(before & after) == 2, "the rowsets of one side are the same files"
+        assert all(rowset.min_key >= (10).to_bytes(8, "big") for rowset in high.version.disk)
+        assert dict(zip(*(column.to_pylist() for column in running.read_all().columns), strict=True)) == WHOLE
+        assert content(store) == WHOLE
+        for moment in moments:
+            assert table.scan(as_of=moment).count() == len(WHOLE)
+        assert table.changes(since=moments[0] - 1, every=True).to_arrow().num_rows == changed
+        table.upsert([{"k": 15, "v": 1}])
+        assert table.get(15) == {"k": 15, "v": 1} and table.get(2) is None
+        for op in ("flush", "flush_deltas", "minor_compact", "major_compact", "compact", "gc"):
+            table.maintain(op)
+            assert content(store) == WHOLE | {15: 1}
+        table.alter().drop_range_partition(None, 10).apply()
+        kept = {key: value for key, value in WHOLE.items() if key >= 10} | {15: 1}
+        assert content(store) == kept
+        table.alter().split_partition(13).apply()
+        assert content(store) == kept and len(table.stats()["tablets"]) == 2
+    with Store.open(fs, OPTIONS) as again:
+        assert content(again) == kept
+    report = verify_store(fs)
+    assert report.is_sound and not report.notes, report
+
+
+def test_a_crash_in_a_split_leaves_one_tablet_or_two() -> None:
+    seen: list[int] = []
+
+    def check(store: Store) -> None:
+        assert content(store) in (WHOLE, WHOLE | {4: 0, 15: 0})
+        seen.append(len(Database(store).table("t").stats()["tablets"]))
+        if seen[-1] == 1:
+            assert Database(store).table("t").describe()["partitions"] == []
+            split(store)
+        assert Database(store).table("t").get(13) == {"k": 13, "v": -13}
+
+    crashed_at_every_call(whole_table, split, check)
+    assert set(seen) == {1, 2} and seen == sorted(seen)
+
+
+def test_the_log_of_a_divided_tablet_is_replayed_into_its_heirs() -> None:
+    fs = MemoryFileSystem()
+    store = whole_table(fs)
+    table = Database(store).table("t")
+    table.alter().split_partition(10).apply()
+    table.alter().split_partition(13).apply()
+    table.upsert([{"k": 12, "v": 120}, {"k": 20, "v": 20}])
+    table.alter().drop_range_partition(None, 10).add_range_partition(None, 10).apply()
+    image = fs.crash_image(Random(0))
+    store.close()
+    with Store.open(image, OPTIONS) as again:
+        expected = {11: 11, 12: 120, 13: -13, 14: 14, 20: 20}
+        assert content(again) == expected
+        for op in ("flush", "flush_deltas", "compact"):
+            Database(again).table("t").maintain(op)
+        assert content(again) == expected
+    assert verify_store(image).is_sound
+
+
+def test_writers_scanners_and_compactions_go_on_while_tablets_are_divided() -> None:
+    """Writers w and 2 + w update all keys of a half each round; every scan finds each half whole."""
+    options = StoreOptions(maintenance="off", scan_threads=1, direct_load_bytes=1 << 9)
+    fs = MemoryFileSystem()
+    with Store.open(fs, options) as store:
+        table = Database(store).create_table(
+            "t", pa.schema([("a", pa.string()), ("k", pa.int64()), ("v", pa.int64())]), ["a", "k"]
+        )
+        stop, errors, last = threading.Event(), [], [0, 0]
+        keys = [(f"{key % 7}", key) for key in range(200)]
+
+        def guarded(work: Callable[[], None]) -> None:
+            try:
+                while not stop.is_set():
+                    work()
+            except BaseException as error:
+                errors.append(error)
+                stop.set()
+
+        def write(writer: int) -> None:
+            table.upsert([{"a": a, "k": k, "v": last[writer] + 1} for a, k in keys[writer::2]])
+            last[writer] += 1
+
+        def load() -> None:
+            table.insert(
+                [{"a": f"z{last[0]:05}{number:05}", "k": -1, "v": 0} for number in range(40)], on_error="return"
+            )
+
+        def scan() -> None:
+            least = list(last)
+            found = table.scan(where="k >= 0").to_arrow().to_pylist()
+            for writer in range(2):
+                values = {row["v"] for row in found if row["k"] % 2 == writer}
+                assert len(values) == 1 and values.pop() >= least[writer]
+            assert len(found) == len(keys)
+
+        def maintain() -> None:
+            for op in ("flush", "flush_deltas", "compact"):
+                table.maintain(op)
+
+        write(0)
+        write(1)
+        works = [lambda: write(0), lambda: write(1), load, scan, maintain]
+        threads = [threading.Thread(target=guarded, args=(work,)) for work in works]
+        for thread in threads:
+            thread.start()
+        for at in (("3", 100), ("1", 50), ("5",), ("3",), ("6", 13), ("z",)):
+            table.alter().split_partition(at).apply()
+        stop.set()
+        for thread in threads:
+            thread.join(60)
+        if errors:
+            raise errors[0]
+        assert {row["v"] for row in table.scan(where="k >= 0").to_arrow().to_pylist()} == set(last)
+        expected = sorted(map(str, table.scan().to_arrow().to_pylist()))
+        image = fs.crash_image(Random(1))
+    for disk in (fs, image):
+        with Store.open(disk, options) as again:
+            assert sorted(map(str, Database(again).table("t").scan().to_arrow().to_pylist())) == expected
+        assert verify_store(disk).is_sound
