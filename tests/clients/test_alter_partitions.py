@@ -76,6 +76,8 @@ def test_what_cannot_be_is_refused_and_nothing_changes(db: Database) -> None:
         (table.alter().drop_range_partition(0, 20), "there is no range"),
         (table.alter().drop_range_partition(0, 10).drop_range_partition(0, 10), "step 2 .*there is no range"),
         (table.alter().add_range_partition((1, 2), None), "a value for each of time"),
+        (table.alter().widen_column("time", "int64"), "part of the primary key"),
+        (table.alter().widen_column("host", "string"), "part of the primary key"),
         (table.alter().add_range_partition(30, 40, hash=[nyala.hash("value", buckets=2)]), "key columns"),
         (table.alter().add_range_partition(30, 40, hash=[nyala.hash("host", buckets=20_000)]), "at most 10,000"),
     ]
