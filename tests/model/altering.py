@@ -6,6 +6,7 @@ After Kudu's alter_table-randomized-test, with old snapshots, the change feed an
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -82,7 +83,7 @@ class Altering:
 
     def run(self, count: int) -> None:
         """Do and check ``count`` random things; a failure carries what was done."""
-        things = [self.write] * 6 + [self.alter] * 3 + [self.maintain] * 4 + [self.restart, self.advance]
+        things = [self.write] * 6 + [self.alter] * 3 + [self.maintain] * 4 + [self.restart, self.advance, self.split]
         try:
             for _ in range(count):
                 self.random.choice(things)()
@@ -133,6 +134,16 @@ class Altering:
         else:
             alteration.apply(version)
             self.mirror.schema = steps.schema
+
+    def split(self) -> None:
+        """Divide a tablet at a random key; no row and no snapshot may show it."""
+        at = tuple(self.random.choice(KEY_CELLS[kind]) for kind in self._key_types)
+        self.done.append(f"split {at}")
+        try:
+            self.table.alter().split_partition(at).apply()
+        except InvalidArgumentError:
+            return  # at the bound of a range already
+        self.mirror.schema = replace(self.mirror.schema, version=self.mirror.schema.version + 1)
 
     def maintain(self) -> None:
         op = self.random.choice(["flush", "flush", "flush_deltas", *MaintenanceKind])
