@@ -101,8 +101,7 @@ class KeyLookup:
 
     def searched(self, version: Version) -> list[DiskRowSet]:
         """Return the DiskRowSets that are not indexed, newest first."""
-        if len(self._indexed) == len(version.on_disk):
-            return []
+        # Slots that were forwarded stay in the set until the index has followed: how many there are says nothing.
         return [rowset for rowset in reversed(version.on_disk) if rowset.slot not in self._indexed]
 
     def _find_indexed(self, keys: KeyVector, hashes: np.ndarray) -> np.ndarray:

@@ -11,11 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from nyala.engine.direct_load import DirectLoad
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.rowset import key_index
 from nyala.engine.rowset.rowset import RowSet
 from nyala.engine.tablet import key_lookup
 from nyala.engine.tablet.key_budget import KeyIndexBudget
+from nyala.engine.tablet.key_lookup import KeyLookup
 from tests.engine.subject import Subject
 
 KEYS = range(40)
@@ -78,6 +80,30 @@ def test_the_newest_rowsets_come_first_and_the_rest_when_there_is_room() -> None
     assert subject.mode == "index"
     Subject.check(subject)
     subject.store.close()
+
+
+def test_rows_attached_while_the_index_follows_a_merge_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two rowsets are indexed and become one, a second comes: as many as are indexed, but not the same."""
+    subject = Searching(key_index_bytes=1 << 20)
+    for keys in ((1, 2), (3, 4)):
+        subject.upsert(*keys)
+        subject.flush()
+        subject.check()
+    assert subject.mode == "index"
+    follow, met = KeyLookup.follow, []
+
+    def attach_first(lookup: KeyLookup, *moved: Any) -> None:
+        subject.store._direct_load = DirectLoad(subject.environment, 1, 1)
+        subject.upsert(5, 6)
+        met.append(len(subject.tablet.version.attached))
+        subject.check()
+        subject.upsert(5, v=7)
+        follow(lookup, *moved)
+
+    monkeypatch.setattr(KeyLookup, "follow", attach_first)
+    subject.store.maintain("t", "compact")
+    assert met == [1]
+    subject.close()
 
 
 def test_a_dropped_table_gives_its_memory_back() -> None:
