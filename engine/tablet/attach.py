@@ -134,9 +134,10 @@ def name_attached(tablet: Tablet, environment: Environment) -> int:
     Raises:
         UnavailableError: the log has failed.
     """
-    attached = tablet.version.attached
-    if not attached:
+    if not tablet.version.attached:
         return 0
+    with tablet.write_lock:  # all rowsets of a commit: those at one log position are entered together or never
+        attached = tablet.version.attached
     newest = attached[-1]
     environment.wait_until_settled(newest.base_timestamp, newest.durable_lsn)
     entries = [entry_of(rowset.rowset_id, rowset.base_timestamp, rowset.durable_lsn) for rowset in attached]

@@ -16,6 +16,8 @@ from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
 from nyala.engine.fs.faulty import EVERY_CALL, READS, FaultRule
 from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.tablet import attach
+from nyala.engine.tablet.tablet import Tablet
+from nyala.engine.upkeep import name_rowsets
 from nyala.schemas.changes import ChangeSpec
 from nyala.schemas.errors import SnapshotTooOldError, StoreError
 from nyala.schemas.operation import Operation
@@ -319,6 +321,28 @@ def test_the_log_tells_of_it_until_the_manifest_does() -> None:
     subject.restart()
     manifest = json.loads(manifest_of(subject))
     assert [entry["born"] for entry in manifest["tables"][0]["tablets"][0]["rowsets"]] == [found.born]
+    subject.close()
+
+
+def test_rowsets_of_one_commit_are_named_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Maintenance comes when the first is in the tablet and the second is not: neither may be left out for good."""
+    subject = direct()
+    monkeypatch.setattr(direct_load, "TARGET_BYTES", 200)
+    attach_one, naming = Tablet.attach, []
+
+    def with_maintenance(tablet: Tablet, *rowset: Any) -> None:
+        attach_one(tablet, *rowset)
+        if not naming:
+            naming.append(threading.Thread(target=name_rowsets, args=(tablet, subject.environment)))
+            naming[0].start()
+            naming[0].join(0.1)
+
+    monkeypatch.setattr(Tablet, "attach", with_maintenance)
+    subject.upsert(*range(30))
+    naming[0].join()
+    subject.flush()
+    assert len(subject.tablet.version.disk) > 1
+    subject.restart()
     subject.close()
 
 
