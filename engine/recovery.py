@@ -56,9 +56,10 @@ class LoggedTablets:
                     self._heirs.setdefault(ancestor, []).append(tablet)
                 self._tables |= dict.fromkeys((tablet.tablet_id, *tablet.ancestors), table)
 
-    def tablet(self, tablet_id: int) -> Tablet | None:
-        """Return a tablet that is there."""
-        return self._tablets.get(tablet_id)
+    def owners(self, tablet_id: int) -> list[Tablet]:
+        """Return the tablet if it is there, else its heirs."""
+        tablet = self._tablets.get(tablet_id)
+        return [tablet] if tablet else self._heirs.get(tablet_id, [])
 
     def ids(self, tablet_id: int) -> AutoIncrement | None:
         """Return what numbers the rows of a tablet or its heirs; None when none is there."""
@@ -105,7 +106,7 @@ def replay(
         for attachment in unpack_attachments(record.payload, record.lsn):
             if ids := tablets.ids(attachment.tablet_id):
                 ids.restore_attached(attachment)
-            if tablet := tablets.tablet(attachment.tablet_id):
+            for tablet in tablets.owners(attachment.tablet_id):
                 with tablet.write_lock:
                     tablet.stand_at(record.timestamp, record.lsn)
         changed: dict[int, Tablet] = {}

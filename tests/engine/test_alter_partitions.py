@@ -11,6 +11,7 @@ import pytest
 
 import nyala
 from nyala.clients.database import Database
+from nyala.engine.direct_load import DirectLoad
 from nyala.engine.fs import MemoryFileSystem, PowerFailure
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
@@ -246,6 +247,25 @@ def test_the_log_of_a_divided_tablet_is_replayed_into_its_heirs() -> None:
             Database(again).table("t").maintain(op)
         assert content(again) == expected
     assert verify_store(image).is_sound
+
+
+def test_a_rowset_attached_before_a_split_is_as_old_after_the_replay() -> None:
+    """The log's last word of an heir is the attachment to the tablet that was divided."""
+    fs = MemoryFileSystem()
+    with Store.open(fs, OPTIONS) as store:
+        table = Database(store).create_table("t", SCHEMA, ["k"])
+        table.insert([{"k": 1, "v": 1}])
+        before = store.now()
+        store._direct_load = DirectLoad(store._environment, 1, 1)
+        table.insert([{"k": 2, "v": 2}, {"k": 3, "v": 3}])
+        assert [len(tablet.version.attached) for tablet in store._catalog.tablets()] == [1]
+        table.alter().split_partition(10).apply()
+    with Store.open(fs, OPTIONS) as store:
+        table = Database(store).table("t")
+        for op in ("flush", "compact"):
+            table.maintain(op)
+            assert table.scan(as_of=before, columns=["k"]).to_arrow()["k"].to_pylist() == [1]
+        assert content(store) == {1: 1, 2: 2, 3: 3}
 
 
 def test_writers_scanners_and_compactions_go_on_while_tablets_are_divided() -> None:
