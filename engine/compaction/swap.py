@@ -90,7 +90,8 @@ class Swap:
             self._carry_over()
             version = replaced(tablet.version)
             if self._returned:
-                version = replace(version, frozen=(*version.frozen, self._returned_memrowset()))
+                # Flushed first: its rows may be older in the log than what an alteration has set aside meanwhile.
+                version = replace(version, frozen=(self._returned_memrowset(), *version.frozen))
             tablet.version, tablet.moving = version, ()
             for moved in self._moved:
                 tablet.key_lookup.forward(moved.rowset.slot, moved.locations)

@@ -11,11 +11,16 @@ import pyarrow as pa
 import pytest
 
 from nyala.clients.database import Database
+from nyala.engine.compaction import merge as merging
+from nyala.engine.compaction.flush import flush_memrowset
 from nyala.engine.fs import MemoryFileSystem, PowerFailure
+from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.engine.tablet.manifest import ManifestFile
 from nyala.schemas.errors import StorageFullError, StoreError, UnavailableError
+from tests.engine.phases import at
+from tests.engine.subject import Subject
 
 OPTIONS = StoreOptions(maintenance="off", scan_threads=1)
 KEYS = 40
@@ -211,6 +216,35 @@ def test_batches_logged_under_earlier_schemas_are_replayed() -> None:
             {"k": 3, "v": 3, "s": "new"},
         ]
         assert rows.schema.field("v").type == pa.int64()
+
+
+def test_a_key_that_came_back_in_a_merge_is_not_lost_to_rows_that_were_set_aside(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What an alteration sets aside in the merge is newer in the log: once it is flushed alone, the key must not be
+    taken for flushed too."""
+    clock = ManualClock(1_700_000_000_000_000)
+    subject = Subject(clock=clock, table_options={"history_max_age_seconds": 10})
+    subject.upsert(1, 2)
+    subject.flush()
+    subject.delete(1)
+    subject.flush_deltas()
+    clock.advance(20_000_000)
+
+    def meanwhile() -> None:
+        subject.upsert(1, v=3)
+        subject.upsert(5)
+        table = Database(subject.store).table("t")
+        table.alter().add_column("n", "int32").apply()
+        table.alter().drop_column("n").apply()
+
+    at(monkeypatch, (merging, "_swap"), True, meanwhile)
+    subject.store.maintain("t", "compact")
+    assert len(subject.tablet.version.frozen) == 2
+    flush_memrowset(subject.tablet, subject.environment)
+    subject.history = [(subject.store.now(), subject.state)]
+    subject.crash(Random(0))
+    subject.close()
 
 
 def test_the_bytes_of_dropped_columns_come_back_when_they_are_worth_it() -> None:
