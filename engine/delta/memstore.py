@@ -1,14 +1,15 @@
 """DeltaMemStore: the deltas of one rowset that are not in a file yet.
 
 For each column an append-only log of cells; their rows and timestamps stand in a RowLog, one for all columns that have
-only ever changed together. A commit that changes some of these columns alone takes them out, with a log of their own.
+only ever changed together. Where a commit changes some of these columns alone, they and the others go on with a log of
+their own each: a reader may still hold the old one, which must get no entry that one of its columns has no cell for.
 One thread appends, under the tablet's write lock; readers take no lock that it takes: they see a prefix of each log,
 and what they miss is later than any snapshot they may ask for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from ..vectors.growable import GrowableColumn
 from ..vectors.physical import PhysicalType
@@ -77,11 +78,13 @@ class DeltaLog:
     @property
     def last_change(self) -> int:
         """The timestamp of the newest delta; 0 when there is none."""
-        return int(self.rows.timestamps(0, len(self)).max(initial=0))
+        rows = self.rows
+        return int(rows.timestamps(0, rows.count).max(initial=0))
 
     def is_changed(self, after: int, until: int) -> bool:
         """Whether there is a delta with ``after`` < timestamp <= ``until``."""
-        timestamps = self.rows.timestamps(0, len(self))
+        rows = self.rows
+        timestamps = rows.timestamps(0, rows.count)
         return bool(((timestamps > after) & (timestamps <= until)).any())
 
     def _cells(self, first: int, last: int) -> Vector:
@@ -172,11 +175,14 @@ class DeltaMemStore:
             known = self._logs.get(column_id)
             rows = new if known is None else known.rows
             groups.setdefault(rows, []).append(DeltaLog(column_id, physical) if known is None else known)
-        return [
-            (rows if rows is new or _are_all_of(rows, logs, self._logs.values()) else rows.copy(), logs)
-            for rows, logs in groups.items()
-        ]
+        return [(self._parted(rows, logs), logs) for rows, logs in groups.items()]
 
-
-def _are_all_of(rows: RowLog, logs: list[DeltaLog], known: Iterable[DeltaLog]) -> bool:
-    return sum(log.rows is rows for log in known) == len(logs)
+    def _parted(self, rows: RowLog, logs: list[DeltaLog]) -> RowLog:
+        """Return the log for ``logs`` to go on with; other columns that share ``rows`` get one too."""
+        others = [log for log in self._logs.values() if log.rows is rows and log not in logs]
+        if not others:
+            return rows
+        theirs = rows.copy()
+        for log in others:
+            log.rows = theirs
+        return rows.copy()

@@ -175,11 +175,18 @@ def _dividing_keys(spans: Sequence[Span], batch_rows: int) -> list[bytes]:
     if count < 2:
         return []
     step = max(rows // (count * _SAMPLES), 1)
-    sample = sorted(
-        key_bytes(span.run.keys, row) for span in spans for row in range(span.first + step // 2, span.last, step)
-    )
+    sample = sorted(_every(spans, step))
     chosen = {sample[len(sample) * number // count] for number in range(1, count)}
     return sorted(chosen - {max(span.last_key for span in spans)})
+
+
+def _every(spans: Sequence[Span], step: int) -> Iterator[bytes]:
+    """Yield every ``step``-th key of all spans laid end to end: spans may be shorter than that."""
+    place = step // 2
+    for span in spans:
+        places = range(place, len(span), step)
+        yield from (key_bytes(span.run.keys, span.first + at) for at in places)
+        place += len(places) * step - len(span)
 
 
 def merged_batches(spans: Sequence[Span], schema: pa.Schema, batch_rows: int) -> list[pa.RecordBatch]:

@@ -96,6 +96,23 @@ def test_columns_that_change_together_share_their_rows():
     assert len({id(log.rows) for log in apart.values() if log}) == 2
 
 
+def test_a_log_that_columns_part_from_is_as_long_as_each_of_them_for_ever():
+    """A reader may have found it just before, and sort it only now: it looks up a cell of its column for each entry."""
+    store, rows = DeltaMemStore(), np.arange(1000)
+    append(store, rows, 1, dict.fromkeys((1, 2, 3), rows))
+    first, third = store.log(1), store.log(3)
+    assert first and third
+    found = first.rows
+    append(store, rows, 2, {1: rows})
+    for timestamp in (3, 4, 5):
+        append(store, rows, timestamp, {2: rows, 3: rows})
+    assert (found.count, [run.last for run in found.runs(9)]) == (1000, [1000])
+    assert (len(first), len(third)) == (2000, 4000)
+    log = store.log(2)
+    assert log and log.rows is third.rows  # those that stayed together share one still
+    assert [read(store, 0, 1, snapshot, 2) for snapshot in (0, 1, 2, 3)] == [{}, {0: 0}, {0: 0}, {0: 0}]
+
+
 def test_reading_while_it_grows():
     """Readers at a snapshot see all of a commit that was there before, and nothing of those after it."""
     store, done, failures = DeltaMemStore(), threading.Event(), []
