@@ -185,6 +185,8 @@ class KeyLookup:
         The targets become indexed if they fit in the budget.
         """
         with self._upkeep:
+            # A first look-up may have built the index since the rows moved.
+            targets = [rowset for rowset in targets if rowset.slot not in self._indexed]
             old = {keys.slot for keys in moved}.intersection(self._indexed)
             new = np.array([rowset.slot for rowset in targets], np.int64)
             staying = sum(_count_live_in(new, keys.locations) for keys in moved if keys.slot in old)
@@ -230,7 +232,7 @@ class KeyLookup:
         """Give the memory back; the tablet is closed or dropped."""
         with self._upkeep:
             self._budget.take(-self.nbytes)
-            self._index, self._indexed = None, set()
+            self._indexed, self._index = set(), None  # in this order: a look-up in between searches all
 
     # Inner workings
 

@@ -18,6 +18,7 @@ from nyala.engine.rowset.rowset import RowSet
 from nyala.engine.tablet import key_lookup
 from nyala.engine.tablet.key_budget import KeyIndexBudget
 from nyala.engine.tablet.key_lookup import KeyLookup
+from tests.engine.phases import at
 from tests.engine.subject import Subject
 
 KEYS = range(40)
@@ -103,6 +104,23 @@ def test_rows_attached_while_the_index_follows_a_merge_are_found(monkeypatch: py
     monkeypatch.setattr(KeyLookup, "follow", attach_first)
     subject.store.maintain("t", "compact")
     assert met == [1]
+    subject.close()
+
+
+def test_an_index_that_is_built_before_it_follows_a_merge_has_each_key_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first look-up of all comes when the rowsets are merged, and builds the index of the new one at once."""
+    subject = Searching(key_index_bytes=1 << 20)
+    for keys in ((1, 2), (3, 4)):
+        subject.upsert(*keys)
+        subject.flush()
+    subject.restart()
+    at(monkeypatch, (KeyLookup, "follow"), True, subject.check)
+    subject.store.maintain("t", "compact")
+    assert subject.mode == "index" and subject.tablet.key_lookup.key_count == 4
+    subject.upsert(5)
+    subject.flush()
+    subject.store.maintain("t", "compact")
+    assert subject.tablet.key_lookup.key_count == 5
     subject.close()
 
 
