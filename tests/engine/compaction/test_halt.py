@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from nyala.engine.compaction import flush as flushing
 from nyala.engine.compaction import swap as swapping
 from nyala.engine.compaction.rewrite import NewFiles
 from nyala.engine.tablet import key_lookup
@@ -13,6 +14,7 @@ from nyala.engine.tablet.tablet import Tablet
 from nyala.engine.verify import verify_store
 from nyala.schemas.errors import InternalError, StorageFullError, UnavailableError
 from nyala.schemas.write import WriteCommand
+from tests.engine.phases import at
 from tests.engine.subject import Subject, batch
 
 WORKS = ["flush", "flush_deltas", "minor_compact", "major_compact", "compact"]
@@ -157,6 +159,25 @@ def test_a_failure_before_the_commit_halts_nothing(monkeypatch: pytest.MonkeyPat
     for work in WORKS:
         subject.store.maintain("t", work)
         subject.check()
+    subject.close()
+
+
+def test_what_others_say_of_the_tablet_is_not_taken_for_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Log is freed while a flush is under way: the manifest's entry is another object then, of the same files."""
+    subject = Subject()
+    subject.upsert(1)
+    subject.flush()
+    subject.upsert(2)
+
+    def meanwhile() -> None:
+        subject.environment.manifest.assume(lambda manifest: manifest.with_in_files({subject.tablet.tablet_id: 2}))
+        raise StorageFullError("the disk is full")
+
+    at(monkeypatch, (flushing, "_write_rows"), True, meanwhile)
+    with pytest.raises(StorageFullError):
+        subject.flush()
+    assert subject.environment.halt.reason is None
+    subject.flush()
     subject.close()
 
 
