@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from ..schemas.column import ColumnOptions
 from ..schemas.command import explain
+from ..schemas.description import DroppedTable
 from ..schemas.errors import InvalidArgumentError
 from ..schemas.partition import HashLevel, RangeLevel
 from ..schemas.service import StoreService
@@ -80,13 +81,28 @@ class Database:
         """Return the names of all tables, sorted."""
         return self._store.tables()
 
-    def drop_table(self, name: str) -> None:
-        """Drop a table with its data.
+    def drop_table(self, name: str, keep_seconds: int = 0) -> None:
+        """Drop a table with its data. For ``keep_seconds`` ``recall_table`` brings it back; its name is free at once.
 
         Raises:
             NotFoundError: there is none of that name.
+            InvalidArgumentError: ``keep_seconds`` is no count of seconds of at most 100 years.
         """
-        self._store.drop_table(name)
+        self._store.drop_table(name, keep_seconds)
+
+    def recall_table(self, table: str | int, new_name: str | None = None) -> Table:
+        """Bring back a table that was dropped to be kept, by name or id, with all of its rows and history.
+
+        Raises:
+            NotFoundError: there is no such table, or its time was over and it was deleted.
+            ConflictError: several were dropped under that name; the ids of all are named.
+            AlreadyPresentError: there is a table of that name, or of ``new_name``: give another ``new_name``.
+        """
+        return Table(self._store, self._store.recall_table(table, new_name))
+
+    def dropped_tables(self) -> list[DroppedTable]:
+        """Return the dropped tables that can be recalled: ``table_id``, ``name``, and ``until`` when at least."""
+        return self._store.dropped_tables()
 
     def now(self) -> int:
         """Return a timestamp at which every write acknowledged so far is visible, and no later one."""

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from ..schemas.alter import Alteration
 from ..schemas.command import InfoMetadata
-from ..schemas.description import Health, ScanPlan, TableDescription, TableStats
+from ..schemas.description import DroppedTable, DroppedTables, Health, ScanPlan, TableDescription, TableStats
 from ..schemas.errors import InvalidArgumentError
 from ..schemas.scan import ScanSpec
 from ..schemas.service import ScanStream
@@ -80,9 +80,18 @@ class FlightStore:
         """See StoreService."""
         return TableDescription.model_validate_json(self._action("alter_table", alteration))
 
-    def drop_table(self, name: str) -> None:
+    def drop_table(self, name: str, keep_seconds: int = 0) -> None:
         """See StoreService."""
-        self._action("drop_table", {"table": name})
+        self._action("drop_table", {"table": name, "keep_seconds": keep_seconds})
+
+    def recall_table(self, table: str | int, new_name: str | None = None) -> TableDescription:
+        """See StoreService."""
+        body = {"table": table, "new_name": new_name}
+        return TableDescription.model_validate_json(self._action("recall_table", body))
+
+    def dropped_tables(self) -> list[DroppedTable]:
+        """See StoreService."""
+        return DroppedTables.model_validate_json(self._action("dropped_tables")).tables
 
     def tables(self) -> list[str]:
         """See StoreService."""

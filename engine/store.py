@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from ..schemas.alter import Alteration
-from ..schemas.description import Health, ScanPlan, TableDescription, TableStats
+from ..schemas.description import DroppedTable, Health, ScanPlan, TableDescription, TableStats
 from ..schemas.errors import (
     CorruptionError,
     InvalidArgumentError,
@@ -166,11 +166,27 @@ class Store:
         self._maintenance.notify()  # rows in memory may have been set aside, to be flushed
         return _described(table)
 
-    def drop_table(self, name: str) -> None:
+    def drop_table(self, name: str, keep_seconds: int = 0) -> None:
         """See StoreService."""
         self._check_open()
-        dropped = self._catalog.drop(name).table_id
-        self._writers.forget(lambda table_id: table_id == dropped)
+        if keep_seconds == 0:
+            self._forget(self._catalog.drop(name).table_id)
+        else:
+            self._catalog.set_aside(name, keep_seconds, self._clock.physical_microseconds())
+
+    def _forget(self, gone: int) -> None:
+        self._writers.forget(lambda table_id: table_id == gone)
+        self._gate.freed()
+
+    def recall_table(self, table: str | int, new_name: str | None = None) -> TableDescription:
+        """See StoreService."""
+        self._check_open()
+        return _described(self._catalog.recall(table, new_name))
+
+    def dropped_tables(self) -> list[DroppedTable]:
+        """See StoreService."""
+        self._check_open()
+        return self._catalog.dropped()
 
     def tables(self) -> list[str]:
         """See StoreService."""
@@ -414,6 +430,7 @@ class Store:
         operations: list[MaintenanceOp] = []
         if self._environment.halt.reason:
             return operations
+        operations += self._catalog.removals(self._clock.physical_microseconds(), self._forget)
         for table in self._catalog.tables():
             mark = partial(self._ancient_history_mark, table)
             for tablet in table.tablets:

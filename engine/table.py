@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from ..schemas.errors import InvalidArgumentError, UnavailableError
+from ..schemas.errors import InvalidArgumentError, NotFoundError, UnavailableError
 from ..schemas.limits import Limits
 from ..schemas.operation import Operation
 from ..schemas.table import TableOptions, TableSchema
@@ -45,12 +45,16 @@ class TabletChange:
 class Table:
     """An open table. Thread safe."""
 
-    def __init__(self, table_id: int, name: str, layout: Layout, last_auto_id: int = 0) -> None:
+    def __init__(
+        self, table_id: int, name: str, layout: Layout, last_auto_id: int = 0, dropped_until: int | None = None
+    ) -> None:
         self.table_id = table_id
         self.name = name
         self.layout = layout
         """Replaced as a whole, under the write locks of all of its tablets."""
         self.auto_increment = AutoIncrement(layout.schema, last_auto_id)
+        self.dropped_until = dropped_until
+        """Until when, in microseconds since 1970, it can be recalled; None: it is in use. Set as ``layout`` is."""
 
     @property
     def schema(self) -> TableSchema:
@@ -86,12 +90,15 @@ class Table:
             InvalidArgumentError: the batch as a whole is wrong.
             SnapshotTooOldError: history no longer reaches back to the command's ``if_timestamp``.
             StorageFullError, UnavailableError: nothing was applied.
+            NotFoundError: the table was dropped meanwhile.
         """
         while True:
             prepared = prepare(self.layout, batch, command.op, limits, self.auto_increment)
             staging = direct_load.staged(prepared, command) if direct_load else nullcontext([])
             try:
                 with staging as staged, write_locks([part.tablet for part in prepared.parts]):
+                    if self.dropped_until is not None:
+                        raise NotFoundError(f"table {self.name!r} was dropped")
                     if self.layout is prepared.layout:
                         return _applied(prepared, staged, command, log, durability, ticket)
             except UnavailableError:  # nothing was applied; the directory of a tablet that was dropped is gone

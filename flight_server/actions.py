@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import pyarrow.flight as fl
 
 from ..schemas.alter import Alteration
-from ..schemas.command import MaintainBody, TableName, read_json
+from ..schemas.command import DropBody, MaintainBody, RecallBody, TableName, read_json
+from ..schemas.description import DroppedTables
 from ..schemas.errors import InvalidArgumentError
 from ..schemas.scan import ScanSpec
 from ..schemas.service import StoreService
@@ -38,8 +39,18 @@ def _alter_table(store: StoreService, body: bytes) -> str:
 
 
 def _drop_table(store: StoreService, body: bytes) -> str:
-    store.drop_table(_table(body, "drop_table"))
+    asked = read_json(DropBody, body, "the body of drop_table")
+    store.drop_table(asked.table, asked.keep_seconds)
     return "{}"
+
+
+def _recall_table(store: StoreService, body: bytes) -> str:
+    asked = read_json(RecallBody, body, "the body of recall_table")
+    return store.recall_table(asked.table, asked.new_name).model_dump_json()
+
+
+def _dropped_tables(store: StoreService, _: bytes) -> str:
+    return DroppedTables(tables=store.dropped_tables()).model_dump_json()
 
 
 def _describe_table(store: StoreService, body: bytes) -> str:
@@ -83,7 +94,17 @@ VERBS = {
         '{"op":"drop_column","name"},...],"if_version"}. Answers its description.',
         _alter_table,
     ),
-    "drop_table": Verb('Drop a table with its data: {"table"}. Answers {}.', _drop_table),
+    "drop_table": Verb(
+        'Drop a table with its data, which can be recalled for a time: {"table","keep_seconds"}. Answers {}.',
+        _drop_table,
+    ),
+    "recall_table": Verb(
+        'Bring back a table that was dropped, by name or id: {"table","new_name"}. Answers its description.',
+        _recall_table,
+    ),
+    "dropped_tables": Verb(
+        'The tables that can be recalled: no body. Answers {"tables":[{"table_id","name","until"}]}.', _dropped_tables
+    ),
     "describe_table": Verb(
         'A table\'s columns with ids, types, encodings and defaults, its key, options and schema version: {"table"}.',
         _describe_table,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeVar
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, NonNegativeInt, StrictInt, StrictStr, ValidationError
 
 from .errors import InvalidArgumentError
 from .write import WriteCommand, WriteResult
@@ -13,11 +13,28 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class TableName(BaseModel):
-    """The body of ``drop_table``, ``describe_table`` and ``table_stats``, and the command of DoExchange."""
+    """The body of ``describe_table`` and ``table_stats``, and the command of DoExchange."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     table: str = Field(validation_alias=AliasChoices("table", "name"))
+
+
+class DropBody(TableName):
+    """The body of ``drop_table``."""
+
+    keep_seconds: StrictInt = 0
+    """For how long the table can be recalled."""
+
+
+class RecallBody(BaseModel):
+    """The body of ``recall_table``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    table: StrictStr | StrictInt
+    """The name it was dropped with, or its id."""
+    new_name: str | None = None
 
 
 class MaintainBody(TableName):

@@ -1,5 +1,6 @@
 """What a store says of a table, a scan and itself: the JSON answers of the actions."""
 
+from datetime import datetime
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -23,6 +24,26 @@ class TableDescription(BaseModel):
     """False: the store gives every new row a number, the last column of the key, so that the others may repeat."""
     partitions: list[dict[str, Any]] = Field(default_factory=list)
     options: TableOptions
+
+
+class DroppedTable(BaseModel):
+    """A table that was dropped and can be recalled."""
+
+    model_config = ConfigDict(frozen=True)
+
+    table_id: int
+    name: str
+    """As it was dropped; several may have one name."""
+    until: datetime
+    """It is kept until this moment, with zone UTC, at least; then maintenance deletes it."""
+
+
+class DroppedTables(BaseModel):
+    """The answer of ``dropped_tables``."""
+
+    model_config = ConfigDict(frozen=True)
+
+    tables: list[DroppedTable]
 
 
 class ColumnStats(BaseModel):

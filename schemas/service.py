@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from .alter import Alteration
-from .description import Health, ScanPlan, TableDescription, TableStats
+from .description import DroppedTable, Health, ScanPlan, TableDescription, TableStats
 from .scan import ScanSpec
 from .table import TableDefinition
 from .write import WriteCommand, WriteResult
@@ -70,8 +70,16 @@ class StoreService(Protocol):
         """Change a table by all steps of an alteration, or by none; scans and writes go on meanwhile."""
         ...
 
-    def drop_table(self, name: str) -> None:
-        """Drop a table with its data. Scans that run go on."""
+    def drop_table(self, name: str, keep_seconds: int = 0) -> None:
+        """Drop a table with its data, which can be recalled for ``keep_seconds``. Scans that run go on."""
+        ...
+
+    def recall_table(self, table: str | int, new_name: str | None = None) -> TableDescription:
+        """Bring a dropped table back, by name or id, with all of its rows and history, under ``new_name`` if given."""
+        ...
+
+    def dropped_tables(self) -> list[DroppedTable]:
+        """Return the dropped tables that can be recalled, in the order of names and ids."""
         ...
 
     def tables(self) -> list[str]:

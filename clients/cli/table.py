@@ -13,26 +13,49 @@ from ...schemas.errors import InvalidArgumentError
 from .target import Data, Json, Name, Url, database
 
 if TYPE_CHECKING:
+    from ...schemas.description import DroppedTable
     from ...schemas.write import WriteResult
     from ..table import Table
 
 ERRORS_SHOWN = 10
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 app = typer.Typer(no_args_is_help=True, help="Look at tables, make, fill and drop them.")
 
 
 @app.command("list")
-def list_tables(context: typer.Context, url: Url = None, data: Data = None, json_output: Json = False) -> None:
+def list_tables(
+    context: typer.Context,
+    dropped: Annotated[
+        bool, typer.Option("--dropped", help="Those that were dropped and can be recalled, with their ids.")
+    ] = False,
+    url: Url = None,
+    data: Data = None,
+    json_output: Json = False,
+) -> None:
     """Print the names of all tables."""
     from .output import print_json
 
     with database(context, url, data) as db:
+        if dropped:
+            _print_dropped(db.dropped_tables(), json_output)
+            return
         names = db.tables()
     if json_output:
         print_json(names)
     else:
         for name in names:
             typer.echo(name)
+
+
+def _print_dropped(tables: list[DroppedTable], json_output: bool) -> None:
+    from .output import print_json, print_table
+
+    if json_output:
+        print_json([table.model_dump(mode="json") for table in tables])
+    else:
+        rows = [(str(table.table_id), table.name, table.until.isoformat(timespec="seconds")) for table in tables]
+        print_table(["id", "table", "kept until"], rows)
 
 
 @app.command()
@@ -134,18 +157,50 @@ def drop(
     context: typer.Context,
     name: Name,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    keep: Annotated[
+        str, typer.Option(help="For how long it can be recalled: 45s, 30m, 12h or 7d.", show_default="not at all")
+    ] = "0s",
     url: Url = None,
     data: Data = None,
 ) -> None:
-    """Drop a table with its data."""
+    """Drop a table with its data; with --keep "nyala table recall" brings it back."""
+    keep_seconds = _seconds(keep)
     with database(context, url, data) as db:
         table = db.table(name)
         if not yes:
             if not sys.stdin.isatty():
                 raise InvalidArgumentError("dropping a table needs --yes where nobody can be asked")
             typer.confirm(f"drop {name} with its {table.stats()['live_rows']:,} rows?", abort=True)
-        db.drop_table(name)
+        db.drop_table(name, keep_seconds)
     typer.echo(f"dropped {name}")
+
+
+def _seconds(text: str) -> int:
+    """Return the seconds that ``text`` says."""
+    number, unit = text[:-1], text[-1:]
+    if unit not in _UNITS or not (number.isascii() and number.isdigit()):
+        raise InvalidArgumentError(f"--keep {text!r} is no time; 45s, 30m, 12h and 7d are")
+    return int(number) * _UNITS[unit]
+
+
+@app.command()
+def recall(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Argument(help="The table, as it was called.")] = None,
+    table_id: Annotated[int | None, typer.Option("--id", help="Or its id, of several with one name.")] = None,
+    new_name: Annotated[str | None, typer.Option("--as", help="What it is called from now on.")] = None,
+    url: Url = None,
+    data: Data = None,
+) -> None:
+    """Bring back a table that was dropped with --keep; "nyala table list --dropped" shows which can be."""
+    if name is not None and table_id is not None:
+        raise InvalidArgumentError("give a name or --id, not both")
+    wanted = table_id if name is None else name
+    if wanted is None:
+        raise InvalidArgumentError('give a name or --id; "nyala table list --dropped" shows them')
+    with database(context, url, data) as db:
+        about = db.recall_table(wanted, new_name).describe()
+    typer.echo(f"recalled {about['name']}")
 
 
 @app.command()

@@ -116,6 +116,8 @@ class TableEntry(_Entry):
     partitions: PartitionSchema = PartitionSchema()
     last_auto_id: NonNegativeInt = 0
     """Ids up to this one were given to rows of a table whose key is not unique; newer ones stand in the log."""
+    dropped_until: NonNegativeInt | None = None
+    """Until when, in microseconds since 1970, a table that was dropped can be recalled; None: it is in use."""
 
 
 class CleanStopEntry(_Entry):

@@ -93,6 +93,19 @@ def test_table_life(run: Run, homes: list[str]) -> None:
     assert run("table", "list", *homes).out == ""
 
 
+def test_recall(run: Run, homes: list[str]) -> None:
+    wrong = run("table", "drop", "homes", "--yes", "--keep", "7 days", *homes)
+    assert wrong.code == 1 and "7d" in wrong.err
+    assert run("table", "drop", "homes", "--yes", "--keep", "7d", *homes).code == 0
+    (kept,) = run("table", "list", "--dropped", "--json", *homes).json
+    assert kept["name"] == "homes" and str(kept["table_id"]) in run("table", "list", "--dropped", *homes).lines[1]
+    assert run("table", "recall", *homes).code == 1
+    assert run("table", "recall", "homes", "--id", kept["table_id"], *homes).code == 1
+    assert run("table", "recall", "--id", kept["table_id"], "--as", "houses", *homes).out == "recalled houses\n"
+    assert run("table", "scan", "houses", "--count", *homes).lines == ["3"]
+    assert run("table", "list", "--dropped", "--json", *homes).json == []
+
+
 def test_scan(run: Run, homes: list[str], tmp_path: Path) -> None:
     shown = run("table", "scan", "homes", "--where", "id >= 2", "--columns", "city, id", "--ordered", *homes)
     assert shown.lines == ["city\tid", "NULL\t2", "Hamar\t3"]
@@ -185,7 +198,7 @@ def test_wrong_usage_is_two(run: Run) -> None:
         ["dump"],
         ["warmup"],
         ["table"],
-        *(["table", word] for word in ("list", "describe", "create", "drop", "scan", "load", "stats")),
+        *(["table", word] for word in ("list", "describe", "create", "drop", "recall", "scan", "load", "stats")),
     ],
     ids=" ".join,
 )

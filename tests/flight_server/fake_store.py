@@ -10,13 +10,22 @@ import operator
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 
 from nyala.schemas.alter import Alteration
 from nyala.schemas.altered import TableState, altered
-from nyala.schemas.description import Health, ScanPlan, ScanSplit, TableDescription, TableStats, TabletStats
+from nyala.schemas.description import (
+    DroppedTable,
+    Health,
+    ScanPlan,
+    ScanSplit,
+    TableDescription,
+    TableStats,
+    TabletStats,
+)
 from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError, UnavailableError
 from nyala.schemas.limits import Limits
 from nyala.schemas.literal import from_json
@@ -78,6 +87,7 @@ class FakeStore:
         self.closed = False
         self._lock = threading.RLock()
         self._tables: dict[str, FakeTable] = {}
+        self._dropped: dict[str, tuple[FakeTable, datetime]] = {}
         self._timestamp = 1 << 12
 
     def create_table(self, definition: TableDefinition) -> TableDescription:
@@ -97,9 +107,23 @@ class FakeStore:
         table.description = table.description.model_copy(update=update)
         return table.description
 
-    def drop_table(self, name: str) -> None:
-        self._table(name)
+    def drop_table(self, name: str, keep_seconds: int = 0) -> None:
+        table = self._table(name)
         del self._tables[name]
+        if keep_seconds:
+            self._dropped[name] = table, datetime.now(UTC) + timedelta(seconds=keep_seconds)
+
+    def recall_table(self, table: str | int, new_name: str | None = None) -> TableDescription:
+        if table not in self._dropped:
+            raise NotFoundError(f"no dropped table {table!r} can be recalled")
+        found = self._tables[new_name or str(table)] = self._dropped.pop(str(table))[0]
+        return found.description
+
+    def dropped_tables(self) -> list[DroppedTable]:
+        return [
+            DroppedTable(table_id=table.description.table_id, name=name, until=until)
+            for name, (table, until) in self._dropped.items()
+        ]
 
     def tables(self) -> list[str]:
         return sorted(self._tables)

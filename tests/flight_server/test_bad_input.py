@@ -182,7 +182,8 @@ def test_unknown_action_names_the_known(fake: Served) -> None:
 BODIES = {
     "create_table": {"name": "t", "columns": [], "primary_key": []},
     "alter_table": {"name": "t", "steps": [{"op": "add_row"}]},
-    "drop_table": {},
+    "drop_table": {"table": "homes", "keep_seconds": 1.5},
+    "recall_table": {"table": True},
     "describe_table": {"table": 7},
     "table_stats": [],
     "maintain": {"table": "homes", "op": "explode"},

@@ -92,6 +92,8 @@ VERBS: dict[str, tuple[str, Callable[[Served], Any]]] = {
     "do_exchange": ("get", exchange),
     "create_table": ("create_table", lambda served: served.action("create_table", BODY)),
     "drop_table": ("drop_table", lambda served: served.action("drop_table", {"table": "homes"})),
+    "recall_table": ("recall_table", lambda served: served.action("recall_table", {"table": "homes"})),
+    "dropped_tables": ("dropped_tables", lambda served: served.action("dropped_tables")),
     "describe_table": ("describe_table", lambda served: served.action("describe_table", {"table": "homes"})),
     "table_stats": ("table_stats", lambda served: served.action("table_stats", {"table": "homes"})),
     "maintain": ("maintain", lambda served: served.action("maintain", {"table": "homes", "op": "flush"})),

@@ -41,7 +41,7 @@ TABLET = (
     '{"id":3,"inserts_durable_lsn":9,"in_files_lsn":8,"attached_durable_lsn":7,"rowsets":['
     '{"id":5,"undo":[],"redo":[],"columns":{},"durable_lsn":7,"born":6963200000000000001},'
     '{"id":6,"undo":[8],"redo":[],"columns":{},"durable_lsn":9,"born":null}'
-    '],"history_floor":0,"partition":{"lower":[],"upper":[],"buckets":[]}}'
+    '],"history_floor":0,"partition":{"lower":[],"upper":[],"buckets":[]},"directory":null,"ancestors":[]}'
 )
 
 
@@ -54,15 +54,33 @@ def test_an_attached_rowset_in_a_manifest() -> None:
     assert read(packed) == MANIFEST
 
 
+def test_a_dropped_table_in_a_manifest() -> None:
+    dropped = MANIFEST.with_altered(
+        2, lambda table: table.model_copy(update={"dropped_until": 1_700_000_000_000_000, "last_auto_id": 4})
+    )
+    packed = pack_manifest(dropped)
+    assert '"last_auto_id":4,"dropped_until":1700000000000000}],"log_needed_from":9' in packed[24:].decode()
+    assert read(packed) == dropped
+
+
 def test_one_written_before_these_members_were() -> None:
     body = pack_manifest(MANIFEST)[24:].decode()
-    for newer in ('"in_files_lsn":8,', '"attached_durable_lsn":7,', ',"born":6963200000000000001', ',"born":null'):
+    newer_ones = (
+        '"in_files_lsn":8,',
+        '"attached_durable_lsn":7,',
+        ',"born":6963200000000000001',
+        ',"born":null',
+        ',"directory":null',
+        ',"ancestors":[]',
+        ',"dropped_until":null',
+    )
+    for newer in newer_ones:
         assert newer in body
         body = body.replace(newer, "")
     head = struct.pack("<8sIQ", b"NYALAMAN", 1, len(body))
-    tablet = (
-        read(head + struct.pack("<I", zlib.crc32(body.encode(), zlib.crc32(head))) + body.encode()).tables[0].tablets[0]
-    )
+    table = read(head + struct.pack("<I", zlib.crc32(body.encode(), zlib.crc32(head))) + body.encode()).tables[0]
+    (tablet,) = table.tablets
+    assert table.dropped_until is None
     assert (tablet.in_files_lsn, tablet.attached_durable_lsn) == (0, 0)
     assert [rowset.born for rowset in tablet.rowsets] == [None, None]
 
