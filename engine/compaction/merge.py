@@ -296,7 +296,9 @@ def _point_to_slots(locations: np.ndarray, slots: np.ndarray) -> None:
     """Put the slot of each output in the place of its number, some rows at a time: there may be many."""
     for first in range(0, len(locations), PAGE_ROWS):
         some = locations[first : first + PAGE_ROWS]
-        some[:] = np.where(some < 0, -1, (slots[some >> ROWID_BITS] << ROWID_BITS) | rowids_of(some))
+        kept = np.flatnonzero(some >= 0)
+        old = some[kept]
+        some[kept] = (slots[old >> ROWID_BITS] << ROWID_BITS) | rowids_of(old)
 
 
 def _with_outputs(

@@ -292,6 +292,20 @@ def test_what_lies_before_the_history_is_left_out_and_refused() -> None:
     subject.close()
 
 
+def test_a_merge_of_rows_that_are_all_gone_leaves_nothing() -> None:
+    subject = Subject()
+    for keys in ((1, 2), (2, 3)):
+        subject.upsert(*keys)
+        subject.flush()
+    subject.delete(1, 2, 3)
+    report = merge(subject, ancient_history_mark=subject.history[-1][0])
+    assert report is not None and report.rows == 0 and not subject.tablet.version.disk
+    subject.history = subject.history[-1:]
+    subject.upsert(2, v=5)
+    subject.restart()
+    subject.close()
+
+
 @pytest.mark.parametrize("phase", PHASES[:-1], ids=IDS[:-1])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_key_that_comes_back_while_its_row_is_left_out(
