@@ -26,10 +26,10 @@ def table_definition(
     Raises:
         InvalidArgumentError: an option is of the wrong form, or names no column.
     """
-    types = dict(_pair(column, ":", "--column name:type") for column in columns)
+    types = dict(pair(column, ":", "--column name:type") for column in columns)
     if like is not None:
         types = {field.name: _word(field) for field in like} | types
-    chosen = dict(_pair(encoding, "=", "--encoding column=encoding") for encoding in encodings)
+    chosen = dict(pair(encoding, "=", "--encoding column=encoding") for encoding in encodings)
     if unknown := [column for column in (*key, *chosen) if column not in types]:
         raise InvalidArgumentError(f"there is no column {unknown[0]!r} among {', '.join(types) or 'none'}")
     ordered = [*key, *(column for column in types if column not in key)]
@@ -42,18 +42,19 @@ def table_definition(
     )
 
 
+def pair(text: str, mark: str, form: str) -> tuple[str, str]:
+    """Return what stands before and after ``mark``. Raises InvalidArgumentError naming the ``form`` otherwise."""
+    left, found, right = text.partition(mark)
+    if not (left and found and right):
+        raise InvalidArgumentError(f"{text!r} is not of the form {form}")
+    return left, right
+
+
 def _definition(name: str, kind: str, is_key: bool, encoding: str | None) -> ColumnDefinition:
     required = kind.endswith("!")
     return ColumnDefinition(
         name=name, type=kind.removesuffix("!"), nullable=not (is_key or required), encoding=encoding
     )
-
-
-def _pair(text: str, mark: str, form: str) -> tuple[str, str]:
-    left, found, right = text.partition(mark)
-    if not (left and found and right):
-        raise InvalidArgumentError(f"{text!r} is not of the form {form}")
-    return left, right
 
 
 def _word(field: pa.Field) -> str:

@@ -153,6 +153,46 @@ def create(
 
 
 @app.command()
+def alter(
+    context: typer.Context,
+    name: Name,
+    drop_columns: Annotated[
+        list[str] | None, typer.Option("--drop", help="A column that goes, with its values; repeat it.")
+    ] = None,
+    rename: Annotated[list[str] | None, typer.Option(help="old=new; repeat it.")] = None,
+    add: Annotated[list[str] | None, typer.Option(help="name:type, a new column; repeat it.")] = None,
+    if_version: Annotated[int | None, typer.Option(help="Only while this is the table's schema version.")] = None,
+    url: Url = None,
+    data: Data = None,
+    json_output: Json = False,
+) -> None:
+    """Change a table's columns, all or none: first drop, then rename, then add.
+
+    nyala table alter homes --drop town --rename dest=to --add "price:decimal(10,2)"
+    """
+    from .definition import pair
+    from .output import print_json
+
+    renamed = [pair(each, "=", "--rename old=new") for each in rename or []]
+    added = [pair(each, ":", "--add name:type") for each in add or []]
+    if not (drop_columns or renamed or added):
+        raise InvalidArgumentError("give --drop, --rename or --add")
+    with database(context, url, data) as db:
+        change = db.table(name).alter()
+        for column in drop_columns or []:
+            change.drop_column(column)
+        for old, new in renamed:
+            change.rename_column(old, new)
+        for column, kind in added:
+            change.add_column(column, kind)
+        about = change.apply(if_version)
+    if json_output:
+        print_json(about)
+    else:
+        typer.echo(f"altered {name}: schema version {about['schema_version']}, {len(about['columns'])} columns")
+
+
+@app.command()
 def drop(
     context: typer.Context,
     name: Name,

@@ -93,6 +93,20 @@ def test_table_life(run: Run, homes: list[str]) -> None:
     assert run("table", "list", *homes).out == ""
 
 
+def test_alter(run: Run, homes: list[str]) -> None:
+    assert run("table", "alter", "homes", *homes).code == 1
+    wrong = run("table", "alter", "homes", "--drop", "city", "--rename", "price", *homes)
+    assert wrong.code == 1 and "old=new" in wrong.err
+    steps = ["--drop", "city", "--rename", "price=cost", "--add", "price:decimal(10,2)", "--add", "city:int8"]
+    done = run("table", "alter", "homes", *steps, "--if-version", "1", *homes)
+    assert done.code == 0 and "schema version 2, 4 columns" in done.out
+    again = run("table", "alter", "homes", "--drop", "cost", "--if-version", "1", *homes)
+    assert again.code == 1 and "schema version 2" in again.err
+    about = run("table", "alter", "homes", "--drop", "city", "--json", *homes).json
+    assert [column["name"] for column in about["columns"]] == ["id", "cost", "price"]
+    assert json.loads(run("table", "scan", "homes", "--json", *homes).lines[0]) == {"id": 1, "cost": 1.5, "price": None}
+
+
 def test_recall(run: Run, homes: list[str]) -> None:
     wrong = run("table", "drop", "homes", "--yes", "--keep", "7 days", *homes)
     assert wrong.code == 1 and "7d" in wrong.err
@@ -198,7 +212,10 @@ def test_wrong_usage_is_two(run: Run) -> None:
         ["dump"],
         ["warmup"],
         ["table"],
-        *(["table", word] for word in ("list", "describe", "create", "drop", "recall", "scan", "load", "stats")),
+        *(
+            ["table", word]
+            for word in ("list", "describe", "create", "alter", "drop", "recall", "scan", "load", "stats")
+        ),
     ],
     ids=" ".join,
 )
