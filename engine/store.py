@@ -292,7 +292,7 @@ class Store:
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
         """See StoreService."""
         self._check_open()
-        return self._catalog.table(table).get(keys, self._mvcc.snapshot(), self.options.limits)
+        return self._catalog.table(table).get(keys, self._mvcc.snapshot, self.options.limits)
 
     # The store
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -105,16 +105,19 @@ class Table:
                 if self.layout is prepared.layout:
                     raise
 
-    def get(self, keys: pa.RecordBatch, snapshot: int, limits: Limits) -> pa.Table:
-        """Return the live rows of the given keys at ``snapshot``, in the order asked."""
+    def get(self, keys: pa.RecordBatch, snapshot: Callable[[], int], limits: Limits) -> pa.Table:
+        """Return the live rows of the given keys, all at one ``snapshot`` that is taken now, in the order asked."""
         while True:
             layout = self.layout
-            found = _found(layout, keys, snapshot, limits)
-            if self.layout is layout:  # else a column that was dropped may be gone from what was read
+            found = _found(layout, keys, snapshot(), limits)
+            if (
+                self.layout is layout and found is not None
+            ):  # else a column that was dropped may be gone from what was read
                 return found
 
 
-def _found(layout: Layout, keys: pa.RecordBatch, snapshot: int, limits: Limits) -> pa.Table:
+def _found(layout: Layout, keys: pa.RecordBatch, snapshot: int, limits: Limits) -> pa.Table | None:
+    """Return the rows; None when history that the snapshot needs was dropped before they were found."""
     incoming = check_batch(keys, layout.schema, Operation.DELETE, limits)
     if incoming.refusals.reasons:
         raise InvalidArgumentError(incoming.refusals.reasons[0][1])
@@ -126,7 +129,8 @@ def _found(layout: Layout, keys: pa.RecordBatch, snapshot: int, limits: Limits) 
         rows, encoded, numbers = rows.take(pa.array(kept)), take_keys(encoded, kept), numbers[kept]
     parts = cut(layout, rows, encoded, numbers)
     asked = [Asked(part.tablet, part.keys, part.hashes, part.positions) for part in parts]
-    return look_up_in(asked, snapshot, layout.schema.columns)
+    found = look_up_in(asked, snapshot, layout.schema.columns)
+    return found if all(snapshot >= each.tablet.version.history_floor for each in asked) else None
 
 
 def _applied(

@@ -5,6 +5,7 @@ from contextlib import suppress
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,11 +15,13 @@ from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
 from nyala.engine.fs.filesystem import FileSystem
 from nyala.engine.fs.memory import PowerFailure
 from nyala.engine.mvcc.clock import ManualClock
+from nyala.engine.tablet import lookup
 from nyala.engine.tablet.environment import Environment
 from nyala.schemas.errors import SnapshotTooOldError, StoreError
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.timestamp import last_of
 from tests.engine.faults import fail_once
+from tests.engine.phases import at
 from tests.engine.subject import State, Subject
 
 AGE = 100
@@ -279,3 +282,21 @@ def test_every_call_of_a_gc_may_fail(error: int) -> None:
             assert nth > 8
             return
     raise AssertionError("a GC makes fewer calls than that")
+
+
+def test_a_look_up_that_is_overtaken_by_the_mark_takes_another_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One key comes and then another goes: whoever looks up both finds at least one."""
+    subject = Aging()
+    subject.upsert(1)
+    subject.flush()
+
+    def meanwhile() -> None:
+        subject.upsert(2)
+        subject.delete(1)
+        subject.age(AGE + 1)
+        subject.store.maintain("t", "compact")
+
+    at(monkeypatch, (lookup, "_located"), True, meanwhile)
+    found = subject.store.get("t", pa.record_batch({"k": pa.array([1, 2], pa.int64())}))
+    assert found.column("k").to_pylist() == [2]
+    subject.close()
