@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 _GLANCE_ROWS = 64
 """Rows in no order show it within so many: then the others are not looked at."""
@@ -31,6 +30,8 @@ class KeyOrder:
 
 
 def _ascends(keys: pa.RecordBatch) -> bool:
+    import pyarrow.compute as pc  # not cheap, and only loads want it
+
     rows = keys.num_rows - 1
     before, after = keys.slice(0, rows).columns, keys.slice(1).columns
     ascends = pc.less_equal(before[-1], after[-1])
