@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 
 def bare_type(kind: pa.DataType) -> pa.DataType:
@@ -25,6 +24,8 @@ def unwrapped(array: pa.Array) -> pa.Array:
         return unwrapped(array.storage)
     if not isinstance(array, pa.RunEndEncodedArray):
         return array
+    import pyarrow.compute as pc  # not cheap, and few arrays want it
+
     numbers = pa.RunEndEncodedArray.from_arrays(array.run_ends, pa.array(range(len(array.values)), pa.int32()))
     codes = pc.run_end_decode(numbers.slice(array.offset, len(array)))
     runs = unwrapped(array.values)

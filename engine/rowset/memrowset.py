@@ -161,7 +161,7 @@ class MemRowSet(RowSet):
     @property
     def row_bytes(self) -> dict[int, float]:
         rows = max(self._row_count, 1)
-        return {column_id: column.nbytes / rows for column_id, column in self._columns.items()}
+        return {column_id: column.filled_bytes / rows for column_id, column in self._columns.items()}
 
 
 def _key_cells(keys: KeyVector) -> Vector:

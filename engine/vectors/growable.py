@@ -47,6 +47,14 @@ class GrowableColumn:
         valid = 0 if self._valid is None else self._valid.nbytes
         return self._cells.nbytes + self._offsets.nbytes + valid
 
+    @property
+    def filled_bytes(self) -> int:
+        """Bytes of the rows there are, without the room for more."""
+        rows, valid = self._row_count, 0 if self._valid is None else self._row_count
+        if self.physical is PhysicalType.BYTES:
+            return self._data_bytes + rows * self._offsets.itemsize + valid
+        return rows * self._cells.itemsize + valid
+
     def append(self, vector: Vector) -> None:
         """Append the rows of ``vector``, of this column's physical type. One caller at a time.
 

@@ -57,6 +57,7 @@ def test_nothing_is_copied_by_a_view_and_growth_is_amortised():
         moves, place = moves + (address != place), address
     assert moves < 12
     assert 200_000 * 8 <= column.nbytes <= 2 * 200_000 * 8
+    assert column.filled_bytes == 200_000 * 8
 
 
 def test_rows_survive_every_growth():
