@@ -239,7 +239,9 @@ class Catalog:
 
     def tables(self) -> list[Table]:
         """Return all tables, also those that were set aside."""
-        return list({table.table_id: table for table in (*self._tables.values(), *self._dropped.values())}.values())
+        # Named ones twice: a table that is recalled after the first look is not set aside any more at the second.
+        found = (*self._tables.values(), *self._dropped.values(), *self._tables.values())
+        return list({table.table_id: table for table in found}.values())
 
     def tablets(self) -> list[Tablet]:
         """Return the tablets of all tables."""

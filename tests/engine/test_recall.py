@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -249,3 +250,23 @@ def test_a_full_disk_leaves_the_table_where_it_is(monkeypatch: pytest.MonkeyPatc
         step(store)
         assert state(store) != before
         store.close()
+
+
+def test_who_looks_at_all_tables_while_one_is_recalled_or_dropped_finds_it() -> None:
+    """The log is freed by what is found: a table that was missed would lose its rows in memory."""
+
+    class Moving(dict[str, Any]):
+        """Names of tables, one of which comes or goes right after they were looked at."""
+
+        def values(self) -> Any:
+            found = list(super().values())
+            if moves:
+                moves.pop()()
+            return found
+
+    with with_table(MemoryFileSystem(), new_clock()) as store:
+        catalog, moves = store._catalog, []
+        catalog._tables = Moving(catalog._tables)
+        for move in (lambda: store.drop_table("t", KEEP), lambda: store.recall_table("t")):
+            moves.append(move)
+            assert [table.name for table in catalog.tables()] == ["t"] and not moves
