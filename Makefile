@@ -10,6 +10,7 @@ SECONDS ?= 60
 ROUNDS ?= 10
 MEMORY_MB ?= 512
 ROWS ?= 10000000
+WORKERS ?= auto
 ARGS ?=
 
 .DEFAULT_GOAL := help
@@ -21,8 +22,8 @@ help:  ## this list
 demo: .venv/.installed-dev  ## a store, a server and a client on real flight data, in about a minute
 	@$(BIN)/nyala demo $(ARGS)
 
-test: .venv/.installed-dev  ## all tests (ARGS="tests/engine -k wal" for some)
-	@$(BIN)/python -m pytest -q $(ARGS)
+test: .venv/.installed-dev  ## all tests, on all processors (ARGS="tests/engine -k wal" for some, WORKERS=0 for one after the other)
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
 
 lint: .venv/.installed-dev  ## style, types and the floors of the house
 	@.ci/lint.sh

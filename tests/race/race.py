@@ -60,6 +60,8 @@ _PAUSE_SECONDS = dict.fromkeys(MaintenanceKind, 0.05) | {
 """On the average, until a kind of work is asked for again: a merge that comes seldom leaves the others work to do."""
 _PROGRESS_SECONDS = 5.0
 _JOIN_SECONDS = 120.0
+_PATIENCE_SECONDS = 120
+"""A busy machine takes longer to do enough."""
 
 
 @dataclass
@@ -196,8 +198,10 @@ class Race:
         self.failures: list[BaseException] = []
         self._stop = threading.Event()
 
-    def run(self, seconds: float) -> None:
-        """Let all work for ``seconds``; then read once more in peace and close. Raises what failed first."""
+    def run(self, seconds: float, is_enough: Callable[[Counter[str]], bool] | None = None) -> None:
+        """Let all work for ``seconds``, and on until what was done ``is_enough``, within reason; then read once
+        more in peace and close. Raises what failed first.
+        """
         works: list[Callable[[threading.Event], None]] = [actor.step for actor in (*self.writers, *self.scanners)]
         works += [self._maintainer(kind, Random(f"{self.seed} {kind}")) for kind in MaintenanceKind]
         threads = [threading.Thread(target=self._repeat, args=(work,), daemon=True) for work in works]
@@ -207,6 +211,10 @@ class Race:
             for thread in threads:
                 thread.start()
             self._wait(seconds)
+            for _ in range(_PATIENCE_SECONDS):
+                if is_enough is None or is_enough(self.done()) or self._stop.wait(1):
+                    break
+            self._stop.set()
             for thread in threads:
                 thread.join(_JOIN_SECONDS)
         finally:
@@ -238,7 +246,6 @@ class Race:
         started = time.monotonic()
         while (left := started + seconds - time.monotonic()) > 0 and not self._stop.wait(min(left, _PROGRESS_SECONDS)):
             print(f"{time.monotonic() - started:5.0f} s: {self}", flush=True)
-        self._stop.set()
 
     def _finish(self) -> None:
         for scanner in self.scanners:
