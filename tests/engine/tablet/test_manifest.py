@@ -64,7 +64,8 @@ def test_golden_partitions():
     tablet = TabletEntry(id=5, partition=TabletPartition(upper=("2014-01-01",), buckets=(3,)))
     assert tablet.model_dump_json() == (
         '{"id":5,"inserts_durable_lsn":0,"in_files_lsn":0,"attached_durable_lsn":0,"rowsets":[],"history_floor":0,'
-        '"partition":{"lower":[],"upper":["2014-01-01"],"buckets":[3]}}'
+        '"partition":{"lower":[],"upper":["2014-01-01"],"buckets":[3]},'
+        '"directory":null,"ancestors":[]}'
     )
     assert TabletEntry.model_validate_json('{"id":5,"inserts_durable_lsn":0,"rowsets":[]}').partition == WHOLE
     assert UNPARTITIONED.model_dump_json() == (
