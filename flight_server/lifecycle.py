@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable
-from types import FrameType
 
 import pyarrow as pa
 
@@ -26,12 +26,19 @@ _LOG = logging.getLogger("nyala.flight_server")
 
 SWITCH_INTERVAL_SECONDS = 2e-4
 """How long a thread may keep the interpreter: with Python's 5 ms one busy scan delays every small request."""
+STOPPING = (signal.SIGTERM, signal.SIGINT)
 SHUTDOWN_SECONDS = 2.0
 """What the transport gets to close idle connections, after the requests have ended or run out of time."""
 
 
 class StopSignals:
-    """SIGTERM and SIGINT: the first asks to stop, a second to stop at once."""
+    """SIGTERM and SIGINT: the first asks to stop, a second to stop at once.
+
+    Python runs a signal's handler on the main thread, between two of its instructions. A main thread that sleeps in a
+    lock does not get there when the system gave the signal to another thread, nor when the signal came just before it
+    fell asleep. So the handler does nothing, and a thread reads the number that the interpreter writes into a socket
+    the moment a signal comes, whichever thread gets it (``signal.set_wakeup_fd``).
+    """
 
     def __init__(self) -> None:
         self._stop = threading.Event()
@@ -40,8 +47,12 @@ class StopSignals:
 
     def install(self) -> StopSignals:
         """Take the two signals over; only the main thread may."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._received)
+        heard, woken = socket.socketpair()
+        woken.setblocking(False)  # what set_wakeup_fd asks for
+        threading.Thread(target=self._listen, args=(heard, woken), name="nyala-signals", daemon=True).start()
+        signal.set_wakeup_fd(woken.fileno())
+        for number in STOPPING:
+            signal.signal(number, lambda *_: None)
         return self
 
     def wait(self) -> None:
@@ -54,7 +65,15 @@ class StopSignals:
         if self._received_count > 1:
             hurry()
 
-    def _received(self, number: int, _: FrameType | None) -> None:
+    def _listen(self, heard: socket.socket, woken: socket.socket) -> None:
+        """Read numbers of signals for ever; ``woken`` is held open for the interpreter."""
+        while numbers := heard.recv(64):
+            for number in numbers:
+                if number in STOPPING:
+                    self._received()
+        woken.close()
+
+    def _received(self) -> None:
         self._received_count += 1
         if self._received_count > 1:
             self._in_a_hurry()
