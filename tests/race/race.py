@@ -5,7 +5,8 @@
 Checked: all rows of a batch are seen or none; a snapshot reads the same again, also after the compactions since; no key
 is there twice; rows that are never deleted do not go; no row goes back in time; the change feed between two snapshots
 is their difference, net and with every change. The seed draws what the scanners do; the order of the threads is chance.
-A violation ends the run with exit code 1.
+A violation ends the run with exit code 1, and so does a tenth of a longer run in which nobody wrote or nobody read.
+Kernels are compiled before: the compiler would keep one side waiting while the other goes on alone.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import pyarrow as pa
 
 import nyala
+from nyala.engine.kernels.warmup import warm_up
 from nyala.schemas.errors import SnapshotTooOldError
 from nyala.schemas.service import MaintenanceKind
 from nyala.schemas.timestamp import microseconds_of
@@ -58,7 +60,10 @@ _PAUSE_SECONDS = dict.fromkeys(MaintenanceKind, 0.05) | {
     MaintenanceKind.COMPACT: 4.0,
 }
 """On the average, until a kind of work is asked for again: a merge that comes seldom leaves the others work to do."""
-_PROGRESS_SECONDS = 5.0
+_PHASES = 10
+_BALANCED_SECONDS = 30
+"""In a shorter run a tenth is too short to ask anything of a busy machine."""
+_PHASE_NAMES = ("commits", "scans of state", "scans of events", "snapshots read again", "changes followed")
 _JOIN_SECONDS = 120.0
 _PATIENCE_SECONDS = 120
 """A busy machine takes longer to do enough."""
@@ -195,6 +200,8 @@ class Race:
         ]
         self.maintained: Counter[str] = Counter()
         """How often each kind of maintenance found work."""
+        self.phases: list[Counter[str]] = []
+        """What was done in each tenth of the time."""
         self.failures: list[BaseException] = []
         self._stop = threading.Event()
 
@@ -243,9 +250,20 @@ class Race:
         return work
 
     def _wait(self, seconds: float) -> None:
-        started = time.monotonic()
-        while (left := started + seconds - time.monotonic()) > 0 and not self._stop.wait(min(left, _PROGRESS_SECONDS)):
-            print(f"{time.monotonic() - started:5.0f} s: {self}", flush=True)
+        started, before = time.monotonic(), self.done()
+        for number in range(1, _PHASES + 1):
+            if self._stop.wait(max(started + seconds * number / _PHASES - time.monotonic(), 0)):
+                return
+            now = self.done()
+            self.phases.append(now - before)
+            before = now
+            print(f"{time.monotonic() - started:5.0f} s: {described(self.phases[-1])}", flush=True)
+
+    def check_balance(self) -> None:
+        """All that is to race must have been there all the time."""
+        for number, phase in enumerate(self.phases, 1):
+            idle = [name for name in ("commits", "scans of state") if not phase[name]]
+            require(not idle, f"phase {number} of {_PHASES} saw no {' and no '.join(idle)}")
 
     def _finish(self) -> None:
         for scanner in self.scanners:
@@ -263,12 +281,11 @@ class Race:
         done.update({f"maintenance: {kind}": self.maintained[kind] for kind in MaintenanceKind})
         return done
 
-    def __str__(self) -> str:
-        done = self.done()
-        names = ("commits", "scans of state", "scans of events", "snapshots read again")
-        return ", ".join(
-            [*(f"{done[name]:,} {name}" for name in names), f"{self.maintained.total()} pieces of maintenance"]
-        )
+
+def described(done: Counter[str]) -> str:
+    """Return in one line what was done."""
+    maintained = sum(count for name, count in done.items() if name.startswith("maintenance: "))
+    return ", ".join([*(f"{done[name]:,} {name}" for name in _PHASE_NAMES), f"{maintained} pieces of maintenance"])
 
 
 def main() -> None:
@@ -276,12 +293,17 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    warm_up()
     print(f"seed {options.seed}: {WRITERS} writers, {SCANNERS} scanners, {len(MaintenanceKind)} kinds of maintenance")
     with tempfile.TemporaryDirectory(prefix="nyala-race-") as directory:
         race = Race(Path(directory), options.seed)
         race.run(options.seconds)
+    print("scans of state in each tenth of the time, and commits: ", end="")
+    print(", ".join(f"{phase['scans of state']}/{phase['commits']}" for phase in race.phases))
     for name, count in race.done().items():
         print(f"  {name:28} {count:12,}")
+    if options.seconds >= _BALANCED_SECONDS:
+        race.check_balance()
     print("no violation")
 
 
