@@ -70,7 +70,11 @@ class KeyLookup:
         self._budget = budget
         self._index: KeyIndex | None = None
         self._indexed: set[int] = set()
-        """The slots of the DiskRowSets all of whose keys are in the index; of no other slot is any."""
+        """The slots of the DiskRowSets all of whose keys are in the index."""
+        self._forwarded: set[int] = set()
+        """The slots that were indexed and whose rows have moved. Keys of these are in the index too, of no others."""
+        self._unreadable: set[int] = set()
+        """The slots of DiskRowSets whose keys could not be read: a search may do without the page that is corrupt."""
         self._upkeep = threading.Lock()
         """Held by whoever changes the index; taken before the write lock."""
         self._wanted_once = False
@@ -101,7 +105,6 @@ class KeyLookup:
 
     def searched(self, version: Version) -> list[DiskRowSet]:
         """Return the DiskRowSets that are not indexed, newest first."""
-        # Slots that were forwarded stay in the set until the index has followed: how many there are says nothing.
         return [rowset for rowset in reversed(version.on_disk) if rowset.slot not in self._indexed]
 
     def _find_indexed(self, keys: KeyVector, hashes: np.ndarray) -> np.ndarray:
@@ -149,7 +152,7 @@ class KeyLookup:
         room = self._budget.free_bytes + self.nbytes
         key_count, chosen = self.key_count, []
         for rowset in self.searched(version):
-            if KeyIndex.bytes_for(key_count + len(rowset)) <= room:
+            if rowset.slot not in self._unreadable and KeyIndex.bytes_for(key_count + len(rowset)) <= room:
                 key_count += len(rowset)
                 chosen.append(rowset)
         return chosen
@@ -157,7 +160,11 @@ class KeyLookup:
     # Upkeep, under the tablet's maintenance lock
 
     def build(self, version: Version, write_lock: AbstractContextManager[object]) -> int:
-        """Index what fits of a version, beside writers; return how many keys came in."""
+        """Index what fits of a version, beside writers; return how many keys came in.
+
+        Whatever is raised when keys of a rowset cannot be read, it was left out and the index is empty: what the table
+        holds of that rowset must not outlive it. The next call indexes the others.
+        """
         with self._upkeep:
             self._wanted_once = True
             return self._include(self.worth_indexing(version), write_lock)
@@ -172,7 +179,10 @@ class KeyLookup:
     def forward(self, slot: int, locations: np.ndarray) -> None:
         """Take a rowset out of its slot, under the write lock: its rows are at ``locations`` now, -1 for those that are
         gone. ``follow`` brings the index up to date."""
+        self._unreadable.discard(slot)
         if slot in self._indexed:
+            self._indexed.remove(slot)
+            self._forwarded.add(slot)
             self._slots.take(slot, Forwarded(locations))
         else:
             self._slots.drop(slot)
@@ -187,7 +197,7 @@ class KeyLookup:
         with self._upkeep:
             # A first look-up may have built the index since the rows moved.
             targets = [rowset for rowset in targets if rowset.slot not in self._indexed]
-            old = {keys.slot for keys in moved}.intersection(self._indexed)
+            old = {keys.slot for keys in moved}.intersection(self._forwarded)
             new = np.array([rowset.slot for rowset in targets], np.int64)
             staying = sum(_count_live_in(new, keys.locations) for keys in moved if keys.slot in old)
             arriving = sum(len(rowset) for rowset in targets)
@@ -199,7 +209,7 @@ class KeyLookup:
             with write_lock:
                 for slot in old:
                     self._slots.drop(slot)
-                self._indexed.difference_update(old)
+                self._forwarded.difference_update(old)
                 self._indexed.update(new.tolist())
                 self._give_back_if_empty()
 
@@ -218,7 +228,7 @@ class KeyLookup:
         """
         new = np.ascontiguousarray(keys.locations[first : first + len(hashes)])
         stays = _live_in(indexed, new)
-        if keys.slot not in self._indexed:
+        if keys.slot not in self._forwarded:
             if stays.any():
                 self._entries.insert(hashes[stays], new[stays], write_lock)
             return
@@ -245,8 +255,8 @@ class KeyLookup:
         """Index what fits, in one go under the write lock, which the caller holds."""
         if self._upkeep.acquire(blocking=False):
             try:
-                self._wanted_once = True
                 self._include(self.worth_indexing(version), nullcontext())
+                self._wanted_once = True
             finally:
                 self._upkeep.release()
 
@@ -254,12 +264,28 @@ class KeyLookup:
         if not rowsets or not self._make_room(self.key_count + sum(map(len, rowsets)), write_lock):
             return 0
         for rowset in rowsets:
-            for first, hashes in hashes_of(rowset):
-                locations = pack(rowset.slot, np.arange(first, first + len(hashes)))
-                self._entries.insert(hashes, locations, write_lock)
-            with write_lock:
-                self._indexed.add(rowset.slot)
+            try:
+                self._include_one(rowset, write_lock)
+            except BaseException:
+                self._unreadable.add(rowset.slot)
+                with write_lock:
+                    self._forget_all()
+                raise
         return sum(map(len, rowsets))
+
+    def _include_one(self, rowset: DiskRowSet, write_lock: AbstractContextManager[object]) -> None:
+        for first, hashes in hashes_of(rowset):
+            locations = pack(rowset.slot, np.arange(first, first + len(hashes)))
+            self._entries.insert(hashes, locations, write_lock)
+        with write_lock:
+            self._indexed.add(rowset.slot)
+
+    def _forget_all(self) -> None:
+        """Empty the index, under the write lock."""
+        self._budget.take(-self.nbytes)
+        for slot in self._forwarded:
+            self._slots.drop(slot)
+        self._forwarded, self._indexed, self._index = set(), set(), None
 
     def _make_room(self, key_count: int, write_lock: AbstractContextManager[object]) -> bool:
         """Make the table large enough for so many keys in all, if the budget allows; return whether it is."""

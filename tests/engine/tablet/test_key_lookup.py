@@ -18,6 +18,7 @@ from nyala.engine.rowset.rowset import RowSet
 from nyala.engine.tablet import key_lookup
 from nyala.engine.tablet.key_budget import KeyIndexBudget
 from nyala.engine.tablet.key_lookup import KeyLookup
+from nyala.schemas.errors import CorruptionError
 from tests.engine.phases import at
 from tests.engine.subject import Subject
 
@@ -121,6 +122,39 @@ def test_an_index_that_is_built_before_it_follows_a_merge_has_each_key_once(monk
     subject.flush()
     subject.store.maintain("t", "compact")
     assert subject.tablet.key_lookup.key_count == 5
+    subject.close()
+
+
+def test_a_rowset_that_cannot_be_read_to_its_end_leaves_no_keys_in_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = Searching(key_index_bytes=1 << 20)
+    for first in (0, 20):
+        subject.upsert(*range(first, first + 20))
+        subject.flush()
+    subject.restart()
+    lookup, hashes_of = subject.tablet.key_lookup, key_lookup.hashes_of
+    bad = subject.tablet.version.disk[-1]
+
+    def corrupt(rowset: RowSet) -> Iterator[tuple[int, np.ndarray]]:
+        for first, hashes in hashes_of(rowset):
+            if rowset is bad and first >= 8:
+                raise CorruptionError("a.base", 8, "checksum of the page")
+            yield first, hashes
+
+    monkeypatch.setattr(key_lookup, "hashes_of", corrupt)
+    with pytest.raises(CorruptionError):
+        lookup.build(subject.tablet.version, subject.tablet.write_lock)
+    assert lookup.key_count == 0 and not lookup._indexed
+    subject.check()
+    assert lookup.build(subject.tablet.version, subject.tablet.write_lock) in (0, 20), (
+        "the other rowset, unless it is in"
+    )
+    assert subject.mode == "partial" and lookup.key_count == 20
+    monkeypatch.setattr(key_lookup, "hashes_of", hashes_of)
+    subject.store.maintain("t", "compact")
+    subject.upsert(*range(50, 70))  # in a slot that was given back
+    subject.check()
+    subject.flush()
+    assert subject.mode == "index" and lookup.key_count == 60
     subject.close()
 
 
