@@ -1,4 +1,8 @@
-"""Makes columns into what a table holds, where that loses nothing."""
+"""Makes columns into what a table holds, where that loses nothing.
+
+Of a type whose values the store can cast, they are left to it: it refuses the rows with values that do not fit, and
+takes the others. The rest, such as text that stands for dates, is cast here, and must fit as a whole.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +27,14 @@ _FITTING = {
 }
 """Which kinds of column may become which; then still each value must fit. Floats become integers where they are whole,
 since that is what pandas makes of integers with gaps."""
+_LEFT_TO_STORE = {
+    "integer": ("integer", "floating"),
+    "floating": ("floating", "integer"),
+    "decimal": ("decimal", "integer"),
+    "date": ("date",),
+    "timestamp": ("timestamp",),
+}
+"""Those of them that the store casts, row by row."""
 _WORDS = {
     "bool": "booleans",
     "integer": "integers",
@@ -70,19 +82,49 @@ class Caster:
         for field, column in zip(given, self._columns, strict=True):
             _check_kind(field, column.logical)
         # NULLs are the store's to judge, row by row: so every field may hold them on the way in.
-        self.schema = pa.schema([column.field.with_nullable(True) for column in self._columns])
+        fields = zip(given, self._columns, strict=True)
+        self.schema = pa.schema([_sent(field, column).with_nullable(True) for field, column in fields])
 
     def cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch with the table's types.
+        """Return a batch with the table's types, or such as the store casts to them.
 
         Raises:
             InvalidArgumentError: a value that does not fit; the text names its column.
         """
         arrays = [
-            values if values.type == column.field.type else cast(values, column.logical, column.name)
-            for values, column in zip(batch.columns, self._columns, strict=True)
+            values
+            if values.type == kind
+            else _as_sent(values, kind)
+            if _is_left(kind, column)
+            else _cast(values, column)
+            for values, column, kind in zip(batch.columns, self._columns, self.schema.types, strict=True)
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _sent(given: pa.Field, column: ColumnSchema) -> pa.Field:
+    """Return the field that a column is sent as."""
+    kind = bare_type(given.type)
+    if pa.types.is_timestamp(kind):
+        kind = pa.timestamp(kind.unit)  # a zone says how a moment is shown, not which it is
+    return pa.field(column.name, kind) if _is_left(kind, column) else column.field
+
+
+def _is_left(kind: pa.DataType, column: ColumnSchema) -> bool:
+    """Whether cells of a type go to the store as they are."""
+    target = column.field.type
+    return kind != target and kind_of(kind) in _LEFT_TO_STORE.get(kind_of(target), ())
+
+
+def _as_sent(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    values = unwrapped(values)
+    if pa.types.is_dictionary(values.type):
+        return _as_sent(values.dictionary, kind).take(values.indices)
+    return values.cast(kind)
+
+
+def _cast(values: pa.Array, column: ColumnSchema) -> pa.Array:
+    return cast(values, column.logical, column.name)
 
 
 def cast(values: pa.Array, target: LogicalType, name: str) -> pa.Array:

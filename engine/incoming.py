@@ -1,8 +1,9 @@
 """Incoming: a record batch as it was sent, checked against a table's schema, row by row where rows may be refused.
 
 What is wrong with the batch as a whole (an unknown column, a type that does not fit, a missing key column) is raised.
-What is wrong with single rows (NULL where none may be, a cell that is too large, a date out of range) refuses those
-rows. A varchar cell that is too long is cut to its length in characters, as the contract says.
+What is wrong with single rows (NULL where none may be, a value that the column's type does not hold, a cell that is too
+large, a date out of range) refuses those rows. A varchar cell that is too long is cut to its length in characters, as
+the contract says.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from ..schemas.limits import Limits
 from ..schemas.operation import Operation
 from ..schemas.table import TableSchema
 from ..schemas.wrapped import unwrapped
+from .casts import bools, cast, is_castable, range_of
 
 _FIRST_DATE, _LAST_DATE = -719_162, 2_932_896
 """0001-01-01 and 9999-12-31 in days since 1970."""
@@ -165,55 +167,40 @@ def _is_given(column: ColumnSchema, schema: TableSchema, operation: Operation) -
 
 
 def _checked(array: pa.Array, column: ColumnSchema, refusals: RowRefusals, limits: Limits) -> pa.Array:
-    array = _cast(array, column, limits)
+    array = _cast(array, column, refusals, limits)
     kind = column.logical
     if array.null_count and not column.nullable:
         message = f"column {column.name!r} is NULL and may not be"
-        refusals.refuse(_bools(array.is_null()), "INVALID_ARGUMENT", message)
+        refusals.refuse(bools(array.is_null()), "INVALID_ARGUMENT", message)
     if kind.name == "varchar":
         array = _cut(array, kind.length)
     if kind.is_variable:
         too_large = pc.greater(pc.binary_length(array), limits.cell_bytes)
         message = f"the cell of column {column.name!r} has more than {limits.cell_bytes:,} bytes"
-        refusals.refuse(_bools(too_large), "TOO_LARGE", message)
+        refusals.refuse(bools(too_large), "TOO_LARGE", message)
     if kind.name == "date" and len(array):
         days = array.view(pa.int32())
         outside = pc.or_(pc.less(days, _FIRST_DATE), pc.greater(days, _LAST_DATE))
         message = f"column {column.name!r} holds a date outside 0001-01-01 to 9999-12-31"
-        refusals.refuse(_bools(outside), "INVALID_ARGUMENT", message)
+        refusals.refuse(bools(outside), "INVALID_ARGUMENT", message)
     return array
 
 
-def _cast(array: pa.Array, column: ColumnSchema, limits: Limits) -> pa.Array:
-    target = column.logical.arrow
+def _cast(array: pa.Array, column: ColumnSchema, refusals: RowRefusals, limits: Limits) -> pa.Array:
     array = unwrapped(array)
-    if array.type == target:
-        return array
-    if not _is_castable(array.type, target):
-        raise InvalidArgumentError(f"column {column.name!r} is {column.type}; the data has {array.type}")
     if pa.types.is_dictionary(array.type) and column.logical.is_variable:
         _check_decoded_size(array, column, limits)
-    try:
-        cast = _by_way_of(array, target)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise InvalidArgumentError(
-            f"column {column.name!r} is {column.type}; the data has {array.type} and does not fit: {error}"
-        ) from None
-    if pa.types.is_float32(target) and pc.any(pc.and_(pc.is_inf(cast), pc.is_finite(array.cast(pa.float64())))).as_py():
-        raise InvalidArgumentError(f"column {column.name!r} is {column.type}; the data has cells beyond its range")
-    return cast
-
-
-def _by_way_of(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Cast, and refuse an integer only if it does not fit in the decimal, not if one of its type might not."""
-    if pa.types.is_decimal(target) and pa.types.is_integer(array.type) and target.scale <= 18:
-        return array.cast(pa.decimal128(38, target.scale)).cast(target)
-    return array.cast(target)
+    given = array.type
+    array, misfits = cast(array, column)
+    if misfits is not None:
+        message = f"column {column.name!r} is {column.type}, {range_of(column.logical.arrow)}: the {given} does not fit"
+        refusals.refuse(misfits, "INVALID_ARGUMENT", message)
+    return array
 
 
 def _check_decoded_size(array: pa.DictionaryArray, column: ColumnSchema, limits: Limits) -> None:
     """Refuse a small array that stands for a huge one before it becomes one."""
-    if pa.types.is_null(array.type.value_type):
+    if not is_castable(array.type, column.logical.arrow) or pa.types.is_null(array.type.value_type):
         return
     size = pc.sum(pc.binary_length(array.dictionary).cast(pa.int64()).take(array.indices)).as_py() or 0
     if size > limits.batch_bytes:
@@ -225,33 +212,6 @@ def over_limit(size: int, limits: Limits) -> str:
     return f"have {size:,} bytes: a batch is one commit, of at most {limits.batch_bytes:,} bytes; cut it into several"
 
 
-def _is_castable(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether a cast keeps the meaning of every cell that it does not refuse."""
-    is_ = pa.types
-    if is_.is_null(source):
-        return True
-    if is_.is_dictionary(source):
-        return _is_castable(source.value_type, target) or source.value_type == target
-    if is_.is_integer(target) or is_.is_floating(target):
-        return is_.is_integer(source) or is_.is_floating(source)
-    if is_.is_decimal(target):
-        return is_.is_integer(source) or is_.is_decimal(source)
-    if is_.is_timestamp(target):
-        return is_.is_timestamp(source) or is_.is_date(source)
-    if is_.is_date(target):
-        return is_.is_date(source)
-    if is_.is_string(target):
-        return is_.is_large_string(source) or source == pa.string_view()
-    if is_.is_binary(target):
-        return is_.is_large_binary(source) or is_.is_fixed_size_binary(source) or source == pa.binary_view()
-    return False
-
-
 def _cut(array: pa.Array, length: int) -> pa.Array:
     longest = pc.max(pc.utf8_length(array)).as_py()
     return pc.utf8_slice_codeunits(array, 0, length) if longest and longest > length else array
-
-
-def _bools(mask: pa.Array) -> np.ndarray:
-    """Return an Arrow bool array, NULL as false, as numpy's."""
-    return np.asarray(pc.fill_null(mask, False).to_numpy(zero_copy_only=False), np.bool_)

@@ -6,6 +6,7 @@ import datetime as dt
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -154,14 +155,33 @@ def test_write_of_nothing(homes: Table, empty: Any) -> None:
 
 def test_data_that_breaks_in_the_middle_says_how_far_it_came(homes: Table) -> None:
     def batches():
-        yield from (pa.record_batch({"small": pa.array([1] * 65_536, pa.int64()), "id": range_of(65_536)}),) * 3
-        yield pa.record_batch({"small": pa.array([100_000], pa.int64()), "id": [9]})
+        whole = pa.record_batch({"at": pa.array(["2024-01-01"] * 65_536), "id": range_of(65_536)})
+        yield from (whole,) * 3
+        yield pa.record_batch({"at": ["noon"], "id": [9]})
 
-    schema = pa.schema({"small": pa.int64(), "id": pa.int64()})
-    with pytest.raises(nyala.InvalidArgumentError, match="small"):
+    schema = pa.schema({"at": pa.string(), "id": pa.int64()})
+    with pytest.raises(nyala.InvalidArgumentError, match="'at'"):
         homes.upsert(pa.RecordBatchReader.from_batches(schema, batches()))
-    assert homes.scan(where="small = 1").count() in (0, 65_536)
+    assert homes.scan(where="at IS NOT NULL").count() in (0, 65_536)
     homes.upsert({"id": [1]})
+
+
+def test_values_that_do_not_fit_refuse_their_rows_and_no_others(homes: Table) -> None:
+    count = 150_000
+    small = np.arange(count, dtype=np.int64) % 1000
+    small[[5, 70_000, 149_999]] = 100_000
+    data = pa.table({"small": small, "id": np.arange(count)})
+    result = homes.upsert(data, on_error="return")
+    assert (result.applied, result.error_count) == (count - 3, 3)
+    assert [(error.row, error.code) for error in result.errors] == [
+        (row, "INVALID_ARGUMENT") for row in (5, 70_000, 149_999)
+    ]
+    assert "'small' is int16, whole numbers from -32,768 to 32,767" in result.errors[0].message
+    assert homes.scan().count() == count - 3
+    with pytest.raises(nyala.RowErrors, match="3 of 150,000 rows refused: row 5"):
+        homes.delete_ignore({"id": np.arange(count)})
+        homes.insert(data, atomic=True)
+    assert homes.scan().count() == 0
 
 
 def test_time_travel(homes: Table, db: Database) -> None:

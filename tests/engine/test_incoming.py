@@ -70,18 +70,81 @@ def test_what_fits_is_cast(cells: pa.Array, type_: pa.DataType, expected: list[A
     assert taken(cells, type_) == (["x", None] if expected is None else expected)
 
 
-MISFITS = [
-    ("int out of range", pa.array([128]), pa.int8()),
-    ("unsigned out of range", pa.array([2**63], pa.uint64()), pa.int64()),
-    ("a fraction", pa.array([1.5]), pa.int64()),
-    ("NaN", pa.array([float("nan")]), pa.int64()),
-    ("int beyond a double", pa.array([2**53 + 1]), pa.float64()),
-    ("double beyond a float", pa.array([1e300]), pa.float32()),
-    ("int beyond a decimal", pa.array([123_456_789]), pa.decimal128(9, 2)),
-    ("decimal too fine", pa.array([Decimal("1.234")]), pa.decimal128(9, 2)),
-    ("decimal too large", pa.array([Decimal("123456789.00")]), pa.decimal128(9, 2)),
-    ("a part of a microsecond", pa.array([1_001], pa.timestamp("ns")), pa.timestamp("us")),
-    ("seconds out of range", pa.array([2**60], pa.timestamp("s")), pa.timestamp("us")),
+MISFITS: list[tuple[str, list[Any], pa.DataType, pa.DataType, list[int]]] = [
+    ("int out of range", [127, 128, None, -128, -129], pa.int64(), pa.int8(), [1, 4]),
+    ("wide int out of range", [2**31 - 1, 2**31, -(2**31), -(2**31) - 1], pa.int64(), pa.int32(), [1, 3]),
+    ("unsigned out of range", [2**63, 1, None, 2**64 - 1, 2**63 - 1], pa.uint64(), pa.int64(), [0, 3]),
+    ("byte out of range", [127, 128, 255], pa.uint8(), pa.int8(), [1, 2]),
+    ("a fraction", [1.5, 1.0, None, -0.0, 127.0, 128.0], pa.float64(), pa.int8(), [0, 5]),
+    (
+        "no whole number",
+        [float("nan"), float("inf"), 2.0**63, -(2.0**63), 1e300],
+        pa.float64(),
+        pa.int64(),
+        [0, 1, 2, 4],
+    ),
+    ("a fraction of a half", [np.float16(0.5), np.float16(2)], pa.float16(), pa.int8(), [0]),
+    ("int beyond a double", [2**53, 2**53 + 1, -(2**53), None, -(2**53) - 1], pa.int64(), pa.float64(), [1, 4]),
+    ("int beyond a float", [2**24, 2**24 + 1], pa.int64(), pa.float32(), [1]),
+    ("double beyond a float", [1e300, 1.0, None, float("inf"), float("nan")], pa.float64(), pa.float32(), [0]),
+    (
+        "int beyond a decimal",
+        [123_456_789, None, 9_999_999, 10**7, -(10**7)],
+        pa.int64(),
+        pa.decimal128(9, 2),
+        [0, 3, 4],
+    ),
+    ("int in digits after the point", [0, 1, -1], pa.int64(), pa.decimal128(20, 20), [1, 2]),
+    ("decimal too fine", [Decimal("1.234"), Decimal("1.230"), None], pa.decimal128(5, 3), pa.decimal128(9, 2), [0]),
+    (
+        "decimal too large",
+        [Decimal("12345678.00"), Decimal("-9999999.99"), Decimal("10000000.00"), None],
+        pa.decimal128(12, 2),
+        pa.decimal128(9, 2),
+        [0, 2],
+    ),
+    ("decimal to a finer one", [Decimal("1e30"), Decimal("5")], pa.decimal128(38, 0), pa.decimal128(38, 10), [0]),
+    ("long decimal", [Decimal("1e50"), Decimal("1.20")], pa.decimal256(70, 2), pa.decimal128(38, 2), [0]),
+    ("a part of a microsecond", [1_001, 1_000, None, -1, -1000], pa.timestamp("ns"), pa.timestamp("us"), [0, 3]),
+    ("seconds out of range", [2**60, 2, None, -(2**60)], pa.timestamp("s"), pa.timestamp("us"), [0, 3]),
+    ("days out of range", [106_751_991, 106_751_992, -(2**31), 0], pa.date32(), pa.timestamp("us"), [1, 2]),
+]
+
+
+@pytest.mark.parametrize("case", MISFITS, ids=[case[0] for case in MISFITS])
+@pytest.mark.parametrize("wrapped", [False, True], ids=["plain", "dictionary"])
+def test_values_that_do_not_fit_refuse_their_rows(case: tuple[Any, ...], wrapped: bool) -> None:
+    _, values, given, type_, wrong = case
+    cells = pa.array(values, pa.int64()).cast(given) if pa.types.is_timestamp(given) else pa.array(values, given)
+    if wrapped and not (pa.types.is_decimal256(given) or pa.types.is_float16(given)):
+        cells = cells.dictionary_encode()
+    batch = pa.RecordBatch.from_arrays([pa.array(range(len(cells)), pa.int64()), cells], names=["k", "c"])
+    incoming = check_batch(batch, schema_of(type_), Operation.UPSERT, LIMITS)
+    good = [row for row in range(len(values)) if row not in wrong]
+    assert incoming.rows.column(0).to_pylist() == good
+    assert incoming.refusals.by_row is not None
+    assert np.flatnonzero(incoming.refusals.by_row).tolist() == wrong
+    ((code, message),) = incoming.refusals.reasons
+    assert code == "INVALID_ARGUMENT" and message.startswith("column 'c' is ") and str(given) in message
+    fitting = pa.array(values, pa.int64()).cast(given) if pa.types.is_timestamp(given) else pa.array(values, given)
+    expected = fitting.take(pa.array(good))
+    if pa.types.is_integer(given) and pa.types.is_decimal(type_):
+        expected = expected.cast(pa.decimal256(40, 20))
+    assert str(incoming.rows.column(1)) == str(expected.cast(type_))  # NaN is not equal to itself
+
+
+def test_a_row_is_refused_for_the_value_and_not_for_the_null_that_stands_in_its_place() -> None:
+    arrow = pa.schema([pa.field("k", pa.int8(), False), pa.field("c", pa.int8(), False)])
+    schema = TableSchema.create(TableDefinition.from_arrow("t", arrow, ["k"]), LIMITS)
+    batch = pa.record_batch({"k": [1, 300, 3], "c": [300, 1, None]})
+    incoming = check_batch(batch, schema, Operation.UPSERT, LIMITS)
+    assert incoming.rows.num_rows == 0 and incoming.refusals.by_row is not None
+    messages = [incoming.refusals.reasons[number - 1][1] for number in incoming.refusals.by_row]
+    assert [message.split(" ", 3)[1:3] for message in messages] == [["'c'", "is"], ["'k'", "is"], ["'c'", "is"]]
+    assert ["NULL" in message for message in messages] == [False, False, True]
+
+
+WRONG_TYPES = [
     ("a timestamp is no date", pa.array([0], pa.timestamp("us")), pa.date32()),
     ("text is no number", pa.array(["1"]), pa.int64()),
     ("a number is no text", pa.array([1]), pa.string()),
@@ -94,8 +157,8 @@ MISFITS = [
 ]
 
 
-@pytest.mark.parametrize(("cells", "type_"), [case[1:] for case in MISFITS], ids=[case[0] for case in MISFITS])
-def test_what_does_not_fit_refuses_the_batch_and_names_column_and_types(cells: pa.Array, type_: pa.DataType) -> None:
+@pytest.mark.parametrize(("cells", "type_"), [case[1:] for case in WRONG_TYPES], ids=[case[0] for case in WRONG_TYPES])
+def test_a_wrong_type_refuses_the_batch_and_names_column_and_types(cells: pa.Array, type_: pa.DataType) -> None:
     with pytest.raises(InvalidArgumentError, match="column 'c' is "):
         taken(cells, type_)
 
