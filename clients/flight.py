@@ -14,7 +14,7 @@ import pyarrow.flight as fl
 from pydantic import BaseModel
 
 from ..schemas.alter import Alteration
-from ..schemas.command import InfoMetadata
+from ..schemas.command import InfoMetadata, LastChange
 from ..schemas.description import DroppedTable, DroppedTables, Health, ScanPlan, TableDescription, TableStats
 from ..schemas.errors import InvalidArgumentError
 from ..schemas.scan import ScanSpec
@@ -149,6 +149,10 @@ class FlightStore:
 
     def _open_put(self, command: WriteCommand, schema: pa.Schema) -> PutStream:
         return PutStream(self._client, command, schema)
+
+    def last_change(self, table: str) -> int:
+        """See StoreService."""
+        return LastChange.model_validate_json(self._action("last_change", {"table": table})).timestamp
 
     def scan(self, spec: ScanSpec) -> ScanStream:
         """See StoreService. An aggregate is one call: no tickets are asked for first."""

@@ -68,6 +68,13 @@ class Table:
         """Return live rows, bytes on disk and in memory, rowsets and delta files, by tablet and by column."""
         return self._store.table_stats(self.name).model_dump(mode="json")
 
+    def last_change(self) -> int:
+        """Return the timestamp of the last commit that changed rows, 0 if there is none: ``changes`` since it are none.
+
+        It stays while nobody writes, unlike ``Database.now``.
+        """
+        return self._store.last_change(self.name)
+
     def maintain(self, op: str) -> dict[str, Any]:
         """Do one kind of maintenance now and return what was done; nothing that a reader sees at a snapshot changes.
 

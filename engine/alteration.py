@@ -92,7 +92,7 @@ def _new_tablets(state: TableState, kept: Sequence[Tablet], environment: Environ
 def _altered(
     manifest: Manifest, table: Table, state: TableState, kept: Sequence[Tablet], added: Sequence[Tablet]
 ) -> Manifest:
-    """Return the manifest with the table as ``state`` says. It notes the ids that only the log of gone tablets has."""
+    """Return the manifest with the table as ``state`` says. It notes what only the log of tablets that go tells."""
     numbers = {tablet.tablet_id for tablet in kept}
     new = tuple(TabletEntry(id=tablet.tablet_id, partition=tablet.partition) for tablet in added)
 
@@ -107,7 +107,8 @@ def _altered(
         return entry.model_copy(update=update)
 
     last_ids = {table.table_id: table.auto_increment.last}
-    return manifest.with_altered(table.table_id, edited).with_auto_ids(last_ids)
+    last_changes = {table.table_id: table.last_change}
+    return manifest.with_altered(table.table_id, edited).with_auto_ids(last_ids).with_last_changes(last_changes)
 
 
 @contextmanager

@@ -64,7 +64,7 @@ class Catalog:
         for entry in self._environment.manifest.current.tables:
             tablets = tuple(open_tablet(tablet, entry.schema_, self._environment) for tablet in entry.tablets)
             layout = Layout(entry.schema_, entry.options, tablets, entry.partitions)
-            table = Table(entry.id, entry.name, layout, entry.last_auto_id, entry.dropped_until)
+            table = Table(entry.id, entry.name, layout, entry.last_auto_id, entry.dropped_until, entry.last_change)
             if entry.dropped_until is None:
                 self._tables[entry.name] = table
             else:

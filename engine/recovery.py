@@ -66,6 +66,11 @@ class LoggedTablets:
         table = self._tables.get(tablet_id)
         return table.auto_increment if table else None
 
+    def changed(self, tablet_id: int, timestamp: int) -> None:
+        """Tell the table of a tablet or its heirs, if it is there, that a commit changed rows."""
+        if table := self._tables.get(tablet_id):
+            table.changed(timestamp)
+
     def parts(self, change: Change) -> list[tuple[Tablet, Change]]:
         """Return a change cut by the tablets that it is for now; nothing of it when they were dropped."""
         if tablet := self._tablets.get(change.tablet_id):
@@ -106,6 +111,7 @@ def replay(
         for attachment in unpack_attachments(record.payload, record.lsn):
             if ids := tablets.ids(attachment.tablet_id):
                 ids.restore_attached(attachment)
+            tablets.changed(attachment.tablet_id, record.timestamp)
             for tablet in tablets.owners(attachment.tablet_id):
                 with tablet.write_lock:
                     tablet.stand_at(record.timestamp, record.lsn)
@@ -113,6 +119,7 @@ def replay(
         for change in unpack_changes(record.payload, record.lsn):
             if ids := tablets.ids(change.tablet_id):
                 ids.restore(change)
+            tablets.changed(change.tablet_id, record.timestamp)
             for tablet, part in tablets.parts(change):
                 with tablet.write_lock:
                     rows += tablet.replay(part, record.timestamp, record.lsn)

@@ -20,6 +20,7 @@ def table_stats(table: Table) -> TableStats:
         bytes_on_disk=sum(tablet.bytes_on_disk for tablet in tablets),
         tablets=tablets,
         columns=[_column_stats(column, versions) for column in layout.schema.columns],
+        last_change=table.last_change,
     )
 
 

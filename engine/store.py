@@ -271,6 +271,13 @@ class Store:
                     pending.popleft().result()
             raise
 
+    def last_change(self, table: str) -> int:
+        """See StoreService."""
+        self._check_open()
+        timestamp = self._catalog.table(table).last_change
+        self._mvcc.wait_for(timestamp)
+        return timestamp
+
     def scan(self, spec: ScanSpec) -> ScanStream:
         """See StoreService."""
         self._check_open()
@@ -457,7 +464,12 @@ class Store:
         if len(segments) > 1 and segments[0].last_lsn < needed:
             self._save_answers(needed)
             last_ids = {table.table_id: table.auto_increment.last for table in self._catalog.tables()}
-            self._environment.manifest.commit(lambda manifest: manifest.with_auto_ids(last_ids).with_log_from(needed))
+            last_changes = {table.table_id: table.last_change for table in self._catalog.tables()}
+
+            def freed(manifest: Manifest) -> Manifest:
+                return manifest.with_auto_ids(last_ids).with_last_changes(last_changes).with_log_from(needed)
+
+            self._environment.manifest.commit(freed)
             self._wal.free_before(needed)
 
     def _log_needed(self) -> tuple[int, dict[int, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -46,7 +47,13 @@ class Table:
     """An open table. Thread safe."""
 
     def __init__(
-        self, table_id: int, name: str, layout: Layout, last_auto_id: int = 0, dropped_until: int | None = None
+        self,
+        table_id: int,
+        name: str,
+        layout: Layout,
+        last_auto_id: int = 0,
+        dropped_until: int | None = None,
+        last_change: int = 0,
     ) -> None:
         self.table_id = table_id
         self.name = name
@@ -55,6 +62,8 @@ class Table:
         self.auto_increment = AutoIncrement(layout.schema, last_auto_id)
         self.dropped_until = dropped_until
         """Until when, in microseconds since 1970, it can be recalled; None: it is in use. Set as ``layout`` is."""
+        self._last_change = last_change
+        self._changing = threading.Lock()
 
     @property
     def schema(self) -> TableSchema:
@@ -70,6 +79,16 @@ class Table:
     def tablets(self) -> tuple[Tablet, ...]:
         """The tablets now, in ascending id."""
         return self.layout.tablets
+
+    @property
+    def last_change(self) -> int:
+        """The timestamp of the newest commit that changed rows; it may not be visible yet. 0 if there is none."""
+        return self._last_change
+
+    def changed(self, timestamp: int) -> None:
+        """Say that a commit changed rows, under the write locks of their tablets, or that the log tells of one."""
+        with self._changing:
+            self._last_change = max(self._last_change, timestamp)
 
     def begin_write(
         self,
@@ -100,7 +119,7 @@ class Table:
                     if self.dropped_until is not None:
                         raise NotFoundError(f"table {self.name!r} was dropped")
                     if self.layout is prepared.layout:
-                        return _applied(prepared, staged, command, log, durability, ticket)
+                        return _applied(self, prepared, staged, command, log, durability, ticket)
             except UnavailableError:  # nothing was applied; the directory of a tablet that was dropped is gone
                 if self.layout is prepared.layout:
                     raise
@@ -134,6 +153,7 @@ def _found(layout: Layout, keys: pa.RecordBatch, snapshot: int, limits: Limits) 
 
 
 def _applied(
+    table: Table,
     prepared: Prepared,
     staged: Sequence[StagedRowSet],
     command: WriteCommand,
@@ -165,6 +185,8 @@ def _applied(
             attach(attached, commit.timestamp, commit.lsn)
             for each in changes:
                 each.tablet.apply(each.change, each.locations, commit.timestamp, commit.lsn)
+            if changes or attached:
+                table.changed(commit.timestamp)
             if ticket and said:
                 ticket.keep(said, commit.lsn, commit.timestamp)
     tablets = tuple(each.tablet for each in prepared.parts)

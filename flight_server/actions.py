@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow.flight as fl
 
 from ..schemas.alter import Alteration
-from ..schemas.command import DropBody, MaintainBody, RecallBody, TableName, read_json
+from ..schemas.command import DropBody, LastChange, MaintainBody, RecallBody, TableName, read_json
 from ..schemas.description import DroppedTables
 from ..schemas.errors import InvalidArgumentError
 from ..schemas.scan import ScanSpec
@@ -59,6 +59,10 @@ def _describe_table(store: StoreService, body: bytes) -> str:
 
 def _table_stats(store: StoreService, body: bytes) -> str:
     return store.table_stats(_table(body, "table_stats")).model_dump_json()
+
+
+def _last_change(store: StoreService, body: bytes) -> str:
+    return LastChange(timestamp=store.last_change(_table(body, "last_change"))).model_dump_json()
 
 
 def _maintain(store: StoreService, body: bytes) -> str:
@@ -111,6 +115,11 @@ VERBS = {
     ),
     "table_stats": Verb(
         'A table\'s live rows, bytes on disk and memory, by tablet and by column: {"table"}.', _table_stats
+    ),
+    "last_change": Verb(
+        'The timestamp of the last commit that changed rows of a table, 0 if there is none: {"table"}. '
+        'Answers {"timestamp"}.',
+        _last_change,
     ),
     "maintain": Verb(
         'Do one kind of maintenance now: {"table","op":"flush"|"flush_deltas"|"minor_compact"|"major_compact"|"gc"'

@@ -7,6 +7,7 @@ from typing import Literal, TypeVar
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, NonNegativeInt, StrictInt, StrictStr, ValidationError
 
 from .errors import InvalidArgumentError
+from .operation import Operation
 from .write import WriteCommand, WriteResult
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -51,10 +52,12 @@ class BatchMetadata(BaseModel):
     seq: int | None = None
     last: bool = False
     """No batch follows: the server need not look out for one while it makes this one durable."""
+    op: Operation | None = None
+    """In a part of a transaction: what the rows of this batch ask for, if not what the command says."""
 
 
 class CommitMessage(BaseModel):
-    """The message without a batch that commits a staged stream in DoPut."""
+    """The message without a batch that ends a stream in DoPut which is one commit, or a part of a transaction."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -68,6 +71,15 @@ class PutResult(WriteResult):
     """A ``PutResult`` of DoPut: what became of the batch that carried ``seq``, or of all that carried none."""
 
     seq: int | None = None
+
+
+class LastChange(BaseModel):
+    """The answer of ``last_change``."""
+
+    model_config = ConfigDict(frozen=True)
+
+    timestamp: int
+    """Of the last commit that changed rows of the table; 0 if there is none."""
 
 
 class InfoMetadata(BaseModel):

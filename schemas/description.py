@@ -116,6 +116,8 @@ class TableStats(BaseModel):
     bytes_on_disk: int
     tablets: list[TabletStats]
     columns: list[ColumnStats]
+    last_change: int = 0
+    """The timestamp of the last commit that changed rows of the table; 0 if there is none."""
     memory: MemoryStats | None = None
     """Of the whole store."""
 

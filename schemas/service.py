@@ -13,6 +13,7 @@ from .alter import Alteration
 from .description import DroppedTable, Health, ScanPlan, TableDescription, TableStats
 from .scan import ScanSpec
 from .table import TableDefinition
+from .transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
 from .write import WriteCommand, WriteResult
 
 
@@ -56,6 +57,30 @@ class PendingResult(Protocol):
 
     def result(self) -> WriteResult:
         """Return the answer once the write is durable. From any thread; may raise ``StoreError``."""
+        ...
+
+
+class TransactionService(Protocol):
+    """Rows that are staged part by part, and committed all at once. Errors and threads as ``StoreService``."""
+
+    def stage(self, command: WriteCommand, batches: Iterable[StagedBatch]) -> StageResult:
+        """Stage rows as the part of a transaction that ``command.stage`` names, in the order in which they are applied.
+
+        Nothing is visible before the transaction is committed. A part that raises on the way is thrown away; one that
+        is staged again takes the place of the first.
+        """
+        ...
+
+    def commit_transaction(self, commit: TransactionCommit) -> TransactionResult:
+        """Apply parts that were staged as one commit, all or nothing, and return when it is durable.
+
+        Rows that are refused are in the answer, and nothing is applied then. A transaction that was committed before is
+        answered as it was then.
+        """
+        ...
+
+    def abort_transaction(self, transaction: str) -> None:
+        """Throw away what was staged for a transaction; nothing happens if there is nothing."""
         ...
 
 
@@ -115,6 +140,10 @@ class StoreService(Protocol):
 
         Error positions count from the start of their own batch.
         """
+        ...
+
+    def last_change(self, table: str) -> int:
+        """Return the timestamp of the last commit that changed rows of a table; 0 if there is none. It is visible."""
         ...
 
     def scan(self, spec: ScanSpec) -> ScanStream:

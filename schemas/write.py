@@ -1,8 +1,9 @@
 """A write command and its answer."""
 
 from enum import StrEnum
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from .operation import Operation
 
@@ -12,6 +13,10 @@ ROW_ERRORS_MAX = 1_000
 
 WRITER_LENGTH_MAX = 128
 SEQ_MAX = (1 << 63) - 1
+TRANSACTION_LENGTH_MAX = 128
+"""Characters in the names of transactions, parts and applications."""
+
+TransactionName = Annotated[str, StringConstraints(min_length=1, max_length=TRANSACTION_LENGTH_MAX)]
 
 
 class Durability(StrEnum):
@@ -26,6 +31,16 @@ class CommitMode(StrEnum):
 
     BATCH = "batch"
     STREAM = "stream"
+
+
+class Stage(BaseModel):
+    """Where the rows of a write go that is part of a transaction; both names are the client's to choose."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    transaction: TransactionName
+    part: TransactionName
+    """Rows of one table. Each attempt to write them has a name of its own; the commit says which of them count."""
 
 
 class WriteCommand(BaseModel):
@@ -44,6 +59,8 @@ class WriteCommand(BaseModel):
     commit: CommitMode = CommitMode.BATCH
     if_timestamp: int | str | None = None
     """A row that changed after this moment is left alone and refused with CONFLICT."""
+    stage: Stage | None = None
+    """The rows are not applied but staged, as a part of a transaction."""
 
 
 class RowError(BaseModel):

@@ -118,6 +118,8 @@ class TableEntry(_Entry):
     """Ids up to this one were given to rows of a table whose key is not unique; newer ones stand in the log."""
     dropped_until: NonNegativeInt | None = None
     """Until when, in microseconds since 1970, a table that was dropped can be recalled; None: it is in use."""
+    last_change: NonNegativeInt = 0
+    """The newest commit that changed rows, as far as the log does not tell of a newer one."""
 
 
 class CleanStopEntry(_Entry):
@@ -166,6 +168,14 @@ class Manifest(_Entry):
         """Return the manifest that knows the newest ids that tables, by id, gave to their rows."""
         tables = (
             table.model_copy(update={"last_auto_id": max(table.last_auto_id, last_ids.get(table.id, 0))})
+            for table in self.tables
+        )
+        return self.model_copy(update={"tables": tuple(tables)})
+
+    def with_last_changes(self, timestamps: Mapping[int, int]) -> Manifest:
+        """Return the manifest that knows the newest commits that changed rows of tables, by id."""
+        tables = (
+            table.model_copy(update={"last_change": max(table.last_change, timestamps.get(table.id, 0))})
             for table in self.tables
         )
         return self.model_copy(update={"tables": tuple(tables)})

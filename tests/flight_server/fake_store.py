@@ -195,6 +195,9 @@ class FakeStore:
         for batch in batches:
             yield self.write(command, batch)
 
+    def last_change(self, table: str) -> int:
+        return self._table(table).states[-1][0]
+
     def scan(self, spec: ScanSpec) -> ScanStream:
         schema, snapshot, rows = self._selected(spec)
         return ScanStream(schema, snapshot, self._batches(schema, rows))

@@ -186,6 +186,7 @@ BODIES = {
     "recall_table": {"table": True},
     "describe_table": {"table": 7},
     "table_stats": [],
+    "last_change": {},
     "maintain": {"table": "homes", "op": "explode"},
     "explain": {"table": "homes", "columns": ["town"]},
 }

@@ -56,10 +56,16 @@ def test_an_attached_rowset_in_a_manifest() -> None:
 
 def test_a_dropped_table_in_a_manifest() -> None:
     dropped = MANIFEST.with_altered(
-        2, lambda table: table.model_copy(update={"dropped_until": 1_700_000_000_000_000, "last_auto_id": 4})
+        2,
+        lambda table: table.model_copy(
+            update={"dropped_until": 1_700_000_000_000_000, "last_auto_id": 4, "last_change": 6_963_200_000_000_000_000}
+        ),
     )
     packed = pack_manifest(dropped)
-    assert '"last_auto_id":4,"dropped_until":1700000000000000}],"log_needed_from":9' in packed[24:].decode()
+    assert (
+        '"last_auto_id":4,"dropped_until":1700000000000000,"last_change":6963200000000000000}],"log_needed_from":9'
+        in packed[24:].decode()
+    )
     assert read(packed) == dropped
 
 
@@ -73,6 +79,7 @@ def test_one_written_before_these_members_were() -> None:
         ',"directory":null',
         ',"ancestors":[]',
         ',"dropped_until":null',
+        ',"last_change":0',
     )
     for newer in newer_ones:
         assert newer in body
