@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -28,7 +27,7 @@ from ..schemas.scan import ScanSpec
 from ..schemas.service import MaintenanceKind, ScanStream
 from ..schemas.table import TableDefinition
 from ..schemas.timestamp import last_of, parse_moment
-from ..schemas.write import CommitMode, Durability, WriteCommand, WriteResult
+from ..schemas.write import CommitMode, WriteCommand, WriteResult
 from . import recovery, scanning, upkeep
 from .catalog import Catalog
 from .cfile.cache import PageCache
@@ -39,6 +38,7 @@ from .fs.filesystem import FileSystem
 from .fs.local import LocalFileSystem
 from .incoming import in_one_batch
 from .layout import Layout
+from .log_freeing import LogFreeing
 from .maintenance.manager import MaintenanceManager
 from .maintenance.op import MaintenanceOp
 from .memory_gate import MemoryGate, patiently
@@ -116,13 +116,13 @@ class Store:
         known = [max(tablet.last_timestamp, tablet.version.history_floor) for tablet in self._catalog.tablets()]
         self._clock.update(max([manifest.last_timestamp, *known]))
         self._writers = Writers()
-        self._freeing = threading.Lock()
         tablets = recovery.LoggedTablets(self._catalog.tables())
         _, newest = recovery.replay(self._wal, tablets, self._writers, self._environment, self.options)
         table_ids = {table.table_id for table in self._catalog.tables()}
         self._writers.forget(lambda table_id: table_id not in table_ids)
         self._clock.update(newest)
         self._log = CommitLog(self._wal, self._mvcc, self._environment.halt)
+        self._log_freeing = LogFreeing(self._wal, self._log, self._environment, self._catalog.tables, self._writers)
         self._pool = ThreadPoolExecutor(self.options.scan_threads, thread_name_prefix="nyala-scan")
         at_least = self.options.direct_load_bytes, self.options.direct_load_unsorted_bytes
         self._direct_load = DirectLoad(self._environment, *at_least)
@@ -377,7 +377,7 @@ class Store:
         entry = CleanStopEntry(last_lsn=stop.last_lsn, crc=stop.crc)
         edit = {"clean_stop": entry, "last_timestamp": self._clock.now()}
         # Of a store that was halted a commit may be in no memory store.
-        in_files = {} if self._environment.halt.reason else self._log_needed()[1]
+        in_files = {} if self._environment.halt.reason else self._log_freeing.needed()[1]
         self._environment.manifest.commit(lambda manifest: manifest.with_in_files(in_files).model_copy(update=edit))
 
     def _check_open(self) -> None:
@@ -450,46 +450,7 @@ class Store:
     def _after_flush(self) -> None:
         """Let waiting writers in and free the log that no memory store needs any more."""
         self._gate.freed()
-        self._free_log()
-
-    def _free_log(self) -> None:
-        with self._freeing:
-            self._free_unneeded_log()
-
-    def _free_unneeded_log(self) -> None:
-        needed, in_files = self._log_needed()
-        self._environment.halt.check()  # a commit that could not be applied is in no memory store
-        self._environment.manifest.assume(lambda manifest: manifest.with_in_files(in_files))
-        segments = self._wal.segments()
-        if len(segments) > 1 and segments[0].last_lsn < needed:
-            self._save_answers(needed)
-            last_ids = {table.table_id: table.auto_increment.last for table in self._catalog.tables()}
-            last_changes = {table.table_id: table.last_change for table in self._catalog.tables()}
-
-            def freed(manifest: Manifest) -> Manifest:
-                return manifest.with_auto_ids(last_ids).with_last_changes(last_changes).with_log_from(needed)
-
-            self._environment.manifest.commit(freed)
-            self._wal.free_before(needed)
-
-    def _log_needed(self) -> tuple[int, dict[int, int]]:
-        """Return from which position on memory stores need the log, and up to which each tablet's files hold it."""
-        needed = self._wal.last_lsn + 1
-        in_files: dict[int, int] = {}
-        for tablet in self._catalog.tablets():
-            with tablet.write_lock:
-                first = tablet.first_unflushed_lsn()
-                in_files[tablet.tablet_id] = tablet.last_lsn if first is None else first - 1
-            needed = min(needed, first or needed)
-        return needed, in_files
-
-    def _save_answers(self, lsn: int) -> None:
-        """Log again what the log before ``lsn`` says of numbered writes. Every tablet's writers of then are through."""
-        with self._writers.saved_before(lsn) as (note, positions):
-            if note:
-                with self._log.commit([], [note]) as commit:
-                    positions.append(commit.lsn)
-                self._log.acknowledge(commit, Durability.FSYNC)
+        self._log_freeing.free()
 
     def _ask_for_flush(self) -> bool:
         self._maintenance.notify()
