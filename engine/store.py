@@ -338,7 +338,7 @@ class Store:
     def health(self) -> Health:
         """See StoreService."""
         self._check_open()
-        reason = self._log.read_only_reason or self._environment.manifest.failed
+        reason = self._log.read_only_reason
         return Health(status="read_only" if reason else "ok", reason=reason or "", version=package_version("nyala"))
 
     def run_maintenance_once(self) -> str | None:

@@ -15,16 +15,20 @@ from .manifest import ManifestFile
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The seams: the disk, the manifest and the log on it, which commits are visible, decompressed pages, the halt,
-    memory for key indexes."""
+    """The seams: the disk, the manifest and the log on it, which commits are visible, decompressed pages, memory for
+    key indexes."""
 
     fs: FileSystem
     manifest: ManifestFile
     wal: WriteAheadLog
     mvcc: MvccManager
     page_cache: PageCache
-    halt: Halt = field(default_factory=Halt)
     key_index: KeyIndexBudget = field(default_factory=unlimited)
+
+    @property
+    def halt(self) -> Halt:
+        """Whether the store may be changed: not any more when the manifest on disk is in doubt."""
+        return self.manifest.halt
 
     def wait_until_settled(self, timestamp: int, lsn: int) -> None:
         """Return when the commits up to ``timestamp``, logged up to ``lsn``, are visible, and durable in the log.

@@ -22,6 +22,7 @@ from ...schemas.partition_schema import PartitionSchema, TabletPartition
 from ...schemas.table import TableOptions, TableSchema
 from ..fs.failures import is_full
 from ..fs.filesystem import FileSystem
+from .halt import Halt
 
 PATH = "manifest"
 _NEW_PATH = "manifest.new"
@@ -220,6 +221,8 @@ class ManifestFile:
     """The manifest in memory and on disk. Thread safe."""
 
     def __init__(self, fs: FileSystem, manifest: Manifest) -> None:
+        self.halt = Halt()
+        """That of the store: what the log says from now on may be of tablets that the manifest on disk has no more."""
         self._fs = fs
         self._manifest = manifest
         self._lock = threading.Lock()
@@ -272,7 +275,8 @@ class ManifestFile:
 
         Raises:
             StorageFullError: the disk is full; nothing changed.
-            UnavailableError: the disk failed; what it holds is unknown until the store is opened anew.
+            UnavailableError: the disk failed; what it holds is unknown until the store is opened anew, and the store
+                is halted.
         """
         with self._lock:
             if self._closed:
@@ -306,10 +310,18 @@ class ManifestFile:
             self._fs.sync_directory("")
         except OSError as error:
             self._fail(error)
+        except BaseException as error:  # an interrupt leaves as much in doubt
+            self._stop(error)
+            raise
 
     def _fail(self, error: OSError) -> None:
-        self.failed = f"the manifest cannot be written ({error.strerror or error})"
-        raise UnavailableError(f"{self.failed}; reads go on; restart the store to recover") from error
+        why = self._stop(error.strerror or error)
+        raise UnavailableError(f"{why}; reads go on; restart the store to recover") from error
+
+    def _stop(self, error: object) -> str:
+        self.failed = f"the manifest cannot be written ({error})"
+        self.halt.stop(self.failed)
+        return self.failed
 
 
 def pack_manifest(manifest: Manifest) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable
 from random import Random
@@ -16,7 +17,7 @@ from nyala.engine.fs import MemoryFileSystem, PowerFailure
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.engine.verify import verify_store
-from nyala.schemas.errors import StoreError
+from nyala.schemas.errors import StoreError, UnavailableError
 
 OPTIONS = StoreOptions(maintenance="off", scan_threads=1)
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
@@ -95,6 +96,36 @@ def content_of_either(store: Store, name: str) -> dict[int, int]:
     if name == "w":
         Database(store).table("t").alter().rename_column("w", "v").apply()
     return content(store)
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "injected"), KeyboardInterrupt()], ids=["disk", "interrupt"])
+@pytest.mark.parametrize("call", ["rename", "sync_directory"])
+def test_no_write_is_acknowledged_when_a_drop_may_have_reached_the_disk(
+    monkeypatch: pytest.MonkeyPatch, call: str, error: BaseException
+) -> None:
+    fs = MemoryFileSystem()
+    store = ranged_table(fs)
+    done = getattr(fs, call)
+
+    def do_and_fail(*args: str) -> None:
+        done(*args)
+        raise error
+
+    table = Database(store).table("t")
+    with monkeypatch.context() as patched:
+        patched.setattr(fs, call, do_and_fail)
+        with pytest.raises((UnavailableError, KeyboardInterrupt)):
+            table.alter().drop_range_partition(0, 10).apply()
+    with pytest.raises(UnavailableError, match="read-only"):
+        table.insert([{"k": 3, "v": 3}])
+    with pytest.raises(UnavailableError, match="read-only"):
+        table.maintain("flush")
+    assert content(store) == OLD, "reads go on"
+    assert store.health().status == "read_only"
+    assert store.run_maintenance_once() is None
+    store.close()
+    with Store.open(fs, OPTIONS) as again:
+        assert content(again) == NEW
 
 
 def test_the_files_of_a_dropped_range_go_and_its_log_records_are_passed_over() -> None:
