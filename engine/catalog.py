@@ -125,12 +125,14 @@ class Catalog:
     def drop(self, name: str) -> Table:
         """Take a table out of the catalog and the manifest, delete its files, and return it.
 
-        Scans that run keep reading what they hold open.
+        Scans that run keep reading what they hold open. Writes that are under way come before it or are refused.
         """
         with self._lock:
             table = self.table(name)
-            self._environment.manifest.commit(lambda manifest: manifest.without_table(table.table_id))
-            del self._tables[name]
+            with write_locks(table.tablets):
+                self._environment.manifest.commit(lambda manifest: manifest.without_table(table.table_id))
+                table.dropped_until = 0
+                del self._tables[name]
         retire(self._environment, table.tablets, "the table was dropped")
         return table
 

@@ -61,7 +61,7 @@ class Table:
         """Replaced as a whole, under the write locks of all of its tablets."""
         self.auto_increment = AutoIncrement(layout.schema, last_auto_id)
         self.dropped_until = dropped_until
-        """Until when, in microseconds since 1970, it can be recalled; None: it is in use. Set as ``layout`` is."""
+        """Until when, in microseconds since 1970, it can be recalled; 0: it cannot; None: in use. Set as ``layout``."""
         self._last_change = last_change
         self._changing = threading.Lock()
 
@@ -116,13 +116,17 @@ class Table:
             staging = direct_load.staged(prepared, command) if direct_load else nullcontext([])
             try:
                 with staging as staged, write_locks([part.tablet for part in prepared.parts]):
-                    if self.dropped_until is not None:
-                        raise NotFoundError(f"table {self.name!r} was dropped")
+                    self._check_in_use()
                     if self.layout is prepared.layout:
                         return _applied(self, prepared, staged, command, log, durability, ticket)
             except UnavailableError:  # nothing was applied; the directory of a tablet that was dropped is gone
+                self._check_in_use()
                 if self.layout is prepared.layout:
                     raise
+
+    def _check_in_use(self) -> None:
+        if self.dropped_until is not None:
+            raise NotFoundError(f"table {self.name!r} was dropped")
 
     def get(self, keys: pa.RecordBatch, snapshot: Callable[[], int], limits: Limits) -> pa.Table:
         """Return the live rows of the given keys, all at one ``snapshot`` that is taken now, in the order asked."""

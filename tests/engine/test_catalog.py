@@ -1,16 +1,20 @@
 """Tables come and go while others work."""
 
 import threading
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from nyala.engine import table as table_module
 from nyala.engine import upkeep
+from nyala.engine.direct_load import DirectLoad
 from nyala.engine.store import Store
 from nyala.schemas.errors import AlreadyPresentError, NotFoundError, UnavailableError
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.table import TableDefinition
 from nyala.schemas.write import WriteCommand
+from tests.engine.phases import at
 from tests.engine.subject import SCHEMA, Subject, batch
 
 
@@ -47,6 +51,22 @@ def test_a_dropped_table_is_gone_with_its_files_and_its_log_records_do_no_harm()
     assert subject.store.tables() == ["t"]
     subject.store.create_table(definition("gone"))
     assert subject.store.scan(ScanSpec(table="gone")).to_reader().read_all() == pa.table(SCHEMA.empty_table())
+    subject.close()
+
+
+@pytest.mark.parametrize("direct", [False, True], ids=["logged", "loaded"])
+@pytest.mark.parametrize("phase", [(table_module, "prepare"), (DirectLoad, "staged")], ids=["prepare", "load"])
+@pytest.mark.parametrize("keep_seconds", [0, 60])
+def test_a_write_under_way_is_refused_when_its_table_is_dropped(
+    monkeypatch: pytest.MonkeyPatch, direct: bool, phase: tuple[Any, str], keep_seconds: int
+) -> None:
+    subject = Subject(direct_load_bytes=1 if direct else 1 << 30)
+    subject.store.create_table(definition("gone"))
+    at(monkeypatch, phase, False, lambda: subject.store.drop_table("gone", keep_seconds))
+    with pytest.raises(NotFoundError, match="dropped"):
+        subject.store.write(WriteCommand(table="gone"), batch([(1, 1, ""), (2, 2, "")]))
+    subject.upsert(1)
+    subject.restart()
     subject.close()
 
 
