@@ -206,16 +206,21 @@ class TabletUpkeep:
     def flush_score(self) -> float:
         """Return more than 0 when the MemRowSet is large, writers wait for memory, or an earlier flush failed."""
         version = self.tablet.version
-        share = version.active.nbytes / self.options.flush_bytes
-        if version.frozen:
-            return 2.0
-        return share if share >= 1 or (self.pressed() and len(version.active)) else 0.0
+        held = sum(memrowset.nbytes for memrowset in version.in_memory if len(memrowset))
+        at_least = 2.0 if version.frozen else 0.0
+        return max(self._memory_score(held, version.active.nbytes / self.options.flush_bytes), at_least)
 
     def flush_deltas_score(self) -> float:
         """Return more than 0 when the DeltaMemStores are large, or writers wait for memory."""
         held = sum(rowset.deltas.memory_bytes for rowset in self.tablet.version.disk)
-        share = held / self.options.flush_deltas_bytes
-        return share if share >= 1 or self.pressed() else 0.0
+        return self._memory_score(held, held / self.options.flush_deltas_bytes)
+
+    def _memory_score(self, held_bytes: int, share: float) -> float:
+        """Return the score of work that frees so many bytes, a share of what makes it due. When writers wait it goes
+        before all that frees none, what frees most first."""
+        if held_bytes and self.pressed():
+            return _PRESSED_SCORE + held_bytes / MIB
+        return share if share >= 1 else 0.0
 
     def minor_score(self) -> float:
         """Return more than 0 when a DiskRowSet has many REDO or UNDO files."""
@@ -279,6 +284,8 @@ class TabletUpkeep:
         return pick(candidates, max(self.options.compaction_bytes // MIB, 1))
 
 
+_PRESSED_SCORE = 1e6
+"""More than that of any work which frees no memory."""
 _COMPACTION_SCORE = 0.9
 _INDEX_SCORE = 0.95
 _SUPERSEDED_SHARE = 0.15

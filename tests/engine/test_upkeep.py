@@ -91,3 +91,19 @@ def test_files_never_hold_what_the_log_may_lose(op: str, seed: int) -> None:
     assert after.scan(ordered=True) in ([(1, 0, "s")], [(1, 1, "s"), (2, 1, "s")])
     after.store.close()
     subject.store.close()
+
+
+def test_what_frees_memory_goes_first_when_writers_wait_for_it() -> None:
+    subject = Subject(redo_files_count=2, redo_share=1e-9, memory_bytes=1 << 20, memory_soft_share=1e-6)
+    for _ in range(8):
+        subject.upsert(*range(20), v=1)
+        subject.flush()
+        subject.upsert(*range(20), v=2)
+        subject.flush_deltas()
+    subject.upsert(1, v=3)  # few deltas, fewer than a flush is worth otherwise
+    subject.upsert(*range(100, 200), s="x" * 2_000)  # so large that memory is counted
+    assert subject.store._gate.is_pressed()
+    done = [subject.store.run_maintenance_once() for _ in range(3)]
+    assert [name.partition(" of")[0] for name in done[:2] if name] == ["flush tablet 2", "flush deltas"], done
+    assert done[2] == "minor delta compaction of tablet 2", "which was worth more than a flush that nobody waits for"
+    subject.close()
