@@ -127,7 +127,8 @@ class Store:
         at_least = self.options.direct_load_bytes, self.options.direct_load_unsorted_bytes
         self._direct_load = DirectLoad(self._environment, *at_least)
         self._maintenance = MaintenanceManager(self._operations)
-        self._gate = MemoryGate(self.options, self._catalog.tablets, self._ask_for_flush)
+        notify = self._maintenance.notify
+        self._gate = MemoryGate(self.options, self._catalog.tablets, self._maintained_tablets, notify)
         if self.options.maintenance == "on":
             self._maintenance.start()
 
@@ -233,7 +234,7 @@ class Store:
         self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None
     ) -> PendingWrite | RepeatedWrite:
         """Begin a write for a caller in this process, who has no client that tries again when memory is full."""
-        patience = self.options.memory_patience_seconds if self.options.maintenance == "on" else 0
+        patience = self.options.memory_patience_seconds if self._gate.is_relieved() else 0
         return patiently(lambda: self.begin_write(command, batch, seq), patience)
 
     def _begin(self, table: Table, command: WriteCommand, batch: pa.RecordBatch, ticket: Ticket | None) -> PendingWrite:
@@ -443,7 +444,7 @@ class Store:
             for tablet in table.tablets:
                 work = upkeep.TabletUpkeep(tablet, self._environment, self.options, self._gate.is_pressed, mark)
                 operations.append(work.index())
-                if table.options.maintenance == "on":
+                if table.is_maintained:
                     operations += work.operations(self._after_flush)
         return operations
 
@@ -452,9 +453,9 @@ class Store:
         self._gate.freed()
         self._log_freeing.free()
 
-    def _ask_for_flush(self) -> bool:
-        self._maintenance.notify()
-        return self.options.maintenance == "on"
+    def _maintained_tablets(self) -> list[Tablet]:
+        """Return the tablets that the maintenance of this store flushes."""
+        return [tablet for table in self._catalog.tables() if table.is_maintained for tablet in table.tablets]
 
 
 def _described(table: Table) -> TableDescription:

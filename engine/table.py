@@ -76,6 +76,11 @@ class Table:
         return self.layout.options
 
     @property
+    def is_maintained(self) -> bool:
+        """Whether maintenance works on it by itself. On a table that was dropped nobody can ask it to."""
+        return self.options.maintenance == "on" or self.dropped_until is not None
+
+    @property
     def tablets(self) -> tuple[Tablet, ...]:
         """The tablets now, in ascending id."""
         return self.layout.tablets

@@ -295,6 +295,13 @@ class Tablet:
         return deltas + sum(memrowset.nbytes for memrowset in version.in_memory)
 
     @property
+    def unflushed_bytes(self) -> int:
+        """Those of them that flushes free: empty stores take some too."""
+        version = self.version
+        deltas = sum(rowset.deltas.memory_bytes for rowset in version.on_disk)
+        return deltas + sum(memrowset.nbytes for memrowset in version.in_memory if len(memrowset))
+
+    @property
     def flushing_bytes(self) -> int:
         """Bytes that work under way takes, or will have taken by its end: a sorted copy of the changes that are being
         flushed, and of those that are carried over to new rowsets. Rows are flushed a page at a time."""

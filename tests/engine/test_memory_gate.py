@@ -3,7 +3,7 @@
 import pickle
 import threading
 import time
-from types import SimpleNamespace
+from dataclasses import dataclass
 
 import pytest
 
@@ -12,27 +12,45 @@ from nyala.engine.memory_gate import MemoryGate, patiently
 from nyala.engine.options import StoreOptions
 from nyala.schemas.description import MemoryStats
 from nyala.schemas.errors import UnavailableError
+from nyala.schemas.table import TableDefinition
 from nyala.schemas.write import WriteCommand
-from tests.engine.subject import Subject, batch
+from tests.engine.subject import SCHEMA, Subject, batch
 
 MIB = 1 << 20
+
+
+@dataclass
+class Part:
+    memory_bytes: int
+    flushing_bytes: int = 0
+
+    @property
+    def unflushed_bytes(self) -> int:
+        return self.memory_bytes
 
 
 class Tablets:
     """Tablets of which only the size counts; half of the hard limit is the soft one."""
 
     def __init__(self, *sizes: int) -> None:
-        self.parts = [SimpleNamespace(memory_bytes=size, flushing_bytes=0) for size in sizes]
+        self.parts = [Part(size) for size in sizes]
         self.asked = 0
         self.will_be_flushed = True
 
     def gate(self, hard: int, seconds: float = 20) -> MemoryGate:
-        options = StoreOptions(memory_bytes=hard, memory_soft_share=0.5, memory_throttle_seconds=seconds)
-        return MemoryGate(options, lambda: self.parts, self.flush)  # pyright: ignore[reportArgumentType]
+        options = StoreOptions(
+            maintenance="on" if self.will_be_flushed else "off",
+            memory_bytes=hard,
+            memory_soft_share=0.5,
+            memory_throttle_seconds=seconds,
+        )
+        return MemoryGate(options, lambda: self.parts, self.maintained, self.flush)  # pyright: ignore[reportArgumentType]
 
-    def flush(self) -> bool:
+    def maintained(self) -> list[Part]:
+        return self.parts
+
+    def flush(self) -> None:
         self.asked += 1
-        return self.will_be_flushed
 
 
 def admit(gate: MemoryGate, size_bytes: int) -> float:
@@ -178,4 +196,46 @@ def test_without_maintenance_a_full_store_refuses_writes_until_it_is_flushed() -
     subject.flush()
     subject.flush_deltas()
     assert subject.store.write(WriteCommand(table="t"), rows).applied == 2000
+    subject.store.close()
+
+
+def test_nobody_waits_for_flushes_that_never_come() -> None:
+    """Beside a table that nobody flushes the other one has the limits of what is left."""
+    tablets = Tablets(40 * MIB, 4 * MIB)
+    tablets.maintained = lambda: tablets.parts[1:]
+    gate = tablets.gate(64 * MIB)
+    assert admit(gate, 8 * MIB) < 5 and tablets.asked == 0 and not gate.is_pressed(), "4 of 24 MiB"
+    tablets.parts[1].memory_bytes = 0
+    tablets.parts[0].memory_bytes = 63 * MIB
+    assert admit(gate, 8 * MIB) < 5 and tablets.asked == 0 and not gate.is_pressed() and not gate.is_relieved()
+    tablets.parts[0].memory_bytes = 64 * MIB
+    with pytest.raises(UnavailableError, match="67,108,864 bytes are of tables whose maintenance is off"):
+        admit(gate, 8 * MIB)
+    assert gate.state().throttled_batches == 0
+    tablets.parts[0].memory_bytes, tablets.parts[1].memory_bytes = 40 * MIB, 20 * MIB
+    waiting = threading.Thread(target=admit, args=(gate, 8 * MIB))
+    waiting.start()
+    while not gate.is_pressed():
+        time.sleep(0.001)
+    tablets.parts[1].memory_bytes = 10 * MIB
+    gate.freed()
+    waiting.join(10)
+    assert not waiting.is_alive() and tablets.asked == 1
+
+
+def test_a_table_that_nobody_flushes_is_written_until_memory_is_full_and_then_refused_at_once() -> None:
+    subject = Subject(
+        maintenance="on", memory_bytes=MIB, memory_throttle_seconds=60, table_options={"maintenance": "off"}
+    )
+    rows = batch([(key, 1, "x" * 100) for key in range(1000)])
+    subject.store.create_table(TableDefinition.from_arrow("maintained", SCHEMA, ["k"]))
+    started = time.monotonic()
+    with pytest.raises(UnavailableError, match=r"maintenance is off: retry.*maintain\('flush'\)"):
+        for _ in range(50):
+            subject.store.write(WriteCommand(table="t"), rows)
+    assert time.monotonic() - started < 50, "neither throttled nor waited for"
+    assert subject.store.table_stats("t").memory.throttled_batches == 0
+    subject.flush()
+    subject.flush_deltas()
+    assert subject.store.write(WriteCommand(table="t"), rows).applied == 1000
     subject.store.close()
