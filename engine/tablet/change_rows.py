@@ -23,6 +23,9 @@ from ..vectors.vector import BytesVector, Vector, stored_as
 
 _COUNTS = struct.Struct("<II")
 _UNIT = np.dtype("<u4")
+CELLS_MAX = 1 << 22
+"""More in one change are corruption, thousands are written: NULLs take no bytes, so that the length of a change says
+nothing of what its cells take in memory."""
 
 _CODES = {
     PhysicalType.BOOL: 1,
@@ -79,6 +82,7 @@ def unpack_rows(body: memoryview) -> tuple[dict[int, Vector], pa.RecordBatch]:
     ends_at = types_at + column_count
     rows_at = ends_at + _UNIT.itemsize * row_count
     require(rows_at <= len(body), f"{len(body)} bytes are too few for {column_count} columns of {row_count} rows")
+    require(column_count * row_count <= CELLS_MAX, f"{column_count} columns of {row_count} rows are no small change")
     content = np.frombuffer(body, np.uint8)
     ids = content[_COUNTS.size : types_at].view(_UNIT).tolist()
     require(len(set(ids)) == len(ids), "a column twice")

@@ -1,9 +1,11 @@
 """What the log holds of a change comes back as it was, and damage is named."""
 
 import datetime
+import struct
 from decimal import Decimal
 from random import Random
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -99,6 +101,17 @@ def test_an_unknown_form_is_corrupt() -> None:
     damaged[5] = 2
     with pytest.raises(CorruptionError, match="form 2"):
         list(unpack_changes(memoryview(damaged), lsn=9))
+
+
+def test_counts_of_cells_that_take_no_bytes_are_corrupt_and_not_allocated() -> None:
+    """Nothing but NULLs: all of it is there and adds up, and the cells would take terabytes."""
+    count = 1 << 20
+    ids, types = np.arange(count, dtype="<u4").tobytes(), bytes([5]) * count
+    ends = np.arange(2, 2 * count + 2, 2, "<u4").tobytes()
+    body = struct.pack("<II", count, count) + ids + types + ends + b"\x85\0" * count
+    record = struct.pack("<IBBxxQ", 7, ChangeKind.STORE, 1, len(body)) + body
+    with pytest.raises(CorruptionError, match="1048576 columns of 1048576 rows"):
+        list(unpack_changes(memoryview(record), lsn=9))
 
 
 def test_a_length_beyond_the_record_is_corrupt() -> None:
