@@ -3,6 +3,7 @@ FROM python:3.11-slim AS build
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
 COPY nyala nyala
+COPY pyspark_nyala pyspark_nyala
 COPY schemas schemas
 COPY engine engine
 COPY flight_server flight_server

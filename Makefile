@@ -22,8 +22,8 @@ help:  ## this list
 demo: .venv/.installed-dev  ## a store, a server and a client on real flight data, in about a minute
 	@$(BIN)/nyala demo $(ARGS)
 
-test: .venv/.installed-dev  ## all tests, on all processors (ARGS="tests/engine -k wal" for some, WORKERS=0 for one after the other)
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
+test: .venv/.installed-dev  ## all tests, on all processors; Spark's need Java 17 (ARGS="tests/engine -k wal" for some, WORKERS=0 for one after the other)
+	@.ci/test.sh $(WORKERS) $(ARGS)
 
 lint: .venv/.installed-dev  ## style, types and the floors of the house
 	@.ci/lint.sh

@@ -14,7 +14,7 @@ import pyarrow.flight as fl
 from pydantic import BaseModel
 
 from ..schemas.alter import Alteration
-from ..schemas.command import InfoMetadata, LastChange
+from ..schemas.command import LastChange
 from ..schemas.description import DroppedTable, DroppedTables, Health, ScanPlan, TableDescription, TableStats
 from ..schemas.errors import InvalidArgumentError
 from ..schemas.scan import ScanSpec
@@ -26,6 +26,7 @@ from .flight_errors import as_store_errors
 from .numbered import NumberedPut, Writer, Writers
 from .point_reads import PointReads
 from .put_stream import PutStream
+from .scan_parts import ScanPart, ScanParts
 
 _RECONNECT = [
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -160,16 +161,23 @@ class FlightStore:
             with as_store_errors():
                 reader = self._client.do_get(fl.Ticket(_json(spec)))
                 return ScanStream(reader.schema, _pinned_to(spec), self._batches(reader))
-        with as_store_errors():
-            info = self._client.get_flight_info(fl.FlightDescriptor.for_command(_json(spec)))
-        pinned = InfoMetadata.model_validate_json(info.app_metadata)
-        return ScanStream(info.schema, pinned.snapshot, self._read(info.endpoints))
+        parts = self.parts(spec)
+        return ScanStream(parts.schema, parts.snapshot, self._read(parts.parts))
 
-    def _read(self, endpoints: list[fl.FlightEndpoint]) -> Iterator[pa.RecordBatch]:
-        for endpoint in endpoints:
-            with as_store_errors():
-                reader = self._client.do_get(endpoint.ticket)
-            yield from self._batches(reader)
+    def _read(self, parts: list[ScanPart]) -> Iterator[pa.RecordBatch]:
+        for part in parts:
+            yield from self.read_part(part)
+
+    def parts(self, spec: ScanSpec) -> ScanParts:
+        """Return the parts of a scan, all pinned to one snapshot. Nothing is read yet."""
+        with as_store_errors():
+            return ScanParts.of(self._client.get_flight_info(fl.FlightDescriptor.for_command(_json(spec))))
+
+    def read_part(self, part: ScanPart) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of a part, whichever server of the same store handed it out."""
+        with as_store_errors():
+            reader = self._client.do_get(fl.Ticket(part.ticket))
+        yield from self._batches(reader)
 
     def _batches(self, reader: fl.FlightStreamReader) -> Iterator[pa.RecordBatch]:
         try:

@@ -76,6 +76,8 @@ def open(path: str | Path, **options: Any) -> Database:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "spark":
+        return import_module("nyala.spark")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_HOMES[name], __name__), name)
@@ -83,4 +85,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted([*globals(), *_HOMES, "spark"])

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PARTS = ("nyala", "schemas", "engine", "flight_server", "clients")
+PARTS = ("nyala", "pyspark_nyala", "schemas", "engine", "flight_server", "clients")
+TOP = {"nyala", "pyspark_nyala"}
+"""Installed under their own names; the other folders are parts of `nyala`."""
 SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
 
 # What the extras bring: none of it is there on a Spark executor that installed the client alone.
@@ -27,7 +29,7 @@ def python_files() -> list[Path]:
 
 def installed_path(file: Path) -> Path:
     """Where a file of the checkout is installed: engine/x.py as nyala/engine/x.py."""
-    return file if file.parts[0] == "nyala" else Path("nyala") / file
+    return file if file.parts[0] in TOP else Path("nyala") / file
 
 
 def dotted(folder: Path) -> str:
@@ -130,7 +132,7 @@ def bare_imports(file: Path) -> list[str]:
         if isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and node.level == 0)
         for name in ([alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""])
     ]
-    ours = set(PARTS) - {"nyala"}
+    ours = set(PARTS) - TOP
     return [f"{file}:{line} imports {name}" for line, name in names if name.split(".")[0] in ours]
 
 
@@ -139,10 +141,10 @@ def test_nobody_imports_a_folder_by_its_bare_name() -> None:
     folders = (*PARTS, "tests", "bench", "examples")
     files = [file.relative_to(ROOT) for top in folders for file in (ROOT / top).rglob("*.py")]
     assert [line for file in files for line in bare_imports(file)] == []
-    assert not (set(PARTS) - {"nyala"}) & sys.modules.keys()
+    assert not (set(PARTS) - TOP) & sys.modules.keys()
 
 
 def test_bare_folders_are_not_installed(tmp_path: Path) -> None:
     code = "import importlib.util as u; print([n for n in {parts} if u.find_spec(n)])"
-    parts = [part for part in PARTS if part != "nyala"]
+    parts = [part for part in PARTS if part not in TOP]
     assert run(code.format(parts=parts), tmp_path) == "[]"

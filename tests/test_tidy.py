@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PRODUCT = ("nyala", "schemas", "engine", "flight_server", "clients")
+PRODUCT = ("nyala", "pyspark_nyala", "schemas", "engine", "flight_server", "clients")
 EVERYTHING = (*PRODUCT, "tests", "bench", "examples")
 
 FILE_LINES_MAX = 500
@@ -44,7 +44,7 @@ class Source:
     def module(self) -> str:
         """The dotted name it imports as: engine/wal/writer.py is nyala.engine.wal.writer."""
         parts = self.path.removesuffix(".py").removesuffix("/__init__").split("/")
-        return ".".join(parts if parts[0] == "nyala" else ["nyala", *parts])
+        return ".".join(parts if parts[0] in ("nyala", "pyspark_nyala") else ["nyala", *parts])
 
     @property
     def is_package(self) -> bool:

@@ -1,0 +1,26 @@
+"""One connection a server and process.
+
+Spark forks the processes that run Python, and gRPC does not survive a fork: so a connection is made when it is first
+used, and never looked at by a process that did not make it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..flight import FlightStore
+
+_stores: dict[tuple[int, str], FlightStore] = {}
+
+
+def store_at(uri: str) -> FlightStore:
+    """Return this process's connection to a server.
+
+    Raises:
+        UnavailableError: nobody answers there.
+        InvalidArgumentError: ``uri`` is no location.
+    """
+    key = (os.getpid(), uri)
+    if key not in _stores:
+        _stores[key] = FlightStore(uri)
+    return _stores[key]

@@ -1,0 +1,209 @@
+"""The options of ``format("nyala")``: what there is, what it may be, and a clear word for what is not.
+
+Spark hands options over as text, with names in lower case. One that is not known is refused: a misspelt
+`snapshotTimestmp` that is ignored would read other rows than were asked for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
+from pydantic.alias_generators import to_camel
+
+from ...schemas.errors import InvalidArgumentError
+from ...schemas.operation import Operation
+from ...schemas.timestamp import parse_moment
+
+SPLIT_BYTES = 64 << 20
+"""What one task reads, about, unless told otherwise: some tasks a core for a large table, one task for a small one."""
+
+_OF_SPARK = frozenset({"checkpointlocation", "queryname"})
+"""Options that Spark takes itself and hands on to the sink of a stream."""
+
+
+def _moment(text: Any) -> Any:
+    return int(text) if isinstance(text, str) and text.strip().isdecimal() else text
+
+
+def _names(text: Any) -> Any:
+    """A list of names in JSON, or with commas between them."""
+    if not isinstance(text, str):
+        return text
+    if text.lstrip().startswith("["):
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"no list in JSON: {error}") from None
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+Moment = Annotated[int | str, BeforeValidator(_moment)]
+"""A timestamp of the store, or ISO 8601 text with a time zone."""
+Names = Annotated[list[str], BeforeValidator(_names)]
+
+
+class Place(BaseModel):
+    """Which table, and where."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
+
+    uri: str
+    """Where the server listens, as in grpc://127.0.0.1:8815."""
+    table: str
+    """Its name; ``load("name")`` says it too."""
+
+    def checked(self) -> Self:
+        """Return the options, with timestamps for moments, if they make sense together.
+
+        Raises:
+            InvalidArgumentError: naming those that do not.
+        """
+        return self
+
+
+Model = TypeVar("Model", bound=Place)
+
+
+class _Selection(Place):
+    columns: Names | None = None
+    filter: str | None = None
+    """SQL text, evaluated in the store."""
+    read_change_feed: bool = False
+    """Every change of a row, in the place of the net change."""
+    before_values: bool = False
+    """With changes: also what the columns held before."""
+    split_size_bytes: PositiveInt = SPLIT_BYTES
+
+
+class ReadOptions(_Selection):
+    """Of ``spark.read``."""
+
+    _SNAPSHOTS: ClassVar = ("snapshot_timestamp", "timestamp_as_of", "version_as_of")
+    _MOMENTS: ClassVar = (*_SNAPSHOTS, "start_timestamp", "end_timestamp")
+
+    snapshot_timestamp: Moment | None = None
+    timestamp_as_of: Moment | None = None
+    version_as_of: NonNegativeInt | None = None
+    start_timestamp: Moment | None = None
+    """Read what commits after this moment changed, instead of what is there."""
+    end_timestamp: Moment | None = None
+    """Up to this moment, itself included."""
+
+    def checked(self) -> Self:
+        """See Place."""
+        given = {name: value for name in self._MOMENTS if (value := getattr(self, name)) is not None}
+        parsed = self.model_copy(update={name: parse_moment(value, to_camel(name)) for name, value in given.items()})
+        snapshots = [to_camel(name) for name in given if name in self._SNAPSHOTS]
+        if len(snapshots) > 1:
+            raise InvalidArgumentError(f"{' and '.join(snapshots)} say the same twice: keep one of them")
+        if self.start_timestamp is not None and snapshots:
+            raise InvalidArgumentError(f"{snapshots[0]} does not go with startTimestamp, which ends at endTimestamp")
+        for name in ("end_timestamp", "read_change_feed", "before_values"):
+            if getattr(self, name) and self.start_timestamp is None:
+                raise InvalidArgumentError(f"{to_camel(name)} is of changes: say since when, by startTimestamp")
+        return parsed
+
+    @property
+    def snapshot(self) -> int | str | None:
+        """The moment to read at; None for now."""
+        return next((value for name in self._SNAPSHOTS if (value := getattr(self, name)) is not None), None)
+
+
+class StreamReadOptions(_Selection):
+    """Of ``spark.readStream``."""
+
+    starting_timestamp: Moment = "earliest"
+    """``earliest``: all rows there are, as inserts, then what changes; ``latest``: what changes from now on; or what
+    changes after a moment."""
+    max_rows_per_trigger: PositiveInt | None = None
+    max_bytes_per_trigger: PositiveInt | None = None
+    fail_on_data_loss: bool = True
+    """False: where the history that a stream needs is gone, go on with what there is, and lose the changes between."""
+
+    def checked(self) -> Self:
+        """See Place."""
+        if self.max_rows_per_trigger is not None and self.max_bytes_per_trigger is not None:
+            raise InvalidArgumentError("maxRowsPerTrigger and maxBytesPerTrigger limit the same: keep one of them")
+        if self.starting_timestamp in ("earliest", "latest"):
+            return self
+        return self.model_copy(
+            update={"starting_timestamp": parse_moment(self.starting_timestamp, "startingTimestamp")}
+        )
+
+
+class _Writing(Place):
+    operation: Operation = Operation.UPSERT
+    operation_column: str | None = None
+    """A column that holds the operation of each row; it is not written itself."""
+    ignore_null: bool = False
+    """A NULL leaves the cell of the table as it is."""
+    txn_app_id: Annotated[str, Field(min_length=1)] | None = None
+
+    def checked(self) -> Self:
+        """See Place."""
+        if self.operation_column is not None and "operation" in self.model_fields_set:
+            raise InvalidArgumentError("operation and operationColumn both say what to do: keep one of them")
+        return self
+
+
+class WriteOptions(_Writing):
+    """Of ``df.write``."""
+
+    txn_version: NonNegativeInt | None = None
+
+    def checked(self) -> Self:
+        """See Place."""
+        if (self.txn_app_id is None) != (self.txn_version is None):
+            raise InvalidArgumentError("txnAppId and txnVersion go together: a version means something only to its app")
+        return super().checked()
+
+
+class StreamWriteOptions(_Writing):
+    """Of ``df.writeStream``. Without ``txnAppId`` the query's own id is taken, which its checkpoint keeps."""
+
+
+def parse(
+    model: type[Model], given: Mapping[str, str], what: Literal["read", "readStream", "write", "writeStream"]
+) -> Model:
+    """Return the options that a user gave for ``what``.
+
+    Raises:
+        InvalidArgumentError: one is missing, unknown or wrong, or does not go with another.
+    """
+    written = {field.alias.lower(): field.alias for field in model.model_fields.values() if field.alias}
+    named: dict[str, str] = {}
+    for name, value in _placed(given).items():
+        if name in written:
+            named[written[name]] = value
+        elif name not in _OF_SPARK:
+            raise InvalidArgumentError(_unknown(name, sorted(written.values()), what))
+    for name, example in (("uri", "grpc://127.0.0.1:8815"), ("table", "flights")):
+        if not named.get(name):
+            raise InvalidArgumentError(f"option {name!r} is missing, as in .option({name!r}, {example!r})")
+    try:
+        return model.model_validate(named).checked()
+    except ValidationError as error:
+        finding = error.errors(include_url=False)[0]
+        why = f"option {finding['loc'][0]} is {finding.get('input')!r}: {finding['msg']}"
+        raise InvalidArgumentError(why) from None
+
+
+def _placed(given: Mapping[str, str]) -> dict[str, str]:
+    """Return options by name in lower case; ``load("name")`` comes as ``path``, ``load(["a", "b"])`` as ``paths``."""
+    named = {name.lower(): value for name, value in given.items()}
+    if "paths" in named:
+        raise InvalidArgumentError("load() takes one table; read others by themselves, and unite them with union()")
+    path = named.pop("path", None)
+    if path is not None and named.setdefault("table", path) != path:
+        raise InvalidArgumentError(f"the table is {path!r} by load() or save(), and {named['table']!r} by its option")
+    return named
+
+
+def _unknown(name: str, known: list[str], what: str) -> str:
+    close = get_close_matches(name, [each.lower() for each in known], 1)
+    hint = next((f", did you mean {each}?" for each in known if close and each.lower() == close[0]), ";")
+    return f"no option of {what} is called {name!r}{hint} there are {', '.join(known)}"

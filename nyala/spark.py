@@ -1,0 +1,30 @@
+"""Tables in Spark, beside ``spark.read.format("nyala")``. Importing this loads no Spark before it is used.
+
+spark = nyala.spark.configure(SparkSession.builder).getOrCreate()
+homes = nyala.spark.read_table(spark, "homes", "grpc://127.0.0.1:8815", where="price > 4")
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nyala.clients.spark.api import read_table as read_table
+    from nyala.clients.spark.session import configure as configure
+
+_HOMES = {
+    "configure": "nyala.clients.spark.session",
+    "read_table": "nyala.clients.spark.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

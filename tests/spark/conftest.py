@@ -1,0 +1,99 @@
+"""One store, in this process and behind Flight: what Spark reads and writes is compared with what the store says."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from nyala.clients.database import Database
+from nyala.clients.spark.source import NyalaDataSource
+from nyala.engine.fs.memory import MemoryFileSystem
+from nyala.engine.options import StoreOptions
+from nyala.engine.store import Store
+from nyala.flight_server.server import FlightServer
+from nyala.spark import configure, read_table
+
+
+@pytest.fixture(scope="session")
+def store() -> Iterator[Store]:
+    opened = Store.open(MemoryFileSystem(), StoreOptions(maintenance="off"))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="session")
+def uri(store: Store) -> Iterator[str]:
+    server = FlightServer(store, "grpc://127.0.0.1:0")
+    yield f"grpc://127.0.0.1:{server.port}"
+    server.shutdown()
+
+
+@pytest.fixture
+def db(store: Store) -> Iterator[Database]:
+    """The store itself, without tables."""
+    database = Database(store)
+    yield database
+    for name in database.tables():
+        database.drop_table(name)
+
+
+@pytest.fixture
+def source(uri: str) -> Callable[..., Any]:
+    """Make a data source as Spark does, with option names in lower case and values as text."""
+
+    def make(table: str | None = "homes", **options: object) -> NyalaDataSource:
+        given = {"uri": uri} | ({"table": table} if table else {}) | options
+        return NyalaDataSource({name.lower(): _text(value) for name, value in given.items()})
+
+    return make
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session of Spark, small and quick to start: one a run, about ten seconds."""
+    needs_java()
+    folder = tmp_path_factory.mktemp("spark")
+    # The machine compiles little and collects garbage on one thread: what is short-lived starts sooner.
+    settings = SETTINGS | {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.local.dir": str(folder)}
+    builder = SparkSession.builder.master("local[2,2]").appName("tests")
+    for name, value in settings.items():
+        builder.config(name, value)
+    session = configure(builder).getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+def needs_java() -> None:
+    """Skip where there is no Java; in continuous integration that is a failure."""
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        why = "Spark needs Java 17: .ci/java.sh installs it on Debian"
+        pytest.fail(why) if os.environ.get("CI") else pytest.skip(why)
+
+
+@pytest.fixture
+def load(spark: SparkSession, uri: str) -> Callable[..., DataFrame]:
+    """Load a table anew."""
+    return lambda table="homes", **options: read_table(spark, table, uri, **options)

@@ -1,0 +1,152 @@
+"""Reading, by calling what Spark calls: no Java needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+import nyala
+from nyala.clients.database import Database
+from nyala.clients.spark.source import NyalaDataSource
+from nyala.clients.spark.types import arrow_schema
+from nyala.clients.table import Table
+from nyala.schemas.errors import InvalidArgumentError, NotFoundError, SnapshotTooOldError, StoreError
+
+SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("at", pa.timestamp("us")), ("small", pa.int8())])
+AT = pa.array(range(100), pa.timestamp("us"))
+Source = Callable[..., NyalaDataSource]
+
+
+@pytest.fixture
+def homes(db: Database) -> Table:
+    table = db.create_table("homes", SCHEMA, ["id"], partition_by=[nyala.hash("id", buckets=3)])
+    table.insert({"id": range(100), "city": [f"c{n}" for n in range(100)], "at": AT, "small": [None, 1] * 50})
+    return table
+
+
+def rows(source: NyalaDataSource, schema: StructType | None = None) -> pa.Table:
+    """Read all, as Spark would, and check each batch as Spark does."""
+    schema = source.schema() if schema is None else schema
+    reader = source.reader(schema=schema)
+    wanted = arrow_schema(schema)
+    batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+    assert all(batch.schema.equals(wanted) for batch in batches)
+    return pa.Table.from_batches(batches, wanted)
+
+
+def ids(source: NyalaDataSource) -> list[int]:
+    return sorted(rows(source)["id"].to_pylist())
+
+
+def test_a_table_is_read_in_parts(homes: Table, source: Source) -> None:
+    found = source()
+    reader = found.reader(schema=found.schema())
+    assert len(reader.partitions()) == 3
+    expected = homes.scan(ordered=True).to_arrow()
+    assert rows(found).sort_by("id")["at"].cast(pa.timestamp("us")).to_pylist() == expected["at"].to_pylist()
+    assert ids(found) == list(range(100))
+
+
+def test_filters_are_not_pushed_by_spark(homes: Table, source: Source) -> None:
+    """What Spark 4.3.0 would make of it: rows of one query in the answer to another."""
+    reader = source().reader(schema=source().schema())
+    assert type(reader).pushFilters is DataSourceReader.pushFilters
+
+
+def test_columns_and_filter(homes: Table, source: Source) -> None:
+    found = rows(source(columns="city,id", filter="id < 5 AND city <> 'c3'"))
+    assert found.column_names == ["city", "id"] and sorted(found["id"].to_pylist()) == [0, 1, 2, 4]
+
+
+def test_splits(homes: Table, source: Source) -> None:
+    found = source(splitSizeBytes=200)
+    assert len(found.reader(schema=found.schema()).partitions()) > 5
+    assert ids(found) == list(range(100))
+
+
+def test_a_snapshot_stays_what_it_was(homes: Table, source: Source) -> None:
+    before = homes.insert({"id": [1000]}).timestamp
+    found = source()
+    reader = found.reader(schema=found.schema())
+    parts = reader.partitions()
+    homes.delete({"id": [0, 1000]})
+    assert sum(batch.num_rows for part in parts for batch in reader.read(part)) == 101
+    assert len(ids(source())) == 99
+    for name in ("snapshotTimestamp", "timestampAsOf", "versionAsOf"):
+        assert len(ids(source(**{name: before}))) == 101
+
+
+def test_changes(homes: Table, source: Source) -> None:
+    start = homes.insert({"id": [1000]}).timestamp
+    homes.upsert({"id": [1], "city": ["x"]})
+    middle = homes.upsert({"id": [1], "city": ["y"]}).timestamp
+    homes.delete({"id": [2]})
+    net = rows(source(startTimestamp=start)).sort_by("id")
+    assert net.column_names == ["_op", "_timestamp", "id", "city", "at", "small"]
+    assert net.select(["_op", "id", "city"]).to_pylist() == [
+        {"_op": "update", "id": 1, "city": "y"},
+        {"_op": "delete", "id": 2, "city": "c2"},
+    ]
+    options = {"startTimestamp": start, "endTimestamp": middle, "readChangeFeed": True, "beforeValues": True}
+    every = rows(source(**options, columns="id"))
+    assert every.column_names == ["_op", "_timestamp", "id", "_before_id"]
+    assert every["id"].to_pylist() == [1, 1]
+
+
+def test_nothing_to_read(db: Database, source: Source) -> None:
+    db.create_table("empty", SCHEMA, ["id"])
+    assert rows(source("empty")).num_rows == 0
+    reader = source("empty").reader(schema=source("empty").schema())
+    assert list(reader.read(InputPartition(None))) == [] and list(reader.read(None)) == []
+
+
+def test_a_schema_is_a_projection(homes: Table, source: Source) -> None:
+    wanted = StructType().add("city", "string").add("at", "timestamp_ntz").add("id", "long")
+    found = rows(source(), wanted)
+    assert found.schema.field("at").type == pa.timestamp("us") and found.num_rows == 100
+
+
+WRONG_SCHEMAS = {
+    "no such column": (StructType().add("town", "string"), "no column 'town'"),
+    "misspelt": (StructType().add("citty", "string"), "did you mean 'city'"),
+    "other type": (StructType().add("id", "string"), "'id' is bigint, not string"),
+    "wider type": (StructType().add("small", "integer"), "'small' is tinyint, not int"),
+    "not null": (StructType().add("city", "string", False), "may be NULL"),
+    "no columns": (StructType(), "one column at least"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_SCHEMAS)
+def test_a_schema_that_does_not_fit_is_refused(homes: Table, source: Source, case: str) -> None:
+    schema, why = WRONG_SCHEMAS[case]
+    with pytest.raises(InvalidArgumentError, match=why):
+        source().reader(schema=schema)
+
+
+def test_an_altered_table_is_not_read_by_an_old_schema(homes: Table, source: Source) -> None:
+    old = source().schema()
+    homes.alter().widen_column("small", "int32").apply()
+    with pytest.raises(InvalidArgumentError, match="load the table anew"):
+        source().reader(schema=old)
+
+
+WRONG: dict[str, tuple[dict[str, object], type[StoreError], str]] = {
+    "no table": ({"table": "barns"}, NotFoundError, "barns"),
+    "no column": ({"columns": "id,town"}, InvalidArgumentError, "town"),
+    "column twice": ({"columns": "id,id"}, InvalidArgumentError, "twice"),
+    "wrong filter": ({"filter": "id <"}, InvalidArgumentError, "the filter is wrong"),
+    "too old": ({"startTimestamp": "1"}, SnapshotTooOldError, "history"),
+    "wrong option": ({"filters": "id > 1"}, InvalidArgumentError, "did you mean filter"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_reads_are_refused_when_they_are_planned(homes: Table, source: Source, case: str) -> None:
+    options, kind, why = WRONG[case]
+    with pytest.raises(kind, match=why):
+        found = source(**{"table": "homes"} | options)
+        found.reader(schema=found.schema()).partitions()

@@ -1,0 +1,88 @@
+"""Options: all are checked, and a wrong one is named with what would work."""
+
+from __future__ import annotations
+
+import pytest
+
+from nyala.clients.spark.options import ReadOptions, StreamReadOptions, StreamWriteOptions, WriteOptions, parse
+from nyala.schemas.errors import InvalidArgumentError
+from nyala.schemas.timestamp import parse_moment
+
+PLACE = {"uri": "grpc://127.0.0.1:8815", "table": "homes"}
+MODELS = {
+    "read": ReadOptions,
+    "readStream": StreamReadOptions,
+    "write": WriteOptions,
+    "writeStream": StreamWriteOptions,
+}
+
+
+def parsed(what: str, **options: str):
+    return parse(MODELS[what], PLACE | {name.lower(): value for name, value in options.items()}, what)  # type: ignore[arg-type]
+
+
+def test_read_options_are_what_was_given() -> None:
+    options = parsed("read", columns="id, city", filter="id > 3", splitSizeBytes="1000", versionAsOf="77")
+    assert (options.columns, options.filter, options.split_size_bytes) == (["id", "city"], "id > 3", 1000)
+    assert options.snapshot == 77
+
+
+def test_columns_may_be_a_list_in_json() -> None:
+    assert parsed("read", columns='["a, b", "c"]').columns == ["a, b", "c"]
+
+
+@pytest.mark.parametrize("name", ["snapshotTimestamp", "timestampAsOf"])
+def test_a_moment_is_a_timestamp_or_iso_text(name: str) -> None:
+    assert parsed("read", **{name: "7352959198959534080"}).snapshot == 7352959198959534080
+    text = "2026-01-31T12:00:00Z"
+    assert parsed("read", **{name: text}).snapshot == parse_moment(text)
+
+
+def test_load_names_the_table() -> None:
+    assert parse(ReadOptions, {"uri": "grpc://h:1", "path": "homes"}, "read").table == "homes"
+
+
+def test_what_spark_hands_on_to_a_sink_is_let_through() -> None:
+    assert parsed("writeStream", checkpointLocation="/x", queryName="q", txnAppId="a").txn_app_id == "a"
+
+
+WRONG = {
+    "unknown": ("read", {"snapshotTimestmp": "1"}, "did you mean snapshotTimestamp"),
+    "one of a stream": ("read", {"maxRowsPerTrigger": "1"}, "maxrowspertrigger"),
+    "one of reading": ("write", {"filter": "x"}, "no option of write is called 'filter'"),
+    "no number": ("read", {"splitSizeBytes": "64m"}, "splitSizeBytes is '64m'"),
+    "not positive": ("readStream", {"maxRowsPerTrigger": "0"}, "maxRowsPerTrigger"),
+    "no truth value": ("write", {"ignoreNull": "perhaps"}, "ignoreNull is 'perhaps'"),
+    "no operation": ("write", {"operation": "merge"}, "operation is 'merge'"),
+    "no zone": ("read", {"snapshotTimestamp": "2026-01-31"}, "needs a time zone"),
+    "no moment": ("readStream", {"startingTimestamp": "yesterday"}, "startingTimestamp 'yesterday'"),
+    "two moments": ("read", {"timestampAsOf": "1", "versionAsOf": "1"}, "say the same twice"),
+    "moment and changes": (
+        "read",
+        {"snapshotTimestamp": "1", "startTimestamp": "1"},
+        "does not go with startTimestamp",
+    ),
+    "end without start": ("read", {"endTimestamp": "1"}, "by startTimestamp"),
+    "feed without start": ("read", {"readChangeFeed": "true"}, "by startTimestamp"),
+    "two limits": ("readStream", {"maxRowsPerTrigger": "1", "maxBytesPerTrigger": "1"}, "keep one of them"),
+    "two operations": ("write", {"operation": "insert", "operationColumn": "op"}, "keep one of them"),
+    "app without version": ("write", {"txnAppId": "a"}, "txnAppId and txnVersion go together"),
+    "version of a stream": ("writeStream", {"txnVersion": "1"}, "no option of writeStream is called 'txnversion'"),
+    "columns as wrong json": ("read", {"columns": "[a"}, "columns"),
+    "tables that differ": ("read", {"path": "barns"}, "'barns'"),
+    "many tables": ("read", {"paths": '["a"]'}, "one table"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_options_are_refused(case: str) -> None:
+    what, options, why = WRONG[case]
+    with pytest.raises(InvalidArgumentError) as caught:
+        parsed(what, **options)
+    assert why in str(caught.value)
+
+
+@pytest.mark.parametrize("missing", ["uri", "table"])
+def test_a_place_is_needed(missing: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"option '{missing}' is missing"):
+        parse(ReadOptions, {name: value for name, value in PLACE.items() if name != missing}, "read")
