@@ -1,0 +1,133 @@
+"""``nyala job``: jobs on whole tables, run by threads of this process or by Spark."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ...schemas.errors import InvalidArgumentError
+from .target import Data, Json, Name, Url, database
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from ..database import Database
+
+app = typer.Typer(no_args_is_help=True, help="Verify, back up, restore, load, copy and export whole tables.")
+
+Runs = Annotated[str, typer.Option("--executor", envvar="NYALA_EXECUTOR", help="local (threads) or spark.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="How many tasks at once.", show_default="by the machine")]
+AsOf = Annotated[str | None, typer.Option(help="A timestamp, or ISO time with zone.", show_default="now")]
+OtherUrl = Annotated[str | None, typer.Option("--other-url", help="The server of the other store.")]
+OtherData = Annotated[Path | None, typer.Option("--other-data", help="Or its data directory.")]
+
+
+@app.command("checksum")
+def checksum_command(
+    context: typer.Context,
+    name: Name,
+    as_of: AsOf = None,
+    executor: Runs = "local",
+    workers: Workers = None,
+    url: Url = None,
+    data: Data = None,
+    json_output: Json = False,
+) -> None:
+    """Print the checksum of a table's rows, by tablet: equal for equal rows, however they are stored."""
+    from ..pipeline import checksum
+    from .output import print_table
+
+    with database(context, url, data) as db:
+        found = checksum(db, name, as_of=moment(as_of), executor=executor, workers=workers, show="lines")
+    if json_output:
+        print_result(found)
+        return
+    rows = [(each.tablet, f"{each.rows:,}", each.checksum) for each in found.tablets]
+    print_table(["tablet", "rows", "checksum"], [*rows, ("all", f"{found.rows:,}", found.checksum)])
+
+
+@app.command("verify")
+def verify_command(
+    context: typer.Context,
+    name: Name,
+    other_url: OtherUrl = None,
+    other_data: OtherData = None,
+    other_table: Annotated[str | None, typer.Option(help="What it is called there.", show_default="the same")] = None,
+    as_of: AsOf = None,
+    other_as_of: AsOf = None,
+    differences: Annotated[int, typer.Option(min=1, help="How many keys that differ are named.")] = 100,
+    executor: Runs = "local",
+    workers: Workers = None,
+    url: Url = None,
+    data: Data = None,
+    json_output: Json = False,
+) -> None:
+    """Compare a table with that of another store, or of the same under another name; exit with 1 if they differ."""
+    from ..pipeline import verify
+
+    with database(context, url, data) as db, other_database(context, db, other_url, other_data) as other:
+        found = verify(
+            db,
+            other,
+            name,
+            right_table=other_table,
+            as_of=moment(as_of),
+            right_as_of=moment(other_as_of),
+            differences=differences,
+            executor=executor,
+            workers=workers,
+            show="lines",
+        )
+    if json_output:
+        print_result(found)
+    else:
+        _print_verification(found)
+    if not found.equal:
+        raise typer.Exit(1)
+
+
+def _print_verification(found: Any) -> None:
+    from .output import print_table
+
+    if found.equal:
+        typer.echo(f"equal: {found.left.rows:,} rows, checksum {found.left.checksum}")
+        return
+    typer.echo(f"they differ: {found.left.rows:,} rows on the left, {found.right.rows:,} on the right")
+    for line in found.columns:
+        typer.echo(line)
+    if found.tablets:
+        typer.echo(f"tablets on the left with differences: {', '.join(map(str, found.tablets))}")
+    if found.differences:
+        names = list(found.differences[0].key)
+        caption = "" if found.complete else "there are more"
+        print_table([*names, "what"], [[*each.key.values(), each.what] for each in found.differences], caption)
+
+
+def moment(text: str | None) -> int | str | None:
+    """Return a moment as it was given on the command line."""
+    return int(text) if text and text.isdigit() else text
+
+
+def other_database(
+    context: typer.Context, db: Database, url: str | None, data: Path | None
+) -> AbstractContextManager[Database]:
+    """Return the second database of a command; the same one where no other is named.
+
+    Raises:
+        StoreError: both are given, or it cannot be opened.
+    """
+    if url is None and data is None:
+        return nullcontext(db)
+    if url is not None and data is not None:
+        raise InvalidArgumentError("give --other-url or --other-data, not both")
+    return database(context, url, data)
+
+
+def print_result(result: BaseModel) -> None:
+    """Print what a job answers as JSON."""
+    from .output import print_json
+
+    print_json(result.model_dump(mode="json"))
