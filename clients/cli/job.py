@@ -21,6 +21,7 @@ app = typer.Typer(no_args_is_help=True, help="Verify, back up, restore, load, co
 Runs = Annotated[str, typer.Option("--executor", envvar="NYALA_EXECUTOR", help="local (threads) or spark.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="How many tasks at once.", show_default="by the machine")]
 AsOf = Annotated[str | None, typer.Option(help="A timestamp, or ISO time with zone.", show_default="now")]
+Root = Annotated[str, typer.Argument(help="A folder, or a URI as s3://bucket/backups.")]
 OtherUrl = Annotated[str | None, typer.Option("--other-url", help="The server of the other store.")]
 OtherData = Annotated[Path | None, typer.Option("--other-data", help="Or its data directory.")]
 
@@ -104,6 +105,99 @@ def _print_verification(found: Any) -> None:
         names = list(found.differences[0].key)
         caption = "" if found.complete else "there are more"
         print_table([*names, "what"], [[*each.key.values(), each.what] for each in found.differences], caption)
+
+
+@app.command("backup")
+def backup_command(
+    context: typer.Context,
+    name: Name,
+    root: Root,
+    force_full: Annotated[
+        bool, typer.Option("--force-full", help="All rows, not what changed since the last backup.")
+    ] = False,
+    with_checksum: Annotated[
+        bool | None, typer.Option("--checksum/--no-checksum", help="Sum up all rows.", show_default="if full")
+    ] = None,
+    as_of: AsOf = None,
+    executor: Runs = "local",
+    workers: Workers = None,
+    url: Url = None,
+    data: Data = None,
+    json_output: Json = False,
+) -> None:
+    """Back a table up: in full the first time, then what changed. A run that was killed is gone on with."""
+    from ..pipeline import backup
+
+    with database(context, url, data) as db:
+        made = backup(
+            db,
+            name,
+            root,
+            force_full=force_full,
+            as_of=moment(as_of),
+            checksum=with_checksum,
+            executor=executor,
+            workers=workers,
+            show="lines",
+        )
+    if json_output:
+        print_result(made)
+    else:
+        typer.echo(f"{made.kind} backup of {name} up to {made.until}: {made.rows:,} rows, {made.bytes:,} bytes")
+        typer.echo(f"in {made.files} files in {made.folder}")
+
+
+@app.command("restore")
+def restore_command(
+    context: typer.Context,
+    name: Name,
+    root: Root,
+    at: Annotated[str | None, typer.Option(help="The newest that ended by then.", show_default="the newest")] = None,
+    new_name: Annotated[str | None, typer.Option("--as", help="What it is called.", show_default="as it was")] = None,
+    check: Annotated[bool, typer.Option("--verify/--no-verify", help="Sum up the rows, and compare.")] = True,
+    executor: Runs = "local",
+    workers: Workers = None,
+    url: Url = None,
+    data: Data = None,
+    json_output: Json = False,
+) -> None:
+    """Make a table from its backups. A run that was killed is gone on with."""
+    from ..pipeline import restore
+
+    with database(context, url, data, make=True) as db:
+        made = restore(
+            db,
+            root,
+            name,
+            name=new_name,
+            at=moment(at),
+            verify=check,
+            executor=executor,
+            workers=workers,
+            show="lines",
+        )
+    if json_output:
+        print_result(made)
+    else:
+        checked = ", its checksum verified" if made.verified else ""
+        typer.echo(f"restored {made.table} as of {made.until} from {made.backups} backups{checked}")
+
+
+@app.command("backups")
+def backups_command(root: Root, json_output: Json = False) -> None:
+    """List the backups in a folder."""
+    from ..pipeline import list_backups
+    from .output import print_json, print_table
+
+    found = list_backups(root)
+    if json_output:
+        print_json([each.model_dump(mode="json", exclude={"parts"}) for each in found])
+        return
+    rows = [
+        (each.table.name, each.kind, each.moment, f"{each.rows:,}", f"{each.bytes:,}", str(len(each.parts)))
+        for each in found
+    ]
+    print_table(["table", "kind", "up to", "rows", "bytes", "files"], rows)
 
 
 def moment(text: str | None) -> int | str | None:

@@ -6,19 +6,28 @@ this imports neither Spark nor numpy.
 
 from __future__ import annotations
 
+from .backup_job import BackupResult, backup
+from .chain import Backup, list_backups
 from .executor import Executor, LocalExecutor
+from .restore_job import RestoreResult, restore
 from .spark_executor import SparkExecutor
 from .verification import KeyDifference, TableChecksum, TabletChecksum, Verification
 from .verify_job import checksum, verify
 
 __all__ = [
+    "Backup",
+    "BackupResult",
     "Executor",
     "KeyDifference",
     "LocalExecutor",
+    "RestoreResult",
     "SparkExecutor",
     "TableChecksum",
     "TabletChecksum",
     "Verification",
+    "backup",
     "checksum",
+    "list_backups",
+    "restore",
     "verify",
 ]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ...schemas.errors import InvalidArgumentError, SnapshotTooOldError
+from ...schemas.errors import InvalidArgumentError
 from ...schemas.scan import ScanSpec
 from ...schemas.service import StoreService
-from ...schemas.timestamp import datetime_of, parse_moment
+from ...schemas.timestamp import parse_moment
 
 SPLIT_BYTES = 64 * 1024 * 1024
 """Of a table's data: about a second of work, and a file of some ten megabytes."""
@@ -34,9 +34,3 @@ def split_specs(service: StoreService, spec: ScanSpec, split_bytes: int | None =
 def tablets_of(service: StoreService, table: str) -> list[int]:
     """Return the ids of a table's tablets; none is ever used again."""
     return sorted(tablet.tablet for tablet in service.table_stats(table).tablets)
-
-
-def too_old(error: SnapshotTooOldError, what: str, since: int) -> SnapshotTooOldError:
-    """Return the error of a job that needs history which the table has dropped, with what to do."""
-    moment = datetime_of(since).isoformat(timespec="seconds")
-    return SnapshotTooOldError(f"{what} needs the history since {moment} ({since}), which is gone: {error.message}")

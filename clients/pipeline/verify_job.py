@@ -156,12 +156,12 @@ def _checked(
     key = tuple(about.primary_key)
     tasks = [ChecksumTask(link, part, key) for part in split_specs(link.service, spec, split_bytes)]
     by_tablet: dict[int, Sums] = {}
-    total = _sums()
+    total = new_sums()
     for index, sums in run_tasks(executor, sum_up, tasks, lambda part: part.count, f"{what} {about.name}", show):
-        by_tablet.setdefault(tasks[index].spec.tablet or 0, _sums()).merge(sums)
+        by_tablet.setdefault(tasks[index].spec.tablet or 0, new_sums()).merge(sums)
         total.merge(sums)
     for tablet in tablets_of(link.service, about.name):
-        by_tablet.setdefault(tablet, _sums())
+        by_tablet.setdefault(tablet, new_sums())
     return Checked(
         TableChecksum(
             table=about.name,
@@ -179,14 +179,18 @@ def _checked(
 
 def sum_up(task: ChecksumTask) -> Sums:
     """Return the sums of the rows of one split."""
-    sums = _sums()
+    sums = new_sums()
     for batch in task.link.service.scan(task.spec).batches:
         sums.add(batch, task.key)
     return sums
 
 
-def _sums() -> Sums:
-    """Make sums; numpy is only needed where rows are summed up."""
+def new_sums() -> Sums:
+    """Return sums of no rows yet; numpy is only needed where rows are summed up.
+
+    Raises:
+        InvalidArgumentError: it is missing.
+    """
     try:
         from .row_hash import Sums
     except ModuleNotFoundError as error:

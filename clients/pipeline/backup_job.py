@@ -1,0 +1,271 @@
+"""Backup: the rows of a table at a snapshot, or what changed since the last backup, as Parquet files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict
+
+from ...schemas.changes import ChangeSpec, feed_schema
+from ...schemas.description import TableDescription
+from ...schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, SnapshotTooOldError
+from ...schemas.scan import ScanSpec
+from ...schemas.service import StoreService
+from .chain import METADATA, PLAN, Backup, BackupPlan, TableBackups, backups_of
+from .executor import Executor, Where, executor_of
+from .folder import Folder, Place
+from .link import Store, StoreLink
+from .parts import Part, PartTask, sweep, write_part
+from .progress import Show, run_tasks
+from .splits import SPLIT_BYTES, snapshot_of, split_specs, tablets_of
+from .verify_job import checked
+
+_BEGINNINGS = 3
+"""How often a backup begins again because the table's columns were changed under it."""
+
+
+class BackupResult(BaseModel):
+    """What a backup came to."""
+
+    model_config = ConfigDict(frozen=True)
+
+    table: str
+    kind: Literal["full", "increment"]
+    folder: str
+    since: int | None
+    until: int
+    rows: int
+    bytes: int
+    files: int
+    resumed: bool
+    """Whether it went on with what an earlier run had begun."""
+    checksum: str | None
+    """Of all rows of the table at ``until``, where it was worked out."""
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What a backup works with."""
+
+    link: StoreLink
+    table: str
+    root: Folder
+    force_full: bool
+    as_of: int | str | None
+    checksum: bool | None
+    split_bytes: int
+    executor: Executor
+    show: Show
+
+
+def backup(
+    store: Store,
+    table: str,
+    root: Place,
+    *,
+    force_full: bool = False,
+    as_of: int | str | None = None,
+    checksum: bool | None = None,
+    split_bytes: int = SPLIT_BYTES,
+    executor: Where = "local",
+    workers: int | None = None,
+    show: Show = "auto",
+) -> BackupResult:
+    """Back a table up into the folder ``root``, a path or a URI: in full the first time, then what changed since.
+
+    A run that was killed is gone on with by the next: at its snapshot, with the files that it got done. Readers and
+    writers are not held up. ``checksum`` also stores the sum of all rows at that moment, by which a restore can be
+    verified: a full backup has it unless it is False; for an increment it takes a scan of the table. ``root`` is for
+    the backups of one store.
+
+    Raises:
+        NotFoundError: there is no such table.
+        SnapshotTooOldError: what changed since the last backup is no longer known; ``force_full`` takes a full one.
+        InvalidArgumentError: ``as_of`` is not after the last backup.
+    """
+    link = StoreLink.to(store)
+    runner = executor_of(executor, workers)
+    run = _Run(link, table, Folder.at(root), force_full, as_of, checksum, split_bytes, runner, show)
+    for _ in range(_BEGINNINGS):
+        done = _attempt(run)
+        if done:
+            return done
+    raise ConflictError(f"the columns of table {table!r} were changed again and again while it was backed up")
+
+
+def _attempt(run: _Run) -> BackupResult | None:
+    """Return a backup, None where it has to begin again."""
+    about = run.link.service.describe_table(run.table)
+    backups = backups_of(run.root, about)
+    for name in backups.finished:
+        _tidy(backups.folder.child(name), backups.finished[name])
+    name, plan = _unfinished(backups, about, run) or _begun(backups, about, run)
+    folder = backups.folder.child(name)
+    resumed = bool(folder.names(".note.json"))
+    try:
+        parts = _written(folder, plan, run)
+    except (ConflictError, NotFoundError):
+        if _is_as_planned(plan, run):
+            raise
+        folder.remove_all()
+        return None
+    except SnapshotTooOldError as error:
+        folder.remove_all()
+        if resumed:
+            return None
+        raise _gone(error) from None
+    if not _same_columns(plan.table, run.link.service.describe_table(run.table)):
+        folder.remove_all()
+        return None
+    made = _finished(folder, plan, parts, run)
+    return BackupResult(
+        table=made.table.name,
+        kind=made.kind,
+        folder=str(folder),
+        since=made.since,
+        until=made.until,
+        rows=made.rows,
+        bytes=made.bytes,
+        files=len(made.parts),
+        resumed=resumed,
+        checksum=made.checksum,
+    )
+
+
+def _unfinished(backups: TableBackups, about: TableDescription, run: _Run) -> tuple[str, BackupPlan] | None:
+    """Return the backup that an earlier run began, if it is still what is wanted; remove those that are not."""
+    last = backups.last
+    for name in reversed(backups.unfinished):
+        folder = backups.folder.child(name)
+        plan = folder.read_model(PLAN, BackupPlan) if folder.has(PLAN) else None
+        follows = plan and plan.since == (last.until if last and plan.kind == "increment" else None)
+        wanted = plan and (plan.kind == "full" or not run.force_full) and run.as_of is None
+        if plan and follows and wanted and _same_columns(plan.table, about):
+            return name, plan
+        folder.remove_all()
+    return None
+
+
+def _begun(backups: TableBackups, about: TableDescription, run: _Run) -> tuple[str, BackupPlan]:
+    """Return a new backup with its plan, which is written before anything else."""
+    service = run.link.service
+    last = None if run.force_full else backups.last
+    until = snapshot_of(service, run.as_of)
+    if (newest := backups.last) and until <= newest.until:
+        raise InvalidArgumentError(f"the moment {until} is not after the last backup, which ended at {newest.moment}")
+    tablets = tablets_of(service, about.name)
+    try:
+        scans = _scans(service, about, last, until, tablets, run.split_bytes)
+    except SnapshotTooOldError as error:
+        raise _gone(error) from None
+    sums = run.checksum if run.checksum is not None else last is None
+    plan = BackupPlan(
+        kind="increment" if last else "full",
+        since=last.until if last else None,
+        until=until,
+        table=about,
+        tablets=tablets,
+        sums=sums,
+        scans=[scan.model_dump(mode="json", exclude_none=True) for scan in scans],
+    )
+    name = f"{until:020d}-{plan.kind}"
+    folder = backups.folder.child(name)
+    folder.make()
+    folder.write_model(PLAN, plan)
+    return name, plan
+
+
+def _scans(
+    service: StoreService,
+    about: TableDescription,
+    last: Backup | None,
+    until: int,
+    tablets: list[int],
+    split_bytes: int,
+) -> list[ScanSpec]:
+    """Return what is to be read: the changes of the tablets that the last backup knows, all rows of the others.
+
+    So rows of ranges that were dropped since need not be told one by one: a restore leaves out the files of tablets
+    that are gone. A tablet that was split counts as gone, its heirs as new.
+    """
+    columns = [column.name for column in about.columns]
+    known = set(last.tablets) & set(tablets) if last else set[int]()
+    scans: list[ScanSpec] = []
+    if last and known:
+        feed = ChangeSpec(since=last.until, until=until)
+        spec = ScanSpec(table=about.name, columns=columns, changes=feed)
+        scans += [each for each in split_specs(service, spec, split_bytes) if each.tablet in known]
+    if set(tablets) - known:
+        spec = ScanSpec(table=about.name, columns=columns, as_of=until)
+        scans += [each for each in split_specs(service, spec, split_bytes) if each.tablet not in known]
+    return scans
+
+
+def _written(folder: Folder, plan: BackupPlan, run: _Run) -> list[Part]:
+    fields = [column.field for column in plan.table.columns]
+    rows, changes = pa.schema(fields), feed_schema(fields, before=False)
+    scans = [ScanSpec.model_validate({**scan, "table": run.table}) for scan in plan.scans]
+    tasks = [
+        PartTask(run.link, scan, folder, number, changes if scan.changes else rows, plan.sums and plan.kind == "full")
+        for number, scan in enumerate(scans)
+    ]
+    done = run_tasks(run.executor, write_part, tasks, lambda part: part.rows, f"back up {run.table}", run.show)
+    parts = dict(done)
+    return [parts[number] for number in range(len(tasks))]
+
+
+def _finished(folder: Folder, plan: BackupPlan, parts: list[Part], run: _Run) -> Backup:
+    table_rows, total = _sum(plan, parts, run)
+    made = Backup(
+        kind=plan.kind,
+        since=plan.since,
+        until=plan.until,
+        table=plan.table,
+        tablets=plan.tablets,
+        parts=parts,
+        rows=sum(part.rows for part in parts),
+        bytes=sum(part.bytes for part in parts),
+        table_rows=table_rows,
+        checksum=total,
+    )
+    folder.write_model(METADATA, made)
+    _tidy(folder, made)
+    return made
+
+
+def _sum(plan: BackupPlan, parts: list[Part], run: _Run) -> tuple[int | None, str | None]:
+    if not plan.sums:
+        return None, None
+    if plan.kind == "full":
+        total = sum(int(part.checksum or "0", 16) for part in parts) & ((1 << 64) - 1)
+        return sum(part.rows for part in parts), f"{total:016x}"
+    found, _ = checked(run.link, run.table, plan.until, run.executor, run.show, run.split_bytes)
+    return found.rows, found.checksum
+
+
+def _tidy(folder: Folder, made: Backup) -> None:
+    """Remove what only the making of a backup needed; the plan last, which says that it is still to be done."""
+    if folder.has(PLAN):
+        sweep(folder, made.parts)
+        folder.remove(PLAN)
+
+
+def _is_as_planned(plan: BackupPlan, run: _Run) -> bool:
+    service = run.link.service
+    now = tablets_of(service, run.table)
+    return now == plan.tablets and _same_columns(plan.table, service.describe_table(run.table))
+
+
+def _same_columns(left: TableDescription, right: TableDescription) -> bool:
+    return [(each.id, each.name, each.type, each.nullable) for each in left.columns] == [
+        (each.id, each.name, each.type, each.nullable) for each in right.columns
+    ]
+
+
+def _gone(error: SnapshotTooOldError) -> SnapshotTooOldError:
+    return SnapshotTooOldError(
+        f"{error.message}. What changed since the last backup is no longer known: take a full backup, with force_full "
+        "(--force-full), and back up more often or keep history for longer (history_max_age_seconds)"
+    )

@@ -1,0 +1,45 @@
+"""The definition that makes a table like one that is described: for restores and copies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...schemas.alter import Alteration, DropRangePartition
+from ...schemas.column import ColumnDefinition
+from ...schemas.description import TableDescription
+from ...schemas.partition import HashLevel, RangeLevel
+from ...schemas.service import StoreService
+from ...schemas.table import AUTO_INCREMENTING, TableDefinition
+
+Levels = Sequence[HashLevel | RangeLevel | Mapping[str, Any]]
+
+
+def create_like(
+    service: StoreService, about: TableDescription, name: str, comment: str, partition_by: Levels | None = None
+) -> TableDescription:
+    """Create an empty table with the columns, key, partitions and options of another, but for its comment.
+
+    ``partition_by`` takes the place of its partitions. Column ids are new.
+
+    Raises:
+        AlreadyPresentError: there is a table of that name.
+    """
+    levels = about.partitions if partition_by is None else partition_by
+    definition = TableDefinition(
+        name=name,
+        columns=[
+            ColumnDefinition(**column.model_dump(exclude={"id"}))
+            for column in about.columns
+            if about.unique_key or column.name != AUTO_INCREMENTING
+        ],
+        primary_key=[column for column in about.primary_key if about.unique_key or column != AUTO_INCREMENTING],
+        unique_key=about.unique_key,
+        partition_by=list(levels),  # pyright: ignore[reportArgumentType] - dicts are read as levels
+        options=about.options.model_copy(update={"comment": comment}),
+    )
+    made = service.create_table(definition)
+    if any(level.get("bounds") == [] for level in levels if isinstance(level, Mapping)):
+        # As its last range was dropped: no bounds in a definition mean one range of all values.
+        return service.alter_table(Alteration(table=name, steps=[DropRangePartition()]))
+    return made

@@ -1,0 +1,175 @@
+"""Folders that jobs read and write: of this machine or of an object store, through the file systems of pyarrow."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import uuid
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow.fs as pafs
+from pydantic import BaseModel, ValidationError
+
+from ...schemas.command import explain
+from ...schemas.errors import CorruptionError, InvalidArgumentError, NotFoundError
+
+Model = TypeVar("Model", bound=BaseModel)
+
+Place = str | Path
+"""A path of this machine, or a URI as in ``s3://bucket/backups``."""
+
+
+class Folder:
+    """A folder, which need not be there before something is written to it. Can be pickled."""
+
+    def __init__(self, files: pafs.FileSystem, path: str) -> None:
+        self.files = files
+        self.path = path
+
+    @classmethod
+    def at(cls, place: Place) -> Folder:
+        """Return the folder at a path or URI.
+
+        Raises:
+            InvalidArgumentError: it is no URI of a file system that pyarrow knows.
+        """
+        if isinstance(place, str) and "://" in place:
+            try:
+                files, path = pafs.FileSystem.from_uri(place)
+            except (ValueError, OSError) as error:  # ArrowInvalid is a ValueError
+                raise InvalidArgumentError(f"{place!r} is no place for files: {_line(error)}") from None
+            return cls(files, path.rstrip("/"))
+        return cls(pafs.LocalFileSystem(), str(Path(place).absolute()))
+
+    def child(self, name: str) -> Folder:
+        """Return a folder in this one."""
+        return Folder(self.files, f"{self.path}/{name}")
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is on a file system of this machine."""
+        return isinstance(self.files, pafs.LocalFileSystem)
+
+    def names(self, suffix: str = "") -> list[str]:
+        """Return the sorted names of the files in it that end in ``suffix``."""
+        return sorted(info.base_name for info in self._infos() if info.is_file and info.base_name.endswith(suffix))
+
+    def folders(self) -> list[str]:
+        """Return the sorted names of the folders in it."""
+        return sorted(info.base_name for info in self._infos() if info.type == pafs.FileType.Directory)
+
+    def _infos(self) -> list[pafs.FileInfo]:
+        return self.files.get_file_info(pafs.FileSelector(self.path, allow_not_found=True))
+
+    def has(self, name: str) -> bool:
+        """Tell whether there is a file of that name."""
+        return self.files.get_file_info(f"{self.path}/{name}").is_file
+
+    def make(self) -> None:
+        """Make the folder, with those that it lies in."""
+        self.files.create_dir(self.path, recursive=True)
+
+    def remove(self, name: str) -> None:
+        """Delete a file."""
+        self.files.delete_file(f"{self.path}/{name}")
+
+    def remove_all(self) -> None:
+        """Delete the folder with all that is in it."""
+        self.files.delete_dir(self.path)
+
+    def read(self, name: str) -> bytes:
+        """Return a file's bytes.
+
+        Raises:
+            NotFoundError: there is no such file.
+        """
+        try:
+            with self.files.open_input_stream(f"{self.path}/{name}") as stream:
+                return stream.read()
+        except FileNotFoundError:
+            raise NotFoundError(f"there is no file {self.path}/{name}") from None
+
+    def read_model(self, name: str, model: type[Model]) -> Model:
+        """Return what the JSON in a file says.
+
+        Raises:
+            NotFoundError: there is no such file.
+            CorruptionError: it is not that.
+        """
+        try:
+            return model.model_validate_json(self.read(name))
+        except ValidationError as error:
+            raise CorruptionError(f"{self.path}/{name}", 0, explain(error, "the document")) from None
+
+    def write_model(self, name: str, model: BaseModel) -> None:
+        """Write a small JSON file: afterwards it is there whole and durably, before that not at all."""
+        data = model.model_dump_json(indent=1).encode()
+        if not self.is_local:  # an object appears when it is whole
+            with self.files.open_output_stream(f"{self.path}/{name}") as stream:
+                stream.write(data)
+            return
+        under_way = f".{name}-{uuid.uuid4().hex[:8]}"
+        with self.files.open_output_stream(f"{self.path}/{under_way}") as stream:
+            stream.write(data)
+        self.sync(under_way)
+        self.files.move(f"{self.path}/{under_way}", f"{self.path}/{name}")
+        self.sync()
+
+    def sync(self, name: str | None = None) -> None:
+        """Make a file's bytes durable, or without a name the folder's entries; object stores have done so by then."""
+        if self.is_local:
+            handle = os.open(f"{self.path}/{name}" if name else self.path, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+    def writer(self, name: str) -> HashedWriter:
+        """Return a new file to write to."""
+        return HashedWriter(self.files.open_output_stream(f"{self.path}/{name}"))
+
+    def __str__(self) -> str:
+        return self.path
+
+
+class HashedWriter(io.RawIOBase):
+    """A file that is written once, from its beginning: counts its bytes and their SHA-256."""
+
+    def __init__(self, stream: Any) -> None:
+        super().__init__()
+        self._stream = stream
+        self._hash = hashlib.sha256()
+        self.bytes = 0
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Write bytes."""
+        self._stream.write(data)
+        self._hash.update(data)
+        length = memoryview(data).nbytes
+        self.bytes += length
+        return length
+
+    def tell(self) -> int:
+        """Return how many bytes there are so far."""
+        return self.bytes
+
+    def close(self) -> None:
+        """Close the file; an object appears now."""
+        if not self.closed:
+            self._stream.close()
+        super().close()
+
+    @property
+    def sha256(self) -> str:
+        """The hash of all that was written, in hexadecimal."""
+        return self._hash.hexdigest()
+
+
+def _line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

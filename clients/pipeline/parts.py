@@ -1,0 +1,148 @@
+"""Parts: Parquet files, each of the rows that one scan gives, with what is known of them beside them.
+
+A part is there when its note is: a small JSON file that is written last. A run that was killed leaves notes of what it
+got done, which the next one takes over; a file without a note is nobody's, and goes when the job ends.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict
+
+from ...schemas.errors import ConflictError, CorruptionError
+from ...schemas.scan import ScanSpec
+from .folder import Folder
+from .link import StoreLink
+from .verify_job import new_sums
+
+if TYPE_CHECKING:
+    from .row_hash import Sums
+
+NOTE = ".note.json"
+ROW_GROUP_BYTES = 32 * 1024 * 1024
+COMPRESSION = "zstd"
+
+
+class Part(BaseModel):
+    """One file of a backup or an export."""
+
+    model_config = ConfigDict(frozen=True)
+
+    file: str
+    tablet: int
+    kind: str
+    """rows: they are there; changes: what became of them, in the column ``_op``."""
+    rows: int
+    bytes: int
+    sha256: str
+    checksum: str | None = None
+    """The sum of the hashes of its rows, where they were summed up: see ``row_hash``."""
+
+
+@dataclass(frozen=True)
+class PartTask:
+    """Write what a scan gives to a file, unless that is done."""
+
+    link: StoreLink
+    spec: ScanSpec
+    folder: Folder
+    number: int
+    schema: pa.Schema
+    """What the scan has to give: a table whose columns changed meanwhile is refused."""
+    sums: bool = False
+
+    @property
+    def name(self) -> str:
+        """What the part is called, whoever writes it."""
+        return f"part-{self.number:05d}"
+
+
+def write_part(task: PartTask) -> Part:
+    """Return a task's part; write it, if no earlier run has.
+
+    Raises:
+        ConflictError: the table has other columns by now.
+    """
+    if task.folder.has(task.name + NOTE):
+        return task.folder.read_model(task.name + NOTE, Part)
+    # Of its own for each attempt: two may run at once.
+    file = f"{task.name}-{uuid.uuid4().hex[:8]}.parquet"
+    stream = task.link.service.scan(task.spec)
+    if not stream.schema.equals(task.schema):
+        raise ConflictError(f"the columns of table {task.spec.table!r} were changed while it was read: begin again")
+    sums = new_sums() if task.sums else None
+    rows, size, sha256 = _write_file(task.folder, file, stream.schema, stream.batches, sums)
+    part = Part(
+        file=file,
+        tablet=task.spec.tablet or 0,
+        kind="changes" if task.spec.changes else "rows",
+        rows=rows,
+        bytes=size,
+        sha256=sha256,
+        checksum=sums.text if sums else None,
+    )
+    task.folder.write_model(task.name + NOTE, part)
+    return part
+
+
+def read_part(folder: Folder, part: Part) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a part.
+
+    Raises:
+        CorruptionError: the file is missing, or not what was written.
+    """
+    import hashlib
+
+    import pyarrow.parquet as pq
+
+    where = f"{folder}/{part.file}"
+    if not folder.has(part.file):
+        raise CorruptionError(where, 0, "the file is missing")
+    data = folder.read(part.file)
+    if hashlib.sha256(data).hexdigest() != part.sha256:
+        raise CorruptionError(where, 0, f"its SHA-256 is not {part.sha256}, which it was written with")
+    yield from pq.ParquetFile(pa.BufferReader(data)).iter_batches()
+
+
+def sweep(folder: Folder, parts: list[Part]) -> None:
+    """Delete notes, and files of attempts that came to nothing."""
+    wanted = {part.file for part in parts}
+    for name in folder.names():
+        if name.startswith("part-") and name not in wanted:
+            folder.remove(name)
+
+
+def _write_file(
+    folder: Folder, file: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch], sums: Sums | None
+) -> tuple[int, int, str]:
+    """Write a Parquet file; return its rows, bytes and SHA-256."""
+    import pyarrow.parquet as pq
+
+    rows = 0
+    with folder.writer(file) as sink:
+        with pq.ParquetWriter(sink, schema, compression=COMPRESSION) as writer:
+            for group in _row_groups(batches):
+                writer.write_table(group)
+                rows += group.num_rows
+                if sums is not None:
+                    for batch in group.to_batches():
+                        sums.add(batch, schema.names[:1])
+        size, sha256 = sink.bytes, sink.sha256
+    folder.sync(file)
+    return rows, size, sha256
+
+
+def _row_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(each.nbytes for each in waiting) >= ROW_GROUP_BYTES:
+            yield pa.Table.from_batches(waiting)
+            waiting = []
+    if waiting:
+        yield pa.Table.from_batches(waiting)

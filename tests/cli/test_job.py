@@ -1,0 +1,98 @@
+"""``nyala job``: the jobs by their commands, between a directory and a server."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import nyala
+from nyala.__main__ import main
+from nyala.clients.connect import connect
+from nyala.engine.fs.memory import MemoryFileSystem
+from nyala.engine.options import StoreOptions
+from nyala.engine.store import Store
+from nyala.flight_server.server import FlightServer
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run ``nyala job ...`` in this process; return its exit code, output and errors."""
+
+    def command(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["nyala", "job", *map(str, arguments)])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return int(caught.value.code or 0), out, err
+
+    return command
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A directory with a table of three rows."""
+    with nyala.open(tmp_path / "data") as db:
+        db.create_table("homes", pa.schema({"id": pa.int64(), "city": pa.string()}), ["id"]).insert(
+            {"id": [1, 2, 3], "city": ["Oslo", None, "Hamar"]}
+        )
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    """An empty server."""
+    store = Store.open(MemoryFileSystem(), StoreOptions(maintenance="off"))
+    server = FlightServer(store, "grpc://127.0.0.1:0")
+    yield f"grpc://127.0.0.1:{server.port}"
+    server.shutdown()
+    store.close()
+
+
+def test_backup_restore_and_verify(run: Run, data: Path, url: str, tmp_path: Path) -> None:
+    code, out, err = run("backup", "homes", tmp_path / "backups", "--data", data)
+    assert code == 0 and "full backup of homes" in out and "3 rows" in out
+    assert "all 1 tasks, 3 rows" in err  # no terminal: lines, and not among the results
+    code, out, _ = run("backup", "homes", tmp_path / "backups", "--data", data, "--json")
+    made = json.loads(out)
+    assert (made["kind"], made["rows"]) == ("increment", 0)
+    code, out, _ = run("backups", tmp_path / "backups")
+    assert [line.split("\t")[1] for line in out.splitlines()] == ["kind", "full", "increment"]
+
+    code, out, _ = run("restore", "homes", tmp_path / "backups", "--url", url)
+    assert code == 0 and "from 2 backups" in out
+    code, _, err = run("restore", "homes", tmp_path / "backups", "--url", url)
+    assert code == 1 and err.strip().splitlines()[-1].startswith("ALREADY_PRESENT: there is a table 'homes' already")
+
+    code, out, _ = run("verify", "homes", "--data", data, "--other-url", url)
+    assert code == 0 and out.startswith("equal: 3 rows")
+    with connect(url) as db:
+        db.table("homes").update({"id": [2], "city": ["Moss"]})
+    code, out, _ = run("verify", "homes", "--data", data, "--other-url", url)
+    assert code == 1 and "2\tvalues" in out.splitlines()
+    code, out, _ = run("verify", "homes", "--data", data, "--other-url", url, "--json")
+    assert code == 1 and json.loads(out)["differences"] == [{"key": {"id": 2}, "what": "values"}]
+    assert run("verify", "homes", "--data", data)[0] == 0  # with itself
+
+
+def test_checksums(run: Run, data: Path) -> None:
+    code, out, _ = run("checksum", "homes", "--data", data)
+    assert code == 0 and out.splitlines()[-1].startswith("all\t3\t")
+    _, out, _ = run("checksum", "homes", "--data", data, "--json")
+    assert json.loads(out)["rows"] == 3
+
+
+def test_wrong_usage(run: Run, data: Path, url: str, tmp_path: Path) -> None:
+    code, _, err = run("backup", "nothing", tmp_path, "--data", data)
+    assert code == 1 and err.startswith("NOT_FOUND")
+    code, _, err = run("checksum", "homes", "--data", data, "--executor", "abacus")
+    assert code == 1 and "there are local and spark" in err
+    code, _, err = run("verify", "homes", "--data", data, "--other-url", url, "--other-data", tmp_path)
+    assert code == 1 and "--other-url or --other-data" in err
