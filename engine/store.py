@@ -312,24 +312,17 @@ class Store:
             raise InvalidArgumentError(f"no maintenance is called {op!r}; there are {known}")
         found = self._catalog.table(table)
         mark, kind = self._ancient_history_mark(found), MaintenanceKind(op)
-        reports = [self._perform(kind, tablet, found, mark) for tablet in found.tablets]
+        work = upkeep.perform_on_all(
+            kind, found.tablets, self._environment, mark, lambda tablet: tablet not in found.tablets
+        )
+        done = list(work)
         self._after_flush()
-        done = [report for report in reports if report]
         return {
             "op": op,
             "rows": sum(report.rows for report in done),
             "bytes_written": sum(report.bytes_written for report in done),
             "bytes_freed": sum(report.bytes_freed for report in done),
         }
-
-    def _perform(self, kind: MaintenanceKind, tablet: Tablet, table: Table, mark: int) -> upkeep.FlushReport | None:
-        """Do one kind of work on a tablet; nothing when its range was dropped meanwhile."""
-        try:
-            return upkeep.perform(kind, tablet, self._environment, mark)
-        except UnavailableError:
-            if tablet.retired and tablet not in table.tablets:
-                return None
-            raise
 
     def now(self) -> int:
         """See StoreService."""
@@ -442,6 +435,8 @@ class Store:
         for table in self._catalog.tables():
             mark = partial(self._ancient_history_mark, table)
             for tablet in table.tablets:
+                if tablet.is_empty:
+                    continue
                 work = upkeep.TabletUpkeep(tablet, self._environment, self.options, self._gate.is_pressed, mark)
                 operations.append(work.index())
                 if table.is_maintained:

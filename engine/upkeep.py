@@ -1,12 +1,12 @@
 """The maintenance of a store's tables: what can be done, when it is worth doing, and what is freed then.
 
-One flush or compaction works on a tablet at a time.
+One flush or compaction works on a tablet at a time. Flushes that are asked for are made for many tablets at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from ..schemas.errors import UnavailableError
@@ -14,11 +14,12 @@ from ..schemas.service import MaintenanceKind
 from ..schemas.table import TableSchema
 from .compaction.dead_rows import long_dead
 from .compaction.delta_compaction import major, minor
-from .compaction.flush import FlushReport, flush_memrowset
-from .compaction.flush_deltas import flush_deltas
+from .compaction.flush import FlushReport, StagedFlush, flush_memrowset, stage_flush
+from .compaction.flush_deltas import flush_deltas, stage_deltas
 from .compaction.history_gc import gain, gc
 from .compaction.merge import compact
 from .compaction.policy import Candidate, Pick, pick
+from .compaction.rewrite import commit_together
 from .maintenance.op import MaintenanceOp
 from .options import MIB, StoreOptions
 from .rowset.diskrowset import DiskRowSet
@@ -31,16 +32,15 @@ from .vectors.memory import give_back
 def flush(tablet: Tablet, environment: Environment) -> FlushReport | None:
     """Flush all rows of a tablet that are in memory; None when there are none."""
     with _work_on(tablet, environment):
-        left_over = [flush_memrowset(tablet, environment) for _ in tablet.version.frozen]
+        left_over = _left_over_rows(tablet, environment, 0)
         return _sum(*left_over, flush_memrowset(tablet, environment))
 
 
 def flush_all_deltas(tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
     """Flush all deltas of a tablet's DiskRowSets; None when there are none. ``mark`` is the ancient history mark."""
     with _work_on(tablet, environment):
-        is_left_over = any(rowset.deltas.frozen for rowset in tablet.version.disk)
-        left_over = flush_deltas(tablet, environment, mark) if is_left_over else None
-        return _sum(left_over, flush_deltas(tablet, environment, mark))
+        left_over = _left_over_deltas(tablet, environment, mark)
+        return _sum(*left_over, flush_deltas(tablet, environment, mark))
 
 
 def minor_compact(tablet: Tablet, environment: Environment, mark: int, at_least: int = 2) -> FlushReport | None:
@@ -93,6 +93,127 @@ def perform(kind: MaintenanceKind, tablet: Tablet, environment: Environment, mar
     return work[kind](tablet, environment, mark)
 
 
+def perform_on_all(
+    kind: MaintenanceKind,
+    tablets: Iterable[Tablet],
+    environment: Environment,
+    mark: int,
+    is_gone: Callable[[Tablet], bool],
+) -> Iterator[FlushReport]:
+    """Do one kind of work on tablets and yield what was done. ``mark`` is the ancient history mark.
+
+    Flushes are made for a batch of tablets at a time, with one commit of the manifest for the batch. What ``is_gone``
+    when its turn comes is passed over.
+
+    Raises:
+        StorageFullError, UnavailableError: the work on a tablet, or on a batch of them, failed; what was yielded is
+            done.
+    """
+    environment.halt.check()
+    wanted = (tablet for tablet in tablets if _has_any(kind, tablet))
+    for batch in _batches(wanted) if kind in _STAGES else ([tablet] for tablet in wanted):
+        done, others = _flush_together(kind, batch, environment, mark) if len(batch) > 1 else ([], batch)
+        yield from done
+        for tablet in others:
+            if report := _perform_unless_gone(kind, tablet, environment, mark, is_gone):
+                yield report
+
+
+def _flush_together(
+    kind: MaintenanceKind, tablets: Sequence[Tablet], environment: Environment, mark: int
+) -> tuple[list[FlushReport], list[Tablet]]:
+    """Flush tablets by one commit of the manifest; return what was done and the tablets at which others are at work.
+
+    Their locks are taken without waiting: who waits for one holds no other.
+    """
+    left_over, stage = _STAGES[kind]
+    busy: list[Tablet] = []
+    done: list[FlushReport | None] = []
+    staged: list[StagedFlush] = []
+    with ExitStack() as held:
+        for tablet in tablets:
+            if _began(tablet, environment, held):
+                done += left_over(tablet, environment, mark)
+                staged += stage(tablet, environment, mark, held)
+            else:
+                busy.append(tablet)
+        if staged:
+            commit_together(environment, [each.files for each in staged])
+    return [report for report in done if report] + [each.report for each in staged], busy
+
+
+def _left_over_rows(tablet: Tablet, environment: Environment, _mark: int) -> list[FlushReport | None]:
+    """Flush what an earlier flush, or an alteration, has set aside; the newest of it is left to ``_stage_rows``."""
+    return [flush_memrowset(tablet, environment) for _ in range(_memrowsets(tablet) - 1)]
+
+
+def _stage_rows(tablet: Tablet, environment: Environment, _mark: int, held: ExitStack) -> list[StagedFlush]:
+    staged = stage_flush(tablet, environment, held)
+    return [staged] if staged else []
+
+
+def _left_over_deltas(tablet: Tablet, environment: Environment, mark: int) -> list[FlushReport | None]:
+    is_left_over = any(rowset.deltas.frozen for rowset in tablet.version.disk)
+    return [flush_deltas(tablet, environment, mark)] if is_left_over else []
+
+
+def _memrowsets(tablet: Tablet) -> int:
+    return len(tablet.version.frozen) + bool(len(tablet.version.active))
+
+
+_STAGES = {
+    MaintenanceKind.FLUSH: (_left_over_rows, _stage_rows),
+    MaintenanceKind.FLUSH_DELTAS: (_left_over_deltas, stage_deltas),
+}
+"""The kinds of work that are committed for many tablets at a time: what comes before it, and what is committed."""
+
+
+def _began(tablet: Tablet, environment: Environment, held: ExitStack) -> bool:
+    """Begin to work on a tablet until ``held`` is closed; return False where others do, or nobody may any more."""
+    if not tablet.maintenance_lock.acquire(blocking=False):
+        return False
+    held.callback(tablet.maintenance_lock.release)
+    if tablet.retired:
+        return False
+    held.enter_context(_at_work(tablet, environment))
+    return True
+
+
+def _perform_unless_gone(
+    kind: MaintenanceKind, tablet: Tablet, environment: Environment, mark: int, is_gone: Callable[[Tablet], bool]
+) -> FlushReport | None:
+    try:
+        return perform(kind, tablet, environment, mark)
+    except UnavailableError:
+        if tablet.retired and is_gone(tablet):
+            return None
+        raise
+
+
+def _has_any(kind: MaintenanceKind, tablet: Tablet) -> bool:
+    """Whether a tablet has what a kind of work is about; whether that is to be done is for the work to find out."""
+    version = tablet.version
+    if kind is MaintenanceKind.FLUSH:
+        return bool(_memrowsets(tablet) or version.attached)
+    if kind is MaintenanceKind.FLUSH_DELTAS:
+        return bool(version.attached) or any(rowset.deltas.first_lsn is not None for rowset in version.disk)
+    return bool(version.on_disk)
+
+
+def _batches(tablets: Iterable[Tablet]) -> Iterator[list[Tablet]]:
+    """Yield tablets to be flushed together: what one commit waits for is kept small."""
+    batch: list[Tablet] = []
+    size = 0
+    for tablet in tablets:
+        batch.append(tablet)
+        size += tablet.memory_bytes
+        if len(batch) == _TOGETHER or size >= _TOGETHER_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
 @contextmanager
 def _work_on(tablet: Tablet, environment: Environment) -> Iterator[None]:
     """Work alone on a tablet, and on rowsets that the manifest names.
@@ -104,11 +225,19 @@ def _work_on(tablet: Tablet, environment: Environment) -> Iterator[None]:
         environment.halt.check()
         if tablet.retired:
             raise UnavailableError(tablet.retired)
-        name_attached(tablet, environment)
-        try:
+        with _at_work(tablet, environment):
             yield
-        finally:
-            _give_back(tablet)
+
+
+@contextmanager
+def _at_work(tablet: Tablet, environment: Environment) -> Iterator[None]:
+    """Work on a tablet whose maintenance lock is held."""
+    environment.halt.check()
+    name_attached(tablet, environment)
+    try:
+        yield
+    finally:
+        _give_back(tablet)
 
 
 def _give_back(tablet: Tablet) -> None:
@@ -292,6 +421,9 @@ _SUPERSEDED_SHARE = 0.15
 """Less in old bases is left there: each major delta compaction makes some, and a merge rewrites all columns."""
 _HISTORY_SHARE = 0.1
 """Ancient history that takes this share of a tablet's bytes is dropped however few they are."""
+_TOGETHER = 256
+"""Tablets that are flushed by one commit of the manifest; and how much they may have in memory together."""
+_TOGETHER_BYTES = 32 * MIB
 _LARGE_BYTES = 32 * MIB
 """Work on less leaves little behind."""
 

@@ -5,7 +5,8 @@
  2. Wait until everything up to F is durable.
  3. Write the rows in key order as they are at F (base file) and what takes each back to before (UNDO file): the insert
     of a row is undone by making it dead before its timestamp.
- 4. Commit both files to the manifest. A crash before leaves the rows to the log, a crash after finds them in the files.
+ 4. Commit both files to the manifest, together with those of other tablets where several are flushed (`stage_flush`).
+    A crash before leaves the rows to the log, a crash after finds them in the files.
  5. Carry over the deltas that came after the mark, their rows renumbered, and put the new version in place (`swap`).
 
 A failure before 4 removes the files and leaves the MemRowSet as it was, frozen; the next flush takes it again. One
@@ -14,6 +15,7 @@ between 4 and the end of 5 halts the store, for the rows are in the files and in
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -33,7 +35,7 @@ from ..vectors.keys import take_keys
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import FixedVector, Vector, zeros
 from .outputs import Moment, OutputRowSet, OutputWriter
-from .rewrite import new_files
+from .rewrite import NewFiles, Staged, commit_together, new_files
 from .swap import MovedRowSet, Swap
 
 _FAILED = "the rows in memory could not be flushed and stay in the log"
@@ -70,14 +72,38 @@ def flush_memrowset(tablet: Tablet, environment: Environment) -> FlushReport | N
         StorageFullError: the disk is full; nothing is lost.
         UnavailableError: the log or the manifest has failed.
     """
+    with ExitStack() as held:
+        staged = stage_flush(tablet, environment, held)
+        if staged is None:
+            return None
+        commit_together(environment, [staged.files])
+        return staged.report
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StagedFlush:
+    """A flush whose files are written and not yet in the manifest."""
+
+    files: Staged
+    report: FlushReport
+
+
+def stage_flush(tablet: Tablet, environment: Environment, held: ExitStack) -> StagedFlush | None:
+    """Write what the flush of the oldest MemRowSet writes; None when there are no rows.
+
+    The files stand to be committed until ``held`` is closed: those that are not by then are removed. Raises as
+    ``flush_memrowset``.
+    """
     mark = _freeze(tablet)
     if mark is None:
         return None
     environment.wait_until_settled(mark.timestamp, mark.lsn)
     order = mark.memrowset.key_order(0, len(mark.memrowset))
     assert order is not None, "a MemRowSet stands in the order of arrival"
-    rowset = _write(tablet, environment, mark, order)
-    return FlushReport(len(rowset), rowset.size_bytes + sum(file.size_bytes for file in rowset.deltas.files))
+    new = held.enter_context(new_files(tablet, environment, _FAILED))
+    rowset, staged = _write(tablet, environment, mark, order, new)
+    size = rowset.size_bytes + sum(file.size_bytes for file in rowset.deltas.files)
+    return StagedFlush(staged, FlushReport(len(rowset), size))
 
 
 def _freeze(tablet: Tablet) -> _Mark | None:
@@ -94,22 +120,25 @@ def _freeze(tablet: Tablet) -> _Mark | None:
         return _Mark(moved, tablet.last_timestamp, tablet.last_lsn, tablet.schema)
 
 
-def _write(tablet: Tablet, environment: Environment, mark: _Mark, order: np.ndarray) -> DiskRowSet:
-    """Write base and UNDO file, commit them, and put the rowset in the place of the MemRowSet."""
-    with new_files(tablet, environment, _FAILED) as new:
-        writer = OutputWriter(tablet, environment, new, Moment(mark.timestamp, mark.lsn, mark.schema))
-        try:
-            output = _write_rows(mark, order, writer)
-        finally:
-            writer.abort()
-        entry, rowset = output.entry, output.rowset
-        new.take_slot(rowset)
-        mark.moved.locations[order] = pack(rowset.slot, np.arange(len(order)))
-        swap = Swap(tablet, [mark.moved], [rowset], mark.lsn)
-        swap.catch_up()
-        new.commit(lambda old: _with_entry(old, mark, entry))
+def _write(
+    tablet: Tablet, environment: Environment, mark: _Mark, order: np.ndarray, new: NewFiles
+) -> tuple[DiskRowSet, Staged]:
+    """Write base and UNDO file; say what is to be committed, and how the rowset comes in the place of the MemRowSet."""
+    writer = OutputWriter(tablet, environment, new, Moment(mark.timestamp, mark.lsn, mark.schema))
+    try:
+        output = _write_rows(mark, order, writer)
+    finally:
+        writer.abort()
+    entry, rowset = output.entry, output.rowset
+    new.take_slot(rowset)
+    mark.moved.locations[order] = pack(rowset.slot, np.arange(len(order)))
+    swap = Swap(tablet, [mark.moved], [rowset], mark.lsn)
+    swap.catch_up()
+
+    def put() -> None:
         swap.put(lambda version: _with_rowset(tablet, version, mark, rowset), environment.halt)
-    return rowset
+
+    return rowset, Staged(new, lambda old: _with_entry(old, mark, entry), put)
 
 
 def _write_rows(mark: _Mark, order: np.ndarray, writer: OutputWriter) -> OutputRowSet:

@@ -10,7 +10,8 @@ A failure before the commit leaves the store frozen; the next flush takes it aga
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from ..delta import LIVE
@@ -22,8 +23,8 @@ from ..tablet import files
 from ..tablet.environment import Environment
 from ..tablet.manifest import TabletEntry
 from ..tablet.tablet import Tablet
-from .flush import FlushReport
-from .rewrite import NewFiles, new_files
+from .flush import FlushReport, StagedFlush
+from .rewrite import NewFiles, Staged, commit_together, new_files
 
 _FAILED = "the deltas in memory could not be flushed and stay in the log"
 
@@ -46,13 +47,27 @@ def flush_deltas(tablet: Tablet, environment: Environment, ancient_history_mark:
         StorageFullError: the disk is full; nothing is lost.
         UnavailableError: the log or the manifest has failed.
     """
-    marks = [mark for rowset in reversed(tablet.version.disk) if (mark := _freeze(tablet, rowset))]
+    marks = _marks(tablet)
     reports: list[FlushReport] = []
     while marks:  # the last name of a store goes when it is flushed, not when all are
-        reports.append(_flush(tablet, environment, marks.pop(), ancient_history_mark))
+        with ExitStack() as held:
+            staged = _stage(tablet, environment, marks.pop(), ancient_history_mark, held)
+            commit_together(environment, [staged.files])
+            reports.append(staged.report)
     if not reports:
         return None
     return FlushReport(sum(report.rows for report in reports), sum(report.bytes_written for report in reports))
+
+
+def stage_deltas(
+    tablet: Tablet, environment: Environment, ancient_history_mark: int, held: ExitStack
+) -> list[StagedFlush]:
+    """Write what a flush of all deltas of a tablet writes: see ``flush.stage_flush``. Raises as ``flush_deltas``."""
+    return [_stage(tablet, environment, mark, ancient_history_mark, held) for mark in _marks(tablet)]
+
+
+def _marks(tablet: Tablet) -> list[_Mark]:
+    return [mark for rowset in reversed(tablet.version.disk) if (mark := _freeze(tablet, rowset))]
 
 
 def _freeze(tablet: Tablet, rowset: DiskRowSet) -> _Mark | None:
@@ -66,23 +81,28 @@ def _freeze(tablet: Tablet, rowset: DiskRowSet) -> _Mark | None:
         return _Mark(rowset, store, *rowset.deltas.frozen_at)
 
 
-def _flush(tablet: Tablet, environment: Environment, mark: _Mark, ancient_history_mark: int) -> FlushReport:
+def _stage(
+    tablet: Tablet, environment: Environment, mark: _Mark, ancient_history_mark: int, held: ExitStack
+) -> StagedFlush:
     environment.wait_until_settled(mark.timestamp, mark.lsn)
     rowset = mark.rowset
     schema = tablet.schema
     known = {LIVE, *schema.by_id}
     counts = {column: count for column, count in mark.store.counts().items() if column in known}
-    with new_files(tablet, environment, _FAILED) as new:
-        written = _write(mark, counts, ancient_history_mark, files.encodings(schema), environment, new)
-        kept = {column: count for file in written for column, count in file.metadata.deltas.items()}
-        floor = ancient_history_mark if kept != counts else 0
-        redo = (*rowset.deltas.stores.redo, *written)
-        _commit(new, mark, redo, floor)
+    new = held.enter_context(new_files(tablet, environment, _FAILED))
+    written = _write(mark, counts, ancient_history_mark, files.encodings(schema), environment, new)
+    kept = {column: count for file in written for column, count in file.metadata.deltas.items()}
+    floor = ancient_history_mark if kept != counts else 0
+    redo = (*rowset.deltas.stores.redo, *written)
+
+    def put() -> None:
         with tablet.write_lock:
             flushed = rowset.with_files(rowset.deltas.flushed(redo))
             flushed.durable_lsn = mark.lsn
             tablet.replace_diskrowset(rowset, flushed, floor)
-    return FlushReport(max(counts.values(), default=0), sum(file.size_bytes for file in written))
+
+    report = FlushReport(max(counts.values(), default=0), sum(file.size_bytes for file in written))
+    return StagedFlush(Staged(new, _edit(mark, redo, floor), put), report)
 
 
 def _write(
@@ -106,10 +126,12 @@ def _write(
     return (DeltaFile.open(environment.fs, path, file_id, "redo", rowset_id, environment.page_cache),)
 
 
-def _commit(new: NewFiles, mark: _Mark, redo: Sequence[DeltaFile], history_floor: int) -> None:
+def _edit(mark: _Mark, redo: Sequence[DeltaFile], history_floor: int) -> Callable[[TabletEntry], TabletEntry]:
+    """Return what the manifest is to say of the tablet once the files are written."""
+
     def edit(tablet: TabletEntry) -> TabletEntry:
         rowset = tablet.rowset(mark.rowset.rowset_id)
         update = {"redo": tuple(file.file_id for file in redo), "durable_lsn": mark.lsn}
         return tablet.with_rowset(rowset.model_copy(update=update), history_floor)
 
-    new.commit(edit)
+    return edit

@@ -6,14 +6,17 @@
 3. The caller swaps rowsets under the write lock, then retires the old files. Scans that still read them go on: what
    is mapped stays after its name is gone.
 
+The files of many tablets may be committed together, by one manifest (`commit_together`).
+
 A failure between 2 and the end of the swap leaves files that hold what memory holds too: written once more, rows would
 be there twice. So the store is halted then (`halted_if_half_done`); a restart goes by the manifest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from ...schemas.errors import StorageFullError
 from ..delta.file import DeltaFile
@@ -66,15 +69,30 @@ class NewFiles:
     def commit(self, edit: Callable[[TabletEntry], TabletEntry]) -> None:
         """Make the names of the files durable, then the manifest that has them. Raises what ``ManifestFile.commit``
         does."""
-        environment, tablet_id = self._environment, self._tablet.tablet_id
-        environment.fs.sync_directory(files.directory(self._tablet.directory_id))
-        named_now, self._paths = self._paths, []  # whatever comes in between: the manifest may name them from here on
-        try:
-            environment.manifest.commit(lambda manifest: manifest.with_tablet(tablet_id, edit))
-        except StorageFullError:
-            self._paths = named_now
-            raise
-        self._slots.clear()  # the tablet's from here on
+        _commit(self._environment, [(self, edit)])
+
+    @property
+    def tablet_id(self) -> int:
+        """The tablet that the files are of."""
+        return self._tablet.tablet_id
+
+    @property
+    def directory_id(self) -> int:
+        """The number of the directory that they are in."""
+        return self._tablet.directory_id
+
+    def hand_over(self) -> list[str]:
+        """Leave the files to the manifest, which may name them from here on, and return their paths."""
+        paths, self._paths = self._paths, []
+        return paths
+
+    def take_back(self, paths: list[str]) -> None:
+        """Answer for files again that the manifest does not name after all."""
+        self._paths = paths
+
+    def keep_slots(self) -> None:
+        """Leave the slots to the tablet: the manifest names what is in them."""
+        self._slots.clear()
 
     def undo(self) -> None:
         """Give the slots back, which no location names, and remove the files unless the manifest may name them."""
@@ -82,6 +100,40 @@ class NewFiles:
             for slot in self._slots:
                 self._tablet.drop_slot(slot)
         remove_orphans(self._environment, *self._paths)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Staged:
+    """New files of a tablet, all of them written, in the body of ``new_files``."""
+
+    new: NewFiles
+    edit: Callable[[TabletEntry], TabletEntry]
+    """What the manifest is to say of them."""
+    put: Callable[[], object]
+    """Puts them in place, once it says so."""
+
+
+def commit_together(environment: Environment, staged: Sequence[Staged]) -> None:
+    """Commit the new files of several tablets by one manifest, and put them in place. Raises as ``NewFiles.commit``."""
+    _commit(environment, [(each.new, each.edit) for each in staged])
+    for each in staged:
+        each.put()
+
+
+def _commit(environment: Environment, edits: Sequence[tuple[NewFiles, Callable[[TabletEntry], TabletEntry]]]) -> None:
+    for directory_id in dict.fromkeys(new.directory_id for new, _ in edits):
+        environment.fs.sync_directory(files.directory(directory_id))
+    # Whatever comes in between: the manifest may name them from here on.
+    named_now = [new.hand_over() for new, _ in edits]
+    try:
+        by_tablet = [(new.tablet_id, edit) for new, edit in edits]
+        environment.manifest.commit(lambda manifest: manifest.with_tablets(by_tablet))
+    except StorageFullError:
+        for (new, _), paths in zip(edits, named_now, strict=True):
+            new.take_back(paths)
+        raise
+    for new, _ in edits:
+        new.keep_slots()
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 import threading
 import zlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
@@ -158,12 +158,25 @@ class Manifest(_Entry):
 
     def with_tablet(self, tablet_id: int, edit: Callable[[TabletEntry], TabletEntry]) -> Manifest:
         """Return the manifest with one tablet edited; as it is when the tablet was dropped meanwhile."""
+        return self.with_tablets([(tablet_id, edit)])
 
-        def edited(table: TableEntry) -> TableEntry:
-            tablets = tuple(edit(tablet) if tablet.id == tablet_id else tablet for tablet in table.tablets)
-            return table.model_copy(update={"tablets": tablets})
+    def with_tablets(self, edits: Iterable[tuple[int, Callable[[TabletEntry], TabletEntry]]]) -> Manifest:
+        """Return the manifest with tablets, by id, edited, one edit after the other; those that were dropped
+        meanwhile are passed over."""
+        by_tablet: dict[int, list[Callable[[TabletEntry], TabletEntry]]] = {}
+        for tablet_id, edit in edits:
+            by_tablet.setdefault(tablet_id, []).append(edit)
 
-        return self.model_copy(update={"tables": tuple(edited(table) for table in self.tables)})
+        def edited(tablet: TabletEntry) -> TabletEntry:
+            for edit in by_tablet.get(tablet.id, ()):
+                tablet = edit(tablet)
+            return tablet
+
+        tables = (
+            table.model_copy(update={"tablets": tuple(edited(tablet) for tablet in table.tablets)})
+            for table in self.tables
+        )
+        return self.model_copy(update={"tables": tuple(tables)})
 
     def with_auto_ids(self, last_ids: Mapping[int, int]) -> Manifest:
         """Return the manifest that knows the newest ids that tables, by id, gave to their rows."""

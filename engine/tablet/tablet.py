@@ -288,6 +288,12 @@ class Tablet:
         return sum(rowset.live.live_count for rowset in self.version.rowsets())
 
     @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing, in memory or on disk, that any work could be done on."""
+        version = self.version
+        return not (version.on_disk or version.frozen or len(version.active))
+
+    @property
     def memory_bytes(self) -> int:
         """Bytes of the memory stores."""
         version = self.version

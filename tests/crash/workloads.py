@@ -21,6 +21,7 @@ from nyala.engine.store import Store
 from nyala.schemas.alter import AddColumn, Alteration, DropColumn, RenameColumn, Step, WidenColumn
 from nyala.schemas.errors import StoreError
 from nyala.schemas.operation import Operation
+from nyala.schemas.partition import HashLevel
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.service import MaintenanceKind
 from nyala.schemas.table import TableDefinition
@@ -94,6 +95,8 @@ class Run:
     moments: list[int] = field(default_factory=list)
     """Commits at which the table must be readable."""
     batches: int = 0
+    partition_by: tuple[HashLevel, ...] = ()
+    """How the table is cut into tablets."""
     columns: frozenset[tuple[str, ...]] = frozenset([()])
     """The columns that alterations have added; several possibilities after one that failed."""
 
@@ -105,7 +108,9 @@ class Run:
     def create(self) -> None:
         self.tables = frozenset([False, True])
         options = {"history_max_age_seconds": HISTORY_SECONDS}
-        self.opened.create_table(TableDefinition.from_arrow(TABLE, SCHEMA, ["id"], options=options))
+        self.opened.create_table(
+            TableDefinition.from_arrow(TABLE, SCHEMA, ["id"], options=options, partition_by=self.partition_by)
+        )
         self.tables = frozenset([True])
 
     def drop(self) -> None:
@@ -270,6 +275,20 @@ def attachments(run: Run) -> None:
     run.write("insert", [row(7, 7)])
 
 
+def tablets(run: Run) -> None:
+    """Flush rows and deltas of several tablets by one commit of the manifest."""
+    run.partition_by = (HashLevel(hash=["id"], buckets=2),)
+    run.start()
+    run.write("insert", [row(number, 0) for number in range(6)])
+    run.write("delete", [{"id": 0}, {"id": 1}])
+    run.maintain("flush")
+    run.write("update", [{"id": number, "batch": 2} for number in range(2, 6)])
+    run.write("insert", [row(number, 3) for number in (0, 6, 7)])
+    run.maintain("flush_deltas")
+    run.maintain("flush")
+    run.write("upsert", [row(2, 4), row(8, 4)])
+
+
 def alterations(run: Run) -> None:
     """Add, widen, rename and drop columns, with rows in memory, in deltas, on disk and in the log."""
     added = AddColumn(name="a", type="int8", read_default=ADDED_DEFAULT, write_default=ADDED_DEFAULT)
@@ -336,6 +355,7 @@ WORKLOADS: dict[str, Callable[[Run], None]] = {
         cleanup,
         compactions,
         attachments,
+        tablets,
         alterations,
         recoveries,
         tables,

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from nyala.engine.compaction import flush as flushing
+from nyala.engine.compaction import rewrite
 from nyala.engine.compaction import swap as swapping
-from nyala.engine.compaction.rewrite import NewFiles
 from nyala.engine.tablet import key_lookup
 from nyala.engine.tablet.key_lookup import KeyLookup
 from nyala.engine.tablet.manifest import ManifestFile
@@ -111,13 +111,13 @@ def test_a_failure_while_a_rowset_is_replaced(monkeypatch: pytest.MonkeyPatch, w
 @pytest.mark.parametrize("work", ["flush", "compact"])
 def test_a_failure_in_the_swap(monkeypatch: pytest.MonkeyPatch, work: str, phase: tuple[Any, str], after: bool) -> None:
     subject = subject_with_work()
-    commit = NewFiles.commit
+    commit = rewrite._commit
 
     def commit_and_fail_next(*args: Any) -> None:
         commit(*args)
         failing(monkeypatch, *phase, KeyboardInterrupt(), after=after)
 
-    monkeypatch.setattr(NewFiles, "commit", commit_and_fail_next)
+    monkeypatch.setattr(rewrite, "_commit", commit_and_fail_next)
     with pytest.raises(KeyboardInterrupt):
         subject.store.maintain("t", work)
     assert_halted(subject, "could not be")

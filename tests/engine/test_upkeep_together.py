@@ -1,0 +1,156 @@
+"""Flushes of many tablets: one commit of the manifest, and all of them or none when it fails."""
+
+import errno
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from nyala.engine.compaction import swap as swapping
+from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
+from nyala.engine.fs.faulty import FaultRule
+from nyala.engine.fs.filesystem import FileSystem
+from nyala.engine.options import StoreOptions
+from nyala.engine.store import Store
+from nyala.engine.tablet.manifest import ManifestFile
+from nyala.engine.tablet.tablet import Tablet
+from nyala.schemas.errors import StorageFullError, UnavailableError
+from nyala.schemas.operation import Operation
+from nyala.schemas.partition import HashLevel
+from nyala.schemas.scan import ScanSpec
+from nyala.schemas.table import TableDefinition
+from nyala.schemas.write import WriteCommand
+
+OPTIONS = StoreOptions(maintenance="off", scan_threads=1)
+SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("v", pa.int64())])
+BUCKETS = 8
+
+
+def opened(fs: FileSystem) -> Store:
+    return Store.open(fs, OPTIONS)
+
+
+def filled(fs: FileSystem) -> Store:
+    """A store with a table of several tablets, all of which have rows in memory."""
+    store = opened(fs)
+    levels = [HashLevel(hash=["id"], buckets=BUCKETS)]
+    store.create_table(TableDefinition.from_arrow("t", SCHEMA, ["id"], partition_by=levels))
+    write(store, range(100), 0)
+    return store
+
+
+def write(store: Store, keys: Sequence[int], value: int) -> None:
+    batch = pa.record_batch({"id": pa.array(keys, pa.int64()), "v": pa.array([value] * len(keys), pa.int64())})
+    assert store.write(WriteCommand(table="t", op=Operation.UPSERT), batch).applied == len(keys)
+
+
+def values(store: Store) -> dict[int, int]:
+    rows = store.scan(ScanSpec(table="t")).to_reader().read_all()
+    found = dict(zip(rows["id"].to_pylist(), rows["v"].to_pylist(), strict=True))
+    assert len(found) == rows.num_rows
+    return found
+
+
+def tablets(store: Store) -> tuple[Tablet, ...]:
+    return store._catalog.table("t").tablets
+
+
+@pytest.fixture
+def commits(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What was committed."""
+    calls: list[Any] = []
+    commit = ManifestFile.commit
+
+    def counted(self: ManifestFile, edit: Any) -> Any:
+        calls.append(edit)
+        return commit(self, edit)
+
+    monkeypatch.setattr(ManifestFile, "commit", counted)
+    return calls
+
+
+def test_all_tablets_are_flushed_by_one_commit(commits: list[Any]) -> None:
+    fs = MemoryFileSystem()
+    with filled(fs) as store:
+        expected = dict.fromkeys(range(100), 0)
+        for op, keys in (("flush", range(100)), ("flush_deltas", range(0, 100, 2)), ("flush_deltas", range(30))):
+            if op == "flush_deltas":
+                write(store, keys, len(commits))
+                expected |= dict.fromkeys(keys, len(commits))
+            commits.clear()
+            assert store.maintain("t", op)["rows"] == len(keys)
+            assert len(commits) == 1
+            assert store.maintain("t", op)["rows"] == 0
+            assert len(commits) == 1
+            assert values(store) == expected
+        assert all(len(tablet.version.disk) == 1 for tablet in tablets(store))
+    with opened(fs) as store:
+        assert values(store) == expected
+
+
+def test_a_tablet_that_is_at_work_is_flushed_after_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    with filled(MemoryFileSystem()) as store:
+        busy = tablets(store)[3]
+        busy.maintenance_lock.acquire()
+        put = swapping.Swap.put
+
+        def put_and_let_go(*args: Any) -> None:
+            assert not len(busy.version.disk)
+            put(*args)
+            if busy.maintenance_lock.locked() and all(t.version.disk for t in tablets(store) if t is not busy):
+                monkeypatch.undo()
+                busy.maintenance_lock.release()
+
+        monkeypatch.setattr(swapping.Swap, "put", put_and_let_go)
+        assert store.maintain("t", "flush")["rows"] == 100
+        assert busy.version.disk
+
+
+def test_a_full_disk_leaves_all_tablets_as_they_were_until_there_is_room() -> None:
+    faulty = FaultyFileSystem(
+        MemoryFileSystem(),
+        [FaultRule(calls=frozenset({"create"}), path="*.base", error=errno.ENOSPC, nth=5)],
+    )
+    with filled(faulty) as store:
+        with pytest.raises(StorageFullError):
+            store.maintain("t", "flush")
+        assert not any(tablet.version.disk for tablet in tablets(store))
+        assert not [path for tablet in tablets(store) for path in faulty.list(f"tablets/{tablet.directory_id}")]
+        write(store, range(90, 110), 7)
+        assert store.maintain("t", "flush")["rows"] == 110
+        assert values(store) == dict.fromkeys(range(90), 0) | dict.fromkeys(range(90, 110), 7)
+
+
+def test_a_failure_between_two_tablets_halts_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The manifest names the files of all of them, and only the first is in place."""
+    fs = MemoryFileSystem()
+    put, calls = swapping.Swap.put, []
+
+    def put_once(*args: Any) -> None:
+        calls.append(args)
+        if len(calls) == 2:
+            raise MemoryError
+        put(*args)
+
+    with filled(fs) as store:
+        monkeypatch.setattr(swapping.Swap, "put", put_once)
+        with pytest.raises(MemoryError):
+            store.maintain("t", "flush")
+        with pytest.raises(UnavailableError, match="could not be put in place"):
+            write(store, [1], 1)
+        assert values(store) == dict.fromkeys(range(100), 0)
+    monkeypatch.undo()
+    with opened(fs) as store:
+        assert values(store) == dict.fromkeys(range(100), 0)
+        assert all(len(tablet.version.disk) == 1 for tablet in tablets(store))
+
+
+def test_tablets_without_rows_have_no_work() -> None:
+    options = OPTIONS.model_copy(update={"maintenance": "off"})
+    with Store.open(MemoryFileSystem(), options) as store:
+        levels = [HashLevel(hash=["id"], buckets=BUCKETS)]
+        store.create_table(TableDefinition.from_arrow("t", SCHEMA, ["id"], partition_by=levels))
+        assert not store._operations()
+        write(store, [1], 1)
+        assert len({operation.name.split()[-1] for operation in store._operations()}) == 1
