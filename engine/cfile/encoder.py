@@ -33,8 +33,9 @@ class StreamEncoder:
         self._codec = codec
         self._compression = compression
 
-    def encode(self, cells: Vector) -> tuple[EncodedPage, Vector]:
-        """Return the next page of the stream, and its cells in the shape whose bounds are found fastest."""
+    def encode(self, cells: Vector, is_full: bool) -> tuple[EncodedPage, Vector]:
+        """Return the next page of the stream, and its cells in the shape whose bounds are found fastest. A page is full
+        unless it ends with the stream."""
         if isinstance(cells, DictionaryVector):
             cells = as_bytes(cells)
         return self._page(self._codec, cells), cells
@@ -62,10 +63,9 @@ class StreamEncoder:
 class DictionaryEncoder(StreamEncoder):
     """Encodes strings as codes for as long as that pays, then as they are."""
 
-    def __init__(self, physical: PhysicalType, codec: Codec, compression: int, page_rows: int) -> None:
+    def __init__(self, physical: PhysicalType, codec: Codec, compression: int) -> None:
         super().__init__(physical, codec_by_name("plain"), compression)
         self._coder = codec
-        self._page_rows = page_rows
         builder = DictionaryBuilder()
         self._builder: DictionaryBuilder | None = builder
         self._values = builder.dictionary()
@@ -73,12 +73,12 @@ class DictionaryEncoder(StreamEncoder):
         self._page_count = 0
         self._adopted: BytesVector | None = None
 
-    def encode(self, cells: Vector) -> tuple[EncodedPage, Vector]:
+    def encode(self, cells: Vector, is_full: bool) -> tuple[EncodedPage, Vector]:
         """Return the next page: codes while the dictionary takes its values, plain from then on."""
-        coded = self._coded(cells)
+        coded = self._coded(cells, is_full)
         self._page_count += 1
         if coded is None:
-            return super().encode(cells)
+            return super().encode(cells, is_full)
         return self._page(self._coder, coded), coded
 
     def copies(self, encoding: str, dictionary: BytesVector | None) -> bool:
@@ -118,7 +118,7 @@ class DictionaryEncoder(StreamEncoder):
         assert isinstance(cells, BytesVector)
         return builder.add(cells)
 
-    def _coded(self, cells: Vector) -> DictionaryVector | None:
+    def _coded(self, cells: Vector, is_full: bool) -> DictionaryVector | None:
         """Return the cells as codes of the stream's dictionary, or None when they are to be plain."""
         if self._builder is None or not self._takes_values:
             return None
@@ -126,8 +126,7 @@ class DictionaryEncoder(StreamEncoder):
         if codes is None:
             self._takes_values = False
             return None
-        is_first = self._page_count == 0 and len(cells) == self._page_rows
-        if is_first and len(self._builder) > MAX_DISTINCT_SHARE * len(cells):
+        if self._page_count == 0 and is_full and len(self._builder) > MAX_DISTINCT_SHARE * len(cells):
             self._builder = None
             return None
         if len(self._values) < len(self._builder):
@@ -151,8 +150,8 @@ def _recoded(builder: DictionaryBuilder, cells: DictionaryVector) -> np.ndarray 
     return codes
 
 
-def stream_encoder(physical: PhysicalType, codec: Codec, compression: int, page_rows: int) -> StreamEncoder:
+def stream_encoder(physical: PhysicalType, codec: Codec, compression: int) -> StreamEncoder:
     """Return the encoder of a new stream that is to be encoded by ``codec``."""
     if codec.name == "dictionary":
-        return DictionaryEncoder(physical, codec, compression, page_rows)
+        return DictionaryEncoder(physical, codec, compression)
     return StreamEncoder(physical, codec, compression)

@@ -57,7 +57,8 @@ class StreamEntry(_Entry):
     physical: PhysicalType
     row_count: NonNegativeInt
     page_rows: NonNegativeInt
-    """Rows of every page but the last: a power of two, so that a row's page is a shift."""
+    """Rows of every page but the last: a power of two, so that a row's page is a shift. Of a stream whose pages have
+    different numbers of rows, one that divides them: 1."""
     raw_bytes: NonNegativeInt
     """Bytes of the cells before they were encoded."""
     encodings: list[str]
@@ -65,6 +66,11 @@ class StreamEntry(_Entry):
     pages: list[PageEntry]
     dictionary: PageEntry | None = None
     """The page of distinct values, for streams with dictionary pages."""
+
+    @property
+    def has_even_pages(self) -> bool:
+        """Whether every page but the last has ``page_rows`` rows."""
+        return all(page.row_count == self.page_rows for page in self.pages[:-1])
 
     @property
     def all_pages(self) -> list[PageEntry]:
@@ -83,8 +89,10 @@ class Footer(_Entry):
     """The caller's: stored and returned as it is."""
 
 
-KNOWN_FEATURES: frozenset[str] = frozenset()
-"""Features that a file may require of its reader; format version 1 as first released has none."""
+UNEVEN_PAGES = "uneven_pages"
+"""Pages of a stream of long cells have different numbers of rows."""
+KNOWN_FEATURES = frozenset({UNEVEN_PAGES})
+"""Features that a file may require of its reader."""
 
 
 def pack_footer(footer: Footer, offset: int) -> bytes:
@@ -141,11 +149,12 @@ def _stream_fault(stream: StreamEntry, end: int) -> str | None:
     page_rows, row_count = stream.page_rows, stream.row_count
     if not 0 < page_rows <= PAGE_ROWS or page_rows & (page_rows - 1):
         return f"pages of {page_rows} rows"
-    if len(stream.pages) != -(-row_count // page_rows):
-        return f"{len(stream.pages)} pages of {page_rows} rows for {row_count} rows"
     for number, page in enumerate(stream.pages):
-        if page.row_count != min(page_rows, row_count - number * page_rows):
+        is_last = number == len(stream.pages) - 1
+        if not 0 < page.row_count <= PAGE_ROWS or (page.row_count % page_rows and not is_last):
             return f"page {number} has {page.row_count} rows"
+    if sum(page.row_count for page in stream.pages) != row_count:
+        return f"{len(stream.pages)} pages of {page_rows} rows for {row_count} rows"
     if len({page.zone is None for page in stream.pages}) > 1:
         return "bounds for some of its pages only"
     for page in stream.all_pages:

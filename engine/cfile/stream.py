@@ -43,7 +43,7 @@ class StreamReader:
         self.physical = entry.physical
         self.row_count = entry.row_count
         self.page_rows = entry.page_rows
-        """Rows of every page but the last; a power of two."""
+        """Rows of every page but the last, a power of two; 1 where pages have different numbers of rows."""
         self.page_count = len(entry.pages)
         self.encoding_names = list(entry.encodings)
         """The encodings in use, in order of first use."""
@@ -55,6 +55,10 @@ class StreamReader:
         self._image = image
         self._cache = cache
         self._shift = entry.page_rows.bit_length() - 1
+        self._starts: np.ndarray | None = None
+        """The first row of each page, where that is no shift."""
+        if not entry.has_even_pages:
+            self._starts = np.cumsum([0, *(page.row_count for page in entry.pages[:-1])], dtype=np.int64)
         self._pages: list[Page | None] = [None] * self.page_count
         self._zone_maps: list[ZoneMap] | None = None
         self._dictionary: BytesVector | None = None
@@ -77,9 +81,9 @@ class StreamReader:
             raise IndexError(f"rows [{first}, {last}) of {self.row_count}")
         if first == last:
             return zeros(self.physical, 0)
-        pages = range(first >> self._shift, ((last - 1) >> self._shift) + 1)
+        pages = range(self.page_of(first), self.page_of(last - 1) + 1)
         if len(pages) == 1:
-            start = pages[0] << self._shift
+            start = self.first_row(pages[0])
             return self._read_page(pages[0], first - start, last - start)
         return concat([self._read_page(number, *self._part(number, first, last)) for number in pages])
 
@@ -94,10 +98,20 @@ class StreamReader:
         low, high = (int(rows.min()), int(rows.max())) if len(rows) > 1 else (int(rows[0]),) * 2
         if low < 0 or high >= self.row_count:
             raise IndexError(f"rows from {low} to {high} of {self.row_count}")
-        number = low >> self._shift
-        if number == high >> self._shift:
-            return self._gather_page(number, rows - (number << self._shift) if number else rows)
+        number = self.page_of(low)
+        if number == self.page_of(high):
+            return self._gather_page(number, rows - self.first_row(number) if number else rows)
         return self._gather_pages(rows)
+
+    def page_of(self, row: int) -> int:
+        """Return the number of the page that holds a row."""
+        if self._starts is None:
+            return row >> self._shift
+        return int(np.searchsorted(self._starts, row, "right")) - 1
+
+    def first_row(self, number: int) -> int:
+        """Return the first row of page ``number``."""
+        return number << self._shift if self._starts is None else int(self._starts[number])
 
     def page(self, number: int) -> Page:
         """Return page ``number``, verified now or before."""
@@ -128,8 +142,8 @@ class StreamReader:
 
     def _part(self, number: int, first: int, last: int) -> tuple[int, int]:
         """Return which rows of page ``number`` lie in [first, last), counted from the page's first."""
-        start = number << self._shift
-        return max(first - start, 0), min(last - start, self.page_rows)
+        start = self.first_row(number)
+        return max(first - start, 0), min(last - start, self.entry.pages[number].row_count)
 
     def _read_page(self, number: int, first: int, last: int) -> Vector:
         page = self.page(number)
@@ -156,7 +170,8 @@ class StreamReader:
 
     def _gather_pages(self, rows: np.ndarray) -> Vector:
         """Gather from each page the rows that it holds, then bring them into the order asked for."""
-        numbers = rows >> self._shift
+        starts = self._starts
+        numbers = rows >> self._shift if starts is None else np.searchsorted(starts, rows, "right") - 1
         order = None
         if (numbers[1:] < numbers[:-1]).any():
             # numpy sorts 16-bit integers by radix, ten times faster than by comparison
@@ -164,7 +179,7 @@ class StreamReader:
             order = np.argsort(small, kind="stable")
             rows, numbers = rows[order], numbers[order]
         cuts = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist(), len(rows)]
-        rows = rows & (self.page_rows - 1)
+        rows = rows & (self.page_rows - 1) if starts is None else rows - starts[numbers]
         cells = concat([self._gather_page(int(numbers[first]), rows[first:last]) for first, last in pairwise(cuts)])
         if order is None:
             return cells

@@ -48,7 +48,7 @@ def _verify_cover(image: FileImage, footer: Footer) -> None:
 def _page_fault(stream: StreamReader, number: int) -> str | None:
     """Decode a whole page and return where the directory contradicts its cells, or None."""
     entry = stream.entry.pages[number]
-    first = number * stream.page_rows
+    first = stream.first_row(number)
     found = zone_map_of(stream.read(first, first + entry.row_count), stream.physical)
     if found.null_count != entry.null_count:
         return f"{found.null_count} NULLs, the footer says {entry.null_count}"

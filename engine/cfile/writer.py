@@ -21,7 +21,7 @@ from ..vectors.physical import PhysicalType
 from ..vectors.vector import Vector
 from .cutter import PageCutter, cell_bytes
 from .encoder import StreamEncoder, stream_encoder
-from .footer import Footer, PageEntry, StreamEntry, pack_footer, page_entry
+from .footer import UNEVEN_PAGES, Footer, PageEntry, StreamEntry, pack_footer, page_entry
 from .format import FileHeader, StreamKey
 from .page import EncodedPage
 from .stream import StreamReader
@@ -84,7 +84,7 @@ class CFileWriter:
         """Write the cells of ``vectors``, chunked in any way, as the stream ``key``.
 
         Raises InvalidArgumentError when ``encoding`` or ``compression`` is unknown or does not fit ``physical``, or
-        when the cells of one page take more than ``MAX_PAGE_BYTES``.
+        when one cell takes more than ``MAX_PAGE_BYTES``.
         """
         stream = self.open_stream(key, physical, encoding, compression, zone_maps)
         for vector in vectors:
@@ -100,6 +100,7 @@ class CFileWriter:
         footer = Footer(
             file_id=self.file_id,
             kind=self.kind,
+            required_features=[UNEVEN_PAGES] if any(not stream.has_even_pages for stream in self._streams) else [],
             streams=self._streams,
             metadata=metadata,
         )
@@ -167,19 +168,19 @@ class StreamWriter:
         self._codec = codec
         self._compression = compression
         self._zone_maps = zone_maps
-        self._cutter = PageCutter(physical)
-        self._encoder: StreamEncoder | None = None
+        self._cutter = PageCutter()
+        self._encoder = self._new_encoder()
         self._pages: list[PageEntry] = []
 
     def append(self, vector: Vector) -> None:
         """Add cells, of any number; pages are written as they fill.
 
-        Raises InvalidArgumentError when the cells of one page take more than ``MAX_PAGE_BYTES``.
+        Raises InvalidArgumentError when one cell takes more than ``MAX_PAGE_BYTES``.
         """
         self.row_count += len(vector)
         self.raw_bytes += cell_bytes(vector)
         for page in self._cutter.add(vector):
-            self._write(page)
+            self._write(page, is_full=True)
 
     def copy_page(self, stream: StreamReader, number: int) -> bool:
         """Add a full page of another stream byte for byte; False, and nothing added, where that would not be a page of
@@ -192,12 +193,11 @@ class StreamWriter:
             return False
         page = stream.encoded_page(number)
         raw_bytes = stream.raw_bytes * entry.row_count // stream.row_count
-        if page.header.compression != self._compression or not self._cutter.may_skip(raw_bytes):
+        if page.header.compression != self._compression or not self._cutter.may_skip():
             return False
-        if not self._page_encoder().copies(codec_by_code(page.header.encoding).name, stream.dictionary()):
-            self._encoder = self._encoder if self._pages else None  # the rows of a page are still open
+        if not self._encoder.copies(codec_by_code(page.header.encoding).name, stream.dictionary()):
+            self._encoder = self._encoder if self._pages else self._new_encoder()  # it may have begun to adopt
             return False
-        self._cutter.skip_page()
         self.row_count += entry.row_count
         self.raw_bytes += raw_bytes
         self._pages.append(entry.model_copy(update={"offset": self._file.append_page(page)}))
@@ -206,31 +206,28 @@ class StreamWriter:
     def finish(self) -> None:
         """Write what is left, and the dictionary if there is one. Nothing may be appended any more."""
         for page in self._cutter.rest():
-            self._write(page)
-        encoder = self._page_encoder()
-        dictionary = encoder.dictionary_page()
+            self._write(page, is_full=False)
+        dictionary = self._encoder.dictionary_page()
+        is_even = all(page.row_count == PAGE_ROWS for page in self._pages[:-1])
         self._file.add_stream(
             StreamEntry(
                 column_id=self._key.column_id,
                 role=self._key.role,
                 physical=self._physical,
                 row_count=self.row_count,
-                page_rows=self._cutter.page_rows,
+                page_rows=PAGE_ROWS if is_even else 1,
                 raw_bytes=self.raw_bytes,
-                encodings=encoder.encodings,
+                encodings=self._encoder.encodings,
                 pages=self._pages,
                 dictionary=self._write_dictionary(dictionary) if dictionary else None,
             )
         )
 
-    def _page_encoder(self) -> StreamEncoder:
-        """Return the encoder, which is made when the rows of a page are known."""
-        if self._encoder is None:
-            self._encoder = stream_encoder(self._physical, self._codec, self._compression, self._cutter.page_rows)
-        return self._encoder
+    def _new_encoder(self) -> StreamEncoder:
+        return stream_encoder(self._physical, self._codec, self._compression)
 
-    def _write(self, vector: Vector) -> None:
-        page, cells = self._page_encoder().encode(vector)
+    def _write(self, vector: Vector, is_full: bool) -> None:
+        page, cells = self._encoder.encode(vector, is_full)
         zone = zone_map_of(cells, self._physical)
         self._pages.append(page_entry(self._file.append_page(page), page.length, zone, self._zone_maps))
 

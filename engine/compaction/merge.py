@@ -257,7 +257,9 @@ class _Merge:
         is_as_written = rowset.metadata.schema_version == self._schema.version and rowset.has_base(column.id)
         if not is_as_written or source.redo(column.id, page.first, page.last):
             return False
-        return writer.copy_page(column.id, rowset.base_stream(column.id), page.first // PAGE_ROWS)
+        stream = rowset.base_stream(column.id)
+        number = stream.page_of(page.first)
+        return stream.first_row(number) == page.first and writer.copy_page(column.id, stream, number)
 
 
 def _base_liveness(rowset: DiskRowSet, first: int, last: int) -> FixedVector:

@@ -278,7 +278,7 @@ class DiskRowSet(RowSet):
         if not self.has_base(column_id):
             return []
         stream = self.base_stream(column_id)
-        return stream.zone_maps[first // stream.page_rows : -(-last // stream.page_rows)]
+        return stream.zone_maps[stream.page_of(first) : stream.page_of(last - 1) + 1] if first < last else []
 
     @property
     def row_bytes(self) -> dict[int, float]:

@@ -132,15 +132,16 @@ def test_an_error_between_streams_leaves_no_file(fs, make):
     writer.abort()
 
 
-def test_a_page_of_too_many_bytes_is_refused(fs, make, monkeypatch):
+def test_a_cell_of_too_many_bytes_is_refused(fs, make, monkeypatch):
     from nyala.engine.cfile import cutter, page
     from nyala.schemas.errors import InvalidArgumentError
 
     vector = make.strings([b"x" * 100] * 50)
-    monkeypatch.setattr(cutter, "MAX_PAGE_BYTES", 4000)
-    with pytest.raises(InvalidArgumentError, match="a page holds 4000"):
+    monkeypatch.setattr(cutter, "TARGET_PAGE_BYTES", 90)
+    monkeypatch.setattr(cutter, "MAX_PAGE_BYTES", 99)
+    with pytest.raises(InvalidArgumentError, match="a cell takes 100 bytes; a page holds 99"):
         make.write(fs, {make.KEY: (PhysicalType.BYTES, [vector], "plain", "none")})
-    monkeypatch.setattr(cutter, "MAX_PAGE_BYTES", 1 << 30)
+    monkeypatch.undo()
     monkeypatch.setattr(page, "MAX_PAGE_BYTES", 5100)
     with pytest.raises(InvalidArgumentError, match="50 cells take 5204 bytes"):
         make.write(fs, {make.KEY: (PhysicalType.BYTES, [vector], "plain", "none")})

@@ -1,10 +1,13 @@
 """What is written comes back, for every type, encoding and compression, wherever the page boundaries fall."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nyala.engine.cfile import cutter, writer
 from nyala.engine.cfile.format import StreamKey
 from nyala.engine.cfile.reader import CFileReader
 from nyala.engine.codecs.codec import PAGE_ROWS
@@ -138,9 +141,53 @@ def test_long_cells_get_pages_of_fewer_rows(stored):
     large = BytesVector(np.arange(201, dtype=np.int32) * width, data)
     assert stored(PhysicalType.BYTES, [small]).page_rows == PAGE_ROWS
     stream = stored(PhysicalType.BYTES, [large] * 10)
-    assert stream.page_rows == 1024 and stream.page_count == 2
+    assert stream.page_rows == 1 and sum(page.row_count for page in stream.entry.pages) == 2_000
+    assert all(page.length <= cutter.TARGET_PAGE_BYTES + (1 << 16) for page in stream.entry.pages)
+    assert stream.page_count <= 4
     read = stream.read(1000, 1100)
     assert bytes(read.data) == bytes(large.take(np.arange(1000, 1100) % 200).data)
+
+
+@pytest.mark.parametrize("encoding", ["plain", "dictionary", "prefix"])
+def test_cells_that_grow_long_late_get_pages_of_fewer_rows(stored, make, monkeypatch, encoding):
+    """The first page has all of its rows; what comes behind may be a thousand times as long, and short again."""
+    monkeypatch.setattr(cutter, "TARGET_PAGE_BYTES", 1 << 20)
+    random = np.random.default_rng(5)
+    lengths = [random.integers(0, 9, PAGE_ROWS), random.integers(0, 9_000, 3_000), random.integers(0, 9, PAGE_ROWS)]
+    lengths.append([2 << 20, 0, 1])
+    cells = [bytes([65 + place % 26]) * length for place, length in enumerate(np.concatenate(lengths).tolist())]
+    valid = random.random(len(cells)) < 0.99
+    cells = [cell if there else None for cell, there in zip(cells, valid.tolist(), strict=True)]
+    vector = make.strings([cell or b"" for cell in cells], valid)
+    stream = stored(PhysicalType.BYTES, chunks(vector, 20_000), encoding)
+    counts = [page.row_count for page in stream.entry.pages]
+    assert counts[0] == PAGE_ROWS and sum(counts) == len(cells) and stream.page_rows == 1
+    starts = np.cumsum([0, *counts])
+    sizes = [sum(len(cell or b"") for cell in cells[first:last]) for first, last in pairwise(starts.tolist())]
+    assert all(size <= 1 << 20 or count == 1 for size, count in zip(sizes, counts, strict=True))
+    assert len(counts) < 4 * sum(sizes) / (1 << 20), "pages that are not much emptier than they must be"
+    assert make.cells_of(stream.read(0, len(cells))) == make.cells_of(vector)
+    for _ in range(50):
+        first = int(random.integers(0, len(cells)))
+        last = min(first + 3_000, len(cells))
+        assert make.cells_of(stream.read(first, last)) == make.cells_of(vector.slice(first, last))
+        for rows in (random.integers(0, len(cells), 20), random.integers(PAGE_ROWS, PAGE_ROWS + 3_000, 5)):
+            assert make.cells_of(stream.gather(rows)) == make.cells_of(vector.take(rows))
+    edges = np.unique(np.clip(np.concatenate([starts - 1, starts]), 0, len(cells) - 1))
+    assert make.cells_of(stream.gather(edges)) == make.cells_of(vector.take(edges))
+    assert len(stream.zone_maps) == len(counts)
+
+
+def test_pages_of_one_smaller_size_are_read(stored, make, monkeypatch):
+    """As they were written of long cells before pages were cut by bytes."""
+    monkeypatch.setattr(cutter, "PAGE_ROWS", 1024)
+    monkeypatch.setattr(writer, "PAGE_ROWS", 1024)
+    vector = make.vector_of(PhysicalType.BYTES, 5_000)
+    stream = stored(PhysicalType.BYTES, [vector])
+    assert stream.page_rows == 1024 and stream.page_count == 5
+    assert make.cells_of(stream.read(1_000, 4_200)) == make.cells_of(vector.slice(1_000, 4_200))
+    rows = np.array([4_999, 0, 1_024, 1_023])
+    assert make.cells_of(stream.gather(rows)) == make.cells_of(vector.take(rows))
 
 
 def test_empty_chunks_do_not_matter(stored, make):

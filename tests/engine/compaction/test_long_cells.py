@@ -1,0 +1,55 @@
+"""Cells that grow long late: no page of any file grows beyond its bounds, and maintenance goes on."""
+
+import pyarrow as pa
+import pytest
+
+from nyala.engine.cfile import cutter
+from nyala.engine.codecs.codec import PAGE_ROWS
+from nyala.schemas.write import WriteCommand
+from tests.engine.subject import SCHEMA, Row, Subject
+
+LONG = 3_000
+
+
+@pytest.fixture(autouse=True)
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cutter, "TARGET_PAGE_BYTES", 1 << 20)
+    monkeypatch.setattr(cutter, "MAX_PAGE_BYTES", 1 << 21)
+
+
+def write(subject: Subject, keys: range, length: int) -> dict[int, Row]:
+    rows = {key: (key, key, chr(97 + key % 26) * length) for key in keys}
+    columns = [list(cells) for cells in zip(*rows.values(), strict=True)]
+    arrays = [pa.array(cells, field.type) for cells, field in zip(columns, SCHEMA, strict=True)]
+    subject.store.write(WriteCommand(table="t", op="upsert"), pa.record_batch(arrays, schema=SCHEMA))
+    return rows
+
+
+def test_flushes_and_compactions_cut_pages_by_bytes() -> None:
+    subject = Subject(flush_bytes=1 << 30)
+    state = write(subject, range(0, PAGE_ROWS, 2), 2)
+    subject.flush()
+    state |= write(subject, range(1, PAGE_ROWS, 2), 2)
+    state |= write(subject, range(PAGE_ROWS, PAGE_ROWS + LONG), 800)
+    subject.flush()
+    before = subject.store.now()
+    for work in ("compact", "flush_deltas", "major_compact", "compact", "gc"):
+        subject.store.maintain("t", work)
+        assert subject.scan() == list(state.values()) or sorted(subject.scan()) == sorted(state.values())
+        if work == "compact":
+            changed = range(PAGE_ROWS + LONG // 2, PAGE_ROWS + LONG)
+            state |= write(subject, changed, 1_100)
+    (rowset,) = subject.tablet.version.disk
+    stream = rowset.base_stream(3)
+    assert stream.page_rows == 1 and stream.entry.pages[0].row_count == PAGE_ROWS
+    assert rowset.base_stream(2).page_rows == PAGE_ROWS
+    middle = PAGE_ROWS + LONG // 3
+    assert subject.scan(where=f"k = {middle}") == [state[middle]]
+    text = state[middle][2]
+    wanted = [row for row in state.values() if row[2] == text]
+    assert subject.scan(where=f"s = '{text}'", ordered=True) == sorted(wanted)
+    assert len(subject.scan(as_of=before)) == len(state)
+    subject.restart()
+    assert sorted(subject.scan()) == sorted(state.values())
+    subject.state, subject.history = state, []
+    subject.close()
