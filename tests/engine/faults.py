@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
 from nyala.engine.fs.faulty import EVERY_CALL, READS, FaultRule
 from nyala.engine.fs.filesystem import FileSystem
+from nyala.schemas.errors import UnavailableError
+from nyala.schemas.write import WriteCommand
 
-from .subject import Subject
+from .subject import Subject, batch
 
 CHANGES = EVERY_CALL - READS
 """The calls that are counted and fail."""
@@ -30,6 +34,16 @@ def fail_once(fs: FaultyFileSystem, nth: int, error: int) -> None:
     """Let the ``nth`` call from now on, reads left out, fail with an errno."""
     fs.rules.append(FaultRule(calls=CHANGES, nth=nth, error=error))
     fs._matched.append(0)
+
+
+def upsert_unless_in_doubt(subject: Subject, *keys: int, v: int) -> bool:
+    """Write rows; when the manifest on disk is in doubt they must be refused. Return whether they were written."""
+    if subject.environment.manifest.failed is None:
+        subject.upsert(*keys, v=v)
+        return True
+    with pytest.raises(UnavailableError, match="read-only"):
+        subject.store.write(WriteCommand(table="t"), batch([(key, v, "s") for key in keys]))
+    return False
 
 
 def reopened(subject: Subject, disk: FileSystem) -> Subject:

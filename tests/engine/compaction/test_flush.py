@@ -19,7 +19,7 @@ from nyala.engine.tablet.environment import Environment
 from nyala.engine.tablet.key_lookup import KeyLookup
 from nyala.engine.tablet.manifest import ManifestFile
 from nyala.schemas.errors import StorageFullError, StoreError, UnavailableError
-from tests.engine.faults import assert_no_orphans, calls_of, fail_once, reopened
+from tests.engine.faults import assert_no_orphans, calls_of, fail_once, reopened, upsert_unless_in_doubt
 from tests.engine.phases import at
 from tests.engine.subject import Subject
 
@@ -113,7 +113,7 @@ def test_each_call_of_a_flush_fails_once(nth: int, error: int) -> None:
     assert isinstance(caught.value, StorageFullError if error == errno.ENOSPC and not in_doubt else UnavailableError)
     fs.rules.clear()
     subject.check()
-    subject.upsert(3, 4, v=4)
+    assert upsert_unless_in_doubt(subject, 3, 4, v=4) != in_doubt
     subject.check()
     if not in_doubt:
         subject.flush()
