@@ -10,6 +10,7 @@ from .gather import copy_string, load_offset
 from .kernel import inline, kernel
 from .simd import (
     copy16,
+    copy32,
     load_u8,
     load_u16,
     load_u32,
@@ -24,6 +25,7 @@ from .simd import (
 
 ROW_BITS = 32
 _ROW_MASK = (1 << ROW_BITS) - 1
+_SHORT_BYTES = 32
 
 
 @inline
@@ -109,3 +111,35 @@ def gather_strings_at_places(offset_bases, data_bases, data_ends, places, count,
         offsets, row = _address_at(offset_bases, wanted[i]), wanted[i] & _ROW_MASK
         source = _address_at(data_bases, wanted[i]) + load_offset(offsets, row)
         copy_string(result + start, source, np.int64(ends[i + 1]) - start, _address_at(data_ends, wanted[i]))
+
+
+@kernel
+def copy_strings_at_places(
+    code_bases, offset_bases, data_bases, data_ends, places, count, valid, result_offsets, result
+):
+    """Write strings and their offsets in one pass; ``result`` has room for whatever they turn out to take.
+
+    With ``code_bases``, unless it is 0, a place names a code (int32), and that the string of its vector. ``valid`` is
+    the address of one bool a result, or 0; where it is False the string is empty. The bases and ends are tables, and
+    ``result`` has slack, as `gather_strings_at_places` wants them.
+    """
+    wanted = view_i64(places, count)
+    ends = view_i32(result_offsets, count + 1)
+    end = np.int64(0)
+    ends[0] = 0
+    for i in range(count):
+        row = wanted[i] & _ROW_MASK
+        if code_bases != 0:
+            row = np.int64(load_u32(_address_at(code_bases, wanted[i]) + row * 4))
+        offsets = _address_at(offset_bases, wanted[i])
+        start = load_offset(offsets, row)
+        length = load_offset(offsets, row + 1) - start
+        if valid != 0 and load_u8(valid + i) == 0:
+            length = np.int64(0)
+        source, source_end = _address_at(data_bases, wanted[i]) + start, _address_at(data_ends, wanted[i])
+        if length <= _SHORT_BYTES and source + _SHORT_BYTES <= source_end:
+            copy32(result + end, source)
+        else:
+            copy_string(result + end, source, length, source_end)
+        end += length
+        ends[i + 1] = end

@@ -158,76 +158,109 @@ def _merge_distinct(left, right, right_end, place):
     _merge_rest(upper_left, upper_left_end, upper_right, upper_right_end, upper_place, upper_place_end)
 
 
+@inline
+def _run_entry(table, place, row_bits):
+    """Return the entry of ``table`` for the run that a place, run << ``row_bits`` | row, names."""
+    return np.int64(load_u64(table + (place >> row_bits) * 8))
+
+
 @kernel
-def _key_less(offsets, data, row, other):
-    """Whether key ``row`` sorts before key ``other``: strings, or words at ``data`` with ``offsets`` 0."""
+def _key_less(offsets, data, place, other, row_bits):
+    """Whether the key at ``place`` sorts before that at ``other``: strings, or words at ``data`` with ``offsets`` 0."""
+    row_mask = (np.int64(1) << row_bits) - 1
+    start, other_start = _run_entry(data, place, row_bits), _run_entry(data, other, row_bits)
+    row, other_row = place & row_mask, other & row_mask
     if offsets == 0:
-        return load_u64(data + row * 8) < load_u64(data + other * 8)
-    start, other_start = load_offset(offsets, row), load_offset(offsets, other)
-    length, other_length = load_offset(offsets, row + 1) - start, load_offset(offsets, other + 1) - other_start
-    return string_less(data + start, length, data + other_start, other_length)
+        return load_u64(start + row * 8) < load_u64(other_start + other_row * 8)
+    ends, other_ends = _run_entry(offsets, place, row_bits), _run_entry(offsets, other, row_bits)
+    length = load_offset(ends, row + 1) - load_offset(ends, row)
+    other_length = load_offset(other_ends, other_row + 1) - load_offset(other_ends, other_row)
+    return string_less(
+        start + load_offset(ends, row), length, other_start + load_offset(other_ends, other_row), other_length
+    )
 
 
 @kernel
-def _settle_ties(offsets, data, words, row_bits):
-    """Sort neighbours that agree but for their rows by their whole keys; return whether no tie is too long for that."""
-    row_mask = (np.uint64(1) << np.uint64(row_bits)) - np.uint64(1)
+def _settle_ties(offsets, data, words, place_bits, row_bits):
+    """Sort neighbours that agree but for their places by their whole keys; return whether no tie is too long."""
+    place_mask = (np.uint64(1) << np.uint64(place_bits)) - np.uint64(1)
     first = np.int64(0)
     for i in range(1, words.size):
-        if words[i] >> np.uint64(row_bits) != words[first] >> np.uint64(row_bits):
+        if words[i] >> np.uint64(place_bits) != words[first] >> np.uint64(place_bits):
             first = i
             continue
         if i - first >= _LONGEST_TIE:
             return False
-        word, place = words[i], i
-        row = np.int64(word & row_mask)
-        while place > first and _key_less(offsets, data, row, np.int64(words[place - 1] & row_mask)):
-            words[place] = words[place - 1]
-            place -= 1
-        words[place] = word
+        word, at = words[i], i
+        place = np.int64(word & place_mask)
+        while at > first and _key_less(offsets, data, place, np.int64(words[at - 1] & place_mask), row_bits):
+            words[at] = words[at - 1]
+            at -= 1
+        words[at] = word
     return True
 
 
-@kernel
-def merge_packed(offsets, data, words, count, cuts, runs, firsts, spare, result):
-    """Merge sorted runs of ``words``; write for each row, in order, its run's entry in ``firsts`` + its number there.
+@inline
+def _bits_of(count):
+    """Return how many bits the numbers below ``count`` need."""
+    return 64 - np.int64(leading_zeros64(np.uint64(count - 1)))
 
-    Run n is [cuts[n], cuts[n + 1]), and not empty. Rows stand in the low bits of their words; bits that have no room
-    beside them are dropped, and whole keys decide then: the strings at ``offsets`` and ``data``, which decide in any
-    case, or the words at ``data`` with ``offsets`` 0. ``words``, ``spare`` and ``cuts``, with room for ``runs`` + 2,
-    are overwritten. Returns 0 when too many words tie.
-    """
-    ends = view_i64(cuts, runs + 2)
-    packed = view_u64(words, count)
-    places = view_i64(result, count)
-    starts = view_i64(firsts, runs)
-    lowest, highest = packed[0], packed[0]
-    for run in range(runs):
-        lowest, highest = min(lowest, packed[ends[run]]), max(highest, packed[ends[run + 1] - 1])
-    row_bits = 64 - np.int64(leading_zeros64(np.uint64(count - 1)))
-    dropped_bits = max(row_bits - np.int64(leading_zeros64(highest - lowest)), 0)
-    shift, drop = np.uint64(row_bits), np.uint64(dropped_bits)
-    for run in range(runs):
-        for i in range(ends[run], ends[run + 1]):
-            packed[i] = (((packed[i] - lowest) >> drop) << shift) | np.uint64(i)
-            places[i] = starts[run] + (i - ends[run])
-    source, target = words, spare
+
+@kernel
+def _packed_bits(starts, ends):
+    """Return the least word of all runs, the bits of a row, those of a place, and those that words have too many."""
+    lowest = highest = load_u64(starts[0])
+    longest = np.int64(1)
+    for run in range(starts.size):
+        length = ends[run + 1] - ends[run]
+        lowest, longest = min(lowest, load_u64(starts[run])), max(longest, length)
+        highest = max(highest, load_u64(starts[run] + (length - 1) * 8))
+    row_bits = _bits_of(longest)
+    place_bits = row_bits + _bits_of(starts.size)
+    return lowest, row_bits, place_bits, max(place_bits - np.int64(leading_zeros64(highest - lowest)), 0)
+
+
+@kernel
+def _merge_all(ends, runs, words, spare):
+    """Merge runs two by two until one is left, to and fro between ``words`` and ``spare``; return where it is."""
     while runs > 1:
         if runs & 1:  # an odd run out is merged with nothing
             ends[runs + 1] = ends[runs]
-        merged = (runs + 1) >> 1
-        for pair in range(merged):
+        runs = (runs + 1) >> 1
+        for pair in range(runs):
             first, middle, last = ends[2 * pair], ends[2 * pair + 1], ends[2 * pair + 2]
-            _merge_distinct(source + first * 8, source + middle * 8, source + last * 8, target + first * 8)
+            _merge_distinct(words + first * 8, words + middle * 8, words + last * 8, spare + first * 8)
             ends[pair + 1] = last
-        runs = merged
-        source, target = target, source
-    in_order = view_u64(source, count)
-    if (offsets != 0 or dropped_bits != 0) and not _settle_ties(offsets, data, in_order, row_bits):
+        words, spare = spare, words
+    return words
+
+
+@kernel
+def merge_packed(offsets, data, sources, cuts, runs, firsts, words, spare, result):
+    """Merge sorted runs of words; write for each row, in order, its run's entry in ``firsts`` + its number there.
+
+    Run n, not empty, lies at ``sources[n]`` and has cuts[n + 1] - cuts[n] words; cuts[0] is 0. Words are packed with
+    the places of their rows, run << bits | row, in the low bits. Bits that have no room above are dropped, and whole
+    keys decide then: the strings at ``offsets[n]`` and ``data[n]``, which decide in any case, or the words at
+    ``data[n]`` with ``offsets`` 0. ``words`` may be the memory of the sources, end to end; it, ``spare`` and ``cuts``,
+    with room for ``runs`` + 2, are overwritten. Returns 0 when too many words tie.
+    """
+    ends, starts = view_i64(cuts, runs + 2), view_i64(sources, runs)
+    count = ends[runs]
+    lowest, row_bits, place_bits, dropped_bits = _packed_bits(starts, ends)
+    shift, drop = np.uint64(place_bits), np.uint64(dropped_bits)
+    for run in range(runs):
+        length = ends[run + 1] - ends[run]
+        source, packed = view_u64(starts[run], length), view_u64(words + ends[run] * 8, length)
+        place = np.uint64(run << row_bits)
+        for i in range(length):
+            packed[i] = (((source[i] - lowest) >> drop) << shift) | (place + np.uint64(i))
+    in_order = view_u64(_merge_all(ends, runs, words, spare), count)
+    if (offsets != 0 or dropped_bits != 0) and not _settle_ties(offsets, data, in_order, place_bits, row_bits):
         return 0
-    row_mask = (np.uint64(1) << shift) - np.uint64(1)
-    arranged = view_i64(target, count)
+    places, first_places = view_i64(result, count), view_i64(firsts, runs)
+    place_mask, row_mask = (np.int64(1) << place_bits) - 1, (np.int64(1) << row_bits) - 1
     for i in range(count):
-        arranged[i] = places[np.int64(in_order[i] & row_mask)]
-    copy_bytes(result, target, count * 8)
+        place = np.int64(in_order[i]) & place_mask
+        places[i] = first_places[place >> row_bits] + (place & row_mask)
     return 1

@@ -206,9 +206,9 @@ def _columns(span: Span) -> list[Vector]:
 
 
 def _merged(spans: Sequence[Span]) -> list[Vector]:
-    firsts = np.array([place_of(number, span.first) for number, span in enumerate(spans)], np.int64)
+    firsts = np.array([place_of(number, 0) for number in range(len(spans))], np.int64)
     places = merge_places([span.keys for span in spans], firsts)
-    return [take_from(column, places) for column in zip(*(span.run.columns for span in spans), strict=True)]
+    return [take_from(column, places) for column in zip(*map(_columns, spans), strict=True)]
 
 
 def _concat_columns(runs: Sequence[Run]) -> list[Vector]:

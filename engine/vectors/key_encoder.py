@@ -109,7 +109,8 @@ def _pack(columns: Sequence[FixedVector]) -> np.ndarray:
     for column in columns:
         bits = column.values.dtype.itemsize * 8
         unsigned = column.values.view(_UNSIGNED[bits // 8])
-        flipped = unsigned ^ unsigned.dtype.type(1 << (bits - 1))
+        flipped = allocate(len(unsigned), unsigned.dtype)
+        np.bitwise_xor(unsigned, unsigned.dtype.type(1 << (bits - 1)), out=flipped)
         if keys is None:
             keys = flipped.astype(np.uint64, copy=False)
         else:

@@ -1,7 +1,7 @@
 """Merge runs of keys that are sorted already.
 
 Runs whose ranges do not overlap are laid end to end. Those that do are merged two by two, each key represented by 8
-bytes that usually decide, and its row in their low bits where that leaves enough of them; a cascade of such merges is
+bytes that usually decide, and its place in their low bits where that leaves enough of them; a cascade of such merges is
 faster than a heap because it has no branch that the processor could guess wrong.
 """
 
@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..kernels import merging as kernels
-from .key_order import words_at
-from .key_vector import BytesKeys, KeyVector, concat_keys, key_bytes
-from .memory import address_of, allocate
+from .key_order import words_at, write_words
+from .key_vector import BytesKeys, KeyVector, U64Keys, concat_keys, key_bytes
+from .memory import address_of, addresses, allocate
 
 
 def merge_order(streams: Sequence[KeyVector]) -> np.ndarray:
@@ -57,24 +57,32 @@ def _overlapping(streams: Sequence[KeyVector], numbers: Sequence[int]) -> list[l
 
 def _merge(streams: Sequence[KeyVector], firsts: np.ndarray, result: np.ndarray) -> None:
     """Write the merged order of streams that overlap."""
-    keys = concat_keys(streams)
     lengths = [len(stream) for stream in streams]
     depth = _shared_prefix(streams)
-    if not _merge_packed(keys, depth, lengths, firsts, result):
+    if not _merge_packed(streams, depth, lengths, firsts, result):
         laid = np.concatenate([np.arange(first, first + length) for first, length in zip(firsts, lengths, strict=True)])
-        np.take(laid, _cascade(keys, depth, lengths), out=result)
+        np.take(laid, _cascade(concat_keys(streams), depth, lengths), out=result)
 
 
-def _merge_packed(keys: KeyVector, depth: int, lengths: Sequence[int], firsts: np.ndarray, result: np.ndarray) -> bool:
-    """Merge with the rows in the low bits of the words; False when these do not tell enough of the keys apart."""
-    words, spare = _leading_words(keys, depth), allocate(len(keys), np.uint64)
+def _merge_packed(
+    streams: Sequence[KeyVector], depth: int, lengths: Sequence[int], firsts: np.ndarray, result: np.ndarray
+) -> bool:
+    """Merge with the places in the low bits of the words; False when these do not tell enough of the keys apart."""
+    words, spare = allocate(len(result), np.uint64), allocate(len(result), np.uint64)
     cuts = np.zeros(len(lengths) + 2, np.int64)
     np.cumsum(lengths, out=cuts[1:-1])
-    is_text = isinstance(keys, BytesKeys)
-    whole = (address_of(keys.offsets), address_of(keys.data)) if is_text else (0, address_of(keys.values))
-    runs = address_of(cuts), len(lengths), address_of(firsts)
-    targets = address_of(spare), address_of(result)
-    return bool(kernels.merge_packed(*whole, address_of(words), len(keys), *runs, *targets))
+    strings = [stream for stream in streams if isinstance(stream, BytesKeys)]
+    if strings:
+        sources = address_of(words) + cuts[:-2] * 8
+        for stream, source in zip(strings, sources.tolist(), strict=True):
+            write_words(stream, depth, source)
+        ends, cells = addresses([stream.offsets for stream in strings]), addresses([stream.data for stream in strings])
+        whole = address_of(ends), address_of(cells)
+    else:
+        sources = addresses([stream.values for stream in streams if isinstance(stream, U64Keys)])
+        whole = 0, address_of(sources)
+    runs = address_of(sources), address_of(cuts), len(lengths), address_of(firsts)
+    return bool(kernels.merge_packed(*whole, *runs, address_of(words), address_of(spare), address_of(result)))
 
 
 def _cascade(keys: KeyVector, depth: int, lengths: Sequence[int]) -> np.ndarray:

@@ -54,6 +54,10 @@ def keys_ascend(keys: KeyVector) -> bool:
 def words_at(keys: BytesKeys, depth: int) -> np.ndarray:
     """Return the 8 bytes of each key from ``depth`` on as a number (uint64), zeros where it ends."""
     words = allocate(len(keys), np.uint64)
-    places = address_of(keys.offsets), address_of(keys.data)
-    kernels.prefix_words(*places, len(keys), depth, address_of(words))
+    write_words(keys, depth, address_of(words))
     return words
+
+
+def write_words(keys: BytesKeys, depth: int, target: int) -> None:
+    """Write what `words_at` returns to the address ``target``."""
+    kernels.prefix_words(address_of(keys.offsets), address_of(keys.data), len(keys), depth, target)

@@ -6,6 +6,7 @@ GB/s.
 """
 
 import ctypes
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -48,3 +49,8 @@ def address_of(array: np.ndarray) -> int:
     Six times faster than ``array.ctypes.data``. Raises ValueError when the array is not contiguous.
     """
     return pa.py_buffer(array).address
+
+
+def addresses(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the address of each array (int64), as kernels take those of many."""
+    return np.array([address_of(array) for array in arrays], np.int64)
