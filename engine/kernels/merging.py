@@ -207,6 +207,34 @@ def _bits_of(count):
 
 
 @kernel
+def squeeze_words(words, count):
+    """Leave out of each byte of words its upper bits that are the same in all, and move the lower ones together: words
+    compare as before, and digits, say, fill half of the bits, so that a place has room beside them."""
+    cells = view_u64(words, count)
+    varying = np.uint64(0)
+    for i in range(count):
+        varying |= cells[i] ^ cells[0]
+    masks, shifts = np.zeros(8, np.uint64), np.zeros(8, np.uint64)
+    kept = np.int64(0)
+    for byte in range(8):
+        bits = 64 - np.int64(leading_zeros64((varying >> np.uint64(8 * byte)) & np.uint64(255)))
+        masks[byte] = ((np.uint64(1) << np.uint64(bits)) - np.uint64(1)) << np.uint64(8 * byte)
+        shifts[byte] = np.uint64(8 * byte - kept)
+        kept += bits
+    if kept == 64:
+        return
+    mask0, mask1, mask2, mask3 = masks[0], masks[1], masks[2], masks[3]
+    mask4, mask5, mask6, mask7 = masks[4], masks[5], masks[6], masks[7]
+    shift0, shift1, shift2, shift3 = shifts[0], shifts[1], shifts[2], shifts[3]
+    shift4, shift5, shift6, shift7 = shifts[4], shifts[5], shifts[6], shifts[7]
+    for i in range(count):
+        word = cells[i]
+        low = ((word & mask0) >> shift0) | ((word & mask1) >> shift1) | ((word & mask2) >> shift2)
+        middle = ((word & mask3) >> shift3) | ((word & mask4) >> shift4) | ((word & mask5) >> shift5)
+        cells[i] = low | middle | ((word & mask6) >> shift6) | ((word & mask7) >> shift7)
+
+
+@kernel
 def _packed_bits(starts, ends):
     """Return the least word of all runs, the bits of a row, those of a place, and those that words have too many."""
     lowest = highest = load_u64(starts[0])

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
 
+import numpy as np
 import pyarrow as pa
 
 from ...schemas.column import ColumnSchema
@@ -21,11 +22,15 @@ from ..rowset.memrowset import MemRowSet
 from ..rowset.rowset import RowSet
 from ..vectors.keys import KeyEncoder
 from .chunk import PruneCount, ScanRequest, chunks
-from .runs import Head, Run, RunReader, Span, cut, merged_batches
+from .read import empty_batch
+from .runs import Head, Run, RunReader, Span, batch_of, cut, merged_column, merged_places
 from .scan import result, submit
 
-_BATCHES_AT_ONCE = 4
-"""So many batches are merged as one and cut afterwards: a merge of many short runs costs more than it brings."""
+_BATCHES_AT_ONCE = 16
+"""So many batches are merged as one and cut afterwards: then most of what is decoded of a chunk is copied at once,
+while the cache has it, and a merge of many short runs costs more than it brings."""
+_MERGES_AHEAD = 1
+"""So many merges, beside the one that is waited for, have their order worked out."""
 
 
 class _Stream:
@@ -90,19 +95,70 @@ def scan_ordered(
     # One chunk ahead of each stream is enough where there are many of them; all come from one pool.
     each = min(ahead, max(1, ahead // max(len(rowsets), 1)))
     streams = [_Stream(rowset, reader, pool, each) for rowset in rowsets]
-    merging: deque[Future[list[pa.RecordBatch]]] = deque()
+    merging: deque[_Merge] = deque()
     try:
         for spans, batch_rows in _rounds(streams):
-            merging.append(submit(pool, merged_batches, spans, request.schema, batch_rows))
-            if len(merging) > ahead // _BATCHES_AT_ONCE:
-                yield from result(merging.popleft())
+            merging.append(_Merge(spans, batch_rows, request.schema, pool))
+            if len(merging) > (ahead if merging[0].is_single else min(ahead, _MERGES_AHEAD)):
+                yield from merging.popleft().batches()
         while merging:
-            yield from result(merging.popleft())
+            yield from merging.popleft().batches()
     finally:
-        for future in merging:
-            future.cancel()
+        for merge in merging:
+            merge.cancel()
         for stream in streams:
             stream.cancel()
+
+
+class _Merge:
+    """The merge of some spans: the order of their rows first, then each column for itself."""
+
+    def __init__(self, spans: list[Span], batch_rows: int, schema: pa.Schema, pool: Executor) -> None:
+        """Let the pool begin."""
+        self._spans = spans
+        self._batch_rows = batch_rows
+        self._schema = schema
+        self._pool = pool
+        self._whole: Future[pa.RecordBatch] | None = None
+        self._places: Future[np.ndarray] | None = None
+        if not len(schema):
+            return
+        if self.is_single:
+            self._whole = submit(pool, batch_of, spans[0], schema)
+        else:
+            self._places = submit(pool, merged_places, spans)
+
+    @property
+    def is_single(self) -> bool:
+        """Whether there is nothing to merge."""
+        return len(self._spans) == 1
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in batches, of which the last may be a short one."""
+        rows = sum(map(len, self._spans))
+        batch = self._result(rows)
+        for first in range(0, rows, self._batch_rows):
+            yield batch.slice(first, self._batch_rows)
+
+    def cancel(self) -> None:
+        """Let the pool not begin."""
+        for future in (self._whole, self._places):
+            if future:
+                future.cancel()
+
+    def _result(self, rows: int) -> pa.RecordBatch:
+        if self._whole:
+            return result(self._whole)
+        return self._in_order(result(self._places)) if self._places else empty_batch(rows)
+
+    def _in_order(self, places: np.ndarray) -> pa.RecordBatch:
+        types = enumerate(self._schema.types)
+        columns = [submit(self._pool, merged_column, self._spans, number, places, kind) for number, kind in types]
+        try:
+            return pa.RecordBatch.from_arrays([result(column) for column in columns], schema=self._schema)
+        finally:
+            for column in columns:
+                column.cancel()
 
 
 def _rounds(streams: list[_Stream]) -> Iterator[tuple[list[Span], int]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -27,10 +28,27 @@ from ..vectors.keys import (
 from ..vectors.physical import physical_of
 from ..vectors.vector import Vector, concat
 from .chunk import Chunk, ScanRequest
-from .read import empty_batch, read_cells, read_chunk
+from .read import read_chunk
+from .selection import ChunkCells, wanted_rows
 
 _SAMPLES = 8
 """Keys of each batch that are looked at to cut a round into batches."""
+
+
+class Column:
+    """The cells of one column of a run, decoded when they are first asked for: merged column by column, they are copied
+    on while the cache still has them."""
+
+    def __init__(self, read: Callable[[], Vector]) -> None:
+        self._read = read
+        self._cells: Vector | None = None
+
+    def cells(self) -> Vector:
+        """Return all cells. Two threads that ask at once may both decode them."""
+        cells = self._cells
+        if cells is None:
+            cells = self._cells = self._read()
+        return cells
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,14 +56,10 @@ class Run:
     """Rows in key order; ``columns`` are those of the scan's schema."""
 
     keys: KeyVector
-    columns: list[Vector]
+    columns: list[Column]
 
     def __len__(self) -> int:
         return len(self.keys)
-
-    def take(self, rows: np.ndarray) -> Run:
-        """Return the rows at ``rows``."""
-        return Run(take_keys(self.keys, rows), [column.take(rows) for column in self.columns])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,6 +77,10 @@ class Span:
     def keys(self) -> KeyVector:
         """The keys of its rows."""
         return slice_keys(self.run.keys, self.first, self.last)
+
+    def cells(self, number: int) -> Vector:
+        """Return the cells of its rows in one column."""
+        return self.run.columns[number].cells().slice(self.first, self.last)
 
     @property
     def last_key(self) -> bytes:
@@ -131,27 +149,31 @@ class RunReader:
         if self.request.changes:
             batch = read_chunk(chunk, self._wider)
             return None if batch is None else self._run_of_batch(batch)
-        cells = read_cells(chunk, self._wider)
-        if cells is None:
+        cells = ChunkCells(chunk, self._wider)
+        rows = wanted_rows(chunk, self._wider, cells)
+        if rows is not None and not len(rows):
             return None
-        keys = self._encoder.encode([cells.columns[place] for place in self._places])
-        return Run(keys, cells.columns[: len(self.request.columns)])
+        keys = self._encoder.encode([cells.at(column.id, rows) for column in self._key])
+        return Run(keys, [Column(partial(cells.at, column.id, rows)) for column in self.request.columns])
 
     def sorted_whole(self, wanted: Sequence[Chunk]) -> Run | None:
         """Read chunks whose rows stand in any order as one run; None when no row of them is selected."""
         runs = [run for chunk in wanted if (run := self.in_order([chunk])) is not None]
         if not runs:
             return None
-        run = Run(concat_keys([run.keys for run in runs]), _concat_columns(runs))
-        order = argsort_keys(run.keys)
-        return run.take(_stable(run.keys, order) if self.request.changes else order)
+        keys = concat_keys([run.keys for run in runs])
+        order = argsort_keys(keys)
+        if self.request.changes:
+            order = _stable(keys, order)
+        columns = [partial(_taken, column, order) for column in zip(*(run.columns for run in runs), strict=True)]
+        return Run(take_keys(keys, order), [Column(read) for read in columns])
 
     def _run_of_batch(self, batch: pa.RecordBatch) -> Run:
         def cells(name: str) -> Vector:
             return from_arrow(batch.column(name), physical_of(batch.schema.field(name).type))
 
         keys = self._encoder.encode([cells(column.name) for column in self._key])
-        return Run(keys, [cells(name) for name in self.request.schema.names])
+        return Run(keys, [Column(partial(cells, name)) for name in self.request.schema.names])
 
 
 def _stable(keys: KeyVector, order: np.ndarray) -> np.ndarray:
@@ -189,27 +211,22 @@ def _every(spans: Sequence[Span], step: int) -> Iterator[bytes]:
         place += len(places) * step - len(span)
 
 
-def merged_batches(spans: Sequence[Span], schema: pa.Schema, batch_rows: int) -> list[pa.RecordBatch]:
-    """Merge spans that share no key; return batches of ``batch_rows``, the last of which may have fewer."""
-    rows = sum(map(len, spans))
-    if schema.names:
-        columns = _merged(spans) if len(spans) > 1 else _columns(spans[0])
-        arrays = [to_arrow(column, field.type) for column, field in zip(columns, schema, strict=True)]
-        batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-    else:
-        batch = empty_batch(rows)
-    return [batch.slice(first, batch_rows) for first in range(0, rows, batch_rows)]
-
-
-def _columns(span: Span) -> list[Vector]:
-    return [column.slice(span.first, span.last) for column in span.run.columns]
-
-
-def _merged(spans: Sequence[Span]) -> list[Vector]:
+def merged_places(spans: Sequence[Span]) -> np.ndarray:
+    """Return the order of the rows of spans that share no key, as places."""
     firsts = np.array([place_of(number, 0) for number in range(len(spans))], np.int64)
-    places = merge_places([span.keys for span in spans], firsts)
-    return [take_from(column, places) for column in zip(*map(_columns, spans), strict=True)]
+    return merge_places([span.keys for span in spans], firsts)
 
 
-def _concat_columns(runs: Sequence[Run]) -> list[Vector]:
-    return [concat(column) for column in zip(*(run.columns for run in runs), strict=True)]
+def merged_column(spans: Sequence[Span], number: int, places: np.ndarray, arrow_type: pa.DataType) -> pa.Array:
+    """Return column ``number`` of the spans' rows at ``places``, as `merged_places` returns them."""
+    return to_arrow(take_from([span.cells(number) for span in spans], places), arrow_type)
+
+
+def batch_of(span: Span, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the rows of one span."""
+    arrays = [to_arrow(span.cells(number), kind) for number, kind in enumerate(schema.types)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _taken(columns: Sequence[Column], order: np.ndarray) -> Vector:
+    return concat([column.cells() for column in columns]).take(order)

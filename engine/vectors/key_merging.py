@@ -76,6 +76,7 @@ def _merge_packed(
         sources = address_of(words) + cuts[:-2] * 8
         for stream, source in zip(strings, sources.tolist(), strict=True):
             write_words(stream, depth, source)
+        kernels.squeeze_words(address_of(words), len(words))
         ends, cells = addresses([stream.offsets for stream in strings]), addresses([stream.data for stream in strings])
         whole = address_of(ends), address_of(cells)
     else:

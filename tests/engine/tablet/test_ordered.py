@@ -105,14 +105,14 @@ def test_no_columns_still_count(store: Store) -> None:
 
 
 def test_a_rowset_is_not_read_before_its_keys_are_due(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    read, seen = runs.read_cells, set()
+    read, seen = runs.wanted_rows, set()
 
-    def noted(chunk: Any, request: Any) -> Any:
+    def noted(chunk: Any, request: Any, cells: Any) -> Any:
         if isinstance(chunk.rowset, DiskRowSet):
             seen.add(chunk.rowset.min_key)
-        return read(chunk, request)
+        return read(chunk, request, cells)
 
-    monkeypatch.setattr(runs, "read_cells", noted)
+    monkeypatch.setattr(runs, "wanted_rows", noted)
     batches = store.scan(ScanSpec(table="t", ordered=True, columns=["v"])).batches
     next(batches)
     assert len(seen) == 2
