@@ -1,10 +1,10 @@
 """Ordered scans: merge the rowsets of a tablet by encoded primary key, with a chunk or two of each in memory.
 
 Every rowset is a stream of chunks in key order. In each round the smallest of the streams' last keys in memory is the
-bound: all rows up to it are known, whichever stream they come from. They are cut into pieces of a few batches at keys
-that divide them evenly (`cut`), so that pieces do not depend on one another: the pool merges several at once, while it
-reads the chunks that come next. A stream whose first key lies above the bound is not opened yet, so that memory goes
-with how many rowsets overlap, not with how many there are. No two streams share a key.
+bound: all rows up to it are known, whichever stream they come from. Very many are cut into pieces at keys that divide
+them evenly (`cut`). The pool works out the order of a piece from its keys, while it reads the chunks that come next;
+then it merges the columns, several at once. A stream whose first key lies above the bound is not opened yet, so that
+memory goes with how many rowsets overlap, not with how many there are. No two streams share a key.
 """
 
 from __future__ import annotations

@@ -73,16 +73,18 @@ def _copy_at_once(
     """Copy strings of at most ``bytes_max`` bytes together, by their codes unless ``codes`` is 0."""
     count, flags = len(places), 0 if valid is None else address_of(valid)
     ends, cells = allocate(count + 1, np.int32), allocate(check_data_bytes(bytes_max), np.uint8)
-    tables, targets = _string_tables(vectors), (address_of(ends), address_of(cells))
-    kernels.copy_strings_at_places(codes, *map(address_of, tables), address_of(places), count, flags, *targets)
+    offsets, data, data_ends = _string_tables(vectors)
+    strings = codes, address_of(offsets), address_of(data), address_of(data_ends)
+    kernels.copy_strings_at_places(*strings, address_of(places), count, flags, address_of(ends), address_of(cells))
     return BytesVector(ends, cells[: ends[-1]], valid)
 
 
 def _take_repeated(vectors: Sequence[BytesVector], places: np.ndarray, valid: np.ndarray | None) -> BytesVector:
     """Strings that may be taken again and again: their lengths are added up first."""
     count, flags = len(places), 0 if valid is None else address_of(valid)
-    tables, ends = _string_tables(vectors), allocate(count + 1, np.int32)
-    strings, wanted = list(map(address_of, tables)), (address_of(places), count)
+    offsets, data, data_ends = _string_tables(vectors)
+    ends = allocate(count + 1, np.int32)
+    strings, wanted = (address_of(offsets), address_of(data), address_of(data_ends)), (address_of(places), count)
     total = int(kernels.gather_offsets_at_places(strings[0], *wanted, flags, address_of(ends)))
     cells = allocate(check_data_bytes(total), np.uint8)
     kernels.gather_strings_at_places(*strings, *wanted, address_of(ends), address_of(cells))
