@@ -17,6 +17,7 @@ from ..schemas.partition import HashLevel, RangeLevel
 from ..schemas.service import StoreService
 from ..schemas.table import TableDefinition
 from .table import Table
+from .transaction import Transaction
 
 
 class Database:
@@ -103,6 +104,19 @@ class Database:
     def dropped_tables(self) -> list[DroppedTable]:
         """Return the dropped tables that can be recalled: ``table_id``, ``name``, and ``until`` when at least."""
         return self._store.dropped_tables()
+
+    def transaction(
+        self, id: str | None = None, app_id: str | None = None, app_version: int | None = None
+    ) -> Transaction:
+        """Return a transaction: writes to any tables that become visible together, at the end of its ``with``.
+
+        ``id`` is made up if it is not given; one that was committed before is not applied again. With ``app_id`` and
+        ``app_version`` nothing is applied if that application has committed this version or a later one.
+
+        Raises:
+            InvalidArgumentError: a name is empty or too long, or ``app_version`` below 0.
+        """
+        return Transaction(self._store, id, app_id, app_version)
 
     def now(self) -> int:
         """Return a timestamp at which every write acknowledged so far is visible, and no later one."""

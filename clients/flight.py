@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, count
 from typing import Any
@@ -16,17 +16,19 @@ from pydantic import BaseModel
 from ..schemas.alter import Alteration
 from ..schemas.command import LastChange
 from ..schemas.description import DroppedTable, DroppedTables, Health, ScanPlan, TableDescription, TableStats
-from ..schemas.errors import InvalidArgumentError
+from ..schemas.errors import InvalidArgumentError, StoreError, UnavailableError
 from ..schemas.scan import ScanSpec
 from ..schemas.service import ScanStream
 from ..schemas.table import TableDefinition
 from ..schemas.timestamp import parse_moment
+from ..schemas.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
 from ..schemas.write import CommitMode, WriteCommand, WriteResult
 from .flight_errors import as_store_errors
 from .numbered import NumberedPut, Writer, Writers
 from .point_reads import PointReads
 from .put_stream import PutStream
 from .scan_parts import ScanPart, ScanParts
+from .server_wait import ServerWait
 
 _RECONNECT = [
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -154,6 +156,35 @@ class FlightStore:
     def last_change(self, table: str) -> int:
         """See StoreService."""
         return LastChange.model_validate_json(self._action("last_change", {"table": table})).timestamp
+
+    def stage(self, command: WriteCommand, batches: Iterable[StagedBatch]) -> StageResult:
+        """See StoreService. All batches have the schema of the first."""
+        coming = iter(batches)
+        first = next(coming, None)
+        schema = self._key_schema(command.table) if first is None else first.batch.schema
+        stream = self._open_put(command, schema)
+        try:
+            return stream.send_part(chain([first] if first else [], coming))
+        finally:
+            with suppress(StoreError):  # either none is left to raise, or one is on its way up already
+                stream.close()
+
+    def _key_schema(self, table: str) -> pa.Schema:
+        about = self.describe_table(table)
+        return pa.schema([column.field for column in about.columns if column.name in about.primary_key])
+
+    def commit_transaction(self, commit: TransactionCommit) -> TransactionResult:
+        """See StoreService. Sent again when the answer is lost, which applies nothing twice."""
+        wait = ServerWait(lambda: self.health().status == "ok", self._retries)
+        while True:
+            try:
+                return TransactionResult.model_validate_json(self._action("commit_transaction", commit))
+            except UnavailableError as error:
+                wait.wait(error)
+
+    def abort_transaction(self, transaction: str) -> None:
+        """See StoreService."""
+        self._action("abort_transaction", {"transaction": transaction})
 
     def scan(self, spec: ScanSpec) -> ScanStream:
         """See StoreService. An aggregate is one call: no tickets are asked for first."""

@@ -6,7 +6,6 @@ through the restart, and neither loses nor doubles rows.
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -18,13 +17,7 @@ import pyarrow as pa
 from ..schemas.errors import StoreError, UnavailableError
 from ..schemas.write import WriteCommand, WriteResult
 from .put_stream import PutStream
-
-_PAUSES = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 3.2, 3.2, 3.2, 3.2)
-"""Seconds between looks for a server that is gone: about what one needs to start again."""
-_RESENDS = 2
-"""How often the same batches go out again though the server is there."""
-_PATIENCE_SECONDS = 60.0
-"""How long a server that names the time to come again is believed, without one batch getting through."""
+from .server_wait import ServerWait
 
 
 class Writer:
@@ -75,12 +68,9 @@ class NumberedPut:
         Without ``retries`` everything is sent once.
         """
         self._open_stream = open_stream
-        self._is_back = is_back
         self._writer = writer
-        self._retries = retries
+        self._wait = ServerWait(is_back, retries)
         self._unanswered: deque[tuple[int, pa.RecordBatch]] = deque()
-        self._resends = 0
-        self._waited_seconds = 0.0
 
     def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:
         """Write batches one by one.
@@ -93,7 +83,7 @@ class NumberedPut:
             try:
                 yield from self._write_on(command, coming)
             except UnavailableError as error:
-                self._wait_for_server(error)
+                self._wait.wait(error)
 
     def write_only(self, command: WriteCommand, batch: pa.RecordBatch) -> WriteResult:
         """Write one batch. Raises as ``write_all``."""
@@ -113,7 +103,7 @@ class NumberedPut:
                 with self._stream(command, schema) as stream:
                     return send(stream)
             except UnavailableError as error:
-                self._wait_for_server(error)
+                self._wait.wait(error)
 
     def _write_on(self, command: WriteCommand, coming: Iterator[pa.RecordBatch]) -> Iterator[WriteResult]:
         with self._stream(command, self._unanswered[0][1].schema) as stream:
@@ -133,7 +123,7 @@ class NumberedPut:
     def _settled(self, answers: Iterator[WriteResult]) -> Iterator[WriteResult]:
         for result in answers:
             self._unanswered.popleft()
-            self._resends, self._waited_seconds = 0, 0.0
+            self._wait.reset()
             yield result
 
     @contextmanager
@@ -144,19 +134,3 @@ class NumberedPut:
         finally:
             with suppress(StoreError):  # either none is left to raise, or one is on its way up already
                 stream.close()
-
-    def _wait_for_server(self, error: UnavailableError) -> None:
-        """Return when it makes sense to send the rest again, else raise ``error``."""
-        if self._retries and error.retry_after_seconds and self._waited_seconds < _PATIENCE_SECONDS:
-            self._waited_seconds += error.retry_after_seconds
-            time.sleep(error.retry_after_seconds)
-            return
-        self._resends += 1
-        if self._retries and self._resends <= _RESENDS:
-            for pause in _PAUSES:
-                time.sleep(pause)
-                with suppress(UnavailableError):
-                    if self._is_back():
-                        return
-                    break
-        raise error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 import pyarrow.flight as fl
@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from ..schemas.command import BatchMetadata, CommitMessage
 from ..schemas.errors import UnavailableError, error_of
+from ..schemas.transaction import StagedBatch, StageResult
 from ..schemas.write import WriteCommand, WriteResult
 from .flight_errors import as_store_errors
 
@@ -52,6 +53,27 @@ class PutStream:
                 self._writer.write_batch(batch)
             self._writer.write_metadata(_json(CommitMessage(commit=True, rows=rows, seq=number)))
         return self._last_answer()
+
+    def send_part(self, batches: Iterable[StagedBatch]) -> StageResult:
+        """Send the batches of a part of a transaction, and return the answer to it.
+
+        Raises:
+            StoreError: the server refused it.
+        """
+        rows = 0
+        for batch, op in batches:
+            with as_store_errors():
+                if op is None:
+                    self._writer.write_batch(batch)
+                else:
+                    self._writer.write_with_metadata(batch, _json(BatchMetadata(op=op)))
+            rows += batch.num_rows
+        with as_store_errors():
+            self._writer.write_metadata(_json(CommitMessage(commit=True, rows=rows)))
+            self._writer.done_writing()
+        answer = self._read()
+        self.close()
+        return StageResult.model_validate_json(answer.to_pybytes())
 
     def send(self, batch: pa.RecordBatch, number: int) -> Iterator[WriteResult]:
         """Send a batch; yield the answers that must have come before the next one may go.
@@ -95,12 +117,16 @@ class PutStream:
         self.close()
         return answer
 
-    def _answer(self) -> WriteResult:
+    def _read(self) -> pa.Buffer:
         with as_store_errors():
             answer = self._reader.read()
         if answer is None:
             self.close()  # raises what the server said
             raise UnavailableError("the server ended the stream without an answer")
+        return answer
+
+    def _answer(self) -> WriteResult:
+        answer = self._read()
         if self._unanswered:
             self._unanswered.popleft()
         result = WriteResult.model_validate_json(answer.to_pybytes())

@@ -64,7 +64,7 @@ class DirectLoad:
         finally:
             for one in staged:
                 one.keys.forget()
-            self._give_up([one for one in staged if not one.is_logged])
+            self.give_up([one for one in staged if not one.is_logged])
 
     def _stage(self, layout: Layout, part: Part) -> list[StagedRowSet]:
         """Write a part in rowsets of about the target size; none when it is too small or has a row that is not new."""
@@ -80,10 +80,9 @@ class DirectLoad:
         staged: list[StagedRowSet] = []
         try:
             if new.are_absent(part.keys):
-                for piece in _in_key_order(part, is_sorted, -(-size // TARGET_BYTES)):
-                    staged.append(self._write(layout, piece, new))
+                self.write(layout, part, new, staged)
         except BaseException as error:
-            self._give_up(staged)
+            self.give_up(staged)
             new.forget()
             if part.tablet.retired and isinstance(error, StoreError):
                 return []  # its files were deleted with it; the locks will show what became of the layout
@@ -92,7 +91,17 @@ class DirectLoad:
             new.forget()
         return staged
 
-    def _give_up(self, staged: list[StagedRowSet]) -> None:
+    def write(self, layout: Layout, part: Part, new: NewKeys, staged: list[StagedRowSet]) -> None:
+        """Write rows, no two of one key, as rowsets of about the target size, which are added to ``staged``.
+
+        Raises:
+            StorageFullError, UnavailableError: not all could be written; those in ``staged`` are to be given up.
+        """
+        for piece in _in_key_order(part, keys_ascend(part.keys), -(-part.rows.nbytes // TARGET_BYTES)):
+            staged.append(self._write(layout, piece, new))
+
+    def give_up(self, staged: list[StagedRowSet]) -> None:
+        """Remove rowsets that are not to be attached, and their files."""
         for one in staged:
             one.give_up()
             remove_orphans(self.environment, one.rowset.path)

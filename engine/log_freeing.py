@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from ..schemas.write import Durability
 from .commit_log import CommitLog
+from .committed import Committed
 from .table import Table
 from .tablet.environment import Environment
 from .tablet.manifest import Manifest
@@ -24,12 +25,14 @@ class LogFreeing:
         environment: Environment,
         tables: Callable[[], list[Table]],
         writers: Writers,
+        committed: Committed,
     ) -> None:
         self._wal = wal
         self._log = log
         self._environment = environment
         self._tables = tables
         self._writers = writers
+        self._committed = committed
         self._freeing = threading.Lock()
 
     def free(self) -> None:
@@ -70,9 +73,13 @@ class LogFreeing:
         return needed, in_files
 
     def _save_answers(self, lsn: int) -> None:
-        """Log again what the log before ``lsn`` says of numbered writes. Every tablet's writers of then are through."""
-        with self._writers.saved_before(lsn) as (note, positions):
-            if note:
-                with self._log.commit([], [note]) as commit:
-                    positions.append(commit.lsn)
-                self._log.acknowledge(commit, Durability.FSYNC)
+        """Log again what the log before ``lsn`` says of numbered writes and of transactions.
+
+        Every tablet's writers of then are through.
+        """
+        for told in (self._writers, self._committed):
+            with told.saved_before(lsn) as (note, positions):
+                if note:
+                    with self._log.commit([], [note]) as commit:
+                        positions.append(commit.lsn)
+                    self._log.acknowledge(commit, Durability.FSYNC)

@@ -109,6 +109,25 @@ class MemoryGate:
             with self._changed:
                 self._in_flight -= size_bytes
 
+    def let_in(self, size_bytes: int) -> LargePlace:
+        """Let in much at once, if all of it finds room below the hard limit; it counts until the place is left.
+
+        Raises:
+            UnavailableError: there is no room: flushes were asked for; ``retry_after_seconds`` says when to come again.
+        """
+        with self._changed:
+            self._in_flight += size_bytes
+            fullness = self._fullness()
+            if fullness.whole >= 1:
+                self._in_flight -= size_bytes
+                self._flush()
+                self._refuse(fullness.left_bytes)
+        return LargePlace(self, size_bytes)
+
+    def _leave(self, size_bytes: int) -> None:
+        with self._changed:
+            self._in_flight -= size_bytes
+
     def freed(self) -> None:
         """Say that a flush has ended."""
         with self._changed:
@@ -180,6 +199,20 @@ def _freed(tablet: Tablet) -> int:
 
 def _largest(tablets: list[Tablet]) -> int:
     return max((tablet.memory_bytes for tablet in tablets), default=0)
+
+
+class LargePlace:
+    """The right to a part of memory, until the end of a ``with``."""
+
+    def __init__(self, gate: MemoryGate, size_bytes: int) -> None:
+        self._gate = gate
+        self._size_bytes = size_bytes
+
+    def __enter__(self) -> LargePlace:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._gate._leave(self._size_bytes)
 
 
 def patiently(work: Callable[[], T], seconds: float) -> T:

@@ -25,10 +25,13 @@ _BUDGET_SHARES = {
     "flush_deltas_bytes": 16,
     "page_cache_bytes": 16,
     "wal_queue_bytes": 16,
+    "transaction_bytes": 8,
 }
 """Of a budget each gets one part in so many. An eighth is left for what flushes and compactions have in hand;
 ``flush_bytes`` and ``flush_deltas_bytes`` are parts of ``memory_bytes``."""
-_NEVER_ABOVE_DEFAULT = frozenset({"flush_bytes", "flush_deltas_bytes", "page_cache_bytes", "wal_queue_bytes"})
+_NEVER_ABOVE_DEFAULT = frozenset(
+    {"flush_bytes", "flush_deltas_bytes", "page_cache_bytes", "wal_queue_bytes", "transaction_bytes"}
+)
 
 
 class StoreOptions(BaseModel):
@@ -69,6 +72,11 @@ class StoreOptions(BaseModel):
     """How long a batch waits at most before it is let in; near the soft limit far shorter."""
     memory_patience_seconds: NonNegativeFloat = 60
     """How long a load in this process (``write_all``) tries again by itself after it was refused."""
+    transaction_bytes: PositiveInt = 256 * MIB
+    """Rows of one transaction that go through memory: those that change rows that are there, or whose keys it names
+    more than once. No more than half of ``memory_bytes`` in any case. New rows are written to disk on the way."""
+    staging_ttl_seconds: PositiveFloat = 3600
+    """A transaction of which no part came for so long, and that was not committed, is thrown away."""
     key_index_bytes: NonNegativeInt = 256 * MIB
     """Key indexes of all tablets, about 21 bytes a key (17 to 26). Rowsets that do not fit are searched for keys by
     their Bloom filters; 0 is no index at all. MemRowSets have indexes of their own, which count as memory stores."""

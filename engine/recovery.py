@@ -10,12 +10,14 @@ import pyarrow as pa
 
 from ..schemas.errors import CorruptionError, StorageFullError
 from .auto_increment import AutoIncrement
+from .committed import Committed
 from .options import StoreOptions
 from .table import Table
 from .tablet.attach import logged_attachments, with_logged
 from .tablet.change import Change, unpack_attachments, unpack_changes, unpack_notes
 from .tablet.environment import Environment
 from .tablet.manifest import Manifest, ManifestFile
+from .tablet.note import NoteKind
 from .tablet.tablet import Tablet
 from .upkeep import flush, flush_all_deltas
 from .wal.log import WriteAheadLog
@@ -92,11 +94,12 @@ def replay(
     wal: WriteAheadLog,
     tablets: LoggedTablets,
     writers: Writers,
+    committed: Committed,
     environment: Environment,
     options: StoreOptions,
 ) -> tuple[int, int]:
     """Apply what the log holds and the files do not; returns the rows applied and the newest timestamp in the log.
-    Answers to numbered writes go to ``writers``.
+    Answers to numbered writes go to ``writers``, transactions to ``committed``.
 
     Changes of tablets that were dropped since are passed over. Memory is bounded by flushing on the way.
 
@@ -107,7 +110,8 @@ def replay(
     for record in wal.replay():
         newest = max(newest, record.timestamp)
         for note in unpack_notes(record.payload, record.lsn):
-            writers.restore(note, record.lsn, record.timestamp)
+            told = committed if note.kind is NoteKind.TRANSACTIONS else writers
+            told.restore(note, record.lsn, record.timestamp)
         for attachment in unpack_attachments(record.payload, record.lsn):
             if ids := tablets.ids(attachment.tablet_id):
                 ids.restore_attached(attachment)

@@ -19,19 +19,19 @@ from ..schemas.description import DroppedTable, Health, ScanPlan, TableDescripti
 from ..schemas.errors import (
     CorruptionError,
     InvalidArgumentError,
-    SnapshotTooOldError,
     StoreError,
     UnavailableError,
 )
 from ..schemas.scan import ScanSpec
 from ..schemas.service import MaintenanceKind, ScanStream
 from ..schemas.table import TableDefinition
-from ..schemas.timestamp import last_of, parse_moment
+from ..schemas.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
 from ..schemas.write import CommitMode, WriteCommand, WriteResult
 from . import recovery, scanning, upkeep
 from .catalog import Catalog
 from .cfile.cache import PageCache
 from .commit_log import CommitLog
+from .committed import Committed
 from .direct_load import DirectLoad
 from .fs.failures import named
 from .fs.filesystem import FileSystem
@@ -46,15 +46,19 @@ from .mvcc.clock import Clock, SystemClock
 from .mvcc.mvcc import MvccManager
 from .options import StoreOptions
 from .pending import PendingWrite, RepeatedWrite
+from .snapshots import Snapshots
+from .staging.area import StagingArea
 from .stats import table_stats
 from .table import Table
 from .tablet import files
-from .tablet.chunk import ChangeRange, ScanRequest
+from .tablet.chunk import ScanRequest
 from .tablet.environment import Environment
 from .tablet.key_budget import KeyIndexBudget
 from .tablet.manifest import CleanStopEntry, Manifest, ManifestFile
 from .tablet.open import sweep
 from .tablet.tablet import Tablet
+from .transaction.commit import Transactions
+from .transaction.stage import ExpiryOp, stage
 from .wal.log import WriteAheadLog
 from .wal.reader import CleanStop
 from .wal.writer import WalOptions
@@ -104,6 +108,7 @@ class Store:
         manifest_file = ManifestFile.open(self._fs) or self._create()
         manifest = manifest_file.current
         self._mvcc = MvccManager(self._clock)
+        self._snapshots = Snapshots(self._clock, self._mvcc, self.options.clock_error_seconds)
         self._wal = self._open_wal(manifest)
         cache = PageCache(self.options.page_cache_bytes)
         budget = KeyIndexBudget(self.options.key_index_bytes, on_demand=self.options.maintenance == "off")
@@ -115,20 +120,32 @@ class Store:
         sweep(self._environment, manifest_file.current)
         known = [max(tablet.last_timestamp, tablet.version.history_floor) for tablet in self._catalog.tablets()]
         self._clock.update(max([manifest.last_timestamp, *known]))
-        self._writers = Writers()
+        self._writers, self._committed = Writers(), Committed()
         tablets = recovery.LoggedTablets(self._catalog.tables())
-        _, newest = recovery.replay(self._wal, tablets, self._writers, self._environment, self.options)
+        _, newest = recovery.replay(self._wal, tablets, self._writers, self._committed, self._environment, self.options)
         table_ids = {table.table_id for table in self._catalog.tables()}
         self._writers.forget(lambda table_id: table_id not in table_ids)
         self._clock.update(newest)
         self._log = CommitLog(self._wal, self._mvcc, self._environment.halt)
-        self._log_freeing = LogFreeing(self._wal, self._log, self._environment, self._catalog.tables, self._writers)
+        self._log_freeing = LogFreeing(
+            self._wal, self._log, self._environment, self._catalog.tables, self._writers, self._committed
+        )
         self._pool = ThreadPoolExecutor(self.options.scan_threads, thread_name_prefix="nyala-scan")
         at_least = self.options.direct_load_bytes, self.options.direct_load_unsorted_bytes
         self._direct_load = DirectLoad(self._environment, *at_least)
         self._maintenance = MaintenanceManager(self._operations)
         notify = self._maintenance.notify
         self._gate = MemoryGate(self.options, self._catalog.tablets, self._maintained_tablets, notify)
+        self._staging = StagingArea(self._fs, self._clock.physical_microseconds, self.options.staging_ttl_seconds)
+        self._transactions = Transactions(
+            self._staging,
+            self._committed,
+            self._log,
+            self._gate,
+            self._direct_load,
+            self.options,
+            self._catalog.tables,
+        )
         if self.options.maintenance == "on":
             self._maintenance.start()
 
@@ -239,7 +256,7 @@ class Store:
 
     def _begin(self, table: Table, command: WriteCommand, batch: pa.RecordBatch, ticket: Ticket | None) -> PendingWrite:
         if command.if_timestamp is not None:
-            self._checked_moment(command.if_timestamp, table, "if_timestamp")
+            self._snapshots.checked(command.if_timestamp, table, "if_timestamp")
         durability = command.durability or self.options.durability
         limits, options = self.options.limits, self.options
         with self._gate.admitted(batch.nbytes):
@@ -279,6 +296,24 @@ class Store:
         self._mvcc.wait_for(timestamp)
         return timestamp
 
+    def stage(self, command: WriteCommand, batches: Iterable[StagedBatch]) -> StageResult:
+        """See StoreService."""
+        self._check_open()
+        self._staging.expire()
+        return stage(self._staging, self._catalog.table(command.table), command, batches, self.options.limits)
+
+    def commit_transaction(self, commit: TransactionCommit) -> TransactionResult:
+        """See StoreService."""
+        self._check_open()
+        result = self._transactions.commit(commit)
+        self._maintenance.notify()
+        return result
+
+    def abort_transaction(self, transaction: str) -> None:
+        """See StoreService."""
+        self._check_open()
+        self._transactions.abort(transaction)
+
     def scan(self, spec: ScanSpec) -> ScanStream:
         """See StoreService."""
         self._check_open()
@@ -311,7 +346,7 @@ class Store:
             known = ", ".join(MaintenanceKind)
             raise InvalidArgumentError(f"no maintenance is called {op!r}; there are {known}")
         found = self._catalog.table(table)
-        mark, kind = self._ancient_history_mark(found), MaintenanceKind(op)
+        mark, kind = self._snapshots.ancient_history_mark(found), MaintenanceKind(op)
         work = upkeep.perform_on_all(
             kind, found.tablets, self._environment, mark, lambda tablet: tablet not in found.tablets
         )
@@ -381,59 +416,19 @@ class Store:
     def _resolve(self, spec: ScanSpec) -> tuple[Table, Layout, scanning.Wanted, ScanRequest]:
         table = self._catalog.table(spec.checked().table)
         layout = table.layout
-        snapshot, changes = self._range(spec, table, layout)
+        snapshot, changes = self._snapshots.range(spec, table, layout)
         options = self.options
         request = scanning.resolve(spec, layout, snapshot, changes, options.limits, options.scan_batch_bytes)
         return table, layout, scanning.wanted_tablets(spec, table, layout, request), request
-
-    def _range(self, spec: ScanSpec, table: Table, layout: Layout) -> tuple[int, ChangeRange | None]:
-        """Return the snapshot of a scan and, for a scan of changes, what leads up to it."""
-        feed = spec.changes
-        if feed is None:
-            return self._snapshot(spec.as_of, table, "as_of"), None
-        since = self._snapshot(feed.since, table, "since")
-        until = self._snapshot(feed.until, table, "until")
-        if feed.until is None:
-            until = max(until, since)  # a moment a little ahead of the clock is taken for now
-        if until < since:
-            raise InvalidArgumentError(f"until {feed.until!r} lies before since {feed.since!r}")
-        return until, ChangeRange(since, feed.before, feed.every, frozenset(layout.schema.by_id))
-
-    def _snapshot(self, moment: int | str | None, table: Table, what: str) -> int:
-        """Return the snapshot that ``what`` means, once everything at or below it is visible; None means now."""
-        if moment is None:
-            return self._mvcc.snapshot()
-        snapshot = self._checked_moment(moment, table, what)
-        self._mvcc.wait_for(snapshot)
-        return snapshot
-
-    def _checked_moment(self, moment: int | str, table: Table, what: str) -> int:
-        """Return the timestamp that ``what`` means; the table's history must tell of it."""
-        snapshot = parse_moment(moment, what)
-        now = self._clock.physical_microseconds()
-        latest = last_of(now + self.options.clock_error_seconds * 1_000_000)
-        if snapshot > max(latest, self._mvcc.snapshot()):  # a clock that was set back makes no commit lie in the future
-            raise InvalidArgumentError(f"{what} {moment!r} lies in the future")
-        age = table.options.history_max_age_seconds
-        if snapshot < last_of(now - age * 1_000_000):
-            raise SnapshotTooOldError(
-                f"{what} {moment!r} lies before the history of table {table.name!r}, which keeps {age:,} seconds"
-            )
-        return snapshot
-
-    def _ancient_history_mark(self, table: Table) -> int:
-        """Return the oldest snapshot that the table's history keeps, never newer than what is visible now."""
-        now = self._clock.physical_microseconds()
-        kept_from = last_of(max(now - table.options.history_max_age_seconds * 1_000_000, 0))
-        return min(kept_from, self._mvcc.snapshot())
 
     def _operations(self) -> list[MaintenanceOp]:
         operations: list[MaintenanceOp] = []
         if self._environment.halt.reason:
             return operations
         operations += self._catalog.removals(self._clock.physical_microseconds(), self._forget)
+        operations.append(ExpiryOp(self._staging))
         for table in self._catalog.tables():
-            mark = partial(self._ancient_history_mark, table)
+            mark = partial(self._snapshots.ancient_history_mark, table)
             for tablet in table.tablets:
                 if tablet.is_empty:
                     continue

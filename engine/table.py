@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -23,24 +22,15 @@ from .direct_load import DirectLoad
 from .incoming import Incoming, check_batch
 from .layout import Layout, write_locks
 from .pending import PendingWrite
-from .prepared import Prepared, cut, keyed, prepare, whole_rows
+from .prepared import Prepared, cut, keyed, prepare
 from .tablet import outcome
 from .tablet.attach import StagedRowSet, attach
-from .tablet.change import Change, ChangeKind
 from .tablet.lookup import Asked, look_up_in
 from .tablet.outcome import Outcome, all_stored
 from .tablet.tablet import Tablet
+from .tablet_change import TabletChange, tablet_changes
 from .vectors.keys import take_keys
 from .writers import Ticket
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TabletChange:
-    """What is to be logged and applied, with the locations of its rows."""
-
-    tablet: Tablet
-    change: Change
-    locations: np.ndarray
 
 
 class Table:
@@ -217,43 +207,9 @@ def _changes(prepared: Prepared, decided: list[Outcome]) -> list[TabletChange]:
     return [
         change
         for each, outcome_ in zip(prepared.parts, decided, strict=True)
-        for change in _tablet_changes(prepared.layout, each.tablet, each.rows, outcome_)
+        for change in tablet_changes(prepared.layout, each.tablet, each.rows, outcome_)
     ]
-
-
-def _tablet_changes(layout: Layout, tablet: Tablet, rows: pa.RecordBatch, decided: Outcome) -> list[TabletChange]:
-    changes: list[TabletChange] = []
-
-    def add(kind: ChangeKind, part: pa.RecordBatch, chosen: np.ndarray, locations: np.ndarray) -> None:
-        if len(chosen):
-            changes.append(TabletChange(tablet, Change(tablet.tablet_id, kind, _taken(part, chosen)), locations))
-
-    if len(decided.stores):
-        stored = Change(tablet.tablet_id, ChangeKind.STORE, _stored(layout, rows, decided))
-        changes.append(TabletChange(tablet, stored, decided.store_locations))
-    mutable = [name for name in rows.schema.names if int(name) not in layout.immutable]
-    add(ChangeKind.UPDATE, rows.select(mutable), decided.updates, decided.update_locations)
-    keys = rows.select([str(column.id) for column in layout.schema.key])
-    add(ChangeKind.DELETE, keys, decided.deletes, decided.delete_locations)
-    return changes
-
-
-def _stored(layout: Layout, rows: pa.RecordBatch, decided: Outcome) -> pa.RecordBatch:
-    """Return the rows that are stored, with every column of the table."""
-    stored = first = _taken(rows, decided.stores)
-    if layout.immutable and not np.array_equal(decided.stores, decided.store_leaders):
-        first = _taken(rows, decided.store_leaders)
-    return whole_rows(layout, stored, first)
 
 
 def _has_errors(incoming: Incoming, status: np.ndarray) -> bool:
     return incoming.refusals.by_row is not None or bool((status < outcome.IGNORED).any())
-
-
-def _taken(rows: pa.RecordBatch, chosen: np.ndarray) -> pa.RecordBatch:
-    """Return the chosen rows; without a copy when these are all, in their order."""
-    return rows if len(chosen) == rows.num_rows and _is_ascending(chosen) else rows.take(pa.array(chosen))
-
-
-def _is_ascending(rows: np.ndarray) -> bool:
-    return len(rows) < 2 or bool((rows[1:] > rows[:-1]).all())

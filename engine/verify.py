@@ -22,6 +22,7 @@ from .cfile.cache import PageCache
 from .cfile.format import StreamKey
 from .cfile.reader import CFileReader
 from .cfile.stream import StreamReader
+from .committed import Committed
 from .compaction.key_merge import MergedRows, merged_rows
 from .delta import LIVE
 from .delta.file import DeltaFile
@@ -34,6 +35,7 @@ from .tablet import files
 from .tablet.attach import logged_attachments, with_logged
 from .tablet.change import unpack_changes, unpack_notes
 from .tablet.manifest import PATH, CleanStopEntry, Manifest, RowsetEntry, TabletEntry, read_manifest
+from .tablet.note import NoteKind
 from .tablet.tablet import Tablet
 from .vectors.keys import equal_at, hash_keys, key_bytes, keys_ascend
 from .vectors.vector import FixedVector
@@ -286,14 +288,15 @@ def _verify_log(fs: FileSystem, manifest: Manifest, report: VerifyReport) -> Non
     if reader.first_lsn > manifest.log_needed_from:
         why = f"the log starts at record {reader.first_lsn}, but is needed from {manifest.log_needed_from} on"
         raise CorruptionError("wal", 0, why)
-    writers = Writers()
+    writers, committed = Writers(), Committed()
     for group in reader.groups():
         for record in group.records:
             report.log_records += 1
             for _ in unpack_changes(record.payload, record.lsn):
                 pass
             for note in unpack_notes(record.payload, record.lsn):
-                writers.restore(note, record.lsn, record.timestamp)
+                told = committed if note.kind is NoteKind.TRANSACTIONS else writers
+                told.restore(note, record.lsn, record.timestamp)
     report.files += len(reader.segments)
     report.bytes += sum(segment.size_bytes for segment in reader.segments)
     if reader.torn_bytes:

@@ -15,6 +15,7 @@ from ..schemas.errors import InvalidArgumentError
 from ..schemas.scan import ScanSpec
 from ..schemas.service import StoreService
 from ..schemas.table import TableDefinition
+from ..schemas.transaction import TransactionAbort, TransactionCommit
 from .config import ServerConfig
 from .get import sized
 
@@ -63,6 +64,17 @@ def _table_stats(store: StoreService, body: bytes) -> str:
 
 def _last_change(store: StoreService, body: bytes) -> str:
     return LastChange(timestamp=store.last_change(_table(body, "last_change"))).model_dump_json()
+
+
+def _commit_transaction(store: StoreService, body: bytes) -> str:
+    asked = read_json(TransactionCommit, body, "the body of commit_transaction")
+    return store.commit_transaction(asked).model_dump_json()
+
+
+def _abort_transaction(store: StoreService, body: bytes) -> str:
+    asked = read_json(TransactionAbort, body, "the body of abort_transaction")
+    store.abort_transaction(asked.transaction)
+    return "{}"
 
 
 def _maintain(store: StoreService, body: bytes) -> str:
@@ -120,6 +132,14 @@ VERBS = {
         'The timestamp of the last commit that changed rows of a table, 0 if there is none: {"table"}. '
         'Answers {"timestamp"}.',
         _last_change,
+    ),
+    "commit_transaction": Verb(
+        'Commit parts that were staged, all or none: {"transaction","parts":[...],"truncate":[tables],"app_id",'
+        '"app_version"}. Answers what became of it.',
+        _commit_transaction,
+    ),
+    "abort_transaction": Verb(
+        'Throw away what was staged for a transaction: {"transaction"}. Answers {}.', _abort_transaction
     ),
     "maintain": Verb(
         'Do one kind of maintenance now: {"table","op":"flush"|"flush_deltas"|"minor_compact"|"major_compact"|"gc"'

@@ -5,21 +5,25 @@ by one at the end of the stream. Batches are begun in the order they come in, on
 the next ones are received and checked while the log of an earlier one is synced.
 
 A stream that is one commit is staged in memory until its last message says that it is whole. Without that message it
-was never there: the end of a stream may as well be the end of a client.
+was never there: the end of a stream may as well be the end of a client. The same goes for a stream that is a part of a
+transaction, which the store keeps on disk.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import pyarrow.flight as fl
 
 from ..schemas.command import BatchMetadata, CommitMessage, PutResult, read_json, write_command
 from ..schemas.errors import InvalidArgumentError
 from ..schemas.service import StoreService
+from ..schemas.transaction import StagedBatch
 from ..schemas.write import CommitMode, Durability, WriteCommand, WriteResult
 from .answers import Answers, Begun
 from .config import ServerConfig
 from .get import sized
-from .incoming import Incoming, incoming, messages
+from .incoming import Incoming, Remark, incoming, messages
 from .limits import Admission
 from .staged import Staged
 
@@ -40,6 +44,9 @@ def write_stream(
             answered already, those after it are not looked at.
     """
     command = _command(store, descriptor, config)
+    if command.stage is not None:
+        _write_part(store, command, reader, writer, config, admission)
+        return
     if command.commit is CommitMode.STREAM:
         _write_staged(store, command, reader, writer, config, admission)
         return
@@ -93,6 +100,38 @@ def _write_staged(
     writer.write(PutResult(seq=asked.seq, **dict(result)).model_dump_json().encode())
     for _ in messages(reader, config, admission):
         raise InvalidArgumentError("the stream is committed: nothing may follow")
+
+
+def _write_part(
+    store: StoreService,
+    command: WriteCommand,
+    reader: fl.MetadataRecordBatchReader,
+    writer: fl.FlightMetadataWriter,
+    config: ServerConfig,
+    admission: Admission,
+) -> None:
+    """Stage the stream as a part of a transaction: batch by batch to disk, so that it may be of any length."""
+    coming = messages(reader, config, admission)
+    result = store.stage(command, _until_committed(coming))
+    writer.write(result.model_dump_json().encode())
+    for _ in coming:
+        raise InvalidArgumentError("the part is staged: nothing may follow")
+
+
+def _until_committed(coming: Iterator[Incoming | Remark]) -> Iterator[StagedBatch]:
+    """Yield the batches up to the message that says that they are all."""
+    rows = 0
+    for message in coming:
+        if isinstance(message, Remark):
+            asked = read_json(CommitMessage, message.metadata, "the message that ends the part")
+            if asked.rows != rows:
+                raise InvalidArgumentError(
+                    f"the stream brought {rows:,} rows, and was to end with {asked.rows:,}: nothing was staged"
+                )
+            return
+        yield StagedBatch(message.batch, _said(message).op)
+        rows += message.batch.num_rows
+    raise InvalidArgumentError('the stream ended without {"commit":true,"rows":N}: nothing was staged')
 
 
 def _nothing(store: StoreService, command: WriteCommand) -> WriteResult:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nyala.clients.database import Database as Database
     from nyala.clients.scan import Scan as Scan
     from nyala.clients.table import Table as Table
+    from nyala.clients.transaction import Transaction as Transaction
     from nyala.schemas.column import ColumnOptions as ColumnOptions
     from nyala.schemas.errors import AlreadyPresentError as AlreadyPresentError
     from nyala.schemas.errors import ConflictError as ConflictError
@@ -42,6 +43,7 @@ _LAZY = {
     ".clients.database": "Database",
     ".clients.scan": "Scan",
     ".clients.table": "Table",
+    ".clients.transaction": "Transaction",
     ".schemas.column": "ColumnOptions",
     ".schemas.partition": "hash range",
     ".schemas.write": "RowError WriteResult",

@@ -125,7 +125,7 @@ class RowErrors(StoreError):
         first = result.errors[0]
         more = f" (and {result.error_count - 1:,} more)" if result.error_count > 1 else ""
         super().__init__(
-            f"{result.error_count:,} of {result.rows:,} rows refused: row {first.row}: "
+            f"{result.error_count:,} of {result.rows:,} rows refused: {first.place}: "
             f"{first.code}: {first.message}{more}"
         )
         self.code = first.code

@@ -84,7 +84,7 @@ class TransactionService(Protocol):
         ...
 
 
-class StoreService(Protocol):
+class StoreService(TransactionService, Protocol):
     """A store. Every method may raise ``StoreError``; all may be called from many threads at once."""
 
     def create_table(self, definition: TableDefinition) -> TableDescription:

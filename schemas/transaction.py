@@ -61,6 +61,11 @@ class StagedRowError(RowError):
     part: str
     table: str
 
+    @property
+    def place(self) -> str:
+        """Where the row stands, in words."""
+        return f"row {self.row:,} of part {self.part!r}, for table {self.table!r}"
+
 
 class TransactionResult(WriteResult):
     """What became of a transaction. With errors nothing of it was applied, and it can still be committed or aborted.

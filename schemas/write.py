@@ -72,6 +72,11 @@ class RowError(BaseModel):
     code: str
     message: str
 
+    @property
+    def place(self) -> str:
+        """Where the row stands, in words."""
+        return f"row {self.row:,}"
+
 
 class WriteResult(BaseModel):
     """What became of a write.

@@ -37,7 +37,7 @@ class ChangeKind(IntEnum):
     DELETE = 3
     """Key columns of live rows that die."""
     ATTACH = 6
-    """New rows in a rowset whose files were there before; 4 and 5 are kinds of notes."""
+    """New rows in a rowset whose files were there before; 4, 5 and 7 are kinds of notes."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A note: what a log record says beside its changes. No tablet applies it; `engine/writers.py` knows what it means."""
+"""A note: what a log record says beside its changes, for `engine/writers.py` or `engine/committed.py`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ class NoteKind(IntEnum):
     """The answer to the numbered write whose record this is."""
     WRITERS = 5
     """Answers from a part of the log that is about to be freed."""
+    TRANSACTIONS = 7
+    """The transaction whose commit this record is; or all of them, from a part of the log that is about to be freed."""
 
 
 @dataclass(frozen=True, slots=True)

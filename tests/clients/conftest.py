@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -45,6 +46,20 @@ def remote(url: str) -> Iterator[Database]:
 @pytest.fixture(params=["embedded", "remote"])
 def db(request: pytest.FixtureRequest) -> Database:
     return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def make_store() -> Iterator[Callable[..., Database]]:
+    """Opens stores in memory, in this process, with options."""
+    opened: list[Database] = []
+
+    def make(**options: Any) -> Database:
+        opened.append(Database(Store.open(MemoryFileSystem(), StoreOptions(**{"maintenance": "off", **options}))))
+        return opened[-1]
+
+    yield make
+    for database in opened:
+        database.close()
 
 
 SCHEMA = pa.schema(

@@ -34,6 +34,7 @@ from nyala.schemas.scan import ScanSpec
 from nyala.schemas.service import PendingResult, ScanStream
 from nyala.schemas.table import TableDefinition, TableSchema
 from nyala.schemas.timestamp import parse_moment
+from nyala.schemas.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
 from nyala.schemas.write import Durability, RowError, WriteCommand, WriteResult
 
 Key = tuple[Any, ...]
@@ -89,6 +90,7 @@ class FakeStore:
         self._tables: dict[str, FakeTable] = {}
         self._dropped: dict[str, tuple[FakeTable, datetime]] = {}
         self._timestamp = 1 << 12
+        self._staged: dict[str, dict[str, list[tuple[WriteCommand, pa.RecordBatch]]]] = {}
 
     def create_table(self, definition: TableDefinition) -> TableDescription:
         with self._lock:
@@ -197,6 +199,27 @@ class FakeStore:
 
     def last_change(self, table: str) -> int:
         return self._table(table).states[-1][0]
+
+    def stage(self, command: WriteCommand, batches: Iterable[StagedBatch]) -> StageResult:
+        assert command.stage is not None
+        name, part = command.stage.transaction, command.stage.part
+        self._table(command.table)
+        rows = [(command.model_copy(update={"op": op or command.op}), batch) for batch, op in batches]
+        self._staged.setdefault(name, {})[part] = rows
+        count = sum(batch.num_rows for _, batch in rows)
+        return StageResult(transaction=name, part=part, rows=count, seconds_to_live=60)
+
+    def commit_transaction(self, commit: TransactionCommit) -> TransactionResult:
+        staged = self._staged.get(commit.transaction, {})
+        if missing := [part for part in commit.parts if part not in staged]:
+            raise NotFoundError(f"there is no part {missing[0]!r}")
+        results = [self.write(*write) for part in commit.parts for write in staged[part]]
+        self._staged.pop(commit.transaction, None)
+        rows = sum(result.rows for result in results)
+        return TransactionResult(timestamp=self._timestamp, rows=rows, applied=rows)
+
+    def abort_transaction(self, transaction: str) -> None:
+        self._staged.pop(transaction, None)
 
     def scan(self, spec: ScanSpec) -> ScanStream:
         schema, snapshot, rows = self._selected(spec)

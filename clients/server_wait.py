@@ -1,0 +1,50 @@
+"""ServerWait: whether, and when, to send something once more after a server could not take it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from ..schemas.errors import UnavailableError
+
+_PAUSES = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 3.2, 3.2, 3.2, 3.2)
+"""Seconds between looks for a server that is gone: about what one needs to start again."""
+_RESENDS = 2
+"""How often the same batches go out again though the server is there."""
+_PATIENCE_SECONDS = 60.0
+"""How long a server that names the time to come again is believed, without one batch getting through."""
+
+
+class ServerWait:
+    """The patience with one server, for one request or stream of them. For one thread."""
+
+    def __init__(self, is_back: Callable[[], bool], retries: bool) -> None:
+        """``is_back`` tells whether the server takes writes, and raises UnavailableError while it cannot be reached.
+
+        Without ``retries`` there is no patience.
+        """
+        self._is_back = is_back
+        self._retries = retries
+        self.reset()
+
+    def reset(self) -> None:
+        """Be as patient as at first: something got through."""
+        self._resends = 0
+        self._waited_seconds = 0.0
+
+    def wait(self, error: UnavailableError) -> None:
+        """Return when it makes sense to send again what met ``error``, else raise it."""
+        if self._retries and error.retry_after_seconds and self._waited_seconds < _PATIENCE_SECONDS:
+            self._waited_seconds += error.retry_after_seconds
+            time.sleep(error.retry_after_seconds)
+            return
+        self._resends += 1
+        if self._retries and self._resends <= _RESENDS:
+            for pause in _PAUSES:
+                time.sleep(pause)
+                with suppress(UnavailableError):
+                    if self._is_back():
+                        return
+                    break
+        raise error

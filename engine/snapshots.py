@@ -1,0 +1,62 @@
+"""Snapshots: what a moment that somebody names means to a table, and from when on its history is kept."""
+
+from __future__ import annotations
+
+from ..schemas.errors import InvalidArgumentError, SnapshotTooOldError
+from ..schemas.scan import ScanSpec
+from ..schemas.timestamp import last_of, parse_moment
+from .layout import Layout
+from .mvcc.clock import Clock
+from .mvcc.mvcc import MvccManager
+from .table import Table
+from .tablet.chunk import ChangeRange
+
+
+class Snapshots:
+    """The snapshots of one store. Thread safe."""
+
+    def __init__(self, clock: Clock, mvcc: MvccManager, clock_error_seconds: int) -> None:
+        self._clock = clock
+        self._mvcc = mvcc
+        self._clock_error_seconds = clock_error_seconds
+
+    def range(self, spec: ScanSpec, table: Table, layout: Layout) -> tuple[int, ChangeRange | None]:
+        """Return the snapshot of a scan and, for a scan of changes, what leads up to it."""
+        feed = spec.changes
+        if feed is None:
+            return self.of(spec.as_of, table, "as_of"), None
+        since = self.of(feed.since, table, "since")
+        until = self.of(feed.until, table, "until")
+        if feed.until is None:
+            until = max(until, since)  # a moment a little ahead of the clock is taken for now
+        if until < since:
+            raise InvalidArgumentError(f"until {feed.until!r} lies before since {feed.since!r}")
+        return until, ChangeRange(since, feed.before, feed.every, frozenset(layout.schema.by_id))
+
+    def of(self, moment: int | str | None, table: Table, what: str) -> int:
+        """Return the snapshot that ``what`` means, once everything at or below it is visible; None means now."""
+        if moment is None:
+            return self._mvcc.snapshot()
+        snapshot = self.checked(moment, table, what)
+        self._mvcc.wait_for(snapshot)
+        return snapshot
+
+    def checked(self, moment: int | str, table: Table, what: str) -> int:
+        """Return the timestamp that ``what`` means; the table's history must tell of it."""
+        snapshot = parse_moment(moment, what)
+        now = self._clock.physical_microseconds()
+        latest = last_of(now + self._clock_error_seconds * 1_000_000)
+        if snapshot > max(latest, self._mvcc.snapshot()):  # a clock that was set back makes no commit lie in the future
+            raise InvalidArgumentError(f"{what} {moment!r} lies in the future")
+        age = table.options.history_max_age_seconds
+        if snapshot < last_of(now - age * 1_000_000):
+            raise SnapshotTooOldError(
+                f"{what} {moment!r} lies before the history of table {table.name!r}, which keeps {age:,} seconds"
+            )
+        return snapshot
+
+    def ancient_history_mark(self, table: Table) -> int:
+        """Return the oldest snapshot that the table's history keeps, never newer than what is visible now."""
+        now = self._clock.physical_microseconds()
+        kept_from = last_of(max(now - table.options.history_max_age_seconds * 1_000_000, 0))
+        return min(kept_from, self._mvcc.snapshot())

@@ -1,0 +1,214 @@
+"""StagingArea: the parts of transactions that wait for their commit, on disk, until they are too old.
+
+Nothing refers to a staged file but this; so a part is there when its file is whole and durable, and gone with it. A
+store that is opened again finds them: what was staged survives a restart, what was not finished is removed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from ...schemas.errors import ConflictError, CorruptionError, NotFoundError
+from ...schemas.operation import Operation
+from ...schemas.write import Stage
+from ..fs.failures import named
+from ..fs.filesystem import FileSystem
+from .file import PartInfo, PartWriter, read_info, read_rows
+
+ROOT = "staging"
+_SUFFIX = ".stage"
+
+
+@dataclass(frozen=True, slots=True)
+class StagedPart:
+    """A part that is whole and durable."""
+
+    fs: FileSystem
+    path: str
+    info: PartInfo
+    rows: int
+    size_bytes: int
+
+    def batches(self) -> Iterator[tuple[Operation, pa.RecordBatch]]:
+        """Yield the rows in order. Raises CorruptionError when the file is not what was written."""
+        with named("staged rows could not be read"):
+            yield from read_rows(self.fs, self.path)
+
+
+@dataclass(slots=True)
+class _Transaction:
+    parts: dict[str, StagedPart] = field(default_factory=dict)
+    expires: int = 0
+    """In microseconds since 1970."""
+    users: int = 0
+    """Streams that stage, and the commit that reads: it is kept as long as there are some."""
+
+
+class StagingArea:
+    """The staged parts of a store. Thread safe."""
+
+    def __init__(self, fs: FileSystem, now: Callable[[], int], seconds_to_live: float) -> None:
+        """Find what was staged before; ``now`` gives microseconds since 1970.
+
+        Raises:
+            UnavailableError, StorageFullError: the directory could not be made or read.
+        """
+        self._fs = fs
+        self._now = now
+        self.seconds_to_live = seconds_to_live
+        self._lock = threading.Lock()
+        self._transactions: dict[str, _Transaction] = {}
+        self._last_number = 0
+        with named("the directory of staged rows could not be made ready"):
+            if not fs.exists(ROOT):
+                fs.make_directory(ROOT)
+                fs.sync_directory("")
+            for name in fs.list(ROOT):
+                self._find(name)
+
+    def _find(self, name: str) -> None:
+        """Take over a file that an earlier process left; remove it unless it is a whole part, not yet too old."""
+        path = f"{ROOT}/{name}"
+        number = name.removesuffix(_SUFFIX)
+        self._last_number = max(self._last_number, int(number) if number.isdecimal() else 0)
+        found = None
+        with suppress(CorruptionError):  # nobody was promised that its transaction would be committed
+            found = read_info(self._fs, path)
+        if found is None or self._expiry(found[0].staged_at) <= self._now():
+            self._fs.unlink(path)
+            return
+        part = StagedPart(self._fs, path, *found, self._fs.size(path))
+        if old := self._put(part, part.info.staged_at):
+            self._remove(old.path)
+
+    def write(self, stage: Stage, table_id: int, batches: Iterable[tuple[Operation, pa.RecordBatch]]) -> StagedPart:
+        """Write a part; what is raised on the way leaves nothing. It takes the place of an earlier one of its name.
+
+        Raises:
+            StorageFullError, UnavailableError: the part could not be written.
+        """
+        info = PartInfo(transaction=stage.transaction, part=stage.part, table_id=table_id, staged_at=self._now())
+        with self._used(stage.transaction):
+            path = self._new_path()
+            try:
+                part = self._write(path, info, batches)
+            except BaseException:
+                self._remove(path)
+                raise
+            with self._lock:
+                old = self._put(part, self._now())
+        if old:
+            self._remove(old.path)
+        return part
+
+    def _write(self, path: str, info: PartInfo, batches: Iterable[tuple[Operation, pa.RecordBatch]]) -> StagedPart:
+        with named("rows could not be staged"):
+            writer = PartWriter(self._fs, path, info)
+            try:
+                for operation, batch in batches:
+                    writer.add(operation, batch)
+                writer.finish()
+            finally:
+                writer.close()
+            self._fs.sync_directory(ROOT)
+            return StagedPart(self._fs, path, info, writer.rows, self._fs.size(path))
+
+    @contextmanager
+    def taken(self, transaction: str, names: Sequence[str]) -> Iterator[list[StagedPart]]:
+        """Give the parts that are to be committed; they are kept while the body runs.
+
+        Raises:
+            NotFoundError: one of them is not there.
+        """
+        with self._used(transaction):
+            with self._lock:
+                there = self._transactions[transaction].parts
+                missing = [name for name in names if name not in there]
+                parts = [there[name] for name in names if name in there]
+            if missing:
+                raise NotFoundError(
+                    f"transaction {transaction!r} has no part {missing[0]!r}: it was never staged to its end, or "
+                    f"thrown away after {self.seconds_to_live:,.0f} seconds in which no other part came"
+                )
+            yield parts
+
+    def drop(self, transaction: str) -> None:
+        """Throw away all parts of a transaction.
+
+        Raises:
+            ConflictError: it is being committed, or a part is being staged.
+        """
+        with self._lock:
+            found = self._transactions.get(transaction)
+            if found and found.users:
+                raise ConflictError(f"transaction {transaction!r} is in use: try again when that is over")
+            self._transactions.pop(transaction, None)
+        self._remove_all(found)
+
+    def forget(self, transaction: str) -> None:
+        """Throw away what a committed transaction leaves; of parts that are just being staged time takes care."""
+        with suppress(ConflictError):
+            self.drop(transaction)
+
+    def is_due(self) -> bool:
+        """Whether ``expire`` would throw anything away."""
+        now = self._now()
+        with self._lock:
+            return any(not each.users and each.expires <= now for each in self._transactions.values())
+
+    def expire(self) -> list[str]:
+        """Throw away the transactions of which no part came for too long; return their names."""
+        now = self._now()
+        with self._lock:
+            due = {name: each for name, each in self._transactions.items() if not each.users and each.expires <= now}
+            for name in due:
+                del self._transactions[name]
+        for each in due.values():
+            self._remove_all(each)
+        return list(due)
+
+    @contextmanager
+    def _used(self, transaction: str) -> Iterator[None]:
+        with self._lock:
+            self._transactions.setdefault(transaction, _Transaction()).users += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                found = self._transactions[transaction]
+                found.users -= 1
+                if not found.users and not found.parts:
+                    del self._transactions[transaction]
+
+    def _put(self, part: StagedPart, staged_at: int) -> StagedPart | None:
+        """Enter a part and renew its transaction; return the one of the same name that is older."""
+        found = self._transactions.setdefault(part.info.transaction, _Transaction())
+        old = found.parts.get(part.info.part)
+        if old and old.info.staged_at > part.info.staged_at:
+            return part
+        found.parts[part.info.part] = part
+        found.expires = max(found.expires, self._expiry(staged_at))
+        return old
+
+    def _expiry(self, staged_at: int) -> int:
+        return staged_at + int(self.seconds_to_live * 1_000_000)
+
+    def _new_path(self) -> str:
+        with self._lock:
+            self._last_number += 1
+            return f"{ROOT}/{self._last_number}{_SUFFIX}"
+
+    def _remove_all(self, transaction: _Transaction | None) -> None:
+        for part in transaction.parts.values() if transaction else ():
+            self._remove(part.path)
+
+    def _remove(self, path: str) -> None:
+        """Remove a file; one that cannot be removed is found at the next start, and is too old some time."""
+        with suppress(OSError):
+            if self._fs.exists(path):
+                self._fs.unlink(path)

@@ -1,0 +1,182 @@
+"""The file of a staged part: rows that wait for the commit of their transaction.
+
+Nobody reads it before it is whole, and it is read once; so it is a run of Arrow streams, each under a checksum, not
+encoded columns. Little-endian, everything at a multiple of 8, drawn in docs/format/staging.md::
+
+    head   magic 8s "NYALASTG" | version u4 | body bytes u4 | crc u4 | zero u4 | body: JSON, filled up with spaces
+    block  kind u4 | operation u4 | rows u8 | body bytes u8 | crc u4 | zero u4 | body: an Arrow stream of one batch
+    end    a block of kind 2 without a body, whose rows are those of all blocks; nothing follows
+
+A checksum covers what stands before it in its header, and the body; that of a block starts from its offset, so that a
+sound block in the wrong place fails.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
+
+from ...schemas.errors import CorruptionError
+from ...schemas.operation import Operation
+from ..codecs.checksum import crc32
+from ..fs.filesystem import FileSystem, WritableFile
+
+_MAGIC = b"NYALASTG"
+_VERSION = 1
+_HEAD = struct.Struct("<8sIIII")
+_BLOCK = struct.Struct("<IIQQII")
+_ROWS, _END = 1, 2
+_OPERATIONS: dict[Operation, int] = {
+    Operation.INSERT: 1,
+    Operation.INSERT_IGNORE: 2,
+    Operation.UPSERT: 3,
+    Operation.UPSERT_IGNORE: 4,
+    Operation.UPDATE: 5,
+    Operation.UPDATE_IGNORE: 6,
+    Operation.DELETE: 7,
+    Operation.DELETE_IGNORE: 8,
+}
+"""In files: never reuse or renumber."""
+_BY_NUMBER = {number: operation for operation, number in _OPERATIONS.items()}
+
+
+class PartInfo(BaseModel):
+    """What a file says of its part."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    transaction: str
+    part: str
+    table_id: PositiveInt
+    staged_at: NonNegativeInt
+    """When the part was begun, in microseconds since 1970."""
+
+
+class PartWriter:
+    """Writes one part. For one thread. What is not finished is no part."""
+
+    def __init__(self, fs: FileSystem, path: str, info: PartInfo) -> None:
+        self._file: WritableFile = fs.create(path)
+        self.rows = 0
+        body = info.model_dump_json().encode()
+        body += b" " * (-len(body) % 8)
+        head = _HEAD.pack(_MAGIC, _VERSION, len(body), 0, 0)
+        self._file.append(_HEAD.pack(_MAGIC, _VERSION, len(body), crc32(body, crc32(head[:16])), 0) + body)
+
+    def add(self, operation: Operation, batch: pa.RecordBatch) -> None:
+        """Append rows."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        body = sink.getvalue()
+        self._append(_ROWS, _OPERATIONS[operation], batch.num_rows, memoryview(body), bytes(-body.size % 8))
+        self.rows += batch.num_rows
+
+    def finish(self) -> None:
+        """Append the end and make the content durable."""
+        self._append(_END, 0, self.rows, memoryview(b""), b"")
+        self._file.sync()
+
+    def close(self) -> None:
+        """Forget the file."""
+        self._file.close()
+
+    def _append(self, kind: int, operation: int, rows: int, body: memoryview, padding: bytes) -> None:
+        head = _BLOCK.pack(kind, operation, rows, len(body) + len(padding), 0, 0)
+        crc = _crc_of(head, body, padding, self._file.size)
+        self._file.append(_BLOCK.pack(kind, operation, rows, len(body) + len(padding), crc, 0))
+        if len(body):
+            self._file.append(body)
+        if padding:
+            self._file.append(padding)
+
+
+def read_info(fs: FileSystem, path: str) -> tuple[PartInfo, int] | None:
+    """Return what a file says of its part, and how many rows that has; None when the file was not finished.
+
+    Raises:
+        CorruptionError: the file is not what was written.
+    """
+    file = fs.open(path)
+    try:
+        view = file.view()
+        if len(view) < _HEAD.size + _BLOCK.size:
+            return None
+        info, _ = _read_head(view, path)
+        at = len(view) - _BLOCK.size
+        kind, operation, rows, length, crc, zero = _BLOCK.unpack_from(view, at)
+        head = _BLOCK.pack(kind, operation, rows, length, 0, 0)
+        if (kind, operation, length, zero) != (_END, 0, 0, 0) or crc != _crc_of(head, memoryview(b""), b"", at):
+            return None
+        return info, rows
+    finally:
+        file.close()
+
+
+def read_rows(fs: FileSystem, path: str) -> Iterator[tuple[Operation, pa.RecordBatch]]:
+    """Yield the rows of a finished file with their operations, without a copy where the disk allows it.
+
+    Raises:
+        CorruptionError: the file is not what was written.
+    """
+    file = fs.open(path)
+    try:
+        view = file.view()
+    finally:
+        file.close()
+    _, at = _read_head(view, path)
+    rows = 0
+    while True:
+        if at + _BLOCK.size > len(view):
+            raise CorruptionError(path, at, "the file ends in the middle of a block")
+        kind, number, count, length, crc, _ = _BLOCK.unpack_from(view, at)
+        body = view[at + _BLOCK.size : at + _BLOCK.size + length]
+        if len(body) != length or crc != _crc_of(_BLOCK.pack(kind, number, count, length, 0, 0), body, b"", at):
+            raise CorruptionError(path, at, "checksum of a block")
+        if kind == _END:
+            if count != rows or at + _BLOCK.size != len(view):
+                raise CorruptionError(path, at, f"{rows} rows, and then an end that tells of {count}")
+            return
+        yield _batch(path, at, kind, number, count, body)
+        rows += count
+        at += _BLOCK.size + length
+
+
+def _read_head(view: memoryview, path: str) -> tuple[PartInfo, int]:
+    """Return what the head says and where the first block begins."""
+    if len(view) < _HEAD.size:
+        raise CorruptionError(path, 0, "the file ends in the middle of its head")
+    magic, version, length, crc, _ = _HEAD.unpack_from(view)
+    body = view[_HEAD.size : _HEAD.size + length]
+    if magic != _MAGIC or len(body) != length or crc != crc32(body, crc32(view[:16])):
+        raise CorruptionError(path, 0, "checksum of the head")
+    if version != _VERSION:
+        raise CorruptionError(path, 8, f"format version {version}; this build reads version {_VERSION}")
+    try:
+        return PartInfo.model_validate_json(bytes(body)), _HEAD.size + length
+    except ValidationError as error:
+        raise CorruptionError(path, _HEAD.size, f"the head cannot be understood: {error}") from error
+
+
+def _batch(
+    path: str, at: int, kind: int, number: int, count: int, body: memoryview
+) -> tuple[Operation, pa.RecordBatch]:
+    operation = _BY_NUMBER.get(number)
+    if kind != _ROWS or operation is None:
+        raise CorruptionError(path, at, f"a block of kind {kind} and operation {number}, which there is not")
+    try:
+        batch = pa.ipc.open_stream(pa.py_buffer(body)).read_next_batch()
+    except (pa.ArrowException, OSError, StopIteration) as error:
+        raise CorruptionError(path, at, f"the rows cannot be read: {error}") from error
+    if batch.num_rows != count:
+        raise CorruptionError(path, at, f"{batch.num_rows} rows, where the block tells of {count}")
+    return operation, batch
+
+
+def _crc_of(head: bytes, body: memoryview, padding: bytes, offset: int) -> int:
+    crc = crc32(head[:24], crc32(offset.to_bytes(8, "little")))
+    crc = crc32(body, crc) if len(body) else crc
+    return crc32(padding, crc) if padding else crc

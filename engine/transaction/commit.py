@@ -1,0 +1,233 @@
+"""Commit a transaction: its staged parts, of all tables and tablets, in one log record at one timestamp, or nothing.
+
+1. What was staged is read, checked and cut by tablet (`plan`), without a lock. New rows that are many are written to
+   disk as rowsets (`loader`); all others are held in memory.
+2. Under the write locks of all tablets it is decided what becomes of each row. If any is refused, that is the end.
+3. One log record says what changes, which rowsets are attached, and which transaction it was; it is applied.
+4. When the record is durable the staged files are removed. A crash before that leaves files of a transaction that is
+   remembered as committed; they are dropped when it is sent again, or when they are too old.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...schemas.errors import ConflictError, InvalidArgumentError, NotFoundError
+from ...schemas.transaction import TransactionCommit, TransactionResult
+from ...schemas.write import Durability
+from ..commit_log import Commit, CommitLog
+from ..committed import Committed, CommittedTransaction, CommittedVersion, note_of
+from ..direct_load import DirectLoad
+from ..layout import write_locks
+from ..memory_gate import MemoryGate, patiently
+from ..options import StoreOptions
+from ..staging.area import StagedPart, StagingArea
+from ..table import Table
+from ..tablet import outcome
+from ..tablet.attach import attach
+from ..tablet_change import TabletChange, tablet_changes
+from .net import Net
+from .piece import Piece
+from .plan import Plan, TabletWork, TableWork
+from .truncation import deletes
+
+_ATTEMPTS = 8
+"""Each is disturbed by an alteration, or by somebody who brings the same new keys."""
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """What was decided for all rows, under the locks."""
+
+    changes: list[TabletChange]
+    applied: int = 0
+    ignored: int = 0
+    truncated: int = 0
+
+
+class Transactions:
+    """Commits and aborts the transactions of a store. Thread safe."""
+
+    def __init__(
+        self,
+        area: StagingArea,
+        committed: Committed,
+        log: CommitLog,
+        gate: MemoryGate,
+        direct_load: DirectLoad,
+        options: StoreOptions,
+        tables: Callable[[], list[Table]],
+    ) -> None:
+        self._area = area
+        self._committed = committed
+        self._log = log
+        self._gate = gate
+        self._direct_load = direct_load
+        self._options = options
+        self._tables = tables
+        self._most = min(options.transaction_bytes, options.memory_bytes // 2)
+
+    def commit(self, asked: TransactionCommit) -> TransactionResult:
+        """Commit a transaction; see ``StoreService.commit_transaction``.
+
+        Raises:
+            InvalidArgumentError: what is asked for makes no sense, a part does not fit its table, or it is too large.
+            NotFoundError: a part or table is not there.
+            ConflictError: others write the same keys, or alter the tables, all the time.
+            StorageFullError, UnavailableError: nothing was applied.
+        """
+        if (asked.app_id is None) != (asked.app_version is None):
+            raise InvalidArgumentError("app_id and app_version go together")
+        with self._committed.alone(asked.transaction, asked.app_id):
+            if (known := self._known(asked)) is None:
+                return self._commit(asked)
+            self._area.forget(asked.transaction)
+            return known
+
+    def abort(self, transaction: str) -> None:
+        """Throw away what was staged. Raises ConflictError while it is being committed, or staged."""
+        self._area.drop(transaction)
+
+    def _known(self, asked: TransactionCommit) -> TransactionResult | None:
+        """Return the answer to a commit that was made before, or that its application is past."""
+        if known := self._committed.transaction(asked.transaction):
+            return known.result
+        version = self._committed.version(asked.app_id) if asked.app_id is not None else None
+        if version and asked.app_version is not None and version.app_version >= asked.app_version:
+            return TransactionResult(timestamp=version.timestamp, rows=0, applied=0, skipped=True)
+        return None
+
+    def _commit(self, asked: TransactionCommit) -> TransactionResult:
+        if len(set(asked.parts)) < len(asked.parts):
+            raise InvalidArgumentError("a part is named twice: its rows would be applied twice")
+        with self._area.taken(asked.transaction, asked.parts) as parts:
+            result = self._apply(asked, parts)
+        if not result.error_count:
+            self._area.forget(asked.transaction)
+        return result
+
+    def _apply(self, asked: TransactionCommit, parts: Sequence[StagedPart]) -> TransactionResult:
+        for _ in range(_ATTEMPTS):
+            works = self._works(asked, parts)
+            plan = Plan(works, self._options.limits, self._direct_load, self._most)
+            try:
+                if not plan.refusals.count and (result := self._settle(asked, plan)):
+                    return result
+                if plan.refusals.count:
+                    return self._refused(asked, plan)
+            finally:
+                plan.close()
+        raise ConflictError(
+            "others alter the tables or bring the same new keys all the time; nothing was applied: commit again"
+        )
+
+    def _works(self, asked: TransactionCommit, parts: Sequence[StagedPart]) -> list[TableWork]:
+        """Return the tables that are touched, with their parts in order."""
+        tables = [table for table in self._tables() if table.dropped_until is None]
+        by_id, by_name = {table.table_id: table for table in tables}, {table.name: table for table in tables}
+        works: dict[int, TableWork] = {}
+        for name in asked.truncate:
+            if name not in by_name:
+                raise NotFoundError(f"there is no table {name!r} to truncate")
+            table = by_name[name]
+            works[table.table_id] = TableWork(table, table.layout, True)
+        for part in parts:
+            table = by_id.get(part.info.table_id)
+            if table is None:
+                raise NotFoundError(f"the table of part {part.info.part!r} was dropped")
+            works.setdefault(table.table_id, TableWork(table, table.layout, False)).parts.append(part)
+        return list(works.values())
+
+    def _settle(self, asked: TransactionCommit, plan: Plan) -> TransactionResult | None:
+        """Decide, log and apply under the locks; None when rows are refused, or the plan is not true any more."""
+        patience = self._options.memory_patience_seconds if self._gate.is_relieved() else 0
+        with patiently(lambda: self._gate.let_in(plan.held_bytes), patience), write_locks(plan.tablets):
+            if not all(work.is_current for work in plan.works):
+                return None
+            if any(work.table.dropped_until is not None for work in plan.works):
+                raise NotFoundError("a table of the transaction was dropped")
+            if not all(each.loader.are_still_new() for each in _all(plan) if each.loader):
+                return None
+            decided = _decide(plan)
+            if plan.refusals.count:
+                return None
+            commit, done = self._logged(asked, plan, decided)
+        self._log.acknowledge(commit, Durability.FSYNC)
+        return done.model_copy(update={"timestamp": commit.timestamp}).result
+
+    def _logged(self, asked: TransactionCommit, plan: Plan, decided: _Outcome) -> tuple[Commit, CommittedTransaction]:
+        """Log and apply what was decided, under the locks."""
+        done = CommittedTransaction(
+            transaction=asked.transaction,
+            rows=plan.rows,
+            applied=decided.applied,
+            ignored=decided.ignored,
+            truncated=decided.truncated,
+        )
+        version = None
+        if asked.app_id is not None and asked.app_version is not None:
+            version = CommittedVersion(app_id=asked.app_id, app_version=asked.app_version)
+        notes, attachments = [note_of(done, version)], [one.attachment for one in plan.staged]
+        changes = [each.change for each in decided.changes]
+        with (
+            self._committed.logging() as keep,
+            self._log.commit(changes, notes, Durability.FSYNC, attachments) as commit,
+        ):
+            attach(plan.staged, commit.timestamp, commit.lsn)
+            for each in decided.changes:
+                each.tablet.apply(each.change, each.locations, commit.timestamp, commit.lsn)
+            for work in plan.works:
+                if any(each.tablet.last_lsn == commit.lsn for each in work.tablets.values()):
+                    work.table.changed(commit.timestamp)
+            stamp = {"timestamp": commit.timestamp}
+            keep(done.model_copy(update=stamp), version and version.model_copy(update=stamp), commit.lsn)
+        return commit, done
+
+    def _refused(self, asked: TransactionCommit, plan: Plan) -> TransactionResult:
+        places = {part: place for place, part in enumerate(asked.parts)}
+        return TransactionResult(
+            timestamp=self._log.settle(),
+            rows=plan.rows,
+            applied=0,
+            error_count=plan.refusals.count,
+            errors=sorted(plan.refusals.errors, key=lambda error: (places[error.part], error.row)),
+        )
+
+
+def _all(plan: Plan) -> list[TabletWork]:
+    return [each for work in plan.works for each in work.tablets.values()]
+
+
+def _decide(plan: Plan) -> _Outcome:
+    decided = _Outcome([], applied=sum(each.loader.rows for each in _all(plan) if each.loader))
+    for work in plan.works:
+        for each in work.tablets.values():
+            _decide_tablet(plan, work, each, decided)
+    return decided
+
+
+def _decide_tablet(plan: Plan, work: TableWork, each: TabletWork, decided: _Outcome) -> None:
+    def count(piece: Piece, status: np.ndarray) -> None:
+        decided.applied += int(np.count_nonzero(status == outcome.APPLIED))
+        decided.ignored += int(np.count_nonzero(status == outcome.IGNORED))
+        plan.refusals.add_failed(piece, work.layout, work.table, status)
+
+    ordered = [*each.single, *each.repeated] if work.truncated else each.repeated
+    for piece in () if work.truncated else each.single:
+        found = each.tablet.decide(piece.operation, piece.keys, piece.hashes, piece.first, piece.shape)
+        decided.changes += tablet_changes(work.layout, each.tablet, piece.rows, found)
+        count(piece, found.status)
+    revived = np.empty(0, np.int64)
+    if ordered:
+        net = Net(work.layout, each.tablet, ordered, work.truncated)
+        for piece, status in zip(ordered, net.statuses(), strict=True):
+            count(piece, status)
+        decided.changes += net.changes()
+        revived = net.revived()
+    if work.truncated:
+        gone = list(deletes(each.tablet, revived))
+        decided.changes += gone
+        decided.truncated += sum(change.change.rows.num_rows for change in gone)

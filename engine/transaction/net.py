@@ -1,0 +1,128 @@
+"""Net: what several changes of one key in one transaction come to, since a commit changes each key at most once.
+
+A commit has one timestamp, and history tells one state of a row at one timestamp. So rows whose keys occur more than
+once in a transaction are carried out here first, in order, on paper: piece by piece, each as a batch. What a key has
+come to is one row to be stored, updated or deleted, or nothing: one that is inserted and deleted again never was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from ..layout import Layout
+from ..tablet.change import Change, ChangeKind
+from ..tablet.outcome import decide
+from ..tablet.tablet import Tablet
+from ..tablet_change import TabletChange, stored_rows, taken
+from ..vectors.keys import concat_keys, first_occurrences, take_keys
+from .piece import Piece
+
+_NOTHING = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Group:
+    """Rows of one kind and of one set of columns, some of which later pieces may have replaced."""
+
+    kind: ChangeKind
+    rows: pa.RecordBatch
+
+
+class Net:
+    """The changes of some keys of one tablet, under its write lock."""
+
+    def __init__(self, layout: Layout, tablet: Tablet, pieces: Sequence[Piece], truncated: bool) -> None:
+        """Look up the keys of ``pieces``, at least one; when the table is ``truncated`` none of their rows lives."""
+        self._layout = layout
+        self._tablet = tablet
+        self._pieces = pieces
+        self._truncated = truncated
+        keys, hashes = concat_keys([piece.keys for piece in pieces]), np.concatenate([p.hashes for p in pieces])
+        leaders, self._ids = np.unique(first_occurrences(keys, hashes), return_inverse=True)
+        self._locations, self._lived = tablet.find(take_keys(keys, leaders), hashes[leaders])
+        # Of each key: whether its row lives so far, and which row of which group it has come to.
+        self._alive = np.zeros(len(leaders), np.bool_) if truncated else self._lived.copy()
+        self._group = np.full(len(leaders), _NOTHING, np.int64)
+        self._row = np.zeros(len(leaders), np.int64)
+        self._groups: list[_Group] = []
+
+    def statuses(self) -> list[np.ndarray]:
+        """Carry the pieces out in order; return the status of every row of each, as `outcome` has them."""
+        ends = np.cumsum([len(piece) for piece in self._pieces])
+        return [
+            self._carry_out(piece, ids) for piece, ids in zip(self._pieces, np.split(self._ids, ends[:-1]), strict=True)
+        ]
+
+    def changes(self) -> list[TabletChange]:
+        """Return what is to be logged and applied, each key at most once."""
+        made: list[TabletChange] = []
+        for number, group in enumerate(self._groups):
+            keys = np.flatnonzero(self._group == number)
+            if len(keys):
+                keys = keys[np.argsort(self._row[keys])]
+                change = Change(self._tablet.tablet_id, group.kind, taken(group.rows, self._row[keys]))
+                made.append(TabletChange(self._tablet, change, self._locations[keys]))
+        return made
+
+    def revived(self) -> np.ndarray:
+        """Return the locations of the rows that lived before the transaction and live after it."""
+        return self._locations[self._lived & self._alive]
+
+    def _carry_out(self, piece: Piece, ids: np.ndarray) -> np.ndarray:
+        def find(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            return self._locations[ids[rows]], self._alive[ids[rows]]
+
+        decided = decide(piece.operation, piece.first, find, piece.shape)
+        if len(decided.stores):
+            self._store(ids[decided.stores], stored_rows(self._layout, piece.rows, decided))
+        mutable = [name for name in piece.rows.schema.names if int(name) not in self._layout.immutable]
+        self._update(ids[decided.updates], taken(piece.rows.select(mutable), decided.updates))
+        keys = piece.rows.select([str(column.id) for column in self._layout.schema.key])
+        self._delete(ids[decided.deletes], taken(keys, decided.deletes))
+        return decided.status
+
+    def _store(self, keys: np.ndarray, rows: pa.RecordBatch) -> None:
+        """Let rows come to life. One that lived before the transaction was deleted by it: its cells change."""
+        lived = self._lived[keys]
+        self._put(keys, ~lived, ChangeKind.STORE, rows)
+        self._put(keys, lived, ChangeKind.UPDATE, rows)
+        self._alive[keys] = True
+
+    def _update(self, keys: np.ndarray, rows: pa.RecordBatch) -> None:
+        """Change rows that live, on top of what they have come to so far."""
+        before = self._group[keys]
+        for number in np.unique(before).tolist():
+            chosen = before == number
+            if number == _NOTHING:
+                self._put(keys, chosen, ChangeKind.UPDATE, rows)
+                continue
+            group = self._groups[number]
+            old = group.rows.take(pa.array(self._row[keys[chosen]]))
+            merged = _laid_over(old, taken(rows, np.flatnonzero(chosen)))
+            self._put(keys[chosen], np.ones(merged.num_rows, np.bool_), group.kind, merged)
+
+    def _delete(self, keys: np.ndarray, rows: pa.RecordBatch) -> None:
+        """Let rows die. One that did not live before the transaction leaves nothing; a truncation has the others."""
+        self._group[keys] = _NOTHING
+        self._alive[keys] = False
+        if not self._truncated:
+            self._put(keys, self._lived[keys], ChangeKind.DELETE, rows)
+
+    def _put(self, keys: np.ndarray, chosen: np.ndarray, kind: ChangeKind, rows: pa.RecordBatch) -> None:
+        """Say what the ``chosen`` (bool) of keys have come to; ``rows`` has one for each key, chosen or not."""
+        at = np.flatnonzero(chosen)
+        if len(at):
+            self._group[keys[at]] = len(self._groups)
+            self._row[keys[at]] = np.arange(len(at))
+            self._groups.append(_Group(kind, taken(rows, at)))
+
+
+def _laid_over(old: pa.RecordBatch, new: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows with the cells of ``new``, and those of ``old`` in the columns that ``new`` has not."""
+    names = [*old.schema.names, *(name for name in new.schema.names if name not in old.schema.names)]
+    arrays = [(new if name in new.schema.names else old).column(name) for name in names]
+    return pa.RecordBatch.from_arrays(arrays, names=names)

@@ -1,0 +1,184 @@
+"""Pieces: the rows of a staged part as its tablets take them, checked, a limited number of bytes at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ...schemas.errors import InvalidArgumentError
+from ...schemas.limits import Limits
+from ...schemas.operation import Operation
+from ...schemas.transaction import StagedRowError
+from ...schemas.write import Durability
+from ..answer import answer
+from ..incoming import Incoming, RowRefusals, check_batch
+from ..layout import Layout
+from ..prepared import Prepared, prepare
+from ..staging.area import StagedPart
+from ..table import Table
+from ..tablet import outcome
+from ..tablet.outcome import Shape
+from ..tablet.tablet import Tablet
+from ..vectors.keys import KeyVector, first_occurrences, hash_keys, take_keys
+
+CHUNK_BYTES = 32 << 20
+"""Batches of one operation and schema are looked at together up to this size."""
+
+
+class Chunk(NamedTuple):
+    """Rows of a part that follow each other and ask for one operation."""
+
+    part: str
+    first_row: int
+    operation: Operation
+    batch: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """Rows of one chunk that belong to one tablet."""
+
+    part: str
+    operation: Operation
+    shape: Shape
+    tablet: Tablet
+    rows: pa.RecordBatch
+    keys: KeyVector
+    hashes: np.ndarray
+    first: np.ndarray
+    """For each row the first row of the piece with its key."""
+    positions: np.ndarray
+    """Where each row stood in its part as it was staged."""
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    @property
+    def makes_rows(self) -> bool:
+        """Whether a row of a key that is not there becomes a new one."""
+        return self.operation.base in (Operation.INSERT, Operation.UPSERT) and self.shape.is_complete
+
+    def chosen(self, rows: np.ndarray) -> Piece:
+        """Return the rows (bool) alone; all rows of a key or none."""
+        if rows.all():
+            return self
+        at = np.flatnonzero(rows)
+        keys, hashes = take_keys(self.keys, at), self.hashes[at]
+        first = first_occurrences(keys, hashes)
+        taken = self.rows.take(pa.array(at))
+        return replace(self, rows=taken, keys=keys, hashes=hashes, first=first, positions=self.positions[at])
+
+
+class Refusals:
+    """The rows of a transaction that are refused: the first of them, and how many."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.errors: list[StagedRowError] = []
+        self.count = 0
+
+    def add(self, part: str, layout: Layout, table: Table, incoming: Incoming, status: np.ndarray, first: int) -> None:
+        """Take what is refused of some rows of a part, ``first`` being the position of the first of them."""
+        said = answer(incoming.rows, layout.schema, incoming, status, 0, Durability.FSYNC, True)
+        self.count += said.error_count
+        room = self._most - len(self.errors)
+        self.errors += [
+            StagedRowError(part=part, table=table.name, row=error.row + first, code=error.code, message=error.message)
+            for error in said.errors[:room]
+        ]
+
+    def add_failed(self, piece: Piece, layout: Layout, table: Table, status: np.ndarray) -> None:
+        """Take the rows of a piece that did not apply to the state that they met."""
+        if (status < outcome.IGNORED).any():
+            incoming = Incoming(piece.rows, piece.positions, RowRefusals(len(piece)))
+            self.add(piece.part, layout, table, incoming, status, 0)
+
+
+def chunks(part: StagedPart) -> Iterator[Chunk]:
+    """Yield the rows of a part in order.
+
+    Raises:
+        CorruptionError: its file is not what was written.
+    """
+    waiting: list[pa.RecordBatch] = []
+    size = first = 0
+    operation = Operation.UPSERT
+    for next_operation, batch in part.batches():
+        is_same = bool(waiting) and next_operation is operation and batch.schema.equals(waiting[0].schema)
+        if waiting and (not is_same or size + batch.nbytes > CHUNK_BYTES):
+            whole = _in_one(waiting)
+            yield Chunk(part.info.part, first, operation, whole)
+            first, waiting, size = first + whole.num_rows, [], 0
+        operation = next_operation
+        waiting.append(batch)
+        size += batch.nbytes
+    if waiting:
+        yield Chunk(part.info.part, first, operation, _in_one(waiting))
+
+
+def _in_one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def key_hashes(chunk: Chunk, layout: Layout, limits: Limits) -> np.ndarray:
+    """Return the hashes of a chunk's keys; none where the store will number the rows, which no others name then."""
+    schema = layout.schema
+    if schema.auto_incrementing and chunk.operation.base is Operation.INSERT:
+        return np.empty(0, np.uint64)
+    with _about(chunk):
+        keys = chunk.batch.select([column.name for column in schema.key])
+        return hash_keys(layout.keys_of(check_batch(keys, schema, Operation.DELETE, limits).rows))
+
+
+def pieces(chunk: Chunk, table: Table, layout: Layout, limits: Limits, refusals: Refusals) -> list[Piece]:
+    """Check a chunk and cut it by tablet.
+
+    Raises:
+        InvalidArgumentError: it does not fit the table, whatever its cells.
+    """
+    with _about(chunk):
+        prepared = prepare(layout, chunk.batch, chunk.operation, limits, table.auto_increment)
+    incoming = prepared.incoming
+    if incoming.refusals.by_row is not None:
+        applied = np.zeros(incoming.rows.num_rows, np.int8)
+        refusals.add(chunk.part, layout, table, incoming, applied, chunk.first_row)
+    return _cut(chunk, prepared)
+
+
+def _cut(chunk: Chunk, prepared: Prepared) -> list[Piece]:
+    incoming = prepared.incoming
+    accepted = np.arange(incoming.rows.num_rows) if incoming.positions is None else incoming.positions
+    return [
+        Piece(
+            part=chunk.part,
+            operation=chunk.operation,
+            shape=prepared.shape,
+            tablet=part.tablet,
+            rows=part.rows,
+            keys=part.keys,
+            hashes=part.hashes,
+            first=part.first,
+            positions=chunk.first_row + (accepted if part.positions is None else accepted[part.positions]),
+        )
+        for part in prepared.parts
+        if len(part.hashes)
+    ]
+
+
+class _about:
+    """Names the part in what is raised about its rows."""
+
+    def __init__(self, chunk: Chunk) -> None:
+        self._chunk = chunk
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, InvalidArgumentError):
+            where = f"part {self._chunk.part!r}, from row {self._chunk.first_row:,} on"
+            raise InvalidArgumentError(f"{where}: {error.message}") from error

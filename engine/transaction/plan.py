@@ -1,0 +1,171 @@
+"""Plan: what a transaction is to do, by one layout of each of its tables, before any lock is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...schemas.errors import InvalidArgumentError
+from ...schemas.limits import Limits
+from ...schemas.write import ROW_ERRORS_MAX
+from ..direct_load import DirectLoad
+from ..layout import Layout
+from ..staging.area import StagedPart
+from ..table import Table
+from ..tablet.attach import StagedRowSet
+from ..tablet.tablet import Tablet
+from .loader import Loader
+from .piece import Piece, Refusals, chunks, key_hashes, pieces
+from .truncation import key_bytes_of
+
+_ROWSET_BYTES = 64 << 20
+"""New rows of a tablet are collected up to this size, and then written as one rowset."""
+
+
+@dataclass(slots=True, eq=False)
+class TabletWork:
+    """What one tablet is to do."""
+
+    tablet: Tablet
+    single: list[Piece] = field(default_factory=list)
+    """Rows whose keys no other row of the transaction has, in no order."""
+    repeated: list[Piece] = field(default_factory=list)
+    """The others, in order."""
+    loader: Loader | None = None
+
+    @property
+    def staged(self) -> list[StagedRowSet]:
+        """The rowsets that are ready to be attached."""
+        return self.loader.staged if self.loader else []
+
+
+@dataclass(slots=True, eq=False)
+class TableWork:
+    """What one table is to do. A table that is truncated has work for all of its tablets."""
+
+    table: Table
+    layout: Layout
+    truncated: bool
+    parts: list[StagedPart] = field(default_factory=list)
+    tablets: dict[int, TabletWork] = field(default_factory=dict)
+
+    def of(self, tablet: Tablet) -> TabletWork:
+        """Return the work of a tablet."""
+        return self.tablets.setdefault(tablet.tablet_id, TabletWork(tablet))
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the table is still what it was planned by; it stays so under the write locks."""
+        return self.table.layout is self.layout
+
+
+class Plan:
+    """The work of all tables. ``close`` must follow, whatever became of it."""
+
+    def __init__(self, works: Sequence[TableWork], limits: Limits, direct_load: DirectLoad | None, most: int) -> None:
+        """Plan ``works``, whose pieces are yet to be filled in; rows of ``most`` bytes may go through memory.
+
+        Raises:
+            InvalidArgumentError: a part does not fit its table, or too many rows go through memory.
+            CorruptionError: a staged file is not what was written.
+            StorageFullError, UnavailableError: rows could not be written.
+        """
+        self.works = works
+        self.refusals = Refusals(ROW_ERRORS_MAX)
+        self.rows = sum(part.rows for work in works for part in work.parts)
+        self.held_bytes = 0
+        """Of rows, and of keys to be deleted, that go through memory."""
+        self._limits = limits
+        self._most = most
+        self._direct_load = direct_load
+        try:
+            for work in works:
+                self._fill(work)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def tablets(self) -> list[Tablet]:
+        """All that are touched."""
+        return [each.tablet for work in self.works for each in work.tablets.values()]
+
+    @property
+    def staged(self) -> list[StagedRowSet]:
+        """The rowsets that are ready to be attached."""
+        return [one for work in self.works for each in work.tablets.values() for one in each.staged]
+
+    def close(self) -> None:
+        """Remove the rowsets that were not attached."""
+        for work in self.works:
+            for each in work.tablets.values():
+                if each.loader:
+                    each.loader.give_up()
+                    each.loader = None
+
+    def _fill(self, work: TableWork) -> None:
+        if work.truncated:
+            for tablet in work.layout.tablets:
+                work.of(tablet)
+                self._hold(key_bytes_of(tablet))
+        repeated = self._repeated(work)
+        for part in work.parts:
+            for chunk in chunks(part):
+                for piece in pieces(chunk, work.table, work.layout, self._limits, self.refusals):
+                    self._place(work, piece, repeated)
+        for each in work.tablets.values():
+            for piece in each.loader.finish() if each.loader else []:
+                self._keep(each.single, piece)
+
+    def _repeated(self, work: TableWork) -> np.ndarray:
+        """Return the hashes, ascending, that several rows have: the others have a key for themselves."""
+        hashes = [key_hashes(chunk, work.layout, self._limits) for part in work.parts for chunk in chunks(part)]
+        if not hashes:
+            return np.empty(0, np.uint64)
+        ascending = np.sort(np.concatenate(hashes))
+        return np.unique(ascending[1:][ascending[1:] == ascending[:-1]])
+
+    def _place(self, work: TableWork, piece: Piece, repeated: np.ndarray) -> None:
+        each = work.of(piece.tablet)
+        is_repeated = _are_in(piece.hashes, repeated)
+        if is_repeated.any():
+            self._keep(each.repeated, piece.chosen(is_repeated))
+        if is_repeated.all():
+            return
+        single: Piece | None = piece.chosen(~is_repeated)
+        if piece.makes_rows and (loader := self._loader(work, each)):
+            single = loader.add(single)
+        if single:
+            self._keep(each.single, single)
+
+    def _loader(self, work: TableWork, each: TabletWork) -> Loader | None:
+        """Return what writes new rows of a tablet to disk; None where all of them would be too few."""
+        size = sum(part.size_bytes for part in work.parts)
+        if self._direct_load is None or size < self._direct_load.sorted_bytes:
+            return None
+        if each.loader is None:
+            share = max(self._most // len(work.layout.tablets), self._direct_load.sorted_bytes)
+            each.loader = Loader(self._direct_load, work.layout, each.tablet, min(share, _ROWSET_BYTES))
+        return each.loader
+
+    def _keep(self, place: list[Piece], piece: Piece) -> None:
+        self._hold(piece.rows.nbytes)
+        place.append(piece)
+
+    def _hold(self, size: int) -> None:
+        self.held_bytes += size
+        if self.held_bytes > self._most:
+            raise InvalidArgumentError(
+                f"the transaction is too large: rows that change ones that are there, or have keys that it names "
+                f"more than once, go through memory, and have more than the {self._most:,} bytes of transaction_bytes; "
+                "commit them in several transactions, or raise that option of the store. New rows have no such limit"
+            )
+
+
+def _are_in(hashes: np.ndarray, ascending: np.ndarray) -> np.ndarray:
+    if not len(ascending):
+        return np.zeros(len(hashes), np.bool_)
+    places = np.minimum(np.searchsorted(ascending, hashes), len(ascending) - 1)
+    return ascending[places] == hashes

@@ -1,0 +1,68 @@
+"""Stage rows: check what can be checked before the commit, and write them to the staging area."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from ...schemas.errors import InvalidArgumentError
+from ...schemas.limits import Limits
+from ...schemas.operation import Operation
+from ...schemas.table import TableSchema
+from ...schemas.transaction import StagedBatch, StageResult
+from ...schemas.write import CommitMode, WriteCommand
+from ..incoming import check_batch, over_limit
+from ..staging.area import StagingArea
+from ..table import Table
+
+
+def stage(
+    area: StagingArea, table: Table, command: WriteCommand, batches: Iterable[StagedBatch], limits: Limits
+) -> StageResult:
+    """Stage a part; see ``StoreService.stage``.
+
+    Raises:
+        InvalidArgumentError: the command does not go with a transaction, or a batch does not fit the table.
+        StorageFullError, UnavailableError: the rows could not be written.
+    """
+    if command.stage is None:
+        raise InvalidArgumentError('rows are staged as a part of a transaction: the command lacks "stage"')
+    if command.writer or command.atomic or command.if_timestamp is not None or command.commit is not CommitMode.BATCH:
+        raise InvalidArgumentError("writer, atomic, commit and if_timestamp do not go with stage")
+    part = area.write(command.stage, table.table_id, _checked(table.schema, command.op, batches, limits))
+    return StageResult(
+        transaction=part.info.transaction, part=part.info.part, rows=part.rows, seconds_to_live=area.seconds_to_live
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiryOp:
+    """The removal of staged rows that are too old."""
+
+    area: StagingArea
+    name: str = "remove staged rows that are too old"
+
+    def score(self) -> float:
+        """Return a score as that of work that is due: it frees space."""
+        return 1.0 if self.area.is_due() else 0.0
+
+    def perform(self) -> object:
+        """Remove them."""
+        return self.area.expire()
+
+
+def _checked(
+    schema: TableSchema, op: Operation, batches: Iterable[StagedBatch], limits: Limits
+) -> Iterator[tuple[Operation, pa.RecordBatch]]:
+    """Yield the batches with what they ask for, those that delete rows without the columns that say nothing."""
+    for batch, own in batches:
+        operation = own or op
+        if operation.base is Operation.DELETE:
+            keys = {column.name for column in schema.key}
+            batch = batch.select([name for name in batch.schema.names if name in keys])
+        if batch.nbytes > limits.batch_bytes:
+            raise InvalidArgumentError(f"the rows {over_limit(batch.nbytes, limits)}")
+        check_batch(batch.slice(0, 0), schema, operation, limits)
+        yield operation, batch

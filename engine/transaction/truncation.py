@@ -1,0 +1,50 @@
+"""Truncation: deletes of all rows of a tablet that live, as a commit logs and applies them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from ..rowset.location import pack
+from ..rowset.rowset import RowSet
+from ..tablet.change import Change, ChangeKind
+from ..tablet.tablet import Tablet
+from ..tablet_change import TabletChange
+from ..vectors.arrow import to_arrow
+
+_ROWS_AT_ONCE = 1 << 18
+
+
+def deletes(tablet: Tablet, kept: np.ndarray) -> Iterator[TabletChange]:
+    """Yield the deletes of all live rows but those at the locations ``kept``, some rows at a time.
+
+    Under the tablet's write lock; the rows must be read before anything is applied.
+    """
+    for rowset in tablet.version.rowsets():
+        for first in range(0, len(rowset), _ROWS_AT_ONCE):
+            rows = np.arange(first, min(first + _ROWS_AT_ONCE, len(rowset)))
+            rows = rows[rowset.live.at(rows)]
+            locations = pack(rowset.slot, rows)
+            if len(kept):
+                stays = np.isin(locations, kept)
+                rows, locations = rows[~stays], locations[~stays]
+            if len(rows):
+                change = Change(tablet.tablet_id, ChangeKind.DELETE, _keys(tablet, rowset, rows))
+                yield TabletChange(tablet, change, locations)
+
+
+def key_bytes_of(tablet: Tablet) -> int:
+    """Return about how many bytes the keys of a tablet's live rows have."""
+    return sum(
+        int(rowset.live.live_count * (16 + sum(rowset.row_bytes.get(column.id, 8) for column in tablet.schema.key)))
+        for rowset in tablet.version.rowsets()
+    )
+
+
+def _keys(tablet: Tablet, rowset: RowSet, rows: np.ndarray) -> pa.RecordBatch:
+    """Return the key cells of rows, which no delta ever changes."""
+    columns = tablet.schema.key
+    arrays = [to_arrow(rowset.base_at(column, rows), column.logical.arrow) for column in columns]
+    return pa.RecordBatch.from_arrays(arrays, names=[str(column.id) for column in columns])
