@@ -234,7 +234,8 @@ def test_a_table_that_nobody_flushes_is_written_until_memory_is_full_and_then_re
         for _ in range(50):
             subject.store.write(WriteCommand(table="t"), rows)
     assert time.monotonic() - started < 50, "neither throttled nor waited for"
-    assert subject.store.table_stats("t").memory.throttled_batches == 0
+    memory = subject.store.table_stats("t").memory
+    assert memory and memory.throttled_batches == 0
     subject.flush()
     subject.flush_deltas()
     assert subject.store.write(WriteCommand(table="t"), rows).applied == 1000

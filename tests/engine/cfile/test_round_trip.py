@@ -154,7 +154,7 @@ def test_cells_that_grow_long_late_get_pages_of_fewer_rows(stored, make, monkeyp
     monkeypatch.setattr(cutter, "TARGET_PAGE_BYTES", 1 << 20)
     random = np.random.default_rng(5)
     lengths = [random.integers(0, 9, PAGE_ROWS), random.integers(0, 9_000, 3_000), random.integers(0, 9, PAGE_ROWS)]
-    lengths.append([2 << 20, 0, 1])
+    lengths.append(np.array([2 << 20, 0, 1]))
     cells = [bytes([65 + place % 26]) * length for place, length in enumerate(np.concatenate(lengths).tolist())]
     valid = random.random(len(cells)) < 0.99
     cells = [cell if there else None for cell, there in zip(cells, valid.tolist(), strict=True)]

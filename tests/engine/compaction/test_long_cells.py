@@ -5,6 +5,7 @@ import pytest
 
 from nyala.engine.cfile import cutter
 from nyala.engine.codecs.codec import PAGE_ROWS
+from nyala.schemas.operation import Operation
 from nyala.schemas.write import WriteCommand
 from tests.engine.subject import SCHEMA, Row, Subject
 
@@ -18,10 +19,10 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def write(subject: Subject, keys: range, length: int) -> dict[int, Row]:
-    rows = {key: (key, key, chr(97 + key % 26) * length) for key in keys}
+    rows: dict[int, Row] = {key: (key, key, chr(97 + key % 26) * length) for key in keys}
     columns = [list(cells) for cells in zip(*rows.values(), strict=True)]
     arrays = [pa.array(cells, field.type) for cells, field in zip(columns, SCHEMA, strict=True)]
-    subject.store.write(WriteCommand(table="t", op="upsert"), pa.record_batch(arrays, schema=SCHEMA))
+    subject.store.write(WriteCommand(table="t", op=Operation.UPSERT), pa.record_batch(arrays, schema=SCHEMA))
     return rows
 
 

@@ -107,7 +107,7 @@ def test_counts_of_cells_that_take_no_bytes_are_corrupt_and_not_allocated() -> N
     """Nothing but NULLs: all of it is there and adds up, and the cells would take terabytes."""
     count = 1 << 20
     ids, types = np.arange(count, dtype="<u4").tobytes(), bytes([5]) * count
-    ends = np.arange(2, 2 * count + 2, 2, "<u4").tobytes()
+    ends = np.arange(2, 2 * count + 2, 2, dtype="<u4").tobytes()
     body = struct.pack("<II", count, count) + ids + types + ends + b"\x85\0" * count
     record = struct.pack("<IBBxxQ", 7, ChangeKind.STORE, 1, len(body)) + body
     with pytest.raises(CorruptionError, match="1048576 columns of 1048576 rows"):
