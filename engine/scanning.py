@@ -88,17 +88,33 @@ def _part(spec: ScanSpec) -> KeyRange | None:
 
 
 def wanted_tablets(spec: ScanSpec, table: Table, layout: Layout, request: ScanRequest) -> Wanted:
-    """Return the tablets that a scan reads. Raises NotFoundError for a ticket whose tablet is gone."""
+    """Return the tablets that a scan reads. Raises NotFoundError for a ticket whose tablet is gone, or a part of it."""
     if spec.tablet is not None:
-        found = [tablet for tablet in layout.tablets if spec.tablet in (tablet.tablet_id, *tablet.ancestors)]
-        if not found:
-            raise NotFoundError(f"table {table.name!r} has no tablet {spec.tablet}")
-        return Wanted(found, [])
+        return Wanted(_heirs(spec.tablet, table, layout), [])
     if request.where is None:
         return Wanted(list(layout.tablets), [])
     partitions = [tablet.partition for tablet in layout.tablets]
     pruned = prune_tablets(request.where, layout.partitions, layout.schema, partitions)
     return Wanted([layout.tablets[number] for number in pruned.left], pruned.levels)
+
+
+def _heirs(tablet_id: int, table: Table, layout: Layout) -> list[Tablet]:
+    """Return the tablet, or those that it was divided into.
+
+    Each division makes two heirs: of what is left of a tablet after n of them each counts for one part in 2**n.
+    """
+    lines = [(tablet, (*tablet.ancestors, tablet.tablet_id)) for tablet in layout.tablets]
+    found = [(tablet, len(line) - 1 - line.index(tablet_id)) for tablet, line in lines if tablet_id in line]
+    if not found:
+        raise NotFoundError(
+            f"table {table.name!r} has no tablet {tablet_id}: its range was dropped; plan the scan again"
+        )
+    if sum(2.0**-divisions for _, divisions in found) < 1:
+        raise NotFoundError(
+            f"tablet {tablet_id} of table {table.name!r} was divided since the scan was planned, and the range of a "
+            "part of it was dropped; plan again"
+        )
+    return [tablet for tablet, _ in found]
 
 
 def run(

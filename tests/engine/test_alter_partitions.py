@@ -17,7 +17,8 @@ from nyala.engine.fs import MemoryFileSystem, PowerFailure
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.engine.verify import verify_store
-from nyala.schemas.errors import StoreError, UnavailableError
+from nyala.schemas.errors import NotFoundError, StoreError, UnavailableError
+from nyala.schemas.scan import ScanSpec
 
 OPTIONS = StoreOptions(maintenance="off", scan_threads=1)
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
@@ -244,6 +245,24 @@ def test_a_split_rewrites_only_what_straddles_and_old_snapshots_stay() -> None:
         assert content(again) == kept
     report = verify_store(fs)
     assert report.is_sound and not report.notes, report
+
+
+def test_a_ticket_for_a_divided_tablet_has_all_of_it_or_says_what_was_dropped() -> None:
+    with whole_table(MemoryFileSystem()) as store:
+        table = Database(store).table("t")
+        plan = store.plan(ScanSpec(table="t"))
+        (ticket,) = [ScanSpec(table="t", tablet=each.tablet).pinned(plan.snapshot) for each in plan.splits]
+        for at in (10, 13):
+            table.alter().split_partition(at).apply()
+            rows = store.scan(ticket).to_reader().read_all()
+            assert sorted(rows["k"].to_pylist()) == sorted(WHOLE)
+        low, middle, _ = (tablet.tablet_id for tablet in store._catalog.table("t").tablets)
+        table.alter().drop_range_partition(10, 13).apply()
+        with pytest.raises(NotFoundError, match=r"was divided since.*part of it was dropped; plan again"):
+            store.scan(ticket)
+        with pytest.raises(NotFoundError, match="its range was dropped"):
+            store.scan(ticket.model_copy(update={"tablet": middle}))
+        assert store.scan(ticket.model_copy(update={"tablet": low})).to_reader().read_all().num_rows == 3
 
 
 def test_a_crash_in_a_split_leaves_one_tablet_or_two() -> None:
