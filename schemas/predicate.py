@@ -125,12 +125,6 @@ def walk(predicate: Predicate) -> Iterator[Predicate]:
             waiting.append(node.arg)
 
 
-def columns_of(predicate: Predicate) -> list[str]:
-    """Return the names of the columns that a filter reads, each once, in the order of their first use."""
-    names = (node.column for node in walk(predicate) if not isinstance(node, Junction | Not))
-    return list(dict.fromkeys(names))
-
-
 _TUPLE_OPS = {
     "=": "=",
     "==": "=",

@@ -20,7 +20,7 @@ from nyala.engine.cfile.cache import PageCache
 from nyala.engine.codecs import row
 from nyala.engine.codecs.registry import default_encoding
 from nyala.engine.delta import LIVE
-from nyala.engine.delta.file import ColumnEncoding, DeltaFile, write_delta_file
+from nyala.engine.delta.file import ColumnEncoding, DeltaFile, DeltaFileWriter
 from nyala.engine.delta.run import DeltaRun
 from nyala.engine.fs.local import LocalFileSystem
 from nyala.engine.vectors.arrow import from_arrow
@@ -60,13 +60,19 @@ class ReturnedRows:
         """Write liveness and every column; return the size of the file."""
         alive = FixedVector(np.ones(len(self.rowids), np.uint8))
         runs = {column_id: self._run(cells) for column_id, cells in {**self.columns, LIVE: alive}.items()}
-        return write_delta_file(self.fs, path, 1, "redo", 1, runs, self.encodings).size_bytes
+        return self._write(path, runs, self.encodings)
 
     def write_rows(self, path: str, compression: str) -> int:
         """Write whole rows; return the size of the file."""
         runs = {LIVE: self._run(row.encode(self.columns, len(self.rowids)))}
         encodings = {LIVE: ColumnEncoding(PhysicalType.BYTES, "plain", compression)}
-        return write_delta_file(self.fs, path, 1, "redo", 1, runs, encodings).size_bytes
+        return self._write(path, runs, encodings)
+
+    def _write(self, path: str, runs: dict[int, DeltaRun], encodings: dict[int, ColumnEncoding]) -> int:
+        with DeltaFileWriter(self.fs, path, 1, "redo", 1, encodings) as writer:
+            for column_id, run in sorted(runs.items()):
+                writer.add(column_id, [run])
+            return writer.finish().size_bytes
 
     def read_columns(self, path: str, count: int) -> None:
         """Read liveness and the first ``count`` columns."""

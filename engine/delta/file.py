@@ -55,22 +55,6 @@ class DeltaFileMetadata(BaseModel):
     """How many there are for each column id."""
 
 
-def write_delta_file(
-    fs: FileSystem,
-    path: str,
-    file_id: int,
-    kind: str,
-    rowset_id: int,
-    runs: Mapping[int, DeltaRun],
-    encodings: Mapping[int, ColumnEncoding],
-) -> CFileInfo:
-    """Write runs by column id as one file and sync it; the caller syncs the directory. ``runs`` must not be empty."""
-    with DeltaFileWriter(fs, path, file_id, kind, rowset_id, encodings) as writer:
-        for column_id, run in sorted(runs.items()):
-            writer.add(column_id, [run])
-        return writer.finish()
-
-
 class DeltaFileWriter:
     """Writes a delta file: its columns one after the other (`add`), or side by side, in one pass over the rows that
     they belong to (`append`). Memory stays at a page of each open stream.

@@ -41,12 +41,6 @@ class DeltaRun:
         return DeltaRun(self.rowids[positions], self.timestamps[positions], self.values.take(positions))
 
 
-def sorted_run(rowids: np.ndarray, timestamps: np.ndarray, values: Vector) -> DeltaRun:
-    """Return deltas given in the order of their timestamps as a run."""
-    order = np.argsort(rowids, kind="stable")
-    return DeltaRun(rowids[order], timestamps[order], values.take(order))
-
-
 def merge_runs(runs: Sequence[DeltaRun]) -> DeltaRun:
     """Return runs of one column as one; of two deltas of a row that in the earlier run is the older one."""
     if len(runs) == 1:

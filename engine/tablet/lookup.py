@@ -11,7 +11,7 @@ import pyarrow as pa
 from ...schemas.column import ColumnSchema
 from ..rowset.location import by_slot, rowids_of
 from ..rowset.rowset import RowSet
-from ..vectors.keys import KeyVector, hash_keys
+from ..vectors.keys import KeyVector
 from .key_lookup import find_in
 from .missing import MissingKeys
 from .read import read_rows, schema_of
@@ -30,11 +30,6 @@ class Asked:
     hashes: np.ndarray
     positions: np.ndarray | None = None
     """Where each key stands among all that are asked for; None: they are all, in their order."""
-
-
-def look_up(tablet: Tablet, keys: KeyVector, snapshot: int, columns: tuple[ColumnSchema, ...]) -> pa.Table:
-    """Return the rows of ``keys`` that live at ``snapshot``, in the order of the keys; the others are left out."""
-    return look_up_in([Asked(tablet, keys, hash_keys(keys))], snapshot, columns)
 
 
 def look_up_in(asked: Sequence[Asked], snapshot: int, columns: tuple[ColumnSchema, ...]) -> pa.Table:

@@ -5,12 +5,13 @@ import pytest
 
 from nyala.engine.cfile.cache import PageCache
 from nyala.engine.delta import LIVE
-from nyala.engine.delta.file import ColumnEncoding, DeltaFile, write_delta_file
+from nyala.engine.delta.file import ColumnEncoding, DeltaFile
 from nyala.engine.delta.run import DeltaRun
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.vectors.physical import PhysicalType
 from nyala.engine.vectors.vector import BytesVector, FixedVector
 from nyala.schemas.errors import CorruptionError
+from tests.engine.delta.written import write_delta_file
 
 ENCODINGS = {
     LIVE: ColumnEncoding(PhysicalType.BOOL, "run_length", "none"),

@@ -6,10 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nyala.engine.delta.history import History, Moments, moments_of, within
-from nyala.engine.delta.run import DeltaRun, invert, sorted_run
+from nyala.engine.delta.run import DeltaRun, invert
 from nyala.engine.vectors.arrow import from_arrow, to_arrow
 from nyala.engine.vectors.physical import PhysicalType
 from nyala.engine.vectors.vector import Vector
+from tests.engine.delta.written import sorted_run
 
 ROWS = 5
 CELLS = st.none() | st.text("ab", max_size=3)

@@ -8,7 +8,7 @@ import pytest
 from nyala.engine.cfile.cache import PageCache
 from nyala.engine.cfile.stream import StreamReader
 from nyala.engine.codecs.codec import PAGE_ROWS
-from nyala.engine.delta.file import ColumnEncoding, DeltaFile, write_delta_file
+from nyala.engine.delta.file import ColumnEncoding, DeltaFile
 from nyala.engine.delta.pages import DeltaPages
 from nyala.engine.delta.patch import Patch
 from nyala.engine.delta.run import DeltaRun
@@ -17,6 +17,7 @@ from nyala.engine.vectors.physical import PhysicalType
 from nyala.engine.vectors.vector import FixedVector
 from nyala.schemas.errors import CorruptionError
 from tests.engine.delta.model import Change, redo_of, seen, undo_of
+from tests.engine.delta.written import write_delta_file
 
 COLUMN = 4
 ALL = 1 << 60

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from nyala.engine.delta.cells import Cells
 from nyala.engine.delta.patch import Patch, RowPlaces
-from nyala.engine.delta.run import DeltaRun, collapsed, invert, merge_runs, sorted_run
+from nyala.engine.delta.run import DeltaRun, collapsed, invert, merge_runs
 from nyala.engine.delta.sorted_rows import SortedRows
 from nyala.engine.vectors.arrow import from_arrow
 from nyala.engine.vectors.physical import PhysicalType
 from nyala.engine.vectors.vector import FixedVector, Vector, as_bytes
+from tests.engine.delta.written import sorted_run
 
 ROWS = 6
 CHANGES = st.lists(st.tuples(st.integers(0, ROWS - 1), st.none() | st.integers(-9, 9)), max_size=30)

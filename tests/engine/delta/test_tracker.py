@@ -3,12 +3,13 @@
 import numpy as np
 
 from nyala.engine.cfile.cache import PageCache
-from nyala.engine.delta.file import ColumnEncoding, DeltaFile, write_delta_file
+from nyala.engine.delta.file import ColumnEncoding, DeltaFile
 from nyala.engine.delta.run import DeltaRun
 from nyala.engine.delta.tracker import DeltaTracker
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.vectors.physical import PhysicalType
 from nyala.engine.vectors.vector import FixedVector, Vector
+from tests.engine.delta.written import write_delta_file
 
 COLUMN, OTHER = 2, 3
 ROWS = 6

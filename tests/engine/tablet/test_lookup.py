@@ -4,7 +4,8 @@ import pyarrow as pa
 import pytest
 
 from nyala.engine.tablet import lookup
-from nyala.engine.tablet.lookup import look_up
+from nyala.engine.tablet.lookup import Asked, look_up_in
+from nyala.engine.vectors.keys import hash_keys
 from tests.engine.subject import Subject
 
 
@@ -48,7 +49,7 @@ def test_earlier_snapshots_and_fewer_columns(subject: Subject) -> None:
     keys = tablet.encode_keys(pa.record_batch({"1": pa.array([3, 5, 23, 29])}))
     columns = tablet.schema.columns[:2]
     for timestamp, state in subject.history:
-        rows = look_up(tablet, keys, timestamp, columns).to_pylist()
+        rows = look_up_in([Asked(tablet, keys, hash_keys(keys))], timestamp, columns).to_pylist()
         assert [(row["k"], row["v"]) for row in rows] == [state[key][:2] for key in (3, 5, 23, 29) if key in state]
     subject.close()
 
