@@ -10,12 +10,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nyala.clients.spark.api import by_tablet as by_tablet
+    from nyala.clients.spark.api import merge_changes as merge_changes
     from nyala.clients.spark.api import read_table as read_table
+    from nyala.clients.spark.api import write_table as write_table
     from nyala.clients.spark.session import configure as configure
 
 _HOMES = {
+    "by_tablet": "nyala.clients.spark.api",
     "configure": "nyala.clients.spark.session",
+    "merge_changes": "nyala.clients.spark.api",
     "read_table": "nyala.clients.spark.api",
+    "write_table": "nyala.clients.spark.api",
 }
 
 

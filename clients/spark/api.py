@@ -5,9 +5,16 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from ...schemas.changes import BEFORE
+from ...schemas.errors import InvalidArgumentError
+from ...schemas.operation import Operation
+from .connection import store_at
+from .placement import tablet_of
 
 Moment = int | str | dt.datetime
 
@@ -42,6 +49,72 @@ def read_table(
         "endTimestamp": until,
     } | options
     return spark.read.format("nyala").options(**_texts(given)).load()
+
+
+def write_table(
+    frame: DataFrame,
+    table: str,
+    uri: str,
+    operation: str | Operation | None = None,
+    mode: Literal["append", "overwrite"] = "append",
+    repartition: bool = False,
+    **options: Any,
+) -> None:
+    """Write all rows of a frame to a table as one commit.
+
+    ``operation`` is one of the eight, ``upsert`` if it is left out. ``overwrite`` deletes in the same commit what was
+    there before. With ``repartition`` rows are put together by tablet first: it costs a shuffle, and each task then
+    writes to one tablet. ``options`` are those of ``format("nyala")``, as ``txnAppId`` and ``txnVersion``.
+
+    Raises:
+        PySparkException: the columns do not fit the table, or rows were refused; then nothing was applied.
+    """
+    given = {"uri": uri, "table": table, "operation": operation} | options
+    placed = by_tablet(frame, table, uri) if repartition else frame
+    placed.write.format("nyala").options(**_texts(given)).mode(mode).save()
+
+
+def by_tablet(frame: DataFrame, table: str, uri: str) -> DataFrame:
+    """Return a frame with a partition for each tablet of a table, of the rows that belong to it.
+
+    Raises:
+        StoreError: there is no such table, or nobody answers.
+    """
+    tablets, tablet = tablet_of(store_at(uri).describe_table(table))
+    return frame.repartitionById(tablets, tablet) if tablets > 1 else frame
+
+
+def merge_changes(
+    changes: DataFrame,
+    table: str,
+    uri: str,
+    operation_column: str = "_op",
+    order_by: str | None = "_timestamp",
+    **options: Any,
+) -> None:
+    """Apply changes of rows, such as a change feed, to a table as one commit: of each key the last one.
+
+    ``operation_column`` says ``insert``, ``update`` or ``delete``: the first two are written as upserts, and a delete
+    of a row that is not there is ignored, so that changes may be applied again. Of the changes of one key the one with
+    the greatest value in ``order_by`` counts; None says that no key comes twice. Columns whose names begin with ``_``
+    are not written.
+
+    Raises:
+        PySparkException: the columns do not fit the table, or rows were refused; then nothing was applied.
+        StoreError: there is no such table, or nobody answers.
+    """
+    key = store_at(uri).describe_table(table).primary_key
+    if unknown := [name for name in (*key, operation_column, order_by) if name and name not in changes.columns]:
+        raise InvalidArgumentError(f"the changes have no column {unknown[0]!r}; they have {', '.join(changes.columns)}")
+    last = changes
+    if order_by is not None:
+        newest = f.max_by(f.struct("*"), f.col(order_by)).alias("last")
+        last = changes.groupBy(*(f.col(f"`{name}`") for name in key)).agg(newest).select("last.*")
+    what = f.lower(f.col(operation_column))
+    word = f.when(what == "delete", Operation.DELETE_IGNORE).when(what.isin("insert", "update"), Operation.UPSERT)
+    is_own = [name for name in changes.columns if name.startswith(BEFORE[0]) and name != operation_column]
+    last = last.withColumn(operation_column, word).drop(*is_own)
+    write_table(last, table, uri, operationColumn=operation_column, **options)
 
 
 def _texts(options: dict[str, Any]) -> dict[str, str]:

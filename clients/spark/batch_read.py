@@ -18,7 +18,7 @@ from ...schemas.changes import BEFORE, ChangeSpec
 from ...schemas.scan import ScanSpec
 from ..scan_parts import ScanPart
 from .connection import store_at
-from .options import ReadOptions
+from .options import ReadOptions, StreamReadOptions
 from .types import arrow_schema, changes_schema, check_projection, chosen, conform, table_schema
 
 
@@ -60,17 +60,16 @@ def read_part(uri: str, part: ScanPart, schema: StructType) -> Iterator[pa.Recor
         yield conform(batch, wanted)
 
 
-def source_schema(options: ReadOptions) -> StructType:
-    """Return the columns that a read gives.
+def source_schema(options: ReadOptions | StreamReadOptions) -> StructType:
+    """Return the columns that a read gives: those of the table, or of its changes.
 
     Raises:
         StoreError: there is no such table or column.
     """
     table = store_at(options.uri).describe_table(options.table)
     columns = chosen(table.columns, options.columns)
-    if options.start_timestamp is None:
-        return table_schema(columns)
-    return changes_schema(columns, options.before_values)
+    is_table = isinstance(options, ReadOptions) and options.start_timestamp is None
+    return table_schema(columns) if is_table else changes_schema(columns, options.before_values)
 
 
 def scan_of(options: ReadOptions, schema: StructType) -> ScanSpec:

@@ -73,7 +73,7 @@ class _Selection(Place):
     filter: str | None = None
     """SQL text, evaluated in the store."""
     read_change_feed: bool = False
-    """Every change of a row, in the place of the net change."""
+    """Every change of each row, with ``_op`` and ``_timestamp``; a stream is always that."""
     before_values: bool = False
     """With changes: also what the columns held before."""
     split_size_bytes: PositiveInt = SPLIT_BYTES
@@ -126,6 +126,9 @@ class StreamReadOptions(_Selection):
 
     def checked(self) -> Self:
         """See Place."""
+        if not self.read_change_feed:
+            raise InvalidArgumentError("a stream is one of changes, with the columns _op and _timestamp: say so by "
+                                       "readChangeFeed=true")  # fmt: skip
         if self.max_rows_per_trigger is not None and self.max_bytes_per_trigger is not None:
             raise InvalidArgumentError("maxRowsPerTrigger and maxBytesPerTrigger limit the same: keep one of them")
         if self.starting_timestamp in ("earliest", "latest"):
@@ -141,7 +144,7 @@ class _Writing(Place):
     """A column that holds the operation of each row; it is not written itself."""
     ignore_null: bool = False
     """A NULL leaves the cell of the table as it is."""
-    txn_app_id: Annotated[str, Field(min_length=1)] | None = None
+    txn_app_id: Annotated[str, Field(min_length=1, max_length=100)] | None = None
 
     def checked(self) -> Self:
         """See Place."""
@@ -190,6 +193,13 @@ def parse(
         finding = error.errors(include_url=False)[0]
         why = f"option {finding['loc'][0]} is {finding.get('input')!r}: {finding['msg']}"
         raise InvalidArgumentError(why) from None
+
+
+def is_of_stream(given: Mapping[str, str]) -> bool:
+    """Whether options for reading are those of a stream, as far as they tell."""
+    names = {name.lower() for name in given}
+    only = {name.lower() for name in map(to_camel, StreamReadOptions.model_fields.keys() - ReadOptions.model_fields)}
+    return bool(names & only) or ("readchangefeed" in names and "starttimestamp" not in names)
 
 
 def _placed(given: Mapping[str, str]) -> dict[str, str]:

@@ -6,7 +6,10 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from .batch_read import BatchReader, source_schema
-from .options import ReadOptions, parse
+from .batch_write import BatchWriter
+from .options import ReadOptions, StreamReadOptions, StreamWriteOptions, WriteOptions, is_of_stream, parse
+from .stream_read import StreamReader
+from .stream_write import StreamWriter
 
 
 class NyalaDataSource(DataSource):
@@ -18,9 +21,23 @@ class NyalaDataSource(DataSource):
         return "nyala"
 
     def schema(self) -> StructType:
-        """The columns of a table, or those chosen."""
+        """The columns of a table or of its changes, or those chosen. Whether for a stream, Spark does not say."""
+        if is_of_stream(self.options):
+            return source_schema(parse(StreamReadOptions, self.options, "readStream"))
         return source_schema(parse(ReadOptions, self.options, "read"))
 
     def reader(self, schema: StructType) -> BatchReader:
         """See BatchReader."""
         return BatchReader(schema, parse(ReadOptions, self.options, "read"))
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        """See StreamReader."""
+        return StreamReader(schema, parse(StreamReadOptions, self.options, "readStream"))
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """See BatchWriter."""
+        return BatchWriter(schema, overwrite, parse(WriteOptions, self.options, "write"))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        """See StreamWriter."""
+        return StreamWriter(schema, overwrite, parse(StreamWriteOptions, self.options, "writeStream"))

@@ -55,7 +55,12 @@ WRONG = {
     "no truth value": ("write", {"ignoreNull": "perhaps"}, "ignoreNull is 'perhaps'"),
     "no operation": ("write", {"operation": "merge"}, "operation is 'merge'"),
     "no zone": ("read", {"snapshotTimestamp": "2026-01-31"}, "needs a time zone"),
-    "no moment": ("readStream", {"startingTimestamp": "yesterday"}, "startingTimestamp 'yesterday'"),
+    "stream of rows": ("readStream", {}, "readChangeFeed=true"),
+    "no moment": (
+        "readStream",
+        {"readChangeFeed": "true", "startingTimestamp": "yesterday"},
+        "startingTimestamp 'yesterday'",
+    ),
     "two moments": ("read", {"timestampAsOf": "1", "versionAsOf": "1"}, "say the same twice"),
     "moment and changes": (
         "read",
@@ -64,7 +69,11 @@ WRONG = {
     ),
     "end without start": ("read", {"endTimestamp": "1"}, "by startTimestamp"),
     "feed without start": ("read", {"readChangeFeed": "true"}, "by startTimestamp"),
-    "two limits": ("readStream", {"maxRowsPerTrigger": "1", "maxBytesPerTrigger": "1"}, "keep one of them"),
+    "two limits": (
+        "readStream",
+        {"readChangeFeed": "true", "maxRowsPerTrigger": "1", "maxBytesPerTrigger": "1"},
+        "keep one of them",
+    ),
     "two operations": ("write", {"operation": "insert", "operationColumn": "op"}, "keep one of them"),
     "app without version": ("write", {"txnAppId": "a"}, "txnAppId and txnVersion go together"),
     "version of a stream": ("writeStream", {"txnVersion": "1"}, "no option of writeStream is called 'txnversion'"),

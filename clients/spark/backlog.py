@@ -1,0 +1,57 @@
+"""How many rows each commit of a table's backlog changed, so that a micro-batch can be ended where it is full."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from ...schemas.changes import ChangeSpec
+from ...schemas.scan import ScanSpec
+from .connection import store_at
+
+
+class Backlog:
+    """Counts each commit once, however many micro-batches it waits for. For one thread."""
+
+    def __init__(self, uri: str, table: str, where: str | None) -> None:
+        self._uri = uri
+        self._table = table
+        self._where = where
+        self._since = self._until = 0
+        self._commits: list[tuple[int, int]] = []
+        """(timestamp, changed rows) of the commits with ``_since`` < timestamp <= ``_until``."""
+
+    def end(self, since: int, newest: int, rows_max: int) -> int:
+        """Return up to which timestamp the commits after ``since`` changed no more than ``rows_max`` rows: ``newest``
+        at most, one commit at least.
+
+        Raises:
+            SnapshotTooOldError: the history does not reach back to ``since``.
+        """
+        self._count(since, newest)
+        rows, end = 0, None
+        for timestamp, changed in self._commits:
+            if timestamp > newest:
+                break
+            rows += changed
+            if end is not None and rows > rows_max:
+                return end
+            end = timestamp
+        return newest
+
+    def _count(self, since: int, newest: int) -> None:
+        if not self._since <= since <= self._until:
+            self._commits, self._until = [], since
+        self._since = since
+        self._commits = [commit for commit in self._commits if commit[0] > since]
+        if newest > self._until:
+            self._commits += self._counted(self._until, newest)
+            self._until = newest
+
+    def _counted(self, since: int, until: int) -> list[tuple[int, int]]:
+        feed = ChangeSpec(since=since, until=until, every=True)
+        spec = ScanSpec(table=self._table, columns=[], where=self._where, changes=feed)
+        batches = [batch.select(["_timestamp"]) for batch in store_at(self._uri).scan(spec).batches]
+        if not batches:
+            return []
+        counts = pa.Table.from_batches(batches).group_by("_timestamp").aggregate([([], "count_all")])
+        return sorted(zip(counts["_timestamp"].to_pylist(), counts["count_all"].to_pylist(), strict=True))

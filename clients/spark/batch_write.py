@@ -1,0 +1,158 @@
+"""Writing: each task stages its rows under a name of its own, out of sight; the driver commits those of the tasks that
+Spark took, all at one timestamp. What a failed, killed or doubled task has staged is thrown away."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from ...schemas.errors import InvalidArgumentError, RowErrors
+from ...schemas.operation import Operation
+from ...schemas.transaction import StagedBatch, TransactionCommit, TransactionResult
+from ...schemas.write import Stage, WriteCommand
+from ..batching import in_batches, in_slices
+from .alignment import Alignment
+from .connection import store_at
+from .grouping import grouped
+from .options import StreamWriteOptions, WriteOptions
+
+
+@dataclass
+class Staged(WriterCommitMessage):
+    """What a task has staged, for the driver: all that a commit needs to know stands here."""
+
+    transaction: str
+    parts: list[str]
+    """In the order in which they are applied."""
+    rows: int
+
+
+class Stager:
+    """Stages what tasks are handed. Sent to tasks: it holds plain data only."""
+
+    def __init__(self, schema: StructType, options: WriteOptions | StreamWriteOptions) -> None:
+        """Check the columns against the table.
+
+        Raises:
+            StoreError: they cannot be written to it.
+        """
+        self.options = options
+        table = store_at(options.uri).describe_table(options.table)
+        self.table_id = table.table_id
+        self._alignment = Alignment.of(schema, table, options)
+
+    def stage(self, transaction: str, batches: Iterable[pa.RecordBatch]) -> Staged:
+        """Stage all rows of a task.
+
+        Rows of one set of columns are a part, so that with NULLs that say nothing there may be several.
+
+        Raises:
+            StoreError: rows do not fit the table, or the server cannot take them.
+        """
+        attempt = _attempt()
+        staged = Staged(transaction, [], 0)
+        for _, run in groupby(self._rows(batches), key=lambda each: each.batch.schema):
+            name = f"{attempt}-{len(staged.parts)}"
+            command = WriteCommand(
+                table=self.options.table,
+                op=self._alignment.operation,
+                stage=Stage(transaction=transaction, part=name),
+            )
+            staged.rows += store_at(self.options.uri).stage(command, run).rows
+            staged.parts.append(name)
+        return staged
+
+    def application(self, app: str) -> str:
+        """Return what the store knows an application by: its versions count for each table on their own."""
+        return f"{app}@{self.table_id}"
+
+    def _rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[StagedBatch]:
+        """Yield rows as they are staged: of a good size, each batch of one operation and set of columns."""
+        alignment = self._alignment
+        for batch in in_batches(in_slices(batches)):
+            rows, words = alignment.rows(batch)
+            for operation, part in grouped(rows, alignment.key, words, alignment.ignore_null):
+                yield StagedBatch(self._sent(part, operation or alignment.operation), operation)
+
+    def _sent(self, rows: pa.RecordBatch, operation: Operation) -> pa.RecordBatch:
+        """Deletes need the key only; where operations alternate, one schema for all is cheaper."""
+        if self._alignment.operation_column is None and operation.base is Operation.DELETE:
+            return rows.select([name for name in rows.schema.names if name in self._alignment.key])
+        return rows
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """``df.write``: made once, in a process of the planner, and sent to all tasks, to ``commit`` and to ``abort``."""
+
+    def __init__(self, schema: StructType, overwrite: bool, options: WriteOptions) -> None:
+        """Check the columns against the table.
+
+        Raises:
+            StoreError: they cannot be written to it.
+        """
+        if overwrite and (options.operation_column or options.operation.base in (Operation.UPDATE, Operation.DELETE)):
+            raise InvalidArgumentError("overwrite empties the table first, so it goes with insert and upsert only")
+        self._options = options
+        self._overwrite = overwrite
+        self._stager = Stager(schema, options)
+        self._transaction = uuid.uuid4().hex
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        """Stage the rows of a task."""
+        return self._stager.stage(self._transaction, iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Make the rows of all tasks visible at one timestamp, in the place of those that were there if asked to.
+
+        Raises:
+            RowErrors: rows were refused, so nothing was applied.
+        """
+        app = self._options.txn_app_id
+        application = None if app is None else self._stager.application(app)
+        version = self._options.txn_version
+        commit_parts(self._options, self._transaction, messages, self._overwrite, application, version)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Throw away what tasks have staged, also those that have left no message."""
+        store_at(self._options.uri).abort_transaction(self._transaction)
+
+
+def commit_parts(
+    options: WriteOptions | StreamWriteOptions,
+    transaction: str,
+    messages: Sequence[WriterCommitMessage | None],
+    truncate: bool,
+    application: str | None,
+    version: int | None,
+) -> TransactionResult:
+    """Commit what the messages name.
+
+    Raises:
+        RowErrors: rows were refused, so nothing was applied, and what was staged is thrown away.
+    """
+    parts = [part for message in messages if isinstance(message, Staged) for part in message.parts]
+    store = store_at(options.uri)
+    truncated = [options.table] if truncate else []
+    commit = TransactionCommit(
+        transaction=transaction, parts=parts, truncate=truncated, app_id=application, app_version=version
+    )
+    result = store.commit_transaction(commit)
+    if result.error_count:
+        store.abort_transaction(transaction)
+        raise RowErrors(result)
+    return result
+
+
+def _attempt() -> str:
+    """Return a name that no other attempt of this or another task of the write has."""
+    context = TaskContext.get()
+    if context is None:
+        return uuid.uuid4().hex
+    return f"{context.stageId()}-{context.partitionId()}-{context.taskAttemptId()}"

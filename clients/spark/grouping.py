@@ -1,0 +1,87 @@
+"""Rows that ask for different things, cut into batches each of which asks for one, in an order that changes nothing.
+
+A batch has one operation and one set of columns. Rows of different keys may change places; rows of one key may not. So
+every row gets a level: how often what is asked for has changed among the rows of its key before it. All rows of a level
+and a kind make a batch, and level follows level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...schemas.operation import Operation
+from .alignment import operations_of
+
+
+def grouped(
+    rows: pa.RecordBatch, key: Sequence[str], words: pa.Array | None, ignore_null: bool
+) -> Iterator[tuple[Operation | None, pa.RecordBatch]]:
+    """Yield the rows as batches of one operation (None where no ``words`` say which) and one set of columns.
+
+    With ``ignore_null`` the cells that are NULL are left out, those of the key aside.
+
+    Raises:
+        InvalidArgumentError: a word is no operation.
+    """
+    if not rows.num_rows:
+        return
+    codes, operations = (None, [None]) if words is None else operations_of(words)
+    kinds = np.zeros(rows.num_rows, np.int64) if codes is None else codes.to_numpy().astype(np.int64)
+    patterns = [rows.schema.names]
+    if ignore_null:
+        shapes, patterns = _patterns(rows, key)
+        kinds = kinds * len(patterns) + shapes
+    for places in _runs(rows, key, kinds):
+        operation, pattern = divmod(int(kinds[places[0]]), len(patterns))
+        chosen = rows if len(places) == rows.num_rows else rows.take(pa.array(places))
+        yield operations[operation], chosen.select(patterns[pattern])
+
+
+def _runs(rows: pa.RecordBatch, key: Sequence[str], kinds: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield the positions of rows of one kind each, those of one key in their order."""
+    if (kinds == kinds[0]).all():
+        yield np.arange(len(kinds))
+        return
+    levels = _levels(_key_codes(rows, key), kinds)
+    order = np.lexsort((kinds, levels))  # stable: rows of a level and kind stay in their order
+    ends = np.flatnonzero((np.diff(kinds[order]) != 0) | (np.diff(levels[order]) != 0)) + 1
+    yield from np.split(order, ends)
+
+
+def _levels(keys: np.ndarray, kinds: np.ndarray) -> np.ndarray:
+    """Return for each row how often the kind has changed among the rows of its key up to it."""
+    order = np.argsort(keys, kind="stable")
+    is_same_key = np.diff(keys[order]) == 0
+    changes = np.concatenate([[0], np.cumsum(is_same_key & (np.diff(kinds[order]) != 0))])
+    starts = np.concatenate([[True], ~is_same_key])
+    levels = np.empty(len(keys), np.int64)
+    levels[order] = changes - changes[np.flatnonzero(starts)][np.cumsum(starts) - 1]
+    return levels
+
+
+def _key_codes(rows: pa.RecordBatch, key: Sequence[str]) -> np.ndarray:
+    """Return a number for each row that is the same for the same key."""
+    codes = np.zeros(rows.num_rows, np.int64)
+    for name in key:
+        if name in rows.schema.names:  # a number that the store will give is not
+            coded = pc.dictionary_encode(rows.column(name))
+            mixed = codes * max(len(coded.dictionary), 1) + coded.indices.to_numpy()
+            _, codes = np.unique(mixed, return_inverse=True)
+    return codes
+
+
+def _patterns(rows: pa.RecordBatch, key: Sequence[str]) -> tuple[np.ndarray, list[list[str]]]:
+    """Return which cells are there as a code for each row, and the columns that each code stands for."""
+    names = rows.schema.names
+    optional = [name for name in names if name not in key and rows.column(name).null_count]
+    if not optional:
+        return np.zeros(rows.num_rows, np.int64), [names]
+    absent = np.stack([rows.column(name).is_null().to_numpy(zero_copy_only=False) for name in optional], axis=1)
+    packed, codes = np.unique(np.packbits(absent, axis=1), axis=0, return_inverse=True)
+    is_absent = np.unpackbits(packed, axis=1, count=len(optional)).astype(bool)
+    left_out = [{name for name, gone in zip(optional, row, strict=True) if gone} for row in is_absent]
+    return codes.reshape(-1), [[name for name in names if name not in out] for out in left_out]

@@ -1,0 +1,89 @@
+"""Which tablet a row belongs to, as an expression of Spark: rows are put together by tablet without a function of ours.
+
+Tablets are numbered here from 0, range by range in ascending order and hash level by hash level, which need not be the
+numbers that the store knows them by.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from functools import reduce
+from math import prod
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as f
+
+from ...schemas.column import ColumnSchema
+from ...schemas.description import TableDescription
+from ...schemas.literal import from_json
+from .types import spark_type
+
+_EPOCH = dt.datetime(1970, 1, 1)
+_MICROSECOND = dt.timedelta(microseconds=1)
+
+
+def tablet_of(table: TableDescription) -> tuple[int, Column]:
+    """Return how many tablets a table has, and the expression of a row's: INT, from 0.
+
+    A row that lies in a gap between ranges belongs to none, and gets the number of one beside the gap.
+    """
+    columns = {column.name: column for column in table.columns}
+    levels = [level for level in table.partitions if "hash" in level]
+    ranges = next((level for level in table.partitions if "range" in level), None)
+    if ranges is None:
+        return _count(levels), _bucket(levels, columns).cast("int")
+    first, cases = 0, []
+    for bound in ranges["bounds"]:
+        own = levels if bound.get("hash") is None else bound["hash"]
+        cases.append((bound.get("upper"), f.lit(first) + _bucket(own, columns)))
+        first += _count(own)
+    keys = [columns[name] for name in ranges["range"]]
+    return first, _by_range(cases, keys).cast("int")
+
+
+def _count(levels: Sequence[dict[str, Any]]) -> int:
+    return prod(level["buckets"] for level in levels)
+
+
+def _bucket(levels: Sequence[dict[str, Any]], columns: dict[str, ColumnSchema]) -> Column:
+    """All hash levels as one number."""
+    number = f.lit(0)
+    for level in levels:
+        cells = [_cell(columns[name]) for name in level["hash"]]
+        seed = [f.lit(level["seed"]).cast("int")] if level.get("seed") else []
+        bucket = f.pmod(f.xxhash64(*seed, *cells), f.lit(level["buckets"]))
+        number = number * f.lit(level["buckets"]) + bucket
+    return number
+
+
+def _cell(column: ColumnSchema) -> Column:
+    """A cell in the type of the table: a hash depends on it."""
+    return f.col(f"`{column.name}`").cast(spark_type(column.logical))
+
+
+def _by_range(cases: list[tuple[list[Any] | None, Column]], keys: Sequence[ColumnSchema]) -> Column:
+    """The number of the first range whose upper bound lies above the row; ranges ascend and do not overlap."""
+    if not cases:
+        return f.lit(0)
+    last = cases[-1][1]
+    return reduce(lambda above, case: f.when(_below(case[0], keys), case[1]).otherwise(above), cases[-2::-1], last)
+
+
+def _below(upper: list[Any] | None, keys: Sequence[ColumnSchema]) -> Column:
+    """Whether the leading cells of a row come before a bound, column by column."""
+    cells = list(zip(keys, upper or [], strict=False))
+    below = f.lit(False)
+    for column, value in reversed(cells):
+        cell, bound = _cell(column), _literal(value, column)
+        below = (cell < bound) | ((cell == bound) & below)
+    return below
+
+
+def _literal(value: Any, column: ColumnSchema) -> Column:
+    """A bound as Spark has it: a timestamp as its microseconds, which no time zone of a session moves."""
+    cell = from_json(value, column.logical)
+    if isinstance(cell, dt.datetime):
+        return f.timestamp_micros(f.lit((cell.replace(tzinfo=None) - _EPOCH) // _MICROSECOND))
+    return f.lit(cell).cast(spark_type(column.logical))

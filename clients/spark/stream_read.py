@@ -1,0 +1,185 @@
+"""The change feed as a stream: a micro-batch is what the commits between two timestamps changed.
+
+An offset is ``{"timestamp": T}``: everything up to T was read. 0 is before all; what is there then is read as it is at
+the end of the first micro-batch, as inserts, since no table keeps its history for ever. The newest offset is the last
+change of the table, not the time: a clock moves on without changes, and a query would run empty batches without end.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from ...schemas.changes import BEFORE, OPS, ChangeSpec
+from ...schemas.errors import SnapshotTooOldError
+from ...schemas.scan import ScanSpec
+from ...schemas.timestamp import last_of, microseconds_of
+from ..flight import FlightStore
+from ..scan_parts import ScanPart
+from .backlog import Backlog
+from .batch_read import columns_of, source_schema
+from .connection import store_at
+from .options import StreamReadOptions
+from .types import arrow_schema, check_projection, conform
+
+_log = logging.getLogger(__name__)
+_START = 0
+"""The timestamp before all."""
+
+
+@dataclass
+class StreamPart(InputPartition):
+    """One task of a micro-batch."""
+
+    part: ScanPart
+    inserted_at: int | None
+    """Rows that were there at this timestamp, which count as inserted at it; None: changes."""
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches in one process, which lives as long as the query; ``read`` runs in tasks."""
+
+    def __init__(self, schema: StructType, options: StreamReadOptions) -> None:
+        """Take the schema that Spark expects.
+
+        Raises:
+            StoreError: the table has no such columns, or cannot be asked.
+        """
+        check_projection(schema, source_schema(options))
+        self._schema = schema
+        self._options = options
+        self._backlog = Backlog(options.uri, options.table, options.filter)
+        self._last: int | None = None
+
+    def initialOffset(self) -> dict[str, int]:
+        """Where a query without a checkpoint begins."""
+        start = self._options.starting_timestamp
+        if start == "latest":
+            return _offset(self._newest())
+        return _offset(_START if start == "earliest" else int(start))
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Read up to what is there now, whatever comes meanwhile."""
+        self._last = self._newest()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """How much a micro-batch may have at most; a commit is never cut in two."""
+        options = self._options
+        if options.max_rows_per_trigger is not None:
+            return ReadMaxRows(options.max_rows_per_trigger)
+        return (
+            ReadAllAvailable() if options.max_bytes_per_trigger is None else ReadMaxBytes(options.max_bytes_per_trigger)
+        )
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        """Return up to where the next micro-batch goes: ``start`` if there is nothing new."""
+        begin = start["timestamp"]
+        newest = self._newest() if self._last is None else self._last
+        if newest <= begin or begin == _START or not isinstance(limit, ReadMaxRows | ReadMaxBytes):
+            return _offset(max(newest, begin))
+        return _offset(self._after_loss(begin, newest, lambda since: self._limited(since, newest, limit), newest))
+
+    def reportLatestOffset(self) -> dict[str, int]:
+        """The newest offset there is, for the progress of the query."""
+        return _offset(self._newest())
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        """Return the tasks of a micro-batch; none if nothing lies between the offsets.
+
+        Raises:
+            SnapshotTooOldError: the table's history no longer reaches back to ``start``.
+        """
+        begin, until = start["timestamp"], end["timestamp"]
+        if begin >= until:
+            return []
+        if begin == _START:
+            parts = store_at(self._options.uri).parts(self._scan(as_of=until))
+            return [StreamPart(part, until) for part in parts.parts]
+        return self._after_loss(begin, until, lambda since: self._changes(since, until), [])
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one task."""
+        assert isinstance(partition, StreamPart)
+        wanted = arrow_schema(self._schema)
+        for batch in _store(self._options.uri, partition.part).read_part(partition.part):
+            if partition.inserted_at is not None:
+                batch = _as_inserts(batch, partition.inserted_at, wanted)
+            yield conform(batch, wanted)
+
+    def _newest(self) -> int:
+        return store_at(self._options.uri).last_change(self._options.table)
+
+    def _changes(self, since: int, until: int) -> list[InputPartition]:
+        options = self._options
+        feed = ChangeSpec(since=since, until=until, before=options.before_values, every=True)
+        return [StreamPart(part, None) for part in store_at(options.uri).parts(self._scan(changes=feed)).parts]
+
+    def _scan(self, **what: Any) -> ScanSpec:
+        options = self._options
+        return ScanSpec(
+            table=options.table,
+            columns=columns_of(self._schema),
+            where=options.filter,
+            split_bytes=options.split_size_bytes,
+            **what,
+        )
+
+    def _limited(self, since: int, newest: int, limit: ReadLimit) -> int:
+        if isinstance(limit, ReadMaxRows):
+            return self._backlog.end(since, newest, limit.max_rows)
+        assert isinstance(limit, ReadMaxBytes)
+        parts = store_at(self._options.uri).parts(self._scan(changes=ChangeSpec(since=since, until=newest))).parts
+        rows, size = sum(part.rows for part in parts), sum(part.bytes for part in parts)
+        return self._backlog.end(since, newest, max(limit.max_bytes * rows // max(size, 1), 1))
+
+    def _after_loss(self, since: int, until: int, plan: Any, nothing: Any) -> Any:
+        """Return ``plan(since)``; where the history of ``since`` is gone and may be, that of the oldest there is."""
+        try:
+            return plan(since)
+        except SnapshotTooOldError as error:
+            if self._options.fail_on_data_loss:
+                raise SnapshotTooOldError(
+                    f"{error.message}: changes after {since} are lost; start anew with another checkpoint, or go on "
+                    "without them with failOnDataLoss=false"
+                ) from None
+        oldest = _oldest(store_at(self._options.uri), self._options.table)
+        _log.warning("changes of table %s after %d and up to %d are lost", self._options.table, since, oldest)
+        return nothing if oldest >= until else plan(oldest)
+
+
+def _offset(timestamp: int) -> dict[str, int]:
+    return {"timestamp": timestamp}
+
+
+def _oldest(store: FlightStore, table: str) -> int:
+    """Return the oldest timestamp that the table's history reaches back to, and will while tasks read from it."""
+    kept = max((tablet.history_floor for tablet in store.table_stats(table).tablets), default=_START)
+    age = store.describe_table(table).options.history_max_age_seconds
+    spare = min(60.0, age / 10)
+    return max(kept, last_of(microseconds_of(store.now()) - int((age - spare) * 1_000_000)))
+
+
+def _store(uri: str, part: ScanPart) -> FlightStore:
+    return store_at(part.locations[0] if part.locations else uri)
+
+
+def _as_inserts(batch: pa.RecordBatch, timestamp: int, wanted: pa.Schema) -> pa.RecordBatch:
+    """Return rows as changes that brought them all."""
+    count = batch.num_rows
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    columns |= {"_op": pa.repeat(OPS[0], count), "_timestamp": pa.repeat(pa.scalar(timestamp, pa.int64()), count)}
+    before = {each.name: pa.nulls(count, each.type) for each in wanted if each.name.startswith(BEFORE)}
+    return pa.record_batch(columns | before)

@@ -1,0 +1,86 @@
+"""The sink of a stream: every micro-batch is one commit, which carries the number of the batch.
+
+A query that is started again may bring its last batch a second time: the store, which keeps the number of the newest
+batch of each application in the same log record as its rows, leaves it out.
+
+Spark makes one writer for the tasks and another for ``commit``, so what the commit needs to know travels in the tasks'
+messages.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from ...schemas.errors import InvalidArgumentError
+from ...schemas.operation import Operation
+from .batch_write import Staged, Stager, commit_parts
+from .connection import store_at
+from .options import StreamWriteOptions
+
+_BATCH_ID = "streaming.sql.batchId"
+_QUERY_ID = "sql.streaming.queryId"
+
+
+@dataclass
+class StagedOfBatch(Staged):
+    """What a task of a micro-batch has staged."""
+
+    query: str
+    """The id of the query, which its checkpoint keeps."""
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """``df.writeStream``. In output mode ``complete`` each batch takes the place of all rows before it."""
+
+    def __init__(self, schema: StructType, overwrite: bool, options: StreamWriteOptions) -> None:
+        """Check the columns against the table.
+
+        Raises:
+            StoreError: they cannot be written to it.
+        """
+        if overwrite and (options.operation_column or options.operation.base in (Operation.UPDATE, Operation.DELETE)):
+            raise InvalidArgumentError("output mode complete empties the table first: it goes with insert and upsert")
+        self._options = options
+        self._overwrite = overwrite
+        self._stager = Stager(schema, options)
+        self._made = uuid.uuid4().hex
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedOfBatch:
+        """Stage the rows of a task."""
+        query, batch = _property(_QUERY_ID), _property(_BATCH_ID)
+        staged = self._stager.stage(f"{self._made}-{batch}", iterator)
+        return StagedOfBatch(staged.transaction, staged.parts, staged.rows, query)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Make a micro-batch visible, once.
+
+        Raises:
+            RowErrors: rows were refused, so nothing of the batch was applied.
+        """
+        first = next((message for message in messages if isinstance(message, StagedOfBatch)), None)
+        if first is None and not self._overwrite:
+            return
+        app = self._options.txn_app_id or (first.query if first else "")
+        if not app:
+            raise InvalidArgumentError("Spark does not tell which query this is: give the option txnAppId")
+        transaction = first.transaction if first else f"{self._made}-{batchId}"
+        application = self._stager.application(app)
+        commit_parts(self._options, transaction, messages, self._overwrite, application, batchId)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Throw away what the tasks have staged; of a batch all of whose tasks failed, time does it."""
+        for transaction in {message.transaction for message in messages if isinstance(message, StagedOfBatch)}:
+            store_at(self._options.uri).abort_transaction(transaction)
+
+
+def _property(name: str) -> str:
+    """Return what Spark says of the micro-batch that this task belongs to."""
+    context = TaskContext.get()
+    return (context and context.getLocalProperty(name)) or ""

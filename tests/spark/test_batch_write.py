@@ -1,0 +1,235 @@
+"""Writing, by calling what Spark calls: no Java needed. Tasks are calls of ``write``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StructType
+
+import nyala
+from nyala.clients.database import Database
+from nyala.clients.spark.batch_write import BatchWriter, Staged
+from nyala.clients.spark.source import NyalaDataSource
+from nyala.clients.spark.stream_write import StagedOfBatch, StreamWriter
+from nyala.clients.table import Table
+from nyala.schemas.errors import InvalidArgumentError, RowErrors
+
+SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("price", pa.float64())])
+ROWS = StructType().add("id", "long").add("city", "string").add("price", "double")
+WITH_OP = StructType().add("op", "string").add("id", "long").add("city", "string").add("price", "double")
+
+Source = Callable[..., NyalaDataSource]
+
+
+@pytest.fixture
+def homes(db: Database) -> Table:
+    table = db.create_table("homes", SCHEMA, ["id"], partition_by=[nyala.hash("id", buckets=2)])
+    table.insert({"id": [1, 2, 3], "city": ["a", "b", "c"], "price": [1.0, 2.0, 3.0]})
+    return table
+
+
+def batch(schema: pa.Schema | None = None, **columns: list) -> pa.RecordBatch:
+    return pa.record_batch(columns, schema)
+
+
+def write(writer: BatchWriter, *tasks: list[pa.RecordBatch]) -> list[Staged | None]:
+    return [writer.write(iter(task)) for task in tasks]
+
+
+def state(table: Table) -> dict[int, tuple]:
+    return {row["id"]: (row["city"], row["price"]) for row in table.scan().to_arrow().to_pylist()}
+
+
+BEFORE = {1: ("a", 1.0), 2: ("b", 2.0), 3: ("c", 3.0)}
+OPERATIONS: dict[str, dict[int, tuple]] = {
+    "upsert": {**BEFORE, 3: ("z", 9.0), 4: ("y", 8.0)},
+    "upsert_ignore": {**BEFORE, 3: ("z", 9.0), 4: ("y", 8.0)},
+    "insert_ignore": {**BEFORE, 4: ("y", 8.0)},
+    "update_ignore": {**BEFORE, 3: ("z", 9.0)},
+    "delete_ignore": {1: ("a", 1.0), 2: ("b", 2.0)},
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_operation(homes: Table, source: Source, operation: str) -> None:
+    writer = source(operation=operation).writer(ROWS, False)
+    messages = write(writer, [batch(id=[3], city=["z"], price=[9.0])], [batch(id=[4], city=["y"], price=[8.0])], [])
+    assert state(homes) == BEFORE, "nothing is visible before the commit"
+    before = homes.stats()["last_change"]
+    writer.commit(messages)
+    assert state(homes) == OPERATIONS[operation]
+    changes = homes.changes(before, every=True).to_arrow()
+    assert len(set(changes["_timestamp"].to_pylist())) == 1, "one commit"
+
+
+REFUSED = {"insert": "ALREADY_PRESENT", "update": "NOT_FOUND", "delete": "NOT_FOUND"}
+
+
+@pytest.mark.parametrize("operation", REFUSED)
+def test_a_row_that_is_refused_refuses_all(homes: Table, source: Source, operation: str) -> None:
+    writer = source(operation=operation).writer(ROWS, False)
+    rows = [batch(id=[3], city=["z"], price=[9.0])], [batch(id=[4], city=["y"], price=[8.0])]
+    with pytest.raises(RowErrors, match=REFUSED[operation]):
+        writer.commit(write(writer, *rows))
+    assert state(homes) == BEFORE
+    again = source(operation="upsert").writer(ROWS, False)
+    again.commit(write(again, *rows))
+    assert state(homes)[4] == ("y", 8.0)
+
+
+def test_an_operation_for_each_row(homes: Table, source: Source) -> None:
+    writer = source(operationColumn="op").writer(WITH_OP, False)
+    rows = batch(
+        op=["delete", "insert", "UPDATE", "insert", "delete", "upsert"],
+        id=[1, 1, 2, 4, 4, 5],
+        city=[None, "new", "B", "x", None, "five"],
+        price=[None, 0.0, None, 1.0, None, 5.0],
+    )
+    writer.commit(write(writer, [rows.slice(0, 3), rows.slice(3)]))
+    assert state(homes) == {1: ("new", 0.0), 2: ("B", None), 3: ("c", 3.0), 5: ("five", 5.0)}
+
+
+def test_nulls_that_say_nothing(homes: Table, source: Source) -> None:
+    writer = source(ignoreNull=True).writer(ROWS, False)
+    rows = batch(id=[1, 2, 3, 4], city=["A", None, None, None], price=[None, 22.0, None, 4.0])
+    writer.commit(write(writer, [rows]))
+    assert state(homes) == {1: ("A", 1.0), 2: ("b", 22.0), 3: ("c", 3.0), 4: (None, 4.0)}
+
+
+def test_columns_are_found_by_name_and_others_left(homes: Table, source: Source) -> None:
+    schema = StructType().add("price", "integer").add("id", "byte")
+    writer = source().writer(schema, False)
+    rows = batch(pa.schema([("price", pa.int32()), ("id", pa.int8())]), price=[7], id=[1])
+    writer.commit(write(writer, [rows]))
+    assert state(homes)[1] == ("a", 7.0)
+
+
+def test_overwrite_is_one_commit(homes: Table, source: Source, db: Database) -> None:
+    before = db.now()
+    writer = source().writer(ROWS, True)
+    messages = write(writer, [batch(id=[3], city=["z"], price=[9.0])], [batch(id=[9], city=["n"], price=[9.0])])
+    assert state(homes) == BEFORE
+    writer.commit(messages)
+    assert state(homes) == {3: ("z", 9.0), 9: ("n", 9.0)}
+    assert homes.scan(as_of=before).count() == 3
+    assert len(set(homes.changes(before, every=True).to_arrow()["_timestamp"].to_pylist())) == 1
+    empty = source().writer(ROWS, True)
+    empty.commit(write(empty, []))
+    assert state(homes) == {}
+
+
+def test_only_the_attempts_that_spark_took_count(homes: Table, source: Source) -> None:
+    """A task that ran twice, as speculation does it, has staged its rows twice under two names."""
+    writer = source(operation="insert").writer(ROWS, False)
+    rows = batch(id=[7], city=["s"], price=[7.0])
+    lost, won = write(writer, [rows], [rows])
+    assert lost is not None and won is not None and lost.parts != won.parts
+    writer.commit([won])
+    assert state(homes) == BEFORE | {7: ("s", 7.0)}
+
+
+def test_a_task_that_dies_leaves_nothing(homes: Table, source: Source) -> None:
+    def dies() -> Iterator[pa.RecordBatch]:
+        yield batch(id=[8], city=["s"], price=[7.0])
+        raise RuntimeError("killed")
+
+    writer = source().writer(ROWS, False)
+    with pytest.raises(RuntimeError, match="killed"):
+        writer.write(dies())
+    writer.commit(write(writer, [batch(id=[7], city=["s"], price=[7.0])]))
+    assert state(homes) == BEFORE | {7: ("s", 7.0)}
+
+
+def test_an_aborted_write_leaves_nothing(homes: Table, source: Source) -> None:
+    writer = source().writer(ROWS, False)
+    messages = write(writer, [batch(id=[7], city=["s"], price=[7.0])])
+    writer.abort([*messages, None])
+    assert state(homes) == BEFORE
+    with pytest.raises(nyala.StoreError):
+        writer.commit(messages)
+    assert state(homes) == BEFORE
+
+
+def test_a_version_of_an_application_is_written_once(homes: Table, source: Source, db: Database) -> None:
+    def once(table: str, version: int, **row: list) -> None:
+        writer = source(table, txnAppId="load", txnVersion=version).writer(ROWS, False)
+        writer.commit(write(writer, [batch(**row)]))
+
+    once("homes", 5, id=[7], city=["first"], price=[7.0])
+    once("homes", 5, id=[7], city=["again"], price=[7.0])
+    once("homes", 4, id=[7], city=["older"], price=[7.0])
+    assert state(homes)[7] == ("first", 7.0)
+    once("homes", 6, id=[7], city=["newer"], price=[7.0])
+    assert state(homes)[7] == ("newer", 7.0)
+    barns = db.create_table("barns", SCHEMA, ["id"])
+    once("barns", 5, id=[7], city=["other table"], price=[7.0])
+    assert state(barns) == {7: ("other table", 7.0)}
+
+
+WRONG: dict[str, tuple[StructType, bool, dict[str, object], str]] = {
+    "unknown column": (StructType().add("id", "long").add("cty", "string"), False, {}, "did you mean 'city'"),
+    "no key": (StructType().add("city", "string"), False, {}, "lack the key column 'id'"),
+    "other type": (StructType().add("id", "long").add("price", "string"), False, {}, "'price' is string"),
+    "no cells of it": (StructType().add("id", "long").add("city", WITH_OP), False, {}, "struct<op:string"),
+    "no operation column": (ROWS, False, {"operationColumn": "op"}, "no operationColumn 'op'"),
+    "operation of another type": (ROWS, False, {"operationColumn": "price"}, "'price' is double, not string"),
+    "overwrite and delete": (ROWS, True, {"operation": "delete"}, "overwrite"),
+    "no such table": (ROWS, False, {"table": "barns"}, "barns"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_cannot_be_written_is_refused_before_any_task(homes: Table, source: Source, case: str) -> None:
+    schema, overwrite, options, why = WRONG[case]
+    with pytest.raises(nyala.StoreError, match=why):
+        source(**options).writer(schema, overwrite)
+
+
+def test_nulls_in_the_key_are_refused_by_the_task(homes: Table, source: Source) -> None:
+    writer = source().writer(ROWS, False)
+    with pytest.raises(InvalidArgumentError, match="'id' is NULL in 2 rows"):
+        writer.write(iter([batch(id=[1, None, None], city=["a"] * 3, price=[1.0] * 3)]))
+
+
+class Batch:
+    """A micro-batch as Spark runs one: a writer for the tasks, sent to them, and another one that commits."""
+
+    def __init__(self, source: NyalaDataSource, query: str, overwrite: bool = False) -> None:
+        self._make = lambda: source.streamWriter(ROWS, overwrite)
+        self._query = query
+
+    def run(self, number: int, *rows: pa.RecordBatch, fails: bool = False) -> None:
+        writer = self._make()
+        staged: list[Any] = [writer.write(iter([each])) for each in rows]
+        messages = [StagedOfBatch(each.transaction, each.parts, each.rows, self._query) for each in staged]
+        finisher: StreamWriter = self._make()
+        finisher.abort([*messages, None], number) if fails else finisher.commit(messages, number)
+
+
+def test_a_micro_batch_is_applied_once(homes: Table, source: Source) -> None:
+    query = Batch(source(operation="insert"), "q1")
+    query.run(0, batch(id=[10], city=["x"], price=[1.0]), batch(id=[11], city=["x"], price=[1.0]))
+    query.run(1, batch(id=[12], city=["x"], price=[1.0]), fails=True)
+    query.run(1, batch(id=[12], city=["x"], price=[1.0]))
+    query.run(1, batch(id=[12], city=["x"], price=[1.0]))
+    query.run(2)
+    assert state(homes).keys() == {1, 2, 3, 10, 11, 12}
+    Batch(source(operation="upsert"), "q2").run(0, batch(id=[10], city=["of another query"], price=[1.0]))
+    assert state(homes)[10] == ("of another query", 1.0)
+
+
+def test_complete_mode_takes_the_place_of_all_rows(homes: Table, source: Source) -> None:
+    query = Batch(source(), "q1", overwrite=True)
+    query.run(0, batch(id=[10], city=["x"], price=[1.0]))
+    query.run(1, batch(id=[11], city=["x"], price=[1.0]))
+    assert state(homes) == {11: ("x", 1.0)}
+
+
+def test_a_query_that_nobody_names_is_not_run_at_least_once_in_silence(homes: Table, source: Source) -> None:
+    with pytest.raises(InvalidArgumentError, match="txnAppId"):
+        Batch(source(), "").run(0, batch(id=[10], city=["x"], price=[1.0]))
+    Batch(source(txnAppId="mine"), "").run(0, batch(id=[10], city=["x"], price=[1.0]))
+    assert 10 in state(homes)
