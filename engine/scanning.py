@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from hashlib import blake2s
 from typing import Any
 
 import pyarrow as pa
 
 from ..schemas.column import ColumnSchema
 from ..schemas.description import ScanSplit
-from ..schemas.errors import NotFoundError, SnapshotTooOldError
+from ..schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, SnapshotTooOldError
 from ..schemas.limits import Limits
 from ..schemas.predicate import Not
 from ..schemas.scan import ScanSpec
@@ -77,6 +78,42 @@ def resolve(
 def _columns(spec: ScanSpec, schema: TableSchema) -> tuple[ColumnSchema, ...]:
     names = schema.arrow.names if spec.columns is None else spec.columns
     return tuple(schema.column(name) for name in names)
+
+
+def digest(table: Table, request: ScanRequest) -> str:
+    """Return what is the same for two scans of the same columns, which also have the same names and types."""
+    columns = [(column.id, column.name, column.type, column.nullable) for column in request.columns_read]
+    return blake2s(repr((table.table_id, columns)).encode(), digest_size=8).hexdigest()
+
+
+def resolve_ticket(
+    spec: ScanSpec,
+    table: Table,
+    layout: Layout,
+    snapshot: int,
+    changes: ChangeRange | None,
+    limits: Limits,
+    chunk_bytes: int,
+) -> ScanRequest:
+    """Resolve a scan as ``resolve`` does; one that was planned before must have the columns of then.
+
+    Raises:
+        ConflictError: it has not.
+        InvalidArgumentError, NotFoundError: for a column or filter that cannot be.
+    """
+    why = (
+        f"the scan was planned before table {table.name!r} was altered, or made anew, and its columns are not the same "
+        f"any more (the schema version is {layout.schema.version} now): plan it again, with GetFlightInfo"
+    )
+    try:
+        request = resolve(spec, layout, snapshot, changes, limits, chunk_bytes)
+    except (InvalidArgumentError, NotFoundError) as error:
+        if spec.planned is not None:
+            raise ConflictError(why) from error
+        raise
+    if spec.planned not in (None, digest(table, request)):
+        raise ConflictError(why)
+    return request
 
 
 def _part(spec: ScanSpec) -> KeyRange | None:

@@ -330,7 +330,13 @@ class Store:
         self._check_open()
         table, layout, wanted, request = self._resolve(spec)
         splits, explain = scanning.estimate(spec, wanted, table, layout, request)
-        return ScanPlan(snapshot=request.snapshot, schema_version=layout.schema.version, splits=splits, explain=explain)
+        return ScanPlan(
+            snapshot=request.snapshot,
+            schema_version=layout.schema.version,
+            splits=splits,
+            planned=scanning.digest(table, request),
+            explain=explain,
+        )
 
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
         """See StoreService."""
@@ -418,7 +424,8 @@ class Store:
         layout = table.layout
         snapshot, changes = self._snapshots.range(spec, table, layout)
         options = self.options
-        request = scanning.resolve(spec, layout, snapshot, changes, options.limits, options.scan_batch_bytes)
+        limits, chunk_bytes = options.limits, options.scan_batch_bytes
+        request = scanning.resolve_ticket(spec, table, layout, snapshot, changes, limits, chunk_bytes)
         return table, layout, scanning.wanted_tablets(spec, table, layout, request), request
 
     def _operations(self) -> list[MaintenanceOp]:

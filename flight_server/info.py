@@ -61,15 +61,14 @@ def schema(store: StoreService, descriptor: fl.FlightDescriptor, config: ServerC
         StoreError: for a bad descriptor, or a scan that cannot run.
     """
     spec = asked_for(descriptor, config)
-    store.plan(spec)
-    return _schema(store, spec)
+    return _planned(store, spec)[1]
 
 
 def _info(store: StoreService, spec: ScanSpec, descriptor: fl.FlightDescriptor) -> fl.FlightInfo:
-    plan = store.plan(spec)
+    plan, schema = _planned(store, spec)
     is_whole = spec.ordered or spec.limit is not None or spec.aggregate is not None or _is_long(spec)
     return fl.FlightInfo(
-        _schema(store, spec),
+        schema,
         descriptor,
         [_whole(spec, plan)] if is_whole else [_part(spec, plan, split) for split in plan.splits],
         total_records=sum(split.rows for split in plan.splits),
@@ -84,8 +83,12 @@ def _is_long(spec: ScanSpec) -> bool:
     return spec.where is not None and len(spec.model_dump_json(include={"where"})) > _SPLIT_BYTES_MAX
 
 
-def _schema(store: StoreService, spec: ScanSpec) -> pa.Schema:
-    return spec.batch_schema(pa.schema([column.field for column in store.describe_table(spec.table).columns]))
+def _planned(store: StoreService, spec: ScanSpec) -> tuple[ScanPlan, pa.Schema]:
+    """Return the plan of a scan and the schema of its batches, both of one version of the table."""
+    while True:
+        plan, table = store.plan(spec), store.describe_table(spec.table)
+        if plan.schema_version == table.schema_version:
+            return plan, spec.batch_schema(pa.schema([column.field for column in table.columns]))
 
 
 def _part(spec: ScanSpec, plan: ScanPlan, split: ScanSplit) -> fl.FlightEndpoint:
@@ -102,6 +105,6 @@ def _whole(spec: ScanSpec, plan: ScanPlan) -> fl.FlightEndpoint:
 
 
 def _endpoint(spec: ScanSpec, plan: ScanPlan, metadata: str) -> fl.FlightEndpoint:
-    pinned = spec.pinned(plan.snapshot).model_copy(update={"split_bytes": None})
+    pinned = spec.pinned(plan.snapshot).model_copy(update={"split_bytes": None, "planned": plan.planned})
     # No location means: the server that was asked.
     return fl.FlightEndpoint(pinned.model_dump_json(exclude_defaults=True), [], app_metadata=metadata)

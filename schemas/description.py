@@ -139,6 +139,8 @@ class ScanPlan(BaseModel):
     snapshot: int
     schema_version: int
     splits: list[ScanSplit]
+    planned: str | None = None
+    """A digest of the columns that are read, for the tickets: see ``ScanSpec``."""
     explain: dict[str, Any] = Field(default_factory=dict)
 
 

@@ -40,6 +40,9 @@ class ScanSpec(BaseModel):
     """Read encoded keys from here on only, hexadecimal: set by the store in the tickets that it hands out."""
     key_upper: str | None = None
     """Read encoded keys up to here only, itself left out."""
+    planned: str | None = None
+    """A digest of the columns that the scan was planned with: set by the store in the tickets that it hands out. It is
+    refused when they are others by now, so that the stream has the schema that was told."""
 
     def checked(self) -> ScanSpec:
         """Return the spec if its parts make sense together.
