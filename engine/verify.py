@@ -23,7 +23,7 @@ from .cfile.format import StreamKey
 from .cfile.reader import CFileReader
 from .cfile.stream import StreamReader
 from .committed import Committed
-from .compaction.key_merge import MergedRows, merged_rows
+from .compaction.key_merge import shared_key
 from .delta import LIVE
 from .delta.file import DeltaFile
 from .fs.failures import named
@@ -31,20 +31,18 @@ from .fs.filesystem import FileSystem
 from .partition.router import Router
 from .rowset.base_file import ColumnsFile
 from .rowset.diskrowset import DiskRowSet
+from .rowset.soundness import verify_keys, verify_nulls, verify_partition
 from .tablet import files
 from .tablet.attach import logged_attachments, with_logged
 from .tablet.change import unpack_changes, unpack_notes
 from .tablet.manifest import PATH, CleanStopEntry, Manifest, RowsetEntry, TabletEntry, read_manifest
 from .tablet.note import NoteKind
 from .tablet.tablet import Tablet
-from .vectors.keys import equal_at, hash_keys, key_bytes, keys_ascend
 from .vectors.vector import FixedVector
 from .wal.reader import CleanStop, LogReader
 from .writers import Writers
 
 _ROWS_AT_ONCE = 1 << 18
-_MERGED_ROWS_AT_ONCE = 1 << 16
-"""Of each rowset whose keys are compared with those of others."""
 
 
 @dataclass(slots=True)
@@ -142,7 +140,7 @@ def _verify_tables(fs: FileSystem, manifest: Manifest, report: VerifyReport, pro
                     sound.append(found)
             if router:
                 for rowset in sound:
-                    _attempt(report, partial(_verify_partition, table.schema_, router, number, rowset))
+                    _attempt(report, partial(verify_partition, table.schema_, router, number, rowset))
             _attempt(report, partial(_verify_disjoint, sound))
     for path in _all_files(fs):
         if path not in named:
@@ -156,9 +154,9 @@ def _verify_rowset(scope: _Scope, tablet: TabletEntry, entry: RowsetEntry) -> Di
     reader = CFileReader.open(scope.fs, scope.present(base_path), entry.id, scope.cache)
     scope.verify(reader)
     rowset = DiskRowSet(entry.id, 0, reader, base_path, schema.key, Tablet(tablet.id, schema).encoder, entry.born)
-    _verify_keys(rowset)
+    verify_keys(rowset)
     report.rows += len(rowset)
-    _attempt(report, partial(_verify_base_cells, scope, reader))
+    _attempt(report, partial(verify_nulls, scope.schema, reader))
     moments: dict[int, int | None] = dict.fromkeys((LIVE, *schema.by_id), rowset.base_timestamp)
     column_files = sorted(set(entry.columns.values()))
     for path, file_id in zip(other_paths, column_files, strict=False):
@@ -172,62 +170,10 @@ def _verify_rowset(scope: _Scope, tablet: TabletEntry, entry: RowsetEntry) -> Di
     return rowset
 
 
-def _verify_keys(rowset: DiskRowSet) -> None:
-    """Check that the rows stand in the order of their keys, without repeats, from the first key to the last, and that
-    the filter lets all of them through."""
-    previous = b""
-    for first in range(0, len(rowset), _ROWS_AT_ONCE):
-        keys = rowset.keys_in(first, min(first + _ROWS_AT_ONCE, len(rowset)))
-        lowest = key_bytes(keys, 0)
-        if not keys_ascend(keys) or (first and lowest <= previous):
-            raise CorruptionError(rowset.path, 0, f"rows from {first} on are not in the order of their keys")
-        if first == 0 and lowest != rowset.min_key:
-            raise CorruptionError(rowset.path, 0, "the first key is not the one in the footer")
-        if rowset.key_filter and not rowset.key_filter.may_hold(hash_keys(keys)).all():
-            raise CorruptionError(rowset.path, 0, f"the filter of the keys denies a key of the rows from {first} on")
-        previous = key_bytes(keys, len(keys) - 1)
-    if previous != rowset.max_key:
-        raise CorruptionError(rowset.path, 0, "the last key is not the one in the footer")
-
-
-def _verify_partition(schema: TableSchema, router: Router, number: int, rowset: DiskRowSet) -> None:
-    """Check that all rows belong to the tablet in which they are, by its ``number`` among the table's."""
-    for first in range(0, len(rowset), _ROWS_AT_ONCE):
-        last = min(first + _ROWS_AT_ONCE, len(rowset))
-        cells = {column.id: rowset.base(column, first, last) for column in schema.key}
-        strays = np.flatnonzero(router.numbers_of_cells(cells, last - first) != number)
-        if len(strays):
-            raise CorruptionError(rowset.path, 0, f"row {first + int(strays[0])} belongs to another tablet")
-
-
 def _verify_disjoint(rowsets: Sequence[DiskRowSet]) -> None:
     """Check that no key is in two rowsets of a tablet."""
-    near = [one for one in rowsets if any(other is not one and _overlap(one, other) for other in rowsets)]
-    for rows in merged_rows(near, _MERGED_ROWS_AT_ONCE):
-        before, after = np.arange(len(rows) - 1), np.arange(1, len(rows))
-        equal = equal_at(rows.keys, before, rows.keys, after) if len(rows.parts) > 1 else np.empty(0, np.bool_)
-        if equal.any():
-            first = int(np.flatnonzero(equal)[0])
-            one, other = (near[_source_of(rows, position)].path for position in (first, first + 1))
-            raise CorruptionError(one, 0, f"a key of this rowset is also in {other}")
-
-
-def _overlap(one: DiskRowSet, other: DiskRowSet) -> bool:
-    return one.min_key <= other.max_key and other.min_key <= one.max_key
-
-
-def _source_of(rows: MergedRows, position: int) -> int:
-    return next(part.source for part, positions, _ in rows.by_part() if position in positions)
-
-
-def _verify_base_cells(scope: _Scope, reader: CFileReader) -> None:
-    """Check that there is no NULL where none may be; the zone maps are right, since every cell was compared."""
-    for key in reader.streams():
-        column = scope.schema.by_id.get(key.column_id)
-        if key.role != "base" or column is None or column.nullable:
-            continue
-        if any(zone.null_count for zone in reader.stream(key).zone_maps):
-            raise CorruptionError(reader.path, 0, f"column {column.name!r} has a NULL, though it is not nullable")
+    if shared := shared_key(rowsets):
+        raise CorruptionError(shared.one.path, 0, f"a key of this rowset is also in {shared.other.path}")
 
 
 def _verify_columns(scope: _Scope, path: str, file_id: int, column_ids: Sequence[int], rowset: DiskRowSet) -> int:
@@ -238,7 +184,7 @@ def _verify_columns(scope: _Scope, path: str, file_id: int, column_ids: Sequence
     for column_id in column_ids:
         if StreamKey(column_id, "base") not in file.reader.streams():
             raise CorruptionError(path, 0, f"the manifest finds column {column_id} in this file, but it is not there")
-    _verify_base_cells(scope, file.reader)
+    verify_nulls(scope.schema, file.reader)
     file.close()
     return file.metadata.base_timestamp
 

@@ -15,8 +15,20 @@ import numpy as np
 from ..codecs.codec import PAGE_ROWS
 from ..delta.run import DeltaRun
 from ..rowset.diskrowset import DiskRowSet
-from ..vectors.keys import KeyVector, concat_keys, key_bytes, keys_less_equal, merge_order, slice_keys, take_keys
+from ..vectors.keys import (
+    KeyVector,
+    concat_keys,
+    equal_at,
+    key_bytes,
+    keys_less_equal,
+    merge_order,
+    slice_keys,
+    take_keys,
+)
 from ..vectors.vector import Vector
+
+_COMPARED_ROWS_AT_ONCE = 1 << 16
+"""Of each rowset whose keys are compared with those of others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,3 +181,33 @@ def _merged(taken: Sequence[tuple[Part, KeyVector]]) -> MergedRows:
         return MergedRows(parts, None, keys[0])
     order = merge_order(keys)
     return MergedRows(parts, order, take_keys(concat_keys(keys), order))
+
+
+@dataclass(frozen=True, slots=True)
+class SharedKey:
+    """An encoded key that two rowsets have."""
+
+    key: bytes
+    one: DiskRowSet
+    other: DiskRowSet
+
+
+def shared_key(rowsets: Sequence[DiskRowSet]) -> SharedKey | None:
+    """Return a key that is in two of the rowsets; None when each is in one at most."""
+    near = [one for one in rowsets if any(other is not one and _overlap(one, other) for other in rowsets)]
+    for rows in merged_rows(near, _COMPARED_ROWS_AT_ONCE):
+        before, after = np.arange(len(rows) - 1), np.arange(1, len(rows))
+        equal = equal_at(rows.keys, before, rows.keys, after) if len(rows.parts) > 1 else np.empty(0, np.bool_)
+        if equal.any():
+            first = int(np.flatnonzero(equal)[0])
+            one, other = (near[_source_of(rows, position)] for position in (first, first + 1))
+            return SharedKey(key_bytes(rows.keys, first), one, other)
+    return None
+
+
+def _overlap(one: DiskRowSet, other: DiskRowSet) -> bool:
+    return one.min_key <= other.max_key and other.min_key <= one.max_key
+
+
+def _source_of(rows: MergedRows, position: int) -> int:
+    return next(part.source for part, positions, _ in rows.by_part() if position in positions)

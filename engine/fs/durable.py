@@ -31,6 +31,8 @@ class DurableFile:
     def __init__(self, size: int, content: bytes = b"") -> None:
         self.content = bytearray(content)
         self.size = size
+        self.names = 1
+        """How many directory entries callers see it by."""
         self._durable = bytearray(content)
         self._durable_size = size
         self._pending: list[tuple[int, bytes]] = []

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 READS = frozenset({"open", "list", "exists", "size", "pread", "view", "free_bytes"})
 WRITES = frozenset({"append", "pwrite"})
 SYNCS = frozenset({"sync", "sync_file", "sync_directory"})
-NAMES = frozenset({"create", "rename", "unlink", "make_directory", "remove_directory", "lock"})
+NAMES = frozenset({"create", "rename", "link", "unlink", "make_directory", "remove_directory", "lock"})
 EVERY_CALL = READS | WRITES | SYNCS | NAMES
 
 
@@ -69,6 +69,10 @@ class FaultyFileSystem:
     def rename(self, old: str, new: str) -> None:
         self.check("rename", old)
         self.inner.rename(old, new)
+
+    def link(self, old: str, new: str) -> None:
+        self.check("link", new)
+        self.inner.link(old, new)
 
     def unlink(self, path: str) -> None:
         self.check("unlink", path)

@@ -113,6 +113,11 @@ class FileSystem(Protocol):
         """Give a file another name in the SAME directory, replacing what bore it; OSError EXDEV for another one."""
         ...
 
+    def link(self, old: str, new: str) -> None:
+        """Give a file that will not be written any more a second name, in any directory; FileExistsError if it is
+        taken. The content stays as long as it has a name, whichever. OSError where the disk cannot do that."""
+        ...
+
     def unlink(self, path: str) -> None: ...
 
     def make_directory(self, path: str) -> None:

@@ -65,6 +65,9 @@ class LocalFileSystem:
         require_same_directory(old, new)
         os.rename(self._locate(old), self._locate(new))
 
+    def link(self, old: str, new: str) -> None:
+        os.link(self._locate(old), self._locate(new), follow_symlinks=False)
+
     def unlink(self, path: str) -> None:
         os.unlink(self._locate(path))
 

@@ -75,14 +75,25 @@ class MemoryFileSystem:
                 raise _os_error(errno.EISDIR, new)
             parent.change((name, None), (new_name, node))
             if replaced is not None and replaced is not node:
-                self._used_bytes -= replaced.size
+                self._forget_name(replaced)
+
+    def link(self, old: str, new: str) -> None:
+        with self._mutex:
+            self._change("link", new)
+            file = self._file(old)
+            parent, name = self._parent(new)
+            if name in parent.entries:
+                raise _os_error(errno.EEXIST, new)
+            parent.change((name, file))
+            file.names += 1
 
     def unlink(self, path: str) -> None:
         with self._mutex:
             self._change("unlink", path)
-            self._used_bytes -= self._file(path).size
+            file = self._file(path)
             parent, name = self._parent(path)
             parent.change((name, None))
+            self._forget_name(file)
 
     def make_directory(self, path: str) -> None:
         with self._mutex:
@@ -166,6 +177,11 @@ class MemoryFileSystem:
         if self._used_bytes + size > self.capacity_bytes:
             raise _os_error(errno.ENOSPC, path)
         self._used_bytes += size
+
+    def _forget_name(self, file: DurableFile) -> None:
+        file.names -= 1
+        if not file.names:
+            self._used_bytes -= file.size
 
     def _node(self, path: str) -> DurableFile | DurableDirectory:
         node: DurableFile | DurableDirectory = self._root

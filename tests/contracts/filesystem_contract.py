@@ -160,6 +160,22 @@ def test_what_is_missing_is_said_so(fs: FileSystem, call: str) -> None:
         getattr(fs, call)("missing")
 
 
+def test_a_link_is_a_second_name(fs: FileSystem) -> None:
+    fs.make_directory("d")
+    write(fs, "a", b"content")
+    fs.link("a", "d/b")
+    fs.sync_directory("d")
+    fs.unlink("a")
+    assert read(fs, "d/b") == b"content" and not fs.exists("a") and fs.list("d") == ["b"]
+    write(fs, "a", b"other")
+    for taken, error in (("d/b", errno.EEXIST), ("none/b", errno.ENOENT)):
+        with pytest.raises(OSError) as caught:
+            fs.link("a", taken)
+        assert caught.value.errno == error
+    fs.unlink("d/b")
+    assert not fs.list("d")
+
+
 def test_directories(fs: FileSystem) -> None:
     fs.make_directory("a/b/c")
     fs.make_directory("a/b")

@@ -155,3 +155,20 @@ def test_a_full_disk_takes_nothing_and_recovers() -> None:
     fs.unlink("a")
     fs.create("b", preallocate=100)
     assert fs.free_bytes("") == 0
+
+
+def test_a_link_takes_no_space_and_its_content_goes_with_the_last_name() -> None:
+    fs = MemoryFileSystem(capacity_bytes=100)
+    write(fs, "a", b"x" * 60)
+    fs.sync_directory("")
+    fs.make_directory("d")
+    fs.sync_directory("")
+    fs.link("a", "d/b")
+    assert fs.free_bytes("") == 40
+    assert {tuple(fs.crash_image(Random(seed)).list("d")) for seed in range(50)} == {(), ("b",)}
+    fs.sync_directory("d")
+    fs.unlink("a")
+    assert fs.free_bytes("") == 40
+    assert contents(fs.crash_image(Random(0)), "d") == {"b": b"x" * 60}
+    fs.unlink("d/b")
+    assert fs.free_bytes("") == 100
