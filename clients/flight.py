@@ -14,6 +14,7 @@ import pyarrow.flight as fl
 from pydantic import BaseModel
 
 from ..schemas.alter import Alteration
+from ..schemas.bulk import ImportAbort, ImportBegin, ImportCommit, ImportPlan
 from ..schemas.command import LastChange
 from ..schemas.description import DroppedTable, DroppedTables, Health, ScanPlan, TableDescription, TableStats
 from ..schemas.errors import InvalidArgumentError, StoreError, UnavailableError
@@ -225,6 +226,20 @@ class FlightStore:
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
         """See StoreService."""
         return self._point_reads.get(table, keys)
+
+    # Past one process
+
+    def import_begin(self, asked: ImportBegin) -> ImportPlan:
+        """See StoreService."""
+        return ImportPlan.model_validate_json(self._action("import_begin", asked))
+
+    def import_commit(self, asked: ImportCommit) -> WriteResult:
+        """See StoreService."""
+        return WriteResult.model_validate_json(self._action("import_commit", asked))
+
+    def import_abort(self, import_id: str) -> None:
+        """See StoreService."""
+        self._action("import_abort", ImportAbort(import_id=import_id))
 
     # The store
 

@@ -59,7 +59,7 @@ def prepare(
     incoming, keys = keyed(layout, incoming, operation, limits)
     incoming, keys, numbers = _covered(layout, incoming, keys)
     return Prepared(
-        layout, batch, incoming, _shape(layout, set(incoming.column_ids)), cut(layout, incoming.rows, keys, numbers)
+        layout, batch, incoming, shape_of(layout, set(incoming.column_ids)), cut(layout, incoming.rows, keys, numbers)
     )
 
 
@@ -95,7 +95,7 @@ def _part(tablet: Tablet, positions: np.ndarray | None, rows: pa.RecordBatch, ke
     return Part(tablet, positions, rows, keys, hashes, first_occurrences(keys, hashes))
 
 
-def _shape(layout: Layout, sent: set[int]) -> Shape:
+def shape_of(layout: Layout, sent: set[int]) -> Shape:
     """Return what a batch of the columns ``sent`` can do."""
     immutable = sent & layout.immutable
     return Shape(

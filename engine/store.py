@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from ..schemas.alter import Alteration
+from ..schemas.bulk import ImportBegin, ImportCommit, ImportPlan
 from ..schemas.description import DroppedTable, Health, ScanPlan, TableDescription, TableStats
 from ..schemas.errors import (
     CorruptionError,
@@ -28,6 +29,8 @@ from ..schemas.table import TableDefinition
 from ..schemas.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
 from ..schemas.write import CommitMode, WriteCommand, WriteResult
 from . import recovery, scanning, upkeep
+from .bulk import imports
+from .bulk.commit import Importer
 from .catalog import Catalog
 from .cfile.cache import PageCache
 from .commit_log import CommitLog
@@ -118,6 +121,7 @@ class Store:
         self._catalog = Catalog(self._environment, self.options.limits)
         self._catalog.load()
         sweep(self._environment, manifest_file.current)
+        imports.sweep(self._fs)
         known = [max(tablet.last_timestamp, tablet.version.history_floor) for tablet in self._catalog.tablets()]
         self._clock.update(max([manifest.last_timestamp, *known]))
         self._writers, self._committed = Writers(), Committed()
@@ -146,6 +150,8 @@ class Store:
             self.options,
             self._catalog.tables,
         )
+        importer = Importer(self._environment, self._log, self.options.limits, self._gate.admitted)
+        self._imports = imports.Imports(importer, self._writers, self._clock.physical_microseconds)
         if self.options.maintenance == "on":
             self._maintenance.start()
 
@@ -343,6 +349,25 @@ class Store:
         self._check_open()
         return self._catalog.table(table).get(keys, self._mvcc.snapshot, self.options.limits)
 
+    # Past this process
+
+    def import_begin(self, asked: ImportBegin) -> ImportPlan:
+        """See StoreService."""
+        self._check_open()
+        return self._imports.begin(asked, self._catalog.table(asked.table))
+
+    def import_commit(self, asked: ImportCommit) -> WriteResult:
+        """See StoreService."""
+        self._check_open()
+        result = self._imports.commit(asked)
+        self._maintenance.notify()
+        return result
+
+    def import_abort(self, import_id: str) -> None:
+        """See StoreService."""
+        self._check_open()
+        self._imports.abort(import_id)
+
     # The store
 
     def maintain(self, table: str, op: str) -> dict[str, Any]:
@@ -434,6 +459,7 @@ class Store:
             return operations
         operations += self._catalog.removals(self._clock.physical_microseconds(), self._forget)
         operations.append(ExpiryOp(self._staging))
+        operations += self._imports.removals()
         for table in self._catalog.tables():
             mark = partial(self._snapshots.ancient_history_mark, table)
             for tablet in table.tablets:

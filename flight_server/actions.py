@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pyarrow.flight as fl
 
 from ..schemas.alter import Alteration
+from ..schemas.bulk import ImportAbort, ImportBegin, ImportCommit
 from ..schemas.command import DropBody, LastChange, MaintainBody, RecallBody, TableName, read_json
 from ..schemas.description import DroppedTables
 from ..schemas.errors import InvalidArgumentError
@@ -26,8 +27,8 @@ class Verb:
 
     about: str
     run: Callable[[StoreService, bytes], str]
-    takes_scan: bool = False
-    """Whether the body is a scan, whose filter may be long."""
+    is_long: bool = False
+    """Whether the body may be long: a scan with its filter, the files of an import."""
 
 
 def _create_table(store: StoreService, body: bytes) -> str:
@@ -94,6 +95,19 @@ def _health(store: StoreService, _: bytes) -> str:
     return store.health().model_dump_json()
 
 
+def _import_begin(store: StoreService, body: bytes) -> str:
+    return store.import_begin(read_json(ImportBegin, body, "the body of import_begin")).model_dump_json()
+
+
+def _import_commit(store: StoreService, body: bytes) -> str:
+    return store.import_commit(read_json(ImportCommit, body, "the body of import_commit")).model_dump_json()
+
+
+def _import_abort(store: StoreService, body: bytes) -> str:
+    store.import_abort(read_json(ImportAbort, body, "the body of import_abort").import_id)
+    return "{}"
+
+
 def _table(body: bytes, action: str) -> str:
     return read_json(TableName, body, f"the body of {action}").table
 
@@ -147,6 +161,16 @@ VERBS = {
         _maintain,
     ),
     "explain": Verb("How a scan would run, and what is pruned and why: the JSON of a ticket.", _explain, True),
+    "import_begin": Verb(
+        'Begin an import of rowset files: {"table","ttl_seconds"}. Answers the plan that builders go by.', _import_begin
+    ),
+    "import_commit": Verb(
+        'Attach the files of an import as one commit: {"import_id","files":[...],"mode":"insert_only"|"upsert"}. '
+        "Answers as a write does.",
+        _import_commit,
+        True,
+    ),
+    "import_abort": Verb('Drop an import and its files: {"import_id"}. Answers {}.', _import_abort),
     "now": Verb(
         'A timestamp at which every write acknowledged so far is visible: no body. Answers {"timestamp"}.', _now
     ),
@@ -165,7 +189,7 @@ def run(store: StoreService, action: fl.Action, config: ServerConfig) -> list[fl
     chosen = VERBS.get(action.type)
     if chosen is None:
         raise InvalidArgumentError(f"no action is called {action.type!r}; there are {', '.join(VERBS)}")
-    most = config.scan_bytes_max if chosen.takes_scan else config.request_bytes_max
+    most = config.scan_bytes_max if chosen.is_long else config.request_bytes_max
     body = sized(action.body.to_pybytes(), f"the body of {action.type}", most)
     return [fl.Result(chosen.run(store, body).encode())]
 

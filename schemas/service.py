@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from .alter import Alteration
+from .bulk import ImportBegin, ImportCommit, ImportPlan
 from .description import DroppedTable, Health, ScanPlan, TableDescription, TableStats
 from .scan import ScanSpec
 from .table import TableDefinition
@@ -156,6 +157,19 @@ class StoreService(TransactionService, Protocol):
 
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
         """Return the live rows of the given primary keys, in the order asked; keys that are absent are left out."""
+        ...
+
+    def import_begin(self, asked: ImportBegin) -> ImportPlan:
+        """Begin an import: rowset files are built elsewhere by its plan, in a directory on storage that both reach."""
+        ...
+
+    def import_commit(self, asked: ImportCommit) -> WriteResult:
+        """Check the files of an import and attach them, with all of their rows, as one commit; once, however often
+        asked."""
+        ...
+
+    def import_abort(self, import_id: str) -> None:
+        """Drop an import and its files."""
         ...
 
     def maintain(self, table: str, op: str) -> dict[str, Any]:

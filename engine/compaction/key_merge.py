@@ -185,10 +185,10 @@ def _merged(taken: Sequence[tuple[Part, KeyVector]]) -> MergedRows:
 
 @dataclass(frozen=True, slots=True)
 class SharedKey:
-    """An encoded key that two rowsets have."""
+    """A key that two rowsets have, and the row of each."""
 
-    key: bytes
     one: DiskRowSet
+    row: int
     other: DiskRowSet
 
 
@@ -200,8 +200,8 @@ def shared_key(rowsets: Sequence[DiskRowSet]) -> SharedKey | None:
         equal = equal_at(rows.keys, before, rows.keys, after) if len(rows.parts) > 1 else np.empty(0, np.bool_)
         if equal.any():
             first = int(np.flatnonzero(equal)[0])
-            one, other = (near[_source_of(rows, position)] for position in (first, first + 1))
-            return SharedKey(key_bytes(rows.keys, first), one, other)
+            (one, row), (other, _) = (_source_of(rows, position) for position in (first, first + 1))
+            return SharedKey(near[one], row, near[other])
     return None
 
 
@@ -209,5 +209,10 @@ def _overlap(one: DiskRowSet, other: DiskRowSet) -> bool:
     return one.min_key <= other.max_key and other.min_key <= one.max_key
 
 
-def _source_of(rows: MergedRows, position: int) -> int:
-    return next(part.source for part, positions, _ in rows.by_part() if position in positions)
+def _source_of(rows: MergedRows, position: int) -> tuple[int, int]:
+    """Return from which rowset a row comes, by its number, and which row it is there."""
+    for part, positions, numbers in rows.by_part():
+        place = int(np.searchsorted(positions, position))
+        if place < len(positions) and positions[place] == position:
+            return part.source, int(numbers[place])
+    raise AssertionError("every row is of a part")

@@ -265,9 +265,13 @@ class ManifestFile:
 
     def new_id(self) -> int:
         """Return an id that nothing has."""
+        return self.new_ids(1)
+
+    def new_ids(self, count: int) -> int:
+        """Return the first of ``count`` ids that nothing has."""
         with self._lock:
-            self._next_id += 1
-            return self._next_id - 1
+            self._next_id += count
+            return self._next_id - count
 
     def close(self) -> None:
         """Let nothing more be written: whoever is late must not overwrite what the next process writes."""

@@ -1,11 +1,13 @@
 """Open the files that the manifest names, and sweep those that it does not."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 
 from ...schemas.errors import CorruptionError
 from ...schemas.table import TableSchema
 from ..delta.file import DeltaFile
+from ..fs.filesystem import FileSystem
 from ..rowset.base_file import ColumnsFile
 from ..rowset.diskrowset import DiskRowSet
 from . import files
@@ -66,11 +68,14 @@ def open_rowset(tablet: Tablet, environment: Environment, entry: RowsetEntry, sl
 def remove_orphans(environment: Environment, *paths: str) -> None:
     """Remove files that no manifest names; one that cannot be removed is swept at the next start."""
     for path in paths:
-        try:
-            if environment.fs.exists(path):
-                environment.fs.unlink(path)
-        except OSError:
-            continue
+        unlink_quietly(environment.fs, path)
+
+
+def unlink_quietly(fs: FileSystem, path: str) -> None:
+    """Remove a file that nobody needs any more, if it is there and can be removed."""
+    with suppress(OSError):
+        if fs.exists(path):
+            fs.unlink(path)
 
 
 def sweep(environment: Environment, manifest: Manifest) -> list[str]:

@@ -9,15 +9,17 @@ import numpy as np
 import pytest
 
 from nyala.engine.fs import FaultyFileSystem, FileSystem, LocalFileSystem, MemoryFileSystem
+from nyala.engine.fs.within import DirectoryFileSystem
 from nyala.schemas.errors import UnavailableError
 
 
-@pytest.fixture(params=["local", "memory", "faulty"])
+@pytest.fixture(params=["local", "memory", "faulty", "directory"])
 def fs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FileSystem]:
     made: dict[str, FileSystem] = {
         "local": LocalFileSystem(tmp_path / "root"),
         "memory": MemoryFileSystem(),
         "faulty": FaultyFileSystem(MemoryFileSystem()),
+        "directory": DirectoryFileSystem(LocalFileSystem(tmp_path / "root"), "a/b"),
     }
     disk = made[request.param]
     disk.make_directory("")

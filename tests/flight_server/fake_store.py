@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from nyala.schemas.alter import Alteration
 from nyala.schemas.altered import TableState, altered
+from nyala.schemas.bulk import ImportBegin, ImportCommit, ImportPlan
 from nyala.schemas.description import (
     DroppedTable,
     Health,
@@ -268,6 +269,15 @@ class FakeStore:
         state = found.states[-1][1]
         wanted = [tuple(row[column.name] for column in found.schema.key) for row in keys.to_pylist()]
         return pa.Table.from_pylist([state[key] for key in wanted if key in state], schema=found.schema.arrow)
+
+    def import_begin(self, asked: ImportBegin) -> ImportPlan:
+        raise UnavailableError("this store has no files")
+
+    def import_commit(self, asked: ImportCommit) -> WriteResult:
+        raise UnavailableError("this store has no files")
+
+    def import_abort(self, import_id: str) -> None:
+        raise UnavailableError("this store has no files")
 
     def maintain(self, table: str, op: str) -> dict[str, Any]:
         self._table(table)

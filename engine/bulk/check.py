@@ -1,0 +1,99 @@
+"""Check a file that was built elsewhere before it becomes part of a table: nothing of it is trusted.
+
+The whole file must have the checksum that its builder gave, so that storage between the two is out of the question;
+what follows looks at what a builder may have got wrong. The cells' pages are checked as those of any file are, when
+they are first touched.
+"""
+
+from __future__ import annotations
+
+import posixpath
+
+from ...schemas.bulk import ImportFile
+from ...schemas.errors import CorruptionError, InvalidArgumentError
+from ..cfile.cache import PageCache
+from ..cfile.format import StreamKey
+from ..codecs.checksum import crc32
+from ..delta import LIVE
+from ..fs.filesystem import FileSystem
+from ..layout import Layout
+from ..rowset.base_file import KEY_INDEX
+from ..rowset.diskrowset import DiskRowSet
+from ..rowset.key_filter import KEY_FILTER
+from ..rowset.soundness import verify_keys, verify_nulls, verify_partition
+from ..tablet import files
+from .build import view_of
+
+
+def check_file(file: ImportFile, layout: Layout, fs: FileSystem, path: str) -> None:
+    """Check the file at ``path`` against what its builder says of it and what the table needs.
+
+    Raises:
+        InvalidArgumentError: it is not such a file; the text says why.
+        OSError: it cannot be read.
+    """
+    number = next((n for n, tablet in enumerate(layout.tablets) if tablet.tablet_id == file.tablet), None)
+    if number is None:
+        raise _wrong(file, f"the table has no tablet {file.tablet}")
+    if not fs.exists(path):
+        raise _wrong(file, "it is not in the staging directory, as far as the server can see")
+    view = view_of(fs, path)
+    if view.nbytes != file.bytes or crc32(view) != file.crc:
+        raise _wrong(file, f"its {view.nbytes:,} bytes are not the {file.bytes:,} that were written: the checksum")
+    try:
+        _check_content(file, layout, number, fs, path)
+    except CorruptionError as error:
+        raise _wrong(file, error.why) from error
+
+
+def _check_content(file: ImportFile, layout: Layout, number: int, fs: FileSystem, path: str) -> None:
+    schema = layout.schema
+    rowset = DiskRowSet.open(fs, path, file.file_id, -1, schema.key, layout.encoder, PageCache())
+    try:
+        said = rowset.metadata
+        if (said.row_count, said.min_key, said.max_key) != (file.rows, file.min_key, file.max_key):
+            raise _wrong(file, "its footer has other rows or keys than the manifest of the import says")
+        if said.schema_version != schema.version:
+            raise _wrong(file, f"it was written by version {said.schema_version} of the schema, not {schema.version}")
+        _check_streams(file, layout, rowset)
+        verify_keys(rowset)
+        verify_nulls(schema, rowset.reader)
+        if len(layout.tablets) > 1 or layout.partitions.range_columns:
+            verify_partition(schema, layout.router, number, rowset)
+    finally:
+        rowset.close()
+
+
+def _check_streams(file: ImportFile, layout: Layout, rowset: DiskRowSet) -> None:
+    wanted = {StreamKey(column_id, "base") for column_id in layout.schema.by_id} | {KEY_INDEX, KEY_FILTER}
+    found = set(rowset.reader.streams())
+    if found != wanted:
+        strange = ", ".join(str(key) for key in sorted(found ^ wanted, key=str))
+        raise _wrong(file, f"it has more or fewer columns than the table: {strange}")
+    for column_id, how in files.encodings(layout.schema).items():
+        if column_id != LIVE and rowset.base_stream(column_id).physical is not how.physical:
+            name = layout.schema.by_id[column_id].name
+            raise _wrong(file, f"column {name!r} is not stored as {how.physical}")
+
+
+def check_names(found: tuple[ImportFile, ...], first_id: int, last_id: int) -> None:
+    """Check that files have names that lie in their directory, and numbers of their own from a range.
+
+    Raises:
+        InvalidArgumentError: naming the first that does not.
+    """
+    names: set[str] = set()
+    numbers: set[int] = set()
+    for file in found:
+        if not file.name or posixpath.basename(file.name) != file.name or file.name in (".", "..") or "\0" in file.name:
+            raise _wrong(file, "its name is a path")
+        if not first_id <= file.file_id < last_id:
+            raise _wrong(file, f"its number {file.file_id} is not from {first_id} to {last_id - 1}, as the plan has it")
+        if file.name in names or file.file_id in numbers:
+            raise _wrong(file, "its name or number is there twice: name one attempt of each task")
+        names.add(file.name)
+        numbers.add(file.file_id)
+
+
+def _wrong(file: ImportFile, why: str) -> InvalidArgumentError:
+    return InvalidArgumentError(f"file {file.name!r} of the import cannot be attached: {why}")

@@ -1,0 +1,149 @@
+"""Imports that were begun and not committed yet. They live as long as the store is open, and have a time to live.
+
+An import's files lie in a directory of its own, ``imports/<id>``, until they are attached or it is dropped; whatever
+is there when a store is opened belongs to nobody. That an import was committed, and how, is remembered like the answer
+to a numbered write: in its own log record, and by the store for as long as it remembers such answers.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from ...schemas.bulk import IMPORT_FILES_MAX, ImportBegin, ImportCommit, ImportPlan, ImportTablet
+from ...schemas.errors import InvalidArgumentError, NotFoundError
+from ...schemas.write import Durability, WriteResult
+from ..compaction.merge import TARGET_BYTES
+from ..fs.failures import named
+from ..fs.filesystem import FileSystem, join
+from ..fs.tree import remove_tree
+from ..layout import Layout
+from ..leases import Leases
+from ..maintenance.op import MaintenanceOp
+from ..pending import RepeatedWrite
+from ..table import Table
+from ..upkeep import TabletOp
+from ..writers import Ticket, Writers, number_of
+from .check import check_names
+from .commit import Importer
+from .staged import Staging
+
+ROOT = "imports"
+_ID = re.compile(r"([1-9][0-9]{0,18})-[0-9a-f]{32}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Import:
+    table: Table
+    layout: Layout
+    first_file_id: int
+
+
+class Imports:
+    """See the module. Thread safe."""
+
+    def __init__(self, importer: Importer, writers: Writers, now: Callable[[], int]) -> None:
+        """``now`` tells the time in microseconds since 1970."""
+        self._importer = importer
+        self._writers = writers
+        self._fs = importer.environment.fs
+        self._open: Leases[_Import] = Leases("import", now)
+
+    def begin(self, asked: ImportBegin, table: Table) -> ImportPlan:
+        """Begin an import: make its directory, set file numbers aside, and say all that builders need.
+
+        Raises:
+            InvalidArgumentError: the store numbers the rows of the table, which only it can.
+            StorageFullError, UnavailableError: the directory could not be made.
+        """
+        layout = table.layout
+        schema = layout.schema
+        if schema.auto_incrementing:
+            raise InvalidArgumentError(
+                f"table {table.name!r} has no unique key: the store numbers its rows, so they cannot be built elsewhere"
+            )
+        import_id = f"{table.table_id}-{uuid.uuid4().hex}"
+        directory = join(ROOT, import_id)
+        with named("the directory of an import could not be made"):
+            self._fs.make_directory(directory)
+        first = self._importer.environment.manifest.new_ids(IMPORT_FILES_MAX)
+        self._open.add(import_id, _Import(table, layout, first), asked.ttl_seconds)
+        return ImportPlan(
+            import_id=import_id,
+            table=table.name,
+            schema_=schema,
+            partitions=layout.partitions,
+            tablets=tuple(ImportTablet(id=each.tablet_id, partition=each.partition) for each in layout.tablets),
+            limits=self._importer.limits,
+            staging=directory,
+            first_file_id=first,
+            rowset_bytes=TARGET_BYTES,
+            ttl_seconds=asked.ttl_seconds,
+        )
+
+    def commit(self, asked: ImportCommit) -> WriteResult:
+        """Attach the files of an import, all at one timestamp, and return when that is durable and visible.
+
+        An import that was committed already is answered as it was then. Raises what ``Importer.commit`` does, and:
+
+        Raises:
+            NotFoundError: there is no such import any more, and it was not committed as far as the store remembers.
+        """
+        import_id = asked.import_id
+        number = number_of(_table_of(import_id), f"import:{import_id}", 0)
+        with self._writers.begin(number) as found:
+            if not isinstance(found, Ticket):
+                return RepeatedWrite(found, self._importer.log, Durability.FSYNC).result()
+            with self._open.used(import_id) as begun:
+                first = begun.first_file_id
+                check_names(asked.files, first, first + IMPORT_FILES_MAX)
+                staging = Staging(self._fs, join(ROOT, import_id))
+                commit = self._importer.commit(begun.table, begun.layout, staging, asked.files, asked.mode, found)
+        self._importer.log.acknowledge(commit, Durability.FSYNC)
+        self._open.end(import_id)
+        self._remove(import_id)
+        rows = sum(file.rows for file in asked.files)
+        return WriteResult(timestamp=commit.timestamp, rows=rows, applied=rows)
+
+    def abort(self, import_id: str) -> None:
+        """Drop an import and its files; nothing happens if there is none such."""
+        _table_of(import_id)
+        if self._open.end(import_id):
+            self._remove(import_id)
+
+    def removals(self) -> list[MaintenanceOp]:
+        """Return the work of dropping imports whose time is over."""
+        return [
+            TabletOp(f"drop import {import_id}", lambda: 1.0, partial(self._drop_expired, import_id))
+            for import_id in self._open.expired()
+        ]
+
+    def _drop_expired(self, import_id: str) -> None:
+        if self._open.end_expired(import_id):
+            self._remove(import_id)
+
+    def _remove(self, import_id: str) -> None:
+        remove_quietly(self._fs, join(ROOT, import_id))
+
+
+def sweep(fs: FileSystem) -> None:
+    """Remove what imports have left that a former process had begun."""
+    remove_tree(fs, ROOT)
+
+
+def remove_quietly(fs: FileSystem, directory: str) -> None:
+    """Remove a directory; what cannot be removed is swept at the next start."""
+    try:
+        remove_tree(fs, directory)
+    except OSError:
+        return
+
+
+def _table_of(import_id: str) -> int:
+    """Return the id of the table that an import is for. Raises NotFoundError when this is no import's id."""
+    if found := _ID.fullmatch(import_id):
+        return int(found[1])
+    raise NotFoundError(f"{import_id!r} is not the id of an import")

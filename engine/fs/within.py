@@ -1,0 +1,59 @@
+"""A directory of a file system as a file system of its own."""
+
+from __future__ import annotations
+
+from .filesystem import FileLock, FileSystem, ReadableFile, WritableFile, clean_path, join
+
+
+class DirectoryFileSystem:
+    """The files under ``directory`` of another file system; paths are relative to it and do not leave it."""
+
+    def __init__(self, inner: FileSystem, directory: str) -> None:
+        self._inner = inner
+        self._directory = clean_path(directory)
+
+    def create(self, path: str, preallocate: int = 0) -> WritableFile:
+        return self._inner.create(self._locate(path), preallocate)
+
+    def open(self, path: str) -> ReadableFile:
+        return self._inner.open(self._locate(path))
+
+    def sync_file(self, path: str) -> None:
+        self._inner.sync_file(self._locate(path))
+
+    def rename(self, old: str, new: str) -> None:
+        self._inner.rename(self._locate(old), self._locate(new))
+
+    def link(self, old: str, new: str) -> None:
+        self._inner.link(self._locate(old), self._locate(new))
+
+    def unlink(self, path: str) -> None:
+        self._inner.unlink(self._locate(path))
+
+    def make_directory(self, path: str) -> None:
+        self._inner.make_directory(self._locate(path))
+
+    def remove_directory(self, path: str) -> None:
+        self._inner.remove_directory(self._locate(path))
+
+    def sync_directory(self, path: str) -> None:
+        self._inner.sync_directory(self._locate(path))
+
+    def list(self, path: str) -> list[str]:
+        return self._inner.list(self._locate(path))
+
+    def exists(self, path: str) -> bool:
+        return self._inner.exists(self._locate(path))
+
+    def size(self, path: str) -> int:
+        return self._inner.size(self._locate(path))
+
+    def lock(self, path: str) -> FileLock:
+        return self._inner.lock(self._locate(path))
+
+    def free_bytes(self, path: str) -> int:
+        return self._inner.free_bytes(self._locate(path))
+
+    def _locate(self, path: str) -> str:
+        cleaned = clean_path(path)
+        return join(self._directory, cleaned) if cleaned else self._directory
