@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from importlib import import_module
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -209,6 +210,44 @@ class Table:
     def delete_ignore(self, data: Any, *, atomic: bool = False, on_error: OnError = "raise") -> WriteResult:
         """Delete the rows whose keys are there, count the others as ignored. See ``write``."""
         return self.write(data, Operation.DELETE_IGNORE, atomic=atomic, on_error=on_error)
+
+    def bulk_import(
+        self,
+        source: Any,
+        *,
+        directory: Any = None,
+        executor: Any = None,
+        scratch: Any = None,
+        mode: str = "insert_only",
+        ttl_seconds: int = 24 * 3600,
+    ) -> WriteResult:
+        """Load data by building the table's files here or in other processes, and attach them as one commit.
+
+        ``source`` is a Parquet file, a directory of such, a list of files, or data in a form that ``write`` takes. The
+        rows do not pass through the store: ``directory`` is its directory as this process sees it (of an embedded store
+        that is known), ``executor`` runs the tasks, anything with ``map(function, tasks)``; by default threads of this
+        process do. ``scratch`` is a directory for what lies between the two stages, by default in the store's.
+
+        With the ``mode`` "insert_only" every key must be new, with "upsert" rows that are there are changed. Nothing is
+        applied where a row cannot be: a whole import is applied, or nothing of it. See docs/bulk.md.
+
+        Raises:
+            AlreadyPresentError: a key occurs twice, or is in the table and ``mode`` does not allow that.
+            InvalidArgumentError: the data does not fit the table, or the directory is not the store's.
+            ConflictError: the table was altered meanwhile.
+        """
+        # By its name: this floor knows no engine, which whoever builds files has to have.
+        bulk = import_module("nyala.bulk")
+        return bulk.bulk_import(
+            self._store,
+            self.name,
+            source,
+            directory=directory,
+            executor=executor,
+            scratch=scratch,
+            mode=mode,
+            ttl_seconds=ttl_seconds,
+        )
 
     # Reading
 

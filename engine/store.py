@@ -15,7 +15,6 @@ from typing import Any
 import pyarrow as pa
 
 from ..schemas.alter import Alteration
-from ..schemas.bulk import ImportBegin, ImportCommit, ImportPlan
 from ..schemas.description import DroppedTable, Health, ScanPlan, TableDescription, TableStats
 from ..schemas.errors import (
     CorruptionError,
@@ -48,6 +47,7 @@ from .memory_gate import MemoryGate, patiently
 from .mvcc.clock import Clock, SystemClock
 from .mvcc.mvcc import MvccManager
 from .options import StoreOptions
+from .outside import Outside
 from .pending import PendingWrite, RepeatedWrite
 from .snapshots import Snapshots
 from .staging.area import StagingArea
@@ -75,7 +75,7 @@ _BYTES_AHEAD = 32 << 20
 """Of them; one may always be."""
 
 
-class Store:
+class Store(Outside):
     """An open data directory. Thread safe. Closed or left to recovery: nothing acknowledged is lost either way."""
 
     def __init__(self, fs: FileSystem, options: StoreOptions, clock: Clock) -> None:
@@ -151,7 +151,7 @@ class Store:
             self._catalog.tables,
         )
         importer = Importer(self._environment, self._log, self.options.limits, self._gate.admitted)
-        self._imports = imports.Imports(importer, self._writers, self._clock.physical_microseconds)
+        self._imports = imports.Imports(importer, self._writers, self._clock.physical_microseconds, self._clock.now)
         if self.options.maintenance == "on":
             self._maintenance.start()
 
@@ -348,25 +348,6 @@ class Store:
         """See StoreService."""
         self._check_open()
         return self._catalog.table(table).get(keys, self._mvcc.snapshot, self.options.limits)
-
-    # Past this process
-
-    def import_begin(self, asked: ImportBegin) -> ImportPlan:
-        """See StoreService."""
-        self._check_open()
-        return self._imports.begin(asked, self._catalog.table(asked.table))
-
-    def import_commit(self, asked: ImportCommit) -> WriteResult:
-        """See StoreService."""
-        self._check_open()
-        result = self._imports.commit(asked)
-        self._maintenance.notify()
-        return result
-
-    def import_abort(self, import_id: str) -> None:
-        """See StoreService."""
-        self._check_open()
-        self._imports.abort(import_id)
 
     # The store
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -55,9 +54,11 @@ def number_files(target: Target, runs: Sequence[Run]) -> dict[int, tuple[int, li
 
 
 def build_tablet(
-    target: Target, first_file_id: int, runs: Sequence[Run], scratch: FileSystem, staging: FileSystem
+    target: Target, first_file_id: int, runs: Sequence[Run], scratch: FileSystem, staging: FileSystem, token: str
 ) -> list[ImportFile]:
     """Write the rows of all runs of one tablet as rowset files into ``staging``, durably.
+
+    ``token`` tells the files of this attempt from those of all others.
 
     Raises:
         AlreadyPresentError: a key occurs twice; the text has it.
@@ -78,7 +79,9 @@ def build_tablet(
             chosen = order[first:last]
             part = rows.take(pa.array(chosen)).combine_chunks()
             file_keys = slice_keys(keys, first, last)
-            built.append(_write(target, runs[0].tablet, first_file_id + len(built), part, file_keys, staging))
+            file_id = first_file_id + len(built)
+            name = f"{runs[0].tablet}-{file_id}-{token}.base"
+            built.append(_write(target, runs[0].tablet, file_id, part, file_keys, staging, name))
         staging.sync_directory("")
     return built
 
@@ -98,14 +101,13 @@ def _check_distinct(target: Target, rows: pa.Table, order: np.ndarray, keys: Key
 
 
 def _write(
-    target: Target, tablet_id: int, file_id: int, rows: pa.Table, keys: KeyVector, staging: FileSystem
+    target: Target, tablet_id: int, file_id: int, rows: pa.Table, keys: KeyVector, staging: FileSystem, name: str
 ) -> ImportFile:
     schema = target.layout.schema
     cells = {
         column.id: from_arrow(_whole(rows.column(str(column.id))), physical_of(column.logical.arrow))
         for column in schema.columns
     }
-    name = f"{tablet_id}-{file_id}-{uuid4().hex}.base"
     write_base_file(staging, name, file_id, cells, None, keys, files.encodings(schema), 0, schema.version)
     view = view_of(staging, name)
     return ImportFile(

@@ -95,6 +95,7 @@ class Importer:
                 attach(staged.rowsets, commit.timestamp, commit.lsn)
                 for each in changes:
                     each.tablet.apply(each.change, each.locations, commit.timestamp, commit.lsn)
+                table.changed(commit.timestamp)
                 ticket.keep(answer, commit.lsn, commit.timestamp)
             return commit
 

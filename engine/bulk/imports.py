@@ -8,7 +8,6 @@ to a numbered write: in its own log record, and by the store for as long as it r
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -32,7 +31,7 @@ from .commit import Importer
 from .staged import Staging
 
 ROOT = "imports"
-_ID = re.compile(r"([1-9][0-9]{0,18})-[0-9a-f]{32}")
+_ID = re.compile(r"([1-9][0-9]{0,18})-[0-9a-f]{1,16}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +44,11 @@ class _Import:
 class Imports:
     """See the module. Thread safe."""
 
-    def __init__(self, importer: Importer, writers: Writers, now: Callable[[], int]) -> None:
-        """``now`` tells the time in microseconds since 1970."""
+    def __init__(
+        self, importer: Importer, writers: Writers, now: Callable[[], int], new_timestamp: Callable[[], int]
+    ) -> None:
+        """``now`` tells the time in microseconds since 1970; ``new_timestamp`` never gives one twice."""
+        self._new_timestamp = new_timestamp
         self._importer = importer
         self._writers = writers
         self._fs = importer.environment.fs
@@ -65,7 +67,7 @@ class Imports:
             raise InvalidArgumentError(
                 f"table {table.name!r} has no unique key: the store numbers its rows, so they cannot be built elsewhere"
             )
-        import_id = f"{table.table_id}-{uuid.uuid4().hex}"
+        import_id = f"{table.table_id}-{self._new_timestamp():x}"
         directory = join(ROOT, import_id)
         with named("the directory of an import could not be made"):
             self._fs.make_directory(directory)

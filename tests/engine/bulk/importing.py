@@ -23,7 +23,7 @@ def built(plan: ImportPlan, disk: FileSystem, inputs: Iterable[pa.RecordBatch]) 
     staging = DirectoryFileSystem(disk, plan.staging)
     runs = [run for number, each in enumerate(inputs) for run in write_runs(target, [each], scratch, f"task{number}")]
     tasks = number_files(target, runs).values()
-    return [file for first, found in tasks for file in build_tablet(target, first, found, scratch, staging)]
+    return [file for first, found in tasks for file in build_tablet(target, first, found, scratch, staging, "attempt1")]
 
 
 def bring(subject: Subject, rows: Sequence[Row], mode: str = "insert_only") -> WriteResult:

@@ -298,7 +298,7 @@ def test_an_import_has_a_time_to_live_and_does_not_survive_the_process() -> None
     assert subject.fs.list("imports") == [long.import_id]
     subject.restart()
     assert not subject.fs.exists("imports")
-    for asked in (long.import_id, "1-" + "0" * 32, "nonsense", "../x"):
+    for asked in (long.import_id, "1-0", "nonsense", "../x"):
         with pytest.raises(NotFoundError):
             subject.store.import_commit(ImportCommit(import_id=asked, files=()))
     subject.store.import_abort(long.import_id)

@@ -1,0 +1,47 @@
+"""Outside: the part of a store's doors that leads past its process, to files which others build or read."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from ..schemas.bulk import ImportBegin, ImportCommit, ImportPlan
+from ..schemas.write import WriteResult
+from .bulk.imports import Imports
+from .catalog import Catalog
+from .fs.filesystem import FileSystem
+from .maintenance.manager import MaintenanceManager
+
+
+class Outside(ABC):
+    """See ``schemas.service.StoreService`` for what the methods do."""
+
+    _fs: FileSystem
+    _catalog: Catalog
+    _maintenance: MaintenanceManager
+    _imports: Imports
+
+    @abstractmethod
+    def _check_open(self) -> None:
+        """Raise UnavailableError when the store is closed."""
+
+    @property
+    def directory(self) -> FileSystem:
+        """Where the store lies, for those in this process who build files for it or read them."""
+        return self._fs
+
+    def import_begin(self, asked: ImportBegin) -> ImportPlan:
+        """See StoreService."""
+        self._check_open()
+        return self._imports.begin(asked, self._catalog.table(asked.table))
+
+    def import_commit(self, asked: ImportCommit) -> WriteResult:
+        """See StoreService."""
+        self._check_open()
+        result = self._imports.commit(asked)
+        self._maintenance.notify()
+        return result
+
+    def import_abort(self, import_id: str) -> None:
+        """See StoreService."""
+        self._check_open()
+        self._imports.abort(import_id)

@@ -1,0 +1,116 @@
+"""Bulk import through the front door: embedded and over Flight, with threads and with processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import nyala
+from nyala.clients.connect import connect
+from nyala.clients.database import Database
+from nyala.engine.options import StoreOptions
+from nyala.engine.store import Store
+from nyala.flight_server.server import FlightServer
+from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError
+
+ROWS = pa.table(
+    {
+        "id": pa.array([n * 37 % 5_000 for n in range(5_000)], pa.int64()),
+        "city": pa.array([f"city {n % 9}" for n in range(5_000)]),
+        "at": pa.array(range(5_000), pa.timestamp("us")),
+    }
+)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+@pytest.fixture(params=["embedded", "remote"])
+def db(request: pytest.FixtureRequest, home: Path) -> Iterator[Database]:
+    with Store.open(home, StoreOptions(maintenance="off")) as store:
+        if request.param == "embedded":
+            yield Database(store)
+            return
+        server = FlightServer(store, "grpc://127.0.0.1:0")
+        with connect(f"grpc://127.0.0.1:{server.port}") as database:
+            yield database
+        server.shutdown()
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """A directory of Parquet files with the rows, one of them in a directory below."""
+    directory = tmp_path / "parquet"
+    (directory / "more").mkdir(parents=True)
+    pq.write_table(ROWS.slice(0, 3_000), directory / "a.parquet", row_group_size=1_000)
+    pq.write_table(ROWS.slice(3_000), directory / "more" / "b.parquet")
+    return directory
+
+
+def cities(db: Database) -> nyala.Table:
+    return db.create_table("cities", ROWS.schema, ["id"], partition_by=[nyala.hash("id", buckets=3)])
+
+
+def rows_of(table: nyala.Table) -> pa.Table:
+    return table.scan(ordered=True).to_arrow()
+
+
+def test_parquet_files_are_imported(db: Database, home: Path, files: Path, tmp_path: Path) -> None:
+    table = cities(db)
+    before = db.now()
+    result = table.bulk_import(files, directory=home, scratch=tmp_path / "scratch")
+    assert result.applied == 5_000 and rows_of(table).equals(ROWS.sort_by("id").cast(table.schema))
+    assert not table.scan(as_of=before).to_arrow().num_rows
+    assert not list((home / "imports").iterdir()) and not list((tmp_path / "scratch").iterdir())
+    with pytest.raises(AlreadyPresentError, match="in the table already"):
+        table.bulk_import([files / "a.parquet"], directory=home)
+    changed = ROWS.slice(100, 400).set_column(1, "city", pa.array(["moved"] * 400))
+    table.bulk_import(changed, directory=home, mode="upsert")
+    assert table.scan(where="city = 'moved'").to_arrow().num_rows == 400 and len(rows_of(table)) == 5_000
+    assert not list((home / "imports").iterdir())
+
+
+def test_other_processes_can_build(db: Database, home: Path, files: Path) -> None:
+    table = cities(db)
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as executor:
+        table.bulk_import(files, directory=home, executor=executor)
+    assert rows_of(table).equals(ROWS.sort_by("id").cast(table.schema))
+
+
+def test_what_cannot_be_is_said(db: Database, home: Path, files: Path, tmp_path: Path) -> None:
+    table = cities(db)
+    with pytest.raises(InvalidArgumentError, match="not the directory of this store"):
+        table.bulk_import(files, directory=tmp_path)
+    with pytest.raises(InvalidArgumentError, match="no mode of an import is called 'replace'"):
+        table.bulk_import(files, directory=home, mode="replace")
+    with pytest.raises(NotFoundError, match="there is no file"):
+        table.bulk_import(tmp_path / "none.parquet", directory=home)
+    (tmp_path / "x.parquet").write_bytes(b"nothing")
+    with pytest.raises(InvalidArgumentError, match="is no Parquet file"):
+        table.bulk_import(tmp_path / "x.parquet", directory=home)
+    with pytest.raises(InvalidArgumentError, match="city"):
+        table.bulk_import({"id": [1], "city": [b"\xff"], "at": [None]}, directory=home)
+    if repr(db).startswith("Database(FlightStore"):
+        with pytest.raises(InvalidArgumentError, match="give the store's directory"):
+            table.bulk_import(files)
+    assert not list((home / "imports").iterdir()) and not rows_of(table).num_rows
+
+
+def test_the_three_steps(db: Database) -> None:
+    cities(db)
+    plan = db.import_begin("cities", ttl_seconds=60)
+    assert (plan.table, len(plan.tablets), plan.ttl_seconds) == ("cities", 3, 60)
+    first = db.import_commit(plan.import_id, [])
+    assert db.import_commit(plan.import_id, []) == first
+    aborted = db.import_begin("cities")
+    db.import_abort(aborted.import_id)
+    with pytest.raises(NotFoundError, match="begin a new one"):
+        db.import_commit(aborted.import_id, [])
