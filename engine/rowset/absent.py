@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import lru_cache
+
 import numpy as np
 import pyarrow as pa
 
 from ...schemas.column import ColumnSchema
 from ...schemas.literal import from_json
+from ..cfile.zone_map import ZoneMap, zone_map_of
 from ..vectors.arrow import from_arrow
 from ..vectors.physical import PhysicalType, physical_of
 from ..vectors.vector import DictionaryVector, Vector, as_bytes, nulls
@@ -30,3 +34,14 @@ def absent_bytes(column: ColumnSchema) -> float:
     """Return the bytes of one such cell, when it is spelled out."""
     cell = absent_cells(column, 1)
     return float(cell.nbytes)
+
+
+def absent_zone_map(column: ColumnSchema, row_count: int) -> ZoneMap:
+    """Return the bounds of such cells of so many rows: the read default alone, or nothing but NULL."""
+    one = _zone_map_of_one(column)
+    return replace(one, null_count=one.null_count * row_count, row_count=row_count)
+
+
+@lru_cache(maxsize=1024)
+def _zone_map_of_one(column: ColumnSchema) -> ZoneMap:
+    return zone_map_of(absent_cells(column, 1), physical_of(column.logical.arrow))

@@ -16,7 +16,7 @@ from ..cfile.zone_map import ZoneMap
 from ..codecs.codec import BLOCK_ROWS, PAGE_ROWS
 from ..filter.bind import BoundFilter
 from ..filter.prune import KeyRange, may_match
-from ..rowset.absent import absent_bytes
+from ..rowset.absent import absent_bytes, absent_zone_map
 from ..rowset.diskrowset import DiskRowSet
 from ..rowset.memrowset import MemRowSet
 from ..rowset.rowset import RowSet
@@ -226,10 +226,11 @@ def _by_zone_maps(rowset: RowSet, first: int, last: int, request: ScanRequest) -
     if request.where is None:
         return True, False
     known: dict[int, ZoneMap | None] = {}
+    columns = {column.id: column for column in request.filter_columns}
 
     def zone_map_of(column_id: int) -> ZoneMap | None:
         if column_id not in known:
-            known[column_id] = joined(rowset.zone_maps(column_id, first, last))
+            known[column_id] = _zone_map(rowset, columns[column_id], first, last)
         return known[column_id]
 
     if not may_match(request.where, zone_map_of, last - first):
@@ -238,6 +239,13 @@ def _by_zone_maps(rowset: RowSet, first: int, last: int, request: ScanRequest) -
         return True, False
     zones = [zone_map_of(column.id) for column in request.filter_columns]
     return True, all(zone is not None and not zone.null_count for zone in zones)
+
+
+def _zone_map(rowset: RowSet, column: ColumnSchema, first: int, last: int) -> ZoneMap | None:
+    """Return the bounds of the base cells of rows [first, last); None where they are not known."""
+    if isinstance(rowset, DiskRowSet) and not rowset.has_base(column.id):
+        return absent_zone_map(column, last - first)
+    return joined(rowset.zone_maps(column.id, first, last))
 
 
 def _is_touched(rowset: RowSet, first: int, last: int, request: ScanRequest) -> bool:
