@@ -141,8 +141,11 @@ class Committed:
         positions: list[int] = []
         with self._changed:
             is_told = self._logged_from is None or self._logged_from >= lsn
-            told = _Told(transactions=list(self._transactions.values()), applications=list(self._applications.values()))
-            yield (None if is_told else Note(0, NoteKind.TRANSACTIONS, told.model_dump_json().encode())), positions
+            every = _Told(
+                transactions=list(self._transactions.values()), applications=list(self._applications.values())
+            )
+            note = Note(0, NoteKind.TRANSACTIONS, every.model_dump_json(exclude_defaults=True).encode())
+            yield None if is_told else note, positions
             if positions:
                 self._logged_from = positions[0]
 

@@ -10,6 +10,7 @@ from ..schemas.errors import InvalidArgumentError
 from .cfile.describe import describe
 from .fs.filesystem import FileSystem
 from .fs.local import LocalFileSystem
+from .staging.file import read_info, read_rows
 from .tablet.change import unpack_attachments, unpack_changes, unpack_notes
 from .tablet.manifest import PATH, read_manifest
 from .wal.reader import LogReader
@@ -32,7 +33,21 @@ def dump_file(path: str | Path) -> dict[str, Any]:
         return describe(LocalFileSystem(file.parent), file.name)
     if file.parent.name == "wal":
         return _dump_log(LocalFileSystem(file.parent.parent))
-    raise InvalidArgumentError(f"{file.name} is no file of a store: they are manifest, wal/*, *.base, *.undo, *.redo")
+    if kind == "stage":
+        return _dump_staged(LocalFileSystem(file.parent), file.name)
+    known = "manifest, wal/*, *.base, *.undo, *.redo, *.stage"
+    raise InvalidArgumentError(f"{file.name} is no file of a store: they are {known}")
+
+
+def _dump_staged(fs: FileSystem, name: str) -> dict[str, Any]:
+    found = read_info(fs, name)
+    if found is None:
+        return {"whole": False}
+    blocks = [
+        {"operation": operation.value, "rows": batch.num_rows, "columns": batch.schema.names}
+        for operation, batch in read_rows(fs, name)
+    ]
+    return {"whole": True, **found[0].model_dump(), "rows": found[1], "blocks": blocks}
 
 
 def _dump_log(fs: FileSystem) -> dict[str, Any]:

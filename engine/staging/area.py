@@ -24,6 +24,11 @@ ROOT = "staging"
 _SUFFIX = ".stage"
 
 
+def staged_files(fs: FileSystem) -> list[str]:
+    """Return the paths of all files of staged rows, whole or not."""
+    return [f"{ROOT}/{name}" for name in fs.list(ROOT)] if fs.exists(ROOT) else []
+
+
 @dataclass(frozen=True, slots=True)
 class StagedPart:
     """A part that is whole and durable."""
@@ -68,18 +73,18 @@ class StagingArea:
             if not fs.exists(ROOT):
                 fs.make_directory(ROOT)
                 fs.sync_directory("")
-            for name in fs.list(ROOT):
-                self._find(name)
+            for path in staged_files(fs):
+                self._find(path)
+        self.expire()
 
-    def _find(self, name: str) -> None:
-        """Take over a file that an earlier process left; remove it unless it is a whole part, not yet too old."""
-        path = f"{ROOT}/{name}"
-        number = name.removesuffix(_SUFFIX)
+    def _find(self, path: str) -> None:
+        """Take over a file that an earlier process left; remove it unless it is a whole part."""
+        number = path.removeprefix(f"{ROOT}/").removesuffix(_SUFFIX)
         self._last_number = max(self._last_number, int(number) if number.isdecimal() else 0)
         found = None
         with suppress(CorruptionError):  # nobody was promised that its transaction would be committed
             found = read_info(self._fs, path)
-        if found is None or self._expiry(found[0].staged_at) <= self._now():
+        if found is None:
             self._fs.unlink(path)
             return
         part = StagedPart(self._fs, path, *found, self._fs.size(path))

@@ -132,9 +132,9 @@ def read_rows(fs: FileSystem, path: str) -> Iterator[tuple[Operation, pa.RecordB
     while True:
         if at + _BLOCK.size > len(view):
             raise CorruptionError(path, at, "the file ends in the middle of a block")
-        kind, number, count, length, crc, _ = _BLOCK.unpack_from(view, at)
+        kind, number, count, length, crc, zero = _BLOCK.unpack_from(view, at)
         body = view[at + _BLOCK.size : at + _BLOCK.size + length]
-        if len(body) != length or crc != _crc_of(_BLOCK.pack(kind, number, count, length, 0, 0), body, b"", at):
+        if zero or len(body) != length or crc != _crc_of(_BLOCK.pack(kind, number, count, length, 0, 0), body, b"", at):
             raise CorruptionError(path, at, "checksum of a block")
         if kind == _END:
             if count != rows or at + _BLOCK.size != len(view):
@@ -149,9 +149,9 @@ def _read_head(view: memoryview, path: str) -> tuple[PartInfo, int]:
     """Return what the head says and where the first block begins."""
     if len(view) < _HEAD.size:
         raise CorruptionError(path, 0, "the file ends in the middle of its head")
-    magic, version, length, crc, _ = _HEAD.unpack_from(view)
+    magic, version, length, crc, zero = _HEAD.unpack_from(view)
     body = view[_HEAD.size : _HEAD.size + length]
-    if magic != _MAGIC or len(body) != length or crc != crc32(body, crc32(view[:16])):
+    if magic != _MAGIC or zero or len(body) != length or crc != crc32(body, crc32(view[:16])):
         raise CorruptionError(path, 0, "checksum of the head")
     if version != _VERSION:
         raise CorruptionError(path, 8, f"format version {version}; this build reads version {_VERSION}")

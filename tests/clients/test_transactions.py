@@ -208,7 +208,8 @@ def test_what_makes_no_sense_is_refused(db: Database) -> None:
         t.write("t", {"k": [1]}, "merge")
     with pytest.raises(InvalidArgumentError, match="at most 128"):
         db.transaction("x" * 129)
-    for wrong in ({"writer": "w"}, {"atomic": True}, {"if_timestamp": 5}):
+    wrongs: list[dict[str, Any]] = [{"writer": "w"}, {"atomic": True}, {"if_timestamp": 5}]
+    for wrong in wrongs:
         command = WriteCommand(table="t", stage=Stage(transaction="T", part="w"), **wrong)
         with pytest.raises(InvalidArgumentError, match="do not go with stage"):
             db._store.stage(command, [StagedBatch(rows((1, "a", 1)))])

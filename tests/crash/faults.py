@@ -12,7 +12,7 @@ from nyala.engine.fs.faulty import EVERY_CALL, NAMES, SYNCS, WRITES
 from nyala.schemas.alter import Step
 from nyala.schemas.errors import InternalError, StorageFullError, StoreError
 from tests.crash.images import LostError, check_image, require
-from tests.crash.workloads import Run, read
+from tests.crash.workloads import Part, Run, read
 from tests.model.oracle import Row
 
 RULES: dict[str, Callable[[int], FaultRule]] = {
@@ -51,6 +51,13 @@ class TolerantRun(Run):
 
     def write(self, op: str, rows: Sequence[Row]) -> None:
         self.step(lambda: super(TolerantRun, self).write(op if op in _FORGIVING else f"{op}_ignore", rows))
+
+    def transact(self, *parts: Part, truncate: bool = False) -> None:
+        forgiving = [[(op if op in _FORGIVING else f"{op}_ignore", rows) for op, rows in part] for part in parts]
+        self.step(lambda: super(TolerantRun, self).transact(*forgiving, truncate=truncate))
+
+    def stage(self, name: str, part: Part) -> None:
+        self.step(lambda: super(TolerantRun, self).stage(name, part))
 
     def maintain(self, op: str) -> None:
         self.step(lambda: super(TolerantRun, self).maintain(op))

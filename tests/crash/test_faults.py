@@ -39,7 +39,8 @@ def test_a_failing_disk_loses_nothing(kind: str, caplog: pytest.LogCaptureFixtur
 
 @pytest.mark.parametrize("kind", ["EIO", "EIO from then on", "ENOSPC", "short writes"])
 @pytest.mark.parametrize(
-    "name", ["cleanup", "compactions", "attachments", "tablets", "alterations", "recoveries", "tables"]
+    "name",
+    ["cleanup", "compactions", "attachments", "tablets", "alterations", "recoveries", "transactions", "tables"],
 )
 def test_a_disk_that_fails_in_compactions_alterations_and_recovery_loses_nothing(
     name: str, kind: str, caplog: pytest.LogCaptureFixture

@@ -25,7 +25,8 @@ from nyala.schemas.partition import HashLevel
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.service import MaintenanceKind
 from nyala.schemas.table import TableDefinition
-from nyala.schemas.write import WriteCommand, WriteResult
+from nyala.schemas.transaction import StagedBatch, TransactionCommit
+from nyala.schemas.write import Stage, WriteCommand, WriteResult
 from tests.model.oracle import Key, ModelSchema, Oracle, Plan, Row
 
 TABLE = "t"
@@ -68,14 +69,38 @@ def write(store: Store, op: str, rows: Sequence[Row], seq: int | None = None) ->
     return result
 
 
+Part = Sequence[tuple[str, Sequence[Row]]]
+
+
+def stage(store: Store, transaction: str, part: str, writes: Part) -> None:
+    """Stage a part of a transaction."""
+    command = WriteCommand(table=TABLE, stage=Stage(transaction=transaction, part=part))
+    batches = [
+        StagedBatch(
+            pa.RecordBatch.from_pylist(list(rows), pa.schema([SCHEMA.field(name) for name in rows[0]])), Operation(op)
+        )
+        for op, rows in writes
+    ]
+    assert store.stage(command, batches).rows == sum(len(rows) for _, rows in writes)
+
+
 @dataclass
 class Batch:
-    """A batch that was sent: ``plan`` is what must become of it."""
+    """A batch that was sent, or a transaction: ``plan`` is what must become of it."""
 
     op: str
     rows: Sequence[Row]
     seq: int
     plan: Plan
+    commit: TransactionCommit | None = None
+
+    def send(self, store: Store) -> WriteResult:
+        """Send it, for the first time or once more."""
+        if self.commit is None:
+            return write(store, self.op, self.rows, self.seq)
+        result = store.commit_transaction(self.commit)
+        assert not result.errors, result.errors
+        return result
 
 
 @dataclass
@@ -134,10 +159,37 @@ class Run:
         assert not plan.errors, "a workload holds only what must succeed"
         self.batches += 1
         self.pending = Batch(op, rows, self.batches, plan)
-        result = write(self.opened, op, rows, self.batches)
-        self.oracle.commit(plan, result.timestamp)
-        self.last, self.pending = (self.pending, result), None
+        self.send(self.pending)
+
+    def transact(self, *parts: Part, truncate: bool = False) -> None:
+        """Stage the parts of a transaction and commit them. After an error of the commit it is ``pending``."""
+        plan = self.oracle.plan_many([one for part in parts for one in part], truncate)
+        assert not plan.errors, "a workload holds only what must succeed"
+        self.batches += 1
+        name = f"transaction {self.batches}"
+        for number, part in enumerate(parts):
+            stage(self.opened, name, str(number), part)
+        names = [str(number) for number in range(len(parts))]
+        commit = TransactionCommit(
+            transaction=name,
+            parts=names,
+            truncate=[TABLE] if truncate else [],
+            app_id="workload",
+            app_version=self.batches,
+        )
+        self.pending = Batch("", (), self.batches, plan, commit)
+        self.send(self.pending)
+
+    def send(self, batch: Batch) -> None:
+        """Send what is pending."""
+        result = batch.send(self.opened)
+        self.oracle.commit(batch.plan, result.timestamp)
+        self.last, self.pending = (batch, result), None
         self.moments.append(result.timestamp)
+
+    def stage(self, name: str, part: Part) -> None:
+        """Stage rows that are never committed."""
+        stage(self.opened, name, "lost", part)
 
     def maintain(self, op: str) -> None:
         self.opened.maintain(TABLE, op)
@@ -331,6 +383,19 @@ def recoveries(run: Run) -> None:
     run.write("upsert", [row(2, 7), row(8, 7)])
 
 
+def transactions(run: Run) -> None:
+    """Stage and commit transactions that insert, change, delete and truncate, in memory and as rowsets of their own."""
+    run.start()
+    run.write("insert", [row(number, 0) for number in range(3)])
+    run.transact([("upsert", [row(1, 1), row(5, 1)]), ("delete", [{"id": 0}, {"id": 5}])], [("insert", [row(0, 1)])])
+    run.stage("lost", [("delete", [{"id": 1}])])
+    run.options = DIRECT
+    run.restart()
+    run.transact([("insert", [row(1, 3), row(9, 3)]), ("update", [{"id": 9, "batch": 4}])], truncate=True)
+    run.transact([("upsert", [row(20, 4), row(21, 4), row(9, 4)])])
+    run.maintain("flush_deltas")
+
+
 def tables(run: Run) -> None:
     """Drop a table and make one of the same name: nothing of the old one may come back."""
     run.start()
@@ -358,6 +423,7 @@ WORKLOADS: dict[str, Callable[[Run], None]] = {
         tablets,
         alterations,
         recoveries,
+        transactions,
         tables,
     )
 }

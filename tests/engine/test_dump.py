@@ -4,11 +4,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from nyala.engine.dump import dump_file
 from nyala.engine.fs import LocalFileSystem
+from nyala.engine.verify import verify_store
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError
+from nyala.schemas.operation import Operation
+from nyala.schemas.transaction import StagedBatch
+from nyala.schemas.write import Stage, WriteCommand
 from tests.engine.subject import Subject
 
 
@@ -57,6 +62,27 @@ def test_a_segment_of_the_log_says_what_each_record_changed(root: Path) -> None:
     lsns = [record["lsn"] for group in words["groups"] for record in group["records"]]
     assert lsns == [1, 2, 3]
     assert words["torn_bytes"] == 0
+
+
+def test_staged_rows_say_whose_they_are(tmp_path: Path) -> None:
+    subject = Subject(LocalFileSystem(tmp_path))
+    batch = pa.record_batch({"k": [1, 2]}, schema=pa.schema([pa.field("k", pa.int64(), False)]))
+    command = WriteCommand(table="t", stage=Stage(transaction="load", part="1"))
+    subject.store.stage(command, [StagedBatch(batch, Operation.DELETE)])
+    subject.close()
+    (path,) = (tmp_path / "staging").iterdir()
+    words = dumped(path)
+    assert (words["transaction"], words["part"], words["rows"]) == ("load", "1", 2)
+    assert words["blocks"] == [{"operation": "delete", "rows": 2, "columns": ["k"]}]
+    assert verify_store(LocalFileSystem(tmp_path)).is_sound
+    content = bytearray(path.read_bytes())
+    content[300] ^= 1
+    path.write_bytes(content)
+    assert ["staging/1.stage" in problem for problem in verify_store(LocalFileSystem(tmp_path)).problems] == [True]
+    path.write_bytes(content[:-1])
+    report = verify_store(LocalFileSystem(tmp_path))
+    assert report.is_sound and ["staging/1.stage" in note for note in report.notes] == [True]
+    assert dumped(path) == {"whole": False}
 
 
 def test_what_is_no_file_of_a_store_is_refused(root: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import pyarrow as pa
 import pytest
 
+from nyala.engine.committed import Committed, CommittedTransaction, CommittedVersion, note_of
 from nyala.engine.tablet.change import (
     Attachment,
     Change,
@@ -92,6 +93,37 @@ def test_a_rowset_that_is_attached() -> None:
         header = b"\x03\x00\x00\x00\x06\x00\x00\x00" + len(body).to_bytes(8, "little")
         with pytest.raises(CorruptionError, match="log record 5"):
             list(unpack_attachments(memoryview(header + body), 5))
+
+
+TRANSACTION = (
+    b"\x00\x00\x00\x00\x07\x00\x00\x00\x88\x00\x00\x00\x00\x00\x00\x00"
+    b'{"transactions":[{"transaction":"load 1","rows":3,"applied":2,"ignored":1}],'
+    b'"applications":[{"app_id":"query","app_version":12}]}'
+)
+TRANSACTIONS = (
+    b"\x00\x00\x00\x00\x07\x00\x00\x00\xa8\x00\x00\x00\x00\x00\x00\x00"
+    b'{"transactions":[{"transaction":"load 1","timestamp":4096,"rows":3,"applied":2,"ignored":1}],'
+    b'"applications":[{"app_id":"query","app_version":12,"timestamp":4096}]}'
+)
+
+
+def test_a_transaction_and_transactions_logged_again() -> None:
+    done = CommittedTransaction(transaction="load 1", rows=3, applied=2, ignored=1)
+    assert packed(note_of(done, CommittedVersion(app_id="query", app_version=12))) == padded(TRANSACTION)
+    for pinned in (padded(TRANSACTION), padded(TRANSACTIONS)):
+        committed = Committed()
+        (note,) = unpack_notes(memoryview(pinned), 3)
+        committed.restore(note, 3, 4096)
+        assert committed.transaction("load 1") == done.model_copy(update={"timestamp": 4096})
+        version = committed.version("query")
+        assert version is not None and (version.app_version, version.timestamp) == (12, 4096)
+        with committed.saved_before(3) as (nothing, _):
+            assert nothing is None
+        with committed.saved_before(4) as (again, positions):
+            assert again is not None and packed(again) == padded(TRANSACTIONS)
+            positions.append(9)
+        with committed.saved_before(9) as (nothing, _):
+            assert nothing is None
 
 
 @pytest.mark.parametrize(

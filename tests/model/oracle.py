@@ -60,8 +60,25 @@ class Oracle:
 
     def plan(self, op: str, rows: Sequence[Row], atomic: bool = False, since: int | None = None) -> Plan:
         """Say what must become of ``rows``, which all have the same columns and must not have changed ``since``."""
-        plan = Plan(len(rows))
-        for position, given in enumerate(rows):
+        plan = Plan(0)
+        self._add(plan, op, rows, since)
+        if atomic and plan.errors:
+            return Plan(len(rows), errors=plan.errors)
+        return plan
+
+    def plan_many(self, writes: Iterable[tuple[str, Sequence[Row]]], truncate: bool) -> Plan:
+        """Say what must become of a transaction of writes, the first error of which refuses all."""
+        plan = Plan(0)
+        if truncate:
+            plan.changes.update(dict.fromkeys(self.now()))
+        for op, rows in writes:
+            self._add(plan, op, rows, None)
+        for key in [key for key, row in plan.changes.items() if row is None and self._live(key) is None]:
+            del plan.changes[key]  # it was born and died in the transaction: it never was
+        return Plan(plan.rows, errors=plan.errors) if plan.errors else plan
+
+    def _add(self, plan: Plan, op: str, rows: Sequence[Row], since: int | None) -> None:
+        for position, given in enumerate(rows, plan.rows):
             outcome = self._decide(op, given, plan, since)
             if outcome == "APPLIED":
                 plan.applied += 1
@@ -69,9 +86,7 @@ class Oracle:
                 plan.ignored += 1
             else:
                 plan.errors.append((position, outcome))
-        if atomic and plan.errors:
-            return Plan(len(rows), errors=plan.errors)
-        return plan
+        plan.rows += len(rows)
 
     def commit(self, plan: Plan, timestamp: int) -> None:
         """Make a plan the state of the table from ``timestamp`` on."""

@@ -1,0 +1,244 @@
+"""Transactions in the store: how long staged rows live, what a restart keeps, and rows that are written past memory."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from nyala.clients.database import Database
+from nyala.engine.fs import MemoryFileSystem
+from nyala.engine.mvcc.clock import ManualClock
+from nyala.engine.options import StoreOptions
+from nyala.engine.store import Store
+from nyala.engine.transaction import commit as commits
+from nyala.engine.verify import verify_store
+from nyala.schemas.errors import ConflictError, CorruptionError, NotFoundError
+from nyala.schemas.operation import Operation
+from nyala.schemas.partition import hash as hash_by
+from nyala.schemas.transaction import StagedBatch, TransactionCommit
+from nyala.schemas.write import Stage, WriteCommand
+
+SCHEMA = pa.schema([pa.field("k", pa.int64(), False), ("v", pa.string())])
+START = 1_700_000_000_000_000
+DIRECT: dict[str, Any] = {"direct_load_bytes": 1_000, "direct_load_unsorted_bytes": 1_000}
+
+
+class Subject:
+    """A store on a disk in memory, on a clock that stands still."""
+
+    def __init__(self, **options: Any) -> None:
+        self.fs = MemoryFileSystem()
+        self.clock = ManualClock(START)
+        small = {"maintenance": "off", "wal_segment_bytes": 1 << 12, "staging_ttl_seconds": 60, "scan_threads": 1}
+        self.options = StoreOptions(**{**small, **options})
+        self.store = Store.open(self.fs, self.options, self.clock)
+        self.db = Database(self.store)
+
+    def stage(self, name: str, part: str, keys: list[int], op: str = "upsert", v: str = "v", table: str = "t") -> None:
+        batch = pa.record_batch([pa.array(keys, pa.int64()), [v] * len(keys)], schema=SCHEMA)
+        command = WriteCommand(table=table, op=Operation(op), stage=Stage(transaction=name, part=part))
+        self.store.stage(command, [StagedBatch(batch)])
+
+    def commit(self, name: str, *parts: str, **more: Any) -> Any:
+        return self.store.commit_transaction(TransactionCommit(transaction=name, parts=list(parts), **more))
+
+    def staged(self) -> list[str]:
+        return self.fs.list("staging")
+
+    def wait(self, seconds: float) -> None:
+        self.clock.advance(int(seconds * 1_000_000))
+
+    def restart(self, crash: bool = False) -> None:
+        if crash:
+            image = self.fs.crash_image(Random(0))
+            self.fs.crash_at = self.fs.operations
+            self.fs = image
+        else:
+            self.store.close()
+        self.store = Store.open(self.fs, self.options, self.clock)
+        self.db = Database(self.store)
+
+    def rows(self, table: str = "t") -> dict[int, str]:
+        found = self.db.table(table).scan().to_arrow().to_pylist()
+        assert len(found) == len({row["k"] for row in found})
+        return {row["k"]: row["v"] for row in found}
+
+
+@pytest.fixture
+def subject() -> Subject:
+    made = Subject()
+    made.db.create_table("t", SCHEMA, ["k"])
+    return made
+
+
+def test_what_was_staged_lives_for_a_time_that_each_part_renews(subject: Subject) -> None:
+    subject.stage("T", "a", [1])
+    subject.stage("other", "a", [7])
+    subject.wait(40)
+    subject.stage("T", "b", [2])
+    subject.wait(40)
+    assert subject.store.run_maintenance_once() == "remove staged rows that are too old"
+    with pytest.raises(NotFoundError):
+        subject.commit("other", "a")
+    assert len(subject.staged()) == 2 and subject.commit("T", "a", "b").applied == 2
+    assert subject.staged() == [] and subject.store.run_maintenance_once() is None
+
+
+def test_stage_throws_away_what_is_too_old(subject: Subject) -> None:
+    subject.stage("T", "a", [1])
+    subject.wait(61)
+    subject.stage("other", "a", [7])
+    assert len(subject.staged()) == 1
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_what_was_staged_survives_a_restart(subject: Subject, crash: bool) -> None:
+    subject.stage("T", "a", [1, 2])
+    subject.stage("old", "a", [7])
+    subject.wait(50)
+    subject.stage("T", "b", [3])
+    subject.wait(20)
+    subject.restart(crash)
+    assert len(subject.staged()) == 2
+    assert subject.commit("T", "a", "b").applied == 3 and subject.rows() == dict.fromkeys((1, 2, 3), "v")
+    subject.stage("T2", "a", [4])
+    assert subject.commit("T2", "a").applied == 1
+
+
+def test_a_file_that_is_cut_off_or_damaged_is_swept_and_one_damaged_later_is_refused(subject: Subject) -> None:
+    subject.stage("T", "a", [1])
+    subject.stage("T", "b", [2])
+    (first, second) = subject.staged()
+    content = bytearray(subject.fs.open(f"staging/{first}").pread(0, 1 << 20))
+    content[-400] ^= 1
+    for name, damaged in ((first, bytes(content)), (second, bytes(content[:-8]))):
+        subject.fs.unlink(f"staging/{name}")
+        file = subject.fs.create(f"staging/{name}")
+        file.append(damaged)
+        file.close()
+    with pytest.raises(CorruptionError, match="checksum of a block"):
+        subject.commit("T", "a")
+    assert subject.rows() == {}
+    subject.restart()
+    assert subject.staged() == [first], "the other has no end"
+
+
+def test_names_and_versions_outlive_the_log(subject: Subject) -> None:
+    subject.stage("T", "a", [1])
+    first = subject.commit("T", "a", app_id="query", app_version=7)
+    subject.db.create_table("other", SCHEMA, ["k"])
+    table = subject.db.table("other")
+    for round_ in range(3):
+        for key in range(40):
+            table.upsert({"k": [key], "v": [f"{round_}" * 300]})
+        segments = len(subject.fs.list("wal"))
+        for name in ("t", "other"):
+            subject.db.table(name).maintain("flush")
+            subject.db.table(name).maintain("flush_deltas")
+        assert len(subject.fs.list("wal")) < segments, "the log was freed"
+        subject.restart(crash=round_ == 1)
+        table = subject.db.table("other")
+        assert subject.commit("T", "a") == first
+        assert subject.commit("U", app_id="query", app_version=7).skipped
+    assert not subject.commit("V", app_id="query", app_version=8).skipped
+    assert verify_store_of(subject)
+
+
+def verify_store_of(subject: Subject) -> bool:
+    subject.store.close()
+    report = verify_store(subject.fs)
+    return report.is_sound
+
+
+@pytest.mark.parametrize("buckets", [0, 2])
+def test_new_rows_are_written_past_memory_and_the_log(buckets: int) -> None:
+    subject = Subject(**DIRECT, transaction_bytes=3_000)
+    partitions = [hash_by("k", buckets=buckets)] if buckets else []
+    table = subject.db.create_table("t", SCHEMA, ["k"], partition_by=partitions)
+    table.insert({"k": [5, 6], "v": ["old", "old"]})
+    before, held = subject.db.now(), table.stats()["memory"]["stores_bytes"]
+    for part in range(4):
+        subject.stage("T", str(part), list(range(part * 5000, part * 5000 + 5000)))
+    result = subject.commit("T", "0", "1", "2", "3")
+    assert (result.rows, result.applied) == (20_000, 20_000)
+    assert subject.rows() == dict.fromkeys(range(20_000), "v")
+    assert table.scan(as_of=before).count() == 2 and table.last_change() == result.timestamp
+    stats = table.stats()
+    assert sum(tablet["rowsets"] for tablet in stats["tablets"]) >= 4
+    assert stats["memory"]["stores_bytes"] < 2 * held
+    feed = table.changes(before).to_arrow()
+    assert feed.num_rows == 20_000 and set(feed["_timestamp"].to_pylist()) == {result.timestamp}
+    for crash in (True, False):
+        subject.restart(crash)
+        assert subject.rows() == dict.fromkeys(range(20_000), "v")
+        for op in ("flush", "flush_deltas", "compact"):
+            subject.db.table("t").maintain(op)
+    assert subject.rows() == dict.fromkeys(range(20_000), "v")
+    assert verify_store_of(subject)
+
+
+def test_a_refused_row_leaves_no_file_of_the_new_ones() -> None:
+    subject = Subject(**DIRECT)
+    subject.db.create_table("t", SCHEMA, ["k"])
+    subject.stage("T", "new", list(range(500)))
+    subject.stage("T", "bad", [9999], op="update")
+    files = [name for directory in subject.fs.list("tablets") for name in subject.fs.list(f"tablets/{directory}")]
+    assert subject.commit("T", "new", "bad").error_count == 1
+    after = [name for directory in subject.fs.list("tablets") for name in subject.fs.list(f"tablets/{directory}")]
+    assert after == files and subject.rows() == {}
+    assert subject.commit("T", "new").applied == 500
+
+
+def test_a_key_that_comes_between_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = Subject(**DIRECT)
+    table = subject.db.create_table("t", SCHEMA, ["k"])
+    subject.stage("T", "a", list(range(500)), op="insert_ignore")
+    planned = commits.Plan
+    between = iter([7, 8])
+
+    def plan(*args: Any) -> Any:
+        made = planned(*args)
+        for key in between:
+            table.upsert({"k": [key], "v": ["theirs"]})
+            break
+        return made
+
+    monkeypatch.setattr(commits, "Plan", plan)
+    result = subject.commit("T", "a")
+    assert (result.applied, result.ignored) == (498, 2)
+    assert subject.rows() == {**dict.fromkeys(range(500), "v"), 7: "theirs", 8: "theirs"}
+
+
+def test_who_is_disturbed_all_the_time_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = Subject(**DIRECT)
+    table = subject.db.create_table("t", SCHEMA, ["k"])
+    subject.stage("T", "a", list(range(500)))
+    planned, keys = commits.Plan, iter(range(500))
+
+    def plan(*args: Any) -> Any:
+        made = planned(*args)
+        table.insert({"k": [next(keys)], "v": ["theirs"]})
+        return made
+
+    monkeypatch.setattr(commits, "Plan", plan)
+    with pytest.raises(ConflictError, match="commit again"):
+        subject.commit("T", "a")
+    monkeypatch.undo()
+    assert subject.commit("T", "a").applied == 500 and set(subject.rows().values()) == {"v"}
+
+
+def test_a_transaction_in_use_is_not_aborted(subject: Subject) -> None:
+    def batches():
+        yield StagedBatch(pa.record_batch([pa.array([1], pa.int64()), ["v"]], schema=SCHEMA))
+        with pytest.raises(ConflictError):
+            subject.store.abort_transaction("T")
+        subject.wait(100)
+        assert subject.store.run_maintenance_once() is None
+
+    command = WriteCommand(table="t", stage=Stage(transaction="T", part="a"))
+    assert subject.store.stage(command, batches()).rows == 1
+    assert subject.commit("T", "a").applied == 1
+    subject.store.abort_transaction("never")
