@@ -54,7 +54,7 @@ class RowPlaces:
 class Patch:
     """New cells for some rows of a column; what is outside the base that it is applied to is not looked at."""
 
-    __slots__ = ("cells", "rows")
+    __slots__ = ("__weakref__", "cells", "rows")
 
     def __init__(self, rows: RowPlaces, cells: Cells) -> None:
         self.rows, self.cells = rows, cells

@@ -101,8 +101,9 @@ class DeltaTracker:
 
         ``is_own`` says that nobody else has the memory of ``base``: then it is written over.
         """
-        found = self.patches(column_id, first_row, first_row + len(base), snapshot)
-        return apply_all(found, base, first_row, is_own) if found else base
+        for patch in self.patches(column_id, first_row, first_row + len(base), snapshot):
+            base, is_own = patch.apply(base, first_row, is_own), True
+        return base
 
     def apply_at(self, column_id: int, base: Vector, rows: np.ndarray, snapshot: int) -> Vector:
         """Return the cells of ``rows`` (ascending, distinct) as ``snapshot`` sees them."""
