@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from ..database import Database
 
+ERRORS_SHOWN = 10
+
 app = typer.Typer(no_args_is_help=True, help="Verify, back up, restore, load, copy and export whole tables.")
 
 Runs = Annotated[str, typer.Option("--executor", envvar="NYALA_EXECUTOR", help="local (threads) or spark.")]
@@ -200,13 +202,106 @@ def backups_command(root: Root, json_output: Json = False) -> None:
     print_table(["table", "kind", "up to", "rows", "bytes", "files"], rows)
 
 
+@app.command("copy")
+def copy_command(
+    context: typer.Context,
+    name: Name,
+    other_url: OtherUrl = None,
+    other_data: OtherData = None,
+    new_name: Annotated[str | None, typer.Option("--as", help="Its name there.", show_default="the same")] = None,
+    as_of: AsOf = None,
+    executor: Runs = "local",
+    workers: Workers = None,
+    url: Url = None,
+    data: Data = None,
+    json_output: Json = False,
+) -> None:
+    """Copy a table to another store. A run that was killed is gone on with."""
+    from ..pipeline import copy_table
+
+    with database(context, url, data) as db, other_database(context, db, other_url, other_data, make=True) as other:
+        made = copy_table(
+            db, other, name, name=new_name, as_of=moment(as_of), executor=executor, workers=workers, show="lines"
+        )
+    if json_output:
+        print_result(made)
+    else:
+        typer.echo(f"copied {name} as of {made.snapshot} to {made.table}: {made.rows:,} rows")
+
+
+@app.command("export")
+def export_command(
+    context: typer.Context,
+    name: Name,
+    folder: Annotated[str, typer.Argument(help="An empty folder, or a URI as s3://bucket/homes.")],
+    columns: Annotated[str | None, typer.Option(help="Column names, with commas.")] = None,
+    where: Annotated[str | None, typer.Option(help="A filter in SQL.")] = None,
+    as_of: AsOf = None,
+    executor: Runs = "local",
+    workers: Workers = None,
+    url: Url = None,
+    data: Data = None,
+    json_output: Json = False,
+) -> None:
+    """Write rows to a folder of Parquet files. A run that was killed is gone on with."""
+    from ..pipeline import export
+
+    chosen = [each.strip() for each in columns.split(",")] if columns else None
+    with database(context, url, data) as db:
+        made = export(
+            db,
+            name,
+            folder,
+            columns=chosen,
+            where=where,
+            as_of=moment(as_of),
+            executor=executor,
+            workers=workers,
+            show="lines",
+        )
+    if json_output:
+        print_result(made)
+    else:
+        typer.echo(f"wrote {made.rows:,} rows as of {made.snapshot} in {len(made.parts)} files to {made.folder}")
+
+
+@app.command("load")
+def load_command(
+    context: typer.Context,
+    name: Name,
+    files: Annotated[list[str], typer.Argument(help="Files and folders: Parquet, CSV, Arrow or JSON lines.")],
+    op: Annotated[str, typer.Option(help="insert, upsert, update, delete, or one of them with _ignore.")] = "upsert",
+    run: Annotated[str, typer.Option(help="Name another to load unchanged files a second time.")] = "",
+    executor: Runs = "local",
+    workers: Workers = None,
+    url: Url = None,
+    data: Data = None,
+    json_output: Json = False,
+) -> None:
+    """Write the rows of many files, side by side; run again, none is applied twice. Exit with 1 if any was refused."""
+    from ..pipeline import load
+
+    with database(context, url, data) as db:
+        made = load(db, name, files, op=op, run=run, executor=executor, workers=workers, show="lines")
+    if json_output:
+        print_result(made)
+    else:
+        for error in made.errors[:ERRORS_SHOWN]:
+            where = f"{error.file}, row {error.row}"
+            typer.secho(f"{where}: {error.code}: {error.message}", fg=typer.colors.RED, err=True)
+        parts = f"{made.applied:,} applied, {made.ignored:,} ignored, {made.error_count:,} refused"
+        typer.echo(f"{made.rows:,} rows of {made.files} files: {parts}")
+    if made.error_count:
+        raise typer.Exit(1)
+
+
 def moment(text: str | None) -> int | str | None:
     """Return a moment as it was given on the command line."""
     return int(text) if text and text.isdigit() else text
 
 
 def other_database(
-    context: typer.Context, db: Database, url: str | None, data: Path | None
+    context: typer.Context, db: Database, url: str | None, data: Path | None, make: bool = False
 ) -> AbstractContextManager[Database]:
     """Return the second database of a command; the same one where no other is named.
 
@@ -217,7 +312,7 @@ def other_database(
         return nullcontext(db)
     if url is not None and data is not None:
         raise InvalidArgumentError("give --other-url or --other-data, not both")
-    return database(context, url, data)
+    return database(context, url, data, make)
 
 
 def print_result(result: BaseModel) -> None:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from .backup_job import BackupResult, backup
 from .chain import Backup, list_backups
+from .copy_job import CopyResult, copy_table
 from .executor import Executor, LocalExecutor
+from .export_job import ExportResult, export
+from .load_job import LoadResult, RefusedRow, load
 from .restore_job import RestoreResult, restore
 from .spark_executor import SparkExecutor
 from .verification import KeyDifference, TableChecksum, TabletChecksum, Verification
@@ -17,9 +20,13 @@ from .verify_job import checksum, verify
 __all__ = [
     "Backup",
     "BackupResult",
+    "CopyResult",
     "Executor",
+    "ExportResult",
     "KeyDifference",
+    "LoadResult",
     "LocalExecutor",
+    "RefusedRow",
     "RestoreResult",
     "SparkExecutor",
     "TableChecksum",
@@ -27,7 +34,10 @@ __all__ = [
     "Verification",
     "backup",
     "checksum",
+    "copy_table",
+    "export",
     "list_backups",
+    "load",
     "restore",
     "verify",
 ]

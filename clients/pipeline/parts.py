@@ -61,6 +61,11 @@ class PartTask:
         """What the part is called, whoever writes it."""
         return f"part-{self.number:05d}"
 
+    @property
+    def note(self) -> str:
+        """The file that says that it is done; Spark and others overlook names that begin so."""
+        return f"_{self.name}{NOTE}"
+
 
 def write_part(task: PartTask) -> Part:
     """Return a task's part; write it, if no earlier run has.
@@ -68,8 +73,8 @@ def write_part(task: PartTask) -> Part:
     Raises:
         ConflictError: the table has other columns by now.
     """
-    if task.folder.has(task.name + NOTE):
-        return task.folder.read_model(task.name + NOTE, Part)
+    if task.folder.has(task.note):
+        return task.folder.read_model(task.note, Part)
     # Of its own for each attempt: two may run at once.
     file = f"{task.name}-{uuid.uuid4().hex[:8]}.parquet"
     stream = task.link.service.scan(task.spec)
@@ -86,7 +91,7 @@ def write_part(task: PartTask) -> Part:
         sha256=sha256,
         checksum=sums.text if sums else None,
     )
-    task.folder.write_model(task.name + NOTE, part)
+    task.folder.write_model(task.note, part)
     return part
 
 
@@ -113,7 +118,7 @@ def sweep(folder: Folder, parts: list[Part]) -> None:
     """Delete notes, and files of attempts that came to nothing."""
     wanted = {part.file for part in parts}
     for name in folder.names():
-        if name.startswith("part-") and name not in wanted:
+        if name.startswith(("part-", "_part-")) and name not in wanted:
             folder.remove(name)
 
 

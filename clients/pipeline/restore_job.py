@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,21 +9,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
-from ...schemas.alter import Alteration, RenameTable, SetComment, Step
 from ...schemas.description import TableDescription
-from ...schemas.errors import AlreadyPresentError, CorruptionError, InvalidArgumentError, NotFoundError
+from ...schemas.errors import AlreadyPresentError, CorruptionError
 from ...schemas.operation import Operation
-from ...schemas.service import StoreService
 from ...schemas.timestamp import parse_moment
-from .chain import Backup, TableBackups, backups_called
-from .definition import Levels, create_like
+from .chain import Backup, backups_called
+from .definition import Levels
 from .executor import Executor, Where, executor_of
 from .folder import Folder, Place
 from .link import Store, StoreLink
 from .parts import Part, read_part
 from .progress import Show, run_tasks
+from .under_way import TableUnderWay
 from .verify_job import checked
-from .writing import Projection, write_rows
+from .writing import Projection, replacing, write_rows
 
 
 class RestoreResult(BaseModel):
@@ -90,19 +88,20 @@ def restore(
     name = name or wanted.table.name
     if name in link.service.tables():
         raise AlreadyPresentError(f"there is a table {name!r} already: restore it by another name, or drop that first")
-    under_way = _UnderWay(link.service, wanted, name, backups, partition_by)
-    resumed = under_way.stages > 0
+    unfinished = f"{name}.restoring-{wanted.until}"
+    under_way = TableUnderWay(link.service, unfinished, wanted.table, str(backups.folder), partition_by)
+    resumed = bool(under_way.done)
     written = 0
-    for number, (folder, made) in enumerate(chain):
-        if number >= under_way.stages:
+    for number, (folder, made) in enumerate(chain, 1):
+        if number > max(under_way.done, default=0):
             tasks = _tasks(link, under_way.table, wanted, folder, made)
-            what = f"restore {name}, {number + 1} of {len(chain)}"
+            what = f"restore {name}, {number} of {len(chain)}"
             written += sum(rows for _, rows in run_tasks(runner, write_part_into, tasks, int, what, show))
-            under_way.ended(number + 1)
+            under_way.note([number])
     verified = verify and wanted.checksum is not None
     if verified:
         _check(wanted, *_sum_of(link, under_way.table.name, runner, show))
-    under_way.complete(name)
+    under_way.complete(name, wanted.table.options.comment)
     return RestoreResult(
         table=name,
         until=wanted.until,
@@ -111,60 +110,6 @@ def restore(
         resumed=resumed,
         verified=verified,
     )
-
-
-class _UnderWay:
-    """The table that is being restored, under a name of its own; its comment says how far it is."""
-
-    def __init__(
-        self, service: StoreService, wanted: Backup, name: str, backups: TableBackups, partition_by: Levels | None
-    ) -> None:
-        self._service = service
-        self._wanted = wanted
-        self._name = f"{name}.restoring-{wanted.until}"
-        self._from = str(backups.folder)
-        self.stages = 0
-        """How many of the chain's backups are in it."""
-        try:
-            found = service.describe_table(self._name)
-        except NotFoundError:
-            found = create_like(service, wanted.table, self._name, self._comment(), partition_by)
-        else:
-            self.stages = self._stages_of(found.options.comment)
-        self.table = _with_ids_of(found, wanted.table)
-
-    def ended(self, stages: int) -> None:
-        """Note that one more backup is in it."""
-        self.stages = stages
-        self._alter(SetComment(comment=self._comment()))
-
-    def complete(self, name: str) -> None:
-        """Give it its name and comment."""
-        self._alter(SetComment(comment=self._wanted.table.options.comment), RenameTable(to=name))
-
-    def _alter(self, *steps: Step) -> None:
-        self._service.alter_table(Alteration(table=self._name, steps=list(steps)))
-
-    def _comment(self) -> str:
-        return json.dumps({"restoring_from": self._from[-600:], "backups_done": self.stages})
-
-    def _stages_of(self, comment: str) -> int:
-        try:
-            said = json.loads(comment)
-            if said["restoring_from"] == self._from[-600:]:
-                return int(said["backups_done"])
-        except (ValueError, KeyError, TypeError):
-            pass
-        raise InvalidArgumentError(
-            f"the table {self._name!r} was not made by a restore from {self._from}: drop it, or restore by another name"
-        )
-
-
-def _with_ids_of(made: TableDescription, source: TableDescription) -> TableDescription:
-    """Return a table's description with the column ids of the one it was made like."""
-    ids = {column.name: column.id for column in source.columns}
-    columns = [column.model_copy(update={"id": ids[column.name]}) for column in made.columns]
-    return made.model_copy(update={"columns": columns})
 
 
 def _tasks(link: StoreLink, into: TableDescription, wanted: Backup, folder: Folder, made: Backup) -> list[RestoreTask]:
@@ -181,7 +126,7 @@ def write_part_into(task: RestoreTask) -> int:
     projection = Projection(task.was, task.into)
     write = partial(write_rows, task.link.service, task.into)
     if task.part.kind == "rows":
-        write(map(projection.rows, read_part(task.folder, task.part)), projection.schema, Operation.UPSERT)
+        write(map(projection.rows, read_part(task.folder, task.part)), projection.schema, replacing(task.into))
         return task.part.rows
     batches = list(read_part(task.folder, task.part))
     # Cells that are immutable are set in new rows only: rows that changed begin anew.

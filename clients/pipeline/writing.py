@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
@@ -41,6 +41,12 @@ def write_rows(
     return result.applied
 
 
+def replacing(about: TableDescription) -> Operation:
+    """Return the operation by which rows that are all new may be written again, by a run that goes on with another:
+    immutable cells, which only new rows take, are left as they are then."""
+    return Operation.UPSERT_IGNORE if any(column.immutable for column in about.columns) else Operation.UPSERT
+
+
 class Projection:
     """Makes rows of a table as it was into rows of what became of it: columns are the same if their ids are."""
 
@@ -72,9 +78,3 @@ def constant(column: ColumnSchema, value: object, count: int) -> pa.Array:
     """Return a column of one value, given as JSON has it."""
     cell = from_json(value, column.logical) if value is not None else None
     return pa.repeat(pa.scalar(cell, column.field.type), count)
-
-
-def columns_named(about: TableDescription, names: Sequence[str]) -> pa.Schema:
-    """Return the Arrow schema of some columns of a table."""
-    by_name = {column.name: column.field for column in about.columns}
-    return pa.schema([by_name[name] for name in names])

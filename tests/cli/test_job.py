@@ -89,6 +89,18 @@ def test_checksums(run: Run, data: Path) -> None:
     assert json.loads(out)["rows"] == 3
 
 
+def test_copy_export_and_load(run: Run, data: Path, url: str, tmp_path: Path) -> None:
+    code, out, _ = run("copy", "homes", "--data", data, "--other-url", url, "--as", "copied")
+    assert code == 0 and "3 rows" in out
+    code, out, _ = run("export", "copied", tmp_path / "out", "--columns", "id,city", "--where", "id > 1", "--url", url)
+    assert code == 0 and "wrote 2 rows" in out
+    code, out, _ = run("load", "copied", tmp_path / "out", "--url", url, "--op", "insert")
+    assert code == 1 and "0 applied, 0 ignored, 2 refused" in out
+    code, out, _ = run("load", "copied", tmp_path / "out", "--url", url, "--json")
+    assert code == 0 and json.loads(out)["applied"] == 2
+    assert run("verify", "homes", "--data", data, "--other-url", url, "--other-table", "copied")[0] == 0
+
+
 def test_wrong_usage(run: Run, data: Path, url: str, tmp_path: Path) -> None:
     code, _, err = run("backup", "nothing", tmp_path, "--data", data)
     assert code == 1 and err.startswith("NOT_FOUND")

@@ -1,0 +1,129 @@
+"""Copy: a table made in another store, or the same, of the rows of one at a snapshot."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ConfigDict
+
+from ...schemas.description import TableDescription
+from ...schemas.errors import AlreadyPresentError, ConflictError, SnapshotTooOldError
+from ...schemas.scan import ScanSpec
+from ...schemas.service import StoreService
+from .definition import Levels
+from .executor import Where, executor_of
+from .link import Store, StoreLink
+from .progress import Show, run_tasks
+from .splits import SPLIT_BYTES, snapshot_of, split_specs
+from .under_way import TableUnderWay
+from .writing import Projection, replacing, write_rows
+
+
+class CopyResult(BaseModel):
+    """What a copy came to."""
+
+    model_config = ConfigDict(frozen=True)
+
+    table: str
+    snapshot: int
+    """Of the source, whose rows then are those of the copy."""
+    rows: int
+    """That were written by this run."""
+    resumed: bool
+
+
+@dataclass(frozen=True)
+class CopyTask:
+    """Read one split and write its rows."""
+
+    source: StoreLink
+    spec: ScanSpec
+    was: TableDescription
+    target: StoreLink
+    into: TableDescription
+
+
+def copy_table(
+    source: Store,
+    target: Store,
+    table: str,
+    *,
+    name: str | None = None,
+    as_of: int | str | None = None,
+    partition_by: Levels | None = None,
+    split_bytes: int = SPLIT_BYTES,
+    executor: Where = "local",
+    workers: int | None = None,
+    show: Show = "auto",
+) -> CopyResult:
+    """Copy a table's definition and its rows at a snapshot, by default now, under ``name`` into another store.
+
+    ``partition_by`` takes the place of its partitions. Until all rows are there the copy is called
+    ``<name>.copying-<snapshot>``; a run that was killed is gone on with by the next that copies the same, at the
+    snapshot of the first. To follow the source from there on, apply its ``changes`` since the snapshot.
+
+    Raises:
+        NotFoundError: the source has no such table.
+        AlreadyPresentError: the target has a table of that name.
+        SnapshotTooOldError: the source's history does not reach back to the snapshot.
+    """
+    reads, writes = StoreLink.to(source), StoreLink.to(target)
+    runner = executor_of(executor, workers)
+    about = reads.service.describe_table(table)
+    name = name or table
+    if name in writes.service.tables():
+        raise AlreadyPresentError(f"there is a table {name!r} already: copy under another name, or drop that first")
+    begun = _begun(writes.service, name) if as_of is None else None
+    snapshot = snapshot_of(reads.service, as_of) if begun is None else begun
+    unfinished = f"{name}.copying-{snapshot}"
+    origin = f"{reads.url or 'this process'}, table {about.table_id}"
+    under_way = TableUnderWay(writes.service, unfinished, about, origin, partition_by)
+    done = set(under_way.done)
+    tasks = _tasks(reads, writes, about, under_way.table, snapshot, split_bytes, unfinished)
+    tasks = [task for task in tasks if task.spec.tablet not in done]
+    left = Counter(task.spec.tablet or 0 for task in tasks)
+    rows = 0
+    for index, written in run_tasks(runner, copy_split, tasks, int, f"copy {table}", show):
+        rows += written
+        tablet = tasks[index].spec.tablet or 0
+        left[tablet] -= 1
+        if not left[tablet]:
+            done.add(tablet)
+            under_way.note(sorted(done))
+    under_way.complete(name, about.options.comment)
+    return CopyResult(table=name, snapshot=snapshot, rows=rows, resumed=begun is not None)
+
+
+def copy_split(task: CopyTask) -> int:
+    """Copy the rows of one split; return how many."""
+    projection = Projection(task.was, task.into)
+    stream = task.source.service.scan(task.spec)
+    if [column.name for column in task.was.columns] != stream.schema.names:
+        raise ConflictError(f"the columns of table {task.was.name!r} were changed while it was copied: copy anew")
+    rows = map(projection.rows, stream.batches)
+    return write_rows(task.target.service, task.into, rows, projection.schema, replacing(task.into))
+
+
+def _begun(service: StoreService, name: str) -> int | None:
+    """Return the snapshot of a copy that an earlier run has begun, the newest."""
+    mark = f"{name}.copying-"
+    found = [table.removeprefix(mark) for table in service.tables() if table.startswith(mark)]
+    return max((int(each) for each in found if each.isdigit()), default=None)
+
+
+def _tasks(
+    reads: StoreLink,
+    writes: StoreLink,
+    about: TableDescription,
+    into: TableDescription,
+    snapshot: int,
+    split_bytes: int,
+    unfinished: str,
+) -> list[CopyTask]:
+    spec = ScanSpec(table=about.name, columns=[column.name for column in about.columns], as_of=snapshot)
+    try:
+        splits = split_specs(reads.service, spec, split_bytes)
+    except SnapshotTooOldError as error:
+        raise SnapshotTooOldError(f"{error.message}. Drop {unfinished!r} and copy anew") from None
+    return [CopyTask(reads, split, about, writes, into) for split in splits]

@@ -1,0 +1,116 @@
+"""Export: the rows of a table at a snapshot as Parquet files, one for each split."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from ...schemas.errors import AlreadyPresentError, InvalidArgumentError
+from ...schemas.scan import ScanSpec
+from ..where import Where as Filter
+from ..where import where_json
+from .executor import Where, executor_of
+from .folder import Folder, Place
+from .link import Store, StoreLink
+from .parts import Part, PartTask, sweep, write_part
+from .progress import Show, run_tasks
+from .splits import SPLIT_BYTES, snapshot_of, split_specs
+
+METADATA, PLAN = "_metadata.json", "_plan.json"
+"""Spark, pyarrow and others overlook files whose names begin so."""
+
+
+class ExportResult(BaseModel):
+    """What an export came to; also what ``_metadata.json`` says, which is written last."""
+
+    model_config = ConfigDict(frozen=True)
+
+    table: str
+    snapshot: int
+    folder: str
+    rows: int
+    bytes: int
+    parts: list[Part]
+    resumed: bool = False
+
+
+class _Plan(BaseModel):
+    """What ``_plan.json`` says of an export that is under way."""
+
+    asked: dict[str, Any]
+    """The scan as it was asked for."""
+    snapshot: int
+    scans: list[dict[str, Any]]
+
+
+def export(
+    store: Store,
+    table: str,
+    folder: Place,
+    *,
+    columns: Sequence[str] | None = None,
+    where: Filter = None,
+    as_of: int | str | None = None,
+    split_bytes: int = SPLIT_BYTES,
+    executor: Where = "local",
+    workers: int | None = None,
+    show: Show = "auto",
+) -> ExportResult:
+    """Write the rows of a table at a snapshot, by default now, to a folder of Parquet files.
+
+    The folder is read as a whole by Spark, DuckDB, pyarrow and others. A run that was killed is gone on with by the
+    next that asks for the same.
+
+    Raises:
+        NotFoundError: there is no such table or column.
+        AlreadyPresentError: the folder holds an export, or other files.
+    """
+    link = StoreLink.to(store)
+    place = Folder.at(folder)
+    runner = executor_of(executor, workers)
+    if isinstance(columns, str):
+        raise InvalidArgumentError("columns is a list of column names, not one name")
+    asked = ScanSpec(
+        table=table, columns=None if columns is None else list(columns), where=where_json(where), as_of=as_of
+    )
+    plan, resumed = _planned(link, place, asked.checked(), split_bytes)
+    schema = link.service.scan(asked.model_copy(update={"limit": 0})).schema
+    tasks = [
+        PartTask(link, ScanSpec.model_validate(scan), place, number, schema) for number, scan in enumerate(plan.scans)
+    ]
+    parts = dict(run_tasks(runner, write_part, tasks, lambda part: part.rows, f"export {table}", show))
+    made = ExportResult(
+        table=table,
+        snapshot=plan.snapshot,
+        folder=str(place),
+        rows=sum(part.rows for part in parts.values()),
+        bytes=sum(part.bytes for part in parts.values()),
+        parts=[parts[number] for number in range(len(tasks))],
+        resumed=resumed,
+    )
+    place.write_model(METADATA, made)
+    sweep(place, made.parts)
+    place.remove(PLAN)
+    return made
+
+
+def _planned(link: StoreLink, place: Folder, asked: ScanSpec, split_bytes: int) -> tuple[_Plan, bool]:
+    """Return what is to be done, and whether an earlier run had begun."""
+    request = asked.model_dump(mode="json")
+    if place.has(PLAN) and not place.has(METADATA):
+        plan = place.read_model(PLAN, _Plan)
+        if plan.asked == request:
+            return plan, True
+        raise AlreadyPresentError(f"{place} holds the beginning of another export: empty it, or take another folder")
+    if place.names():
+        raise AlreadyPresentError(f"{place} is not empty: take another folder")
+    snapshot = snapshot_of(link.service, asked.as_of)
+    scans = split_specs(link.service, asked.pinned(snapshot), split_bytes)
+    plan = _Plan(
+        asked=request, snapshot=snapshot, scans=[scan.model_dump(mode="json", exclude_none=True) for scan in scans]
+    )
+    place.make()
+    place.write_model(PLAN, plan)
+    return plan, False

@@ -1,0 +1,27 @@
+"""A DataFrame of Spark as the input of a load."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...schemas.errors import InvalidArgumentError
+from ...schemas.operation import Operation
+from .link import StoreLink
+
+
+def write_spark_frame(link: StoreLink, table: str, frame: Any, op: Operation) -> int:
+    """Write a DataFrame by the connector, as one commit; return its rows.
+
+    Raises:
+        InvalidArgumentError: the store has no URL that Spark could reach it by.
+    """
+    from pyspark.sql import Observation
+    from pyspark.sql.functions import count, lit
+
+    from ..spark.api import write_table  # pyright: ignore[reportAttributeAccessIssue]
+
+    if link.url is None:
+        raise InvalidArgumentError("a DataFrame of Spark is written to a server: give its URL")
+    seen = Observation()
+    write_table(frame.observe(seen, count(lit(1)).alias("rows")), table, link.url, operation=str(op))
+    return seen.get["rows"]

@@ -1,0 +1,54 @@
+"""Tables exported to folders of Parquet files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.dataset as ds
+import pytest
+
+from nyala.clients.database import Database
+from nyala.clients.pipeline import checksum, export, parts
+from nyala.clients.pipeline.row_hash import Sums
+from nyala.clients.table import Table
+from nyala.schemas.errors import AlreadyPresentError
+
+
+def test_the_folder_holds_the_rows(source: Database, homes: Table, tmp_path: Path) -> None:
+    made = export(source, "homes", tmp_path / "all", split_bytes=5_000)
+    assert made.rows == 500 and len(made.parts) >= 3
+    sums = Sums()
+    for batch in ds.dataset(tmp_path / "all").to_batches():
+        sums.add(batch, ["id"])
+    wanted = checksum(source, "homes")
+    assert (sums.count, sums.text) == (500, wanted.checksum)
+    some = export(source, "homes", tmp_path / "some", columns=["id", "city"], where="small > 0")
+    read = ds.dataset(tmp_path / "some").to_table()
+    assert read.schema.names == ["id", "city"]
+    assert read.num_rows == some.rows == homes.scan(where="small > 0").count()
+    with pytest.raises(AlreadyPresentError, match="not empty"):
+        export(source, "homes", tmp_path / "all")
+
+
+def test_a_killed_export_is_gone_on_with(
+    source: Database, homes: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, written = parts._write_file, []
+
+    def write_or_die(*given: object) -> object:
+        if len(written) == 2:
+            raise KeyboardInterrupt
+        written.append(given)
+        return write(*given)  # pyright: ignore[reportArgumentType]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(parts, "_write_file", write_or_die)
+        with pytest.raises(KeyboardInterrupt):
+            export(source, "homes", tmp_path, workers=1)
+    homes.delete({"id": list(range(100))})
+    with pytest.raises(AlreadyPresentError, match="another export"):
+        export(source, "homes", tmp_path, columns=["id"])
+    made = export(source, "homes", tmp_path)
+    assert made.resumed and made.rows == 500
+    assert ds.dataset(tmp_path).count_rows() == 500
+    assert sorted(path.name for path in tmp_path.glob("_*")) == ["_metadata.json"]

@@ -1,0 +1,113 @@
+"""Files loaded by many tasks: every row once, whatever happened to the run before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as csv
+import pyarrow.parquet as pq
+import pytest
+from job_rows import SCHEMA, rows
+
+from nyala.clients.database import Database
+from nyala.clients.pipeline import checksum, load, load_job
+from nyala.clients.table import Table
+from nyala.schemas.errors import InvalidArgumentError, NotFoundError, StoreError
+
+
+@pytest.fixture
+def table(target: Database) -> Table:
+    return target.create_table("homes", SCHEMA, ["id"])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two Parquet files in folders, with more row groups than a task takes; and what is to be overlooked."""
+    (tmp_path / "in" / "deep").mkdir(parents=True)
+    pq.write_table(rows(range(600)), tmp_path / "in" / "a.parquet", row_group_size=50)
+    pq.write_table(rows(range(600, 700)), tmp_path / "in" / "deep" / "b.parquet")
+    (tmp_path / "in" / "_SUCCESS").write_text("")
+    return tmp_path / "in"
+
+
+@pytest.fixture(autouse=True)
+def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_job, "TASK_ROWS", 120)
+    monkeypatch.setattr(load_job, "BATCH_ROWS", 20)
+
+
+def test_a_folder_is_loaded(target: Database, table: Table, folder: Path, source: Database) -> None:
+    made = load(target, "homes", folder, op="insert")
+    assert (made.files, made.rows, made.applied, made.error_count) == (2, 700, 700, 0)
+    source.create_table("homes", SCHEMA, ["id"]).insert(rows(range(700)))
+    assert checksum(target, "homes").is_same(checksum(source, "homes"))
+    table.delete({"id": [5]})
+    again = load(target, "homes", [str(folder / "a.parquet"), folder / "deep"], op="insert")
+    assert again == made  # answered as before: nothing is applied, nothing refused
+    assert table.get(5) is None
+    other = load(target, "homes", folder, op="insert", run="second")
+    assert (other.applied, other.error_count) == (1, 699)
+    assert other.errors[0].code == "ALREADY_PRESENT"
+    assert {error.row for error in other.errors if error.file.endswith("a.parquet")} == set(range(600)) - {5}
+
+
+def test_a_killed_load_is_gone_on_with(
+    target: Database, table: Table, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, begun = load_job.load_part, []
+
+    def run_or_die(task: load_job.LoadTask) -> object:
+        if len(begun) == 3:
+            raise StoreError("killed")
+        begun.append(task)
+        return run(task)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(load_job, "load_part", run_or_die)
+        with pytest.raises(StoreError, match="killed"):
+            load(target, "homes", folder, op="insert", workers=1)
+    assert 0 < table.scan().count() < 700
+    made = load(target, "homes", folder, op="insert")
+    assert (made.applied, made.error_count) == (700, 0)
+    assert table.scan().count() == 700
+
+
+def test_more_batches_than_a_writer_is_remembered_for(
+    target: Database, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load_job, "BATCH_ROWS", 1)
+    pq.write_table(rows(range(100)), tmp_path / "a.parquet")
+    assert load(target, "homes", tmp_path / "a.parquet", op="insert").applied == 100
+    again = load(target, "homes", tmp_path / "a.parquet", op="insert")
+    assert (again.applied, again.error_count) == (100, 0)
+
+
+def test_csv_with_the_types_of_the_table(target: Database, table: Table, tmp_path: Path) -> None:
+    given = rows(range(50)).select(["id", "city", "day", "cents", "at"])
+    csv.write_csv(given, tmp_path / "a.csv")
+    assert load(target, "homes", tmp_path / "a.csv").applied == 50
+    read = table.scan(["id", "day", "cents", "at"], ordered=True).to_arrow()
+    assert read.to_pylist() == given.select(["id", "day", "cents", "at"]).to_pylist()
+
+
+def test_data_frames(target: Database, table: Table) -> None:
+    made = load(target, "homes", rows(range(10)).to_pandas())
+    assert (made.files, made.applied) == (0, 10)
+    assert load(target, "homes", pa.table({"id": [3, 99]}), op="delete").errors[0].row == 1
+
+
+def test_what_cannot_be_loaded(target: Database, table: Table, tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="no file or folder"):
+        load(target, "homes", tmp_path / "nothing")
+    (tmp_path / "a.txt").write_text("x")
+    with pytest.raises(InvalidArgumentError, match="names no format"):
+        load(target, "homes", tmp_path)
+    (tmp_path / "a.txt").rename(tmp_path / "a.parquet")
+    with pytest.raises(InvalidArgumentError, match="cannot be read"):
+        load(target, "homes", tmp_path)
+    pq.write_table(pa.table({"id": [1], "colour": ["red"]}), tmp_path / "a.parquet")
+    with pytest.raises(InvalidArgumentError, match="no column 'colour'"):
+        load(target, "homes", tmp_path)
+    with pytest.raises(InvalidArgumentError, match="no operation"):
+        load(target, "homes", tmp_path, op="paint")
