@@ -17,6 +17,7 @@ from ..schemas.alter import Alteration
 from ..schemas.bulk import ImportAbort, ImportBegin, ImportCommit, ImportPlan
 from ..schemas.command import LastChange
 from ..schemas.description import DroppedTable, DroppedTables, Health, ScanPlan, TableDescription, TableStats
+from ..schemas.direct import PinName, PinnedTable, PinSnapshot
 from ..schemas.errors import InvalidArgumentError, StoreError, UnavailableError
 from ..schemas.scan import ScanSpec
 from ..schemas.service import ScanStream
@@ -240,6 +241,18 @@ class FlightStore:
     def import_abort(self, import_id: str) -> None:
         """See StoreService."""
         self._action("import_abort", ImportAbort(import_id=import_id))
+
+    def pin_snapshot(self, asked: PinSnapshot) -> PinnedTable:
+        """See StoreService."""
+        return PinnedTable.model_validate_json(self._action("pin_snapshot", asked))
+
+    def renew_pin(self, pin_id: str) -> None:
+        """See StoreService."""
+        self._action("renew_pin", PinName(pin_id=pin_id))
+
+    def release_pin(self, pin_id: str) -> None:
+        """See StoreService."""
+        self._action("release_pin", PinName(pin_id=pin_id))
 
     # The store
 

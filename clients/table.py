@@ -279,6 +279,40 @@ class Table:
         )
         return Scan(self._store, spec.checked())
 
+    def direct_scan(
+        self,
+        columns: Sequence[str] | None = None,
+        where: Where = None,
+        as_of: int | str | dt.datetime | None = None,
+        *,
+        directory: Any = None,
+        split_bytes: int | None = None,
+        ttl_seconds: int = 3600,
+    ) -> Any:
+        """Return a scan (``nyala.direct.DirectScan``) that reads the table's files here, past the server; close it.
+
+        The server flushes what it has in memory and keeps the files for ``ttl_seconds``, which ``renew`` begins anew.
+        ``directory`` is the store's directory as this process sees it; of an embedded store that is known. The scan's
+        ``splits``, one for each tablet or of about ``split_bytes``, can be read by any process that sees it too. The
+        rows are those of ``scan`` at the same snapshot. See docs/bulk.md.
+
+        Raises:
+            NotFoundError: the files are gone: their time is over, or the server was restarted.
+            InvalidArgumentError: for an argument of the wrong form.
+        """
+        direct = import_module("nyala.direct")
+        moment = None if as_of is None else parse_moment(as_of)
+        return direct.direct_scan(
+            self._store,
+            self.name,
+            columns,
+            where,
+            moment,
+            directory=directory,
+            split_bytes=split_bytes,
+            ttl_seconds=ttl_seconds,
+        )
+
     def changes(
         self,
         since: int | str | dt.datetime,

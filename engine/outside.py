@@ -5,11 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from ..schemas.bulk import ImportBegin, ImportCommit, ImportPlan
+from ..schemas.direct import PinnedTable, PinSnapshot
 from ..schemas.write import WriteResult
 from .bulk.imports import Imports
 from .catalog import Catalog
+from .direct.pins import Pins
 from .fs.filesystem import FileSystem
 from .maintenance.manager import MaintenanceManager
+from .snapshots import Snapshots
 
 
 class Outside(ABC):
@@ -19,6 +22,8 @@ class Outside(ABC):
     _catalog: Catalog
     _maintenance: MaintenanceManager
     _imports: Imports
+    _pins: Pins
+    _snapshots: Snapshots
 
     @abstractmethod
     def _check_open(self) -> None:
@@ -45,3 +50,19 @@ class Outside(ABC):
         """See StoreService."""
         self._check_open()
         self._imports.abort(import_id)
+
+    def pin_snapshot(self, asked: PinSnapshot) -> PinnedTable:
+        """See StoreService."""
+        self._check_open()
+        table = self._catalog.table(asked.table)
+        return self._pins.pin(asked, table, self._snapshots.of(asked.as_of, table, "as_of"))
+
+    def renew_pin(self, pin_id: str) -> None:
+        """See StoreService."""
+        self._check_open()
+        self._pins.renew(pin_id)
+
+    def release_pin(self, pin_id: str) -> None:
+        """See StoreService."""
+        self._check_open()
+        self._pins.release(pin_id)

@@ -34,6 +34,7 @@ from .catalog import Catalog
 from .cfile.cache import PageCache
 from .commit_log import CommitLog
 from .committed import Committed
+from .direct import pins
 from .direct_load import DirectLoad
 from .fs.failures import named
 from .fs.filesystem import FileSystem
@@ -122,6 +123,7 @@ class Store(Outside):
         self._catalog.load()
         sweep(self._environment, manifest_file.current)
         imports.sweep(self._fs)
+        pins.sweep(self._fs)
         known = [max(tablet.last_timestamp, tablet.version.history_floor) for tablet in self._catalog.tablets()]
         self._clock.update(max([manifest.last_timestamp, *known]))
         self._writers, self._committed = Writers(), Committed()
@@ -151,7 +153,9 @@ class Store(Outside):
             self._catalog.tables,
         )
         importer = Importer(self._environment, self._log, self.options.limits, self._gate.admitted)
-        self._imports = imports.Imports(importer, self._writers, self._clock.physical_microseconds, self._clock.now)
+        times = self._clock.physical_microseconds, self._clock.now
+        self._imports = imports.Imports(importer, self._writers, *times)
+        self._pins = pins.Pins(self._environment, self.options.limits, *times)
         if self.options.maintenance == "on":
             self._maintenance.start()
 
@@ -440,7 +444,7 @@ class Store(Outside):
             return operations
         operations += self._catalog.removals(self._clock.physical_microseconds(), self._forget)
         operations.append(ExpiryOp(self._staging))
-        operations += self._imports.removals()
+        operations += self._imports.removals() + self._pins.removals()
         for table in self._catalog.tables():
             mark = partial(self._snapshots.ancient_history_mark, table)
             for tablet in table.tablets:

@@ -73,6 +73,17 @@ def index_keys(tablet: Tablet, environment: Environment) -> int:
         return tablet.key_lookup.build(tablet.version, tablet.write_lock)
 
 
+@contextmanager
+def flushed(tablet: Tablet, environment: Environment) -> Iterator[None]:
+    """Write all that is in memory into files and keep all history; while the body runs, the tablet's files stay."""
+    with _work_on(tablet, environment):
+        _left_over_rows(tablet, environment, 0)
+        flush_memrowset(tablet, environment)
+        _left_over_deltas(tablet, environment, 0)
+        flush_deltas(tablet, environment)
+        yield
+
+
 def name_rowsets(tablet: Tablet, environment: Environment) -> None:
     """Let maintenance know the rowsets that were attached to a tablet."""
     with _work_on(tablet, environment):

@@ -12,6 +12,7 @@ from ..schemas.alter import Alteration
 from ..schemas.bulk import ImportAbort, ImportBegin, ImportCommit
 from ..schemas.command import DropBody, LastChange, MaintainBody, RecallBody, TableName, read_json
 from ..schemas.description import DroppedTables
+from ..schemas.direct import PinName, PinSnapshot
 from ..schemas.errors import InvalidArgumentError
 from ..schemas.scan import ScanSpec
 from ..schemas.service import StoreService
@@ -108,6 +109,20 @@ def _import_abort(store: StoreService, body: bytes) -> str:
     return "{}"
 
 
+def _pin_snapshot(store: StoreService, body: bytes) -> str:
+    return store.pin_snapshot(read_json(PinSnapshot, body, "the body of pin_snapshot")).model_dump_json()
+
+
+def _renew_pin(store: StoreService, body: bytes) -> str:
+    store.renew_pin(read_json(PinName, body, "the body of renew_pin").pin_id)
+    return "{}"
+
+
+def _release_pin(store: StoreService, body: bytes) -> str:
+    store.release_pin(read_json(PinName, body, "the body of release_pin").pin_id)
+    return "{}"
+
+
 def _table(body: bytes, action: str) -> str:
     return read_json(TableName, body, f"the body of {action}").table
 
@@ -171,6 +186,12 @@ VERBS = {
         True,
     ),
     "import_abort": Verb('Drop an import and its files: {"import_id"}. Answers {}.', _import_abort),
+    "pin_snapshot": Verb(
+        'Keep the files of a snapshot for readers outside: {"table","as_of","ttl_seconds"}. Answers where they are.',
+        _pin_snapshot,
+    ),
+    "renew_pin": Verb('Keep them for as long again: {"pin_id"}. Answers {}.', _renew_pin),
+    "release_pin": Verb('Keep them no longer: {"pin_id"}. Answers {}.', _release_pin),
     "now": Verb(
         'A timestamp at which every write acknowledged so far is visible: no body. Answers {"timestamp"}.', _now
     ),

@@ -12,6 +12,7 @@ import pyarrow as pa
 from .alter import Alteration
 from .bulk import ImportBegin, ImportCommit, ImportPlan
 from .description import DroppedTable, Health, ScanPlan, TableDescription, TableStats
+from .direct import PinnedTable, PinSnapshot
 from .scan import ScanSpec
 from .table import TableDefinition
 from .transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
@@ -170,6 +171,18 @@ class StoreService(TransactionService, Protocol):
 
     def import_abort(self, import_id: str) -> None:
         """Drop an import and its files."""
+        ...
+
+    def pin_snapshot(self, asked: PinSnapshot) -> PinnedTable:
+        """Flush a table up to a snapshot and keep its files for readers outside, for a time that can be renewed."""
+        ...
+
+    def renew_pin(self, pin_id: str) -> None:
+        """Keep the files of a pin for as long again."""
+        ...
+
+    def release_pin(self, pin_id: str) -> None:
+        """Keep the files of a pin no longer."""
         ...
 
     def maintain(self, table: str, op: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from ...schemas.write import Durability, WriteResult
 from ..compaction.merge import TARGET_BYTES
 from ..fs.failures import named
 from ..fs.filesystem import FileSystem, join
-from ..fs.tree import remove_tree
+from ..fs.tree import remove_quietly, remove_tree
 from ..layout import Layout
 from ..leases import Leases
 from ..maintenance.op import MaintenanceOp
@@ -134,14 +134,6 @@ class Imports:
 def sweep(fs: FileSystem) -> None:
     """Remove what imports have left that a former process had begun."""
     remove_tree(fs, ROOT)
-
-
-def remove_quietly(fs: FileSystem, directory: str) -> None:
-    """Remove a directory; what cannot be removed is swept at the next start."""
-    try:
-        remove_tree(fs, directory)
-    except OSError:
-        return
 
 
 def _table_of(import_id: str) -> int:

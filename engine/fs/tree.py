@@ -1,5 +1,7 @@
 """Whole directories, of files that nobody needs any more."""
 
+from contextlib import suppress
+
 from .filesystem import FileSystem, join
 
 
@@ -14,3 +16,9 @@ def remove_tree(fs: FileSystem, directory: str) -> None:
         except (IsADirectoryError, PermissionError):  # what POSIX lets unlink say of a directory
             remove_tree(fs, path)
     fs.remove_directory(directory)
+
+
+def remove_quietly(fs: FileSystem, directory: str) -> None:
+    """Remove a directory; what cannot be removed stays, to be swept at the next start."""
+    with suppress(OSError):
+        remove_tree(fs, directory)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from ..cfile.cache import PageCache
 from ..fs.filesystem import FileSystem
@@ -11,6 +12,17 @@ from ..wal.log import WriteAheadLog
 from .halt import Halt
 from .key_budget import KeyIndexBudget, unlimited
 from .manifest import ManifestFile
+
+
+class Files(Protocol):
+    """The part of an environment that reading files takes."""
+
+    @property
+    def fs(self) -> FileSystem: ...
+    @property
+    def page_cache(self) -> PageCache: ...
+    @property
+    def key_index(self) -> KeyIndexBudget: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,12 @@ from ..fs.filesystem import FileSystem
 from ..rowset.base_file import ColumnsFile
 from ..rowset.diskrowset import DiskRowSet
 from . import files
-from .environment import Environment
+from .environment import Environment, Files
 from .manifest import Manifest, RowsetEntry, TabletEntry
 from .tablet import Tablet
 
 
-def open_tablet(entry: TabletEntry, schema: TableSchema, environment: Environment) -> Tablet:
+def open_tablet(entry: TabletEntry, schema: TableSchema, environment: Files) -> Tablet:
     """Open a tablet with its rowsets; what is only in the log is replayed by the caller.
 
     Raises:
@@ -37,7 +37,7 @@ def open_tablet(entry: TabletEntry, schema: TableSchema, environment: Environmen
     return tablet
 
 
-def open_rowset(tablet: Tablet, environment: Environment, entry: RowsetEntry, slot: int) -> DiskRowSet:
+def open_rowset(tablet: Tablet, environment: Files, entry: RowsetEntry, slot: int) -> DiskRowSet:
     """Open the files of a rowset. Raises CorruptionError when one is missing or not what was written."""
     fs, cache = environment.fs, environment.page_cache
 

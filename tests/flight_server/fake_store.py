@@ -27,6 +27,7 @@ from nyala.schemas.description import (
     TableStats,
     TabletStats,
 )
+from nyala.schemas.direct import PinnedTable, PinSnapshot
 from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError, UnavailableError
 from nyala.schemas.limits import Limits
 from nyala.schemas.literal import from_json
@@ -269,6 +270,15 @@ class FakeStore:
         state = found.states[-1][1]
         wanted = [tuple(row[column.name] for column in found.schema.key) for row in keys.to_pylist()]
         return pa.Table.from_pylist([state[key] for key in wanted if key in state], schema=found.schema.arrow)
+
+    def pin_snapshot(self, asked: PinSnapshot) -> PinnedTable:
+        raise UnavailableError("this store has no files")
+
+    def renew_pin(self, pin_id: str) -> None:
+        raise UnavailableError("this store has no files")
+
+    def release_pin(self, pin_id: str) -> None:
+        raise UnavailableError("this store has no files")
 
     def import_begin(self, asked: ImportBegin) -> ImportPlan:
         raise UnavailableError("this store has no files")
