@@ -9,12 +9,13 @@ SEED ?= 0
 SECONDS ?= 60
 ROUNDS ?= 10
 MEMORY_MB ?= 512
+RESTARTS ?= 100
 ROWS ?= 10000000
 WORKERS ?= auto
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench fuzz kill9 filters race churn clean
+.PHONY: help demo test lint format bench fuzz kill9 filters race churn streaming clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -49,6 +50,10 @@ race: .venv/.installed-dev  ## writers, scanners and all compactions at once, ev
 churn: ROWS = 5000000
 churn: .venv/.installed-dev  ## update all rows ten times in bounded memory (ROWS=5000000 ROUNDS=10 MEMORY_MB=512)
 	@$(BIN)/python tests/churn/churn.py --rows $(ROWS) --rounds $(ROUNDS) --memory-mb $(MEMORY_MB)
+
+streaming: .venv/.installed-dev  ## stop and start a stream of Spark at random (RESTARTS=100 SEED=0)
+	@.ci/java.sh
+	@$(BIN)/python tests/spark/streaming.py --restarts $(RESTARTS) --seed $(SEED)
 
 clean:  ## remove .venv and everything generated
 	@rm -rf .venv .typing build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import site
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -36,9 +37,9 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
 
 def _let_spark_find_the_package() -> None:
     """Spark lists the folders of ``sys.path`` in a process that it starts; an editable install is in none of them."""
-    import pyspark_nyala
-
-    home = str(Path(pyspark_nyala.__file__).parent.parent)
+    face = find_spec("nyala")  # `pyspark_nyala` lies beside it
+    assert face is not None and face.origin is not None
+    home = str(Path(face.origin).parent.parent)
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if home not in (*site.getsitepackages(), site.getusersitepackages(), *given):
         os.environ["PYTHONPATH"] = os.pathsep.join([home, *filter(None, given)])

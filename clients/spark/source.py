@@ -1,15 +1,22 @@
-"""``format("nyala")``: what Spark asks for, handed to whom it concerns."""
+"""``format("nyala")``: what Spark asks for, handed to whom it concerns.
+
+Spark starts several processes for one query, and each does one of these things: so each imports what it is for.
+"""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from .batch_read import BatchReader, source_schema
-from .batch_write import BatchWriter
 from .options import ReadOptions, StreamReadOptions, StreamWriteOptions, WriteOptions, is_of_stream, parse
-from .stream_read import StreamReader
-from .stream_write import StreamWriter
+
+if TYPE_CHECKING:
+    from .batch_read import BatchReader
+    from .batch_write import BatchWriter
+    from .stream_read import StreamReader
+    from .stream_write import StreamWriter
 
 
 class NyalaDataSource(DataSource):
@@ -22,22 +29,32 @@ class NyalaDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of a table or of its changes, or those chosen. Whether for a stream, Spark does not say."""
+        from .batch_read import source_schema
+
         if is_of_stream(self.options):
             return source_schema(parse(StreamReadOptions, self.options, "readStream"))
         return source_schema(parse(ReadOptions, self.options, "read"))
 
     def reader(self, schema: StructType) -> BatchReader:
         """See BatchReader."""
+        from .batch_read import BatchReader
+
         return BatchReader(schema, parse(ReadOptions, self.options, "read"))
 
     def streamReader(self, schema: StructType) -> StreamReader:
         """See StreamReader."""
+        from .stream_read import StreamReader
+
         return StreamReader(schema, parse(StreamReadOptions, self.options, "readStream"))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """See BatchWriter."""
+        from .batch_write import BatchWriter
+
         return BatchWriter(schema, overwrite, parse(WriteOptions, self.options, "write"))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """See StreamWriter."""
+        from .stream_write import StreamWriter
+
         return StreamWriter(schema, overwrite, parse(StreamWriteOptions, self.options, "writeStream"))

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+
+sys.path.insert(0, str(Path(__file__).parent))  # for the two modules beside this file
+
+from sessions import open_session
 
 from nyala.clients.database import Database
 from nyala.clients.spark.source import NyalaDataSource
@@ -16,7 +21,7 @@ from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer
-from nyala.spark import configure, read_table
+from nyala.spark import read_table
 
 
 @pytest.fixture(scope="session")
@@ -43,7 +48,7 @@ def db(store: Store) -> Iterator[Database]:
 
 
 @pytest.fixture
-def source(uri: str) -> Callable[..., Any]:
+def source(uri: str) -> Callable[..., NyalaDataSource]:
     """Make a data source as Spark does, with option names in lower case and values as text."""
 
     def make(table: str | None = "homes", **options: object) -> NyalaDataSource:
@@ -61,29 +66,9 @@ def _text(value: object) -> str:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session of Spark, small and quick to start: one a run, about ten seconds."""
     needs_java()
-    folder = tmp_path_factory.mktemp("spark")
-    # The machine compiles little and collects garbage on one thread: what is short-lived starts sooner.
-    settings = SETTINGS | {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.local.dir": str(folder)}
-    builder = SparkSession.builder.master("local[2,2]").appName("tests")
-    for name, value in settings.items():
-        builder.config(name, value)
-    session = configure(builder).getOrCreate()
-    session.sparkContext.setLogLevel("OFF")
+    session = open_session(tmp_path_factory.mktemp("spark"))
     yield session
     session.stop()
-
-
-SETTINGS = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.default.parallelism": "2",
-    "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.sql.session.timeZone": "UTC",
-}
 
 
 def needs_java() -> None:

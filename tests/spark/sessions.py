@@ -1,0 +1,33 @@
+"""A session of Spark, small and quick to start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from nyala.spark import configure
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.driver.memory": "1g",
+    # The machine compiles little and collects garbage on one thread: what is short-lived starts sooner.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+def open_session(folder: Path, master: str = "local[2,2]") -> SparkSession:
+    """Return a session that keeps what it writes in ``folder``; a task may fail once."""
+    settings = SETTINGS | {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.local.dir": str(folder)}
+    builder = SparkSession.builder.master(master).appName("tests")
+    for name, value in settings.items():
+        builder.config(name, value)
+    session = configure(builder).getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    return session

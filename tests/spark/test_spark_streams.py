@@ -1,0 +1,81 @@
+"""Streams through a session of Spark: limits, restarts, and batches that come twice."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from streaming import Campaign
+
+import nyala
+from nyala.clients.database import Database
+from nyala.clients.table import Table
+from nyala.spark import merge_changes
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64())])
+
+
+@pytest.fixture
+def homes(db: Database) -> Table:
+    return db.create_table("homes", SCHEMA, ["id"], partition_by=[nyala.hash("id", buckets=2)])
+
+
+def state(table: Table) -> dict[int, int]:
+    return {row["id"]: row["v"] for row in table.scan().to_arrow().to_pylist()}
+
+
+def test_a_feed_is_merged_batch_by_batch(
+    spark: SparkSession, db: Database, uri: str, homes: Table, tmp_path: Path
+) -> None:
+    """In bounded batches, each merged as one commit; started again, it goes on where it was."""
+    copy = db.create_table("copy", SCHEMA, ["id"])
+    sizes: list[int] = []
+
+    def merge(changes: DataFrame, number: int) -> None:
+        sizes.append(changes.count())
+        merge_changes(changes, "copy", uri, txnAppId="merge", txnVersion=number)
+
+    def run() -> None:
+        changes = spark.readStream.format("nyala").option("uri", uri).option("readChangeFeed", "true")
+        query = changes.option("maxRowsPerTrigger", 10).load("homes").writeStream.foreachBatch(merge)
+        query.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start().awaitTermination(60)
+
+    homes.insert({"id": range(50), "v": range(50)})
+    run()
+    assert state(copy) == state(homes) and sizes == [50]
+    for first in range(0, 40, 8):
+        homes.upsert({"id": range(first, first + 8), "v": [-1] * 8})
+    homes.delete({"id": [0, 49]})
+    run()
+    assert state(copy) == state(homes) and sizes == [50, 8, 8, 8, 8, 10]
+    run()
+    assert len(sizes) == 6, "without changes there is no batch"
+
+
+def test_complete_mode(spark: SparkSession, db: Database, uri: str, homes: Table, tmp_path: Path) -> None:
+    sums = db.create_table("sums", pa.schema([("v", pa.int64()), ("n", pa.int64())]), ["v"])
+
+    def run() -> None:
+        changes = spark.readStream.format("nyala").option("uri", uri).option("readChangeFeed", "true").load("homes")
+        counted = changes.groupBy("v").count().withColumnRenamed("count", "n")
+        query = counted.writeStream.format("nyala").option("uri", uri).option("checkpointLocation", str(tmp_path))
+        query.outputMode("complete").trigger(availableNow=True).start("sums").awaitTermination(60)
+
+    homes.insert({"id": [1, 2, 3], "v": [7, 7, 8]})
+    run()
+    homes.insert({"id": [4], "v": [8]})
+    run()
+    assert {row["v"]: row["n"] for row in sums.scan().to_arrow().to_pylist()} == {7: 2, 8: 2}
+
+
+def test_restarts_at_random(
+    spark: SparkSession, db: Database, uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    campaign = Campaign(spark, db, uri, tmp_path / "checkpoint", random.Random(7))
+    campaign.run(4)
+    assert campaign.batches
