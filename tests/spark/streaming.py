@@ -21,7 +21,7 @@ from tempfile import mkdtemp
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 import nyala
 from nyala.clients.database import Database
