@@ -69,8 +69,9 @@ class StreamEntry(_Entry):
 
     @property
     def has_even_pages(self) -> bool:
-        """Whether every page but the last has ``page_rows`` rows."""
-        return all(page.row_count == self.page_rows for page in self.pages[:-1])
+        """Whether every page but the last has ``page_rows`` rows, and the last no more."""
+        rows = [page.row_count for page in self.pages]
+        return all(count == self.page_rows for count in rows[:-1]) and max(rows[-1:], default=0) <= self.page_rows
 
     @property
     def all_pages(self) -> list[PageEntry]:

@@ -148,6 +148,15 @@ def test_long_cells_get_pages_of_fewer_rows(stored):
     assert bytes(read.data) == bytes(large.take(np.arange(1000, 1100) % 200).data)
 
 
+def test_a_last_page_of_more_rows_than_those_of_one_long_cell(stored, make, monkeypatch):
+    monkeypatch.setattr(cutter, "TARGET_PAGE_BYTES", 100)
+    vector = make.strings([b"a" * 80, b"b" * 80, b"c", b"d", b"e"])
+    stream = stored(PhysicalType.BYTES, [vector])
+    assert [page.row_count for page in stream.entry.pages] == [1, 4] and not stream.entry.has_even_pages
+    assert make.cells_of(stream.read(0, 5)) == make.cells_of(vector)
+    assert make.cells_of(stream.gather(np.array([4, 0, 2]))) == make.cells_of(vector.take(np.array([4, 0, 2])))
+
+
 @pytest.mark.parametrize("encoding", ["plain", "dictionary", "prefix"])
 def test_cells_that_grow_long_late_get_pages_of_fewer_rows(stored, make, monkeypatch, encoding):
     """The first page has all of its rows; what comes behind may be a thousand times as long, and short again."""
