@@ -103,6 +103,11 @@ class CommitLog:
             self._wal.written(commit.lsn)
         self._mvcc.wait_for(commit.timestamp)
 
+    def settled(self, timestamp: int) -> None:
+        """Return when an earlier commit, which others wait for too, is durable and visible. Raises as ``acknowledge``
+        does."""
+        self._mvcc.wait_for(timestamp)
+
     def settle(self) -> int:
         """Return a timestamp at or below which nothing is in flight: what an answer without a commit rests on."""
         timestamp = self._mvcc.now()

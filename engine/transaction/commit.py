@@ -84,6 +84,7 @@ class Transactions:
         with self._committed.alone(asked.transaction, asked.app_id):
             if (known := self._known(asked)) is None:
                 return self._commit(asked)
+            self._log.settled(known.timestamp)  # it is remembered from when it was logged, durable or not
             self._area.forget(asked.transaction)
             return known
 

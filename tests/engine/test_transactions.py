@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from random import Random
 from typing import Any
 
@@ -10,12 +11,13 @@ import pytest
 
 from nyala.clients.database import Database
 from nyala.engine.fs import MemoryFileSystem
+from nyala.engine.fs.memory import MemoryWritableFile
 from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.engine.transaction import commit as commits
 from nyala.engine.verify import verify_store
-from nyala.schemas.errors import ConflictError, CorruptionError, NotFoundError
+from nyala.schemas.errors import ConflictError, CorruptionError, NotFoundError, UnavailableError
 from nyala.schemas.operation import Operation
 from nyala.schemas.partition import hash as hash_by
 from nyala.schemas.transaction import StagedBatch, TransactionCommit
@@ -242,3 +244,18 @@ def test_a_transaction_in_use_is_not_aborted(subject: Subject) -> None:
     assert subject.store.stage(command, batches()).rows == 1
     assert subject.commit("T", "a").applied == 1
     subject.store.abort_transaction("never")
+
+
+def test_a_commit_whose_log_failed_is_not_told_to_be_done(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    subject.stage("T", "a", [1])
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "the cable fell out")
+
+    monkeypatch.setattr(MemoryWritableFile, "sync", fail)
+    for name, parts in (("T", ["a"]), ("T", ["a"]), ("U", [])):
+        with pytest.raises(UnavailableError, match="the cable fell out"):
+            subject.commit(name, *parts, app_id="query", app_version=7)
+    monkeypatch.undo()
+    subject.restart(crash=True)
+    assert subject.commit("T", "a", app_id="query", app_version=7).applied == 1 and subject.rows() == {1: "v"}
