@@ -124,14 +124,16 @@ def _in_one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
-def key_hashes(chunk: Chunk, layout: Layout, limits: Limits) -> np.ndarray:
-    """Return the hashes of a chunk's keys; none where the store will number the rows, which no others name then."""
+def key_hashes(chunk: Chunk, table: Table, layout: Layout, limits: Limits) -> np.ndarray:
+    """Return the hashes of a chunk's keys; none where the store will number the rows, which no others name then: ids
+    that upserts bring along are not given to them."""
     schema = layout.schema
     if schema.auto_incrementing and chunk.operation.base is Operation.INSERT:
         return np.empty(0, np.uint64)
     with _about(chunk):
         keys = chunk.batch.select([column.name for column in schema.key])
-        return hash_keys(layout.keys_of(check_batch(keys, schema, Operation.DELETE, limits).rows))
+        incoming = check_batch(keys, schema, Operation.DELETE, limits)
+        return hash_keys(layout.keys_of(table.auto_increment.number(incoming, schema, chunk.operation).rows))
 
 
 def pieces(chunk: Chunk, table: Table, layout: Layout, limits: Limits, refusals: Refusals) -> list[Piece]:

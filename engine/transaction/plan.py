@@ -121,7 +121,8 @@ class Plan:
 
     def _repeated(self, work: TableWork) -> np.ndarray:
         """Return the hashes, ascending, that several rows have: the others have a key for themselves."""
-        hashes = [key_hashes(chunk, work.layout, self._limits) for part in work.parts for chunk in chunks(part)]
+        read = (chunk for part in work.parts for chunk in chunks(part))
+        hashes = [key_hashes(chunk, work.table, work.layout, self._limits) for chunk in read]
         if not hashes:
             return np.empty(0, np.uint64)
         ascending = np.sort(np.concatenate(hashes))

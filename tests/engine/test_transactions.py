@@ -259,3 +259,16 @@ def test_a_commit_whose_log_failed_is_not_told_to_be_done(subject: Subject, monk
     monkeypatch.undo()
     subject.restart(crash=True)
     assert subject.commit("T", "a", app_id="query", app_version=7).applied == 1 and subject.rows() == {1: "v"}
+
+
+def test_ids_that_a_later_part_brings_along_are_not_given_to_new_rows() -> None:
+    subject = Subject()
+    table = subject.db.create_table("t", SCHEMA, ["k"], unique_key=False)
+    subject.stage("T", "new", [1, 1], op="insert", v="new")
+    with_ids = pa.record_batch({"k": [1, 1], table.schema.names[1]: [1, 2], "v": ["copied"] * 2})
+    command = WriteCommand(table="t", op=Operation.UPSERT, stage=Stage(transaction="T", part="copied"))
+    subject.store.stage(command, [StagedBatch(with_ids)])
+    assert subject.commit("T", "new", "copied").applied == 4
+    found = table.scan(ordered=True).to_arrow()
+    assert found[table.schema.names[1]].to_pylist() == [1, 2, 3, 4]
+    assert found["v"].to_pylist() == ["copied"] * 2 + ["new"] * 2
