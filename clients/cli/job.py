@@ -271,6 +271,7 @@ def load_command(
     name: Name,
     files: Annotated[list[str], typer.Argument(help="Files and folders: Parquet, CSV, Arrow or JSON lines.")],
     op: Annotated[str, typer.Option(help="insert, upsert, update, delete, or one of them with _ignore.")] = "upsert",
+    atomic: Annotated[bool, typer.Option("--atomic", help="All files are one commit, which any row stops.")] = False,
     run: Annotated[str, typer.Option(help="Name another to load unchanged files a second time.")] = "",
     executor: Runs = "local",
     workers: Workers = None,
@@ -282,7 +283,7 @@ def load_command(
     from ..pipeline import load
 
     with database(context, url, data) as db:
-        made = load(db, name, files, op=op, run=run, executor=executor, workers=workers, show="lines")
+        made = load(db, name, files, op=op, atomic=atomic, run=run, executor=executor, workers=workers, show="lines")
     if json_output:
         print_result(made)
     else:
@@ -293,6 +294,33 @@ def load_command(
         typer.echo(f"{made.rows:,} rows of {made.files} files: {parts}")
     if made.error_count:
         raise typer.Exit(1)
+
+
+@app.command("apply")
+def apply_command(
+    context: typer.Context,
+    name: Name,
+    files: Annotated[list[str], typer.Argument(help="Files and folders of changes, in their order.")],
+    op_column: Annotated[str, typer.Option(help="The column that says what became of the key.")] = "_op",
+    order_by: Annotated[str | None, typer.Option(help="A column that orders the changes of a file.")] = None,
+    batch_rows: Annotated[int, typer.Option(min=1, help="Changes that are one commit.")] = 250_000,
+    run: Annotated[str, typer.Option(help="Name another to apply unchanged files a second time.")] = "",
+    url: Url = None,
+    data: Data = None,
+    json_output: Json = False,
+) -> None:
+    """Apply files of changes, the last of each key, in commits of many; run again, those that are in are skipped."""
+    from ..pipeline import apply_changes
+
+    with database(context, url, data) as db:
+        made = apply_changes(
+            db, name, files, op_column=op_column, order_by=order_by, batch_rows=batch_rows, run=run, show="lines"
+        )
+    if json_output:
+        print_result(made)
+    else:
+        parts = f"{made.applied:,} keys in {made.commits} commits, {made.skipped} commits were there already"
+        typer.echo(f"applied {made.changes:,} changes of {made.files} files: {parts}")
 
 
 def moment(text: str | None) -> int | str | None:

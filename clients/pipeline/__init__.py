@@ -6,6 +6,7 @@ this imports neither Spark nor numpy.
 
 from __future__ import annotations
 
+from .apply_job import ApplyResult, apply_changes
 from .backup_job import BackupResult, backup
 from .chain import Backup, list_backups
 from .copy_job import CopyResult, copy_table
@@ -18,6 +19,7 @@ from .verification import KeyDifference, TableChecksum, TabletChecksum, Verifica
 from .verify_job import checksum, verify
 
 __all__ = [
+    "ApplyResult",
     "Backup",
     "BackupResult",
     "CopyResult",
@@ -32,6 +34,7 @@ __all__ = [
     "TableChecksum",
     "TabletChecksum",
     "Verification",
+    "apply_changes",
     "backup",
     "checksum",
     "copy_table",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ from pydantic import BaseModel, ConfigDict
 from ...schemas.description import TableDescription
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.operation import Operation
-from ...schemas.write import RowError, WriteCommand, WriteResult, combine
+from ...schemas.transaction import StagedBatch, TransactionCommit
+from ...schemas.write import RowError, Stage, WriteCommand, WriteResult, combine
 from ..casting import Caster
 from ..table import Table
 from .executor import Where, executor_of
@@ -64,6 +65,8 @@ class LoadTask:
     batch_rows: int
     writer: str
     """Under which its batches are numbered: made of the input, so that they are the same each time."""
+    stage: Stage | None = None
+    """The part of a transaction that its rows are, if they are not to be seen at once."""
 
 
 def load(
@@ -72,6 +75,7 @@ def load(
     source: Any,
     *,
     op: str | Operation = Operation.UPSERT,
+    atomic: bool = False,
     run: str = "",
     executor: Where = "local",
     workers: int | None = None,
@@ -81,7 +85,7 @@ def load(
 
     ``source`` is a path or URI of a file or folder, or a list of them; or rows as ``Table.write`` takes them, or a
     DataFrame of Spark, which the connector writes. Tasks run side by side: if two rows have one key, either may come
-    last. Each batch is one commit.
+    last. Each batch is one commit; with ``atomic`` all files together are one, and any row that is refused stops it.
 
     Batches are numbered by what the files are (path, size, time of the last change), so that a load that was killed and
     is run again applies none twice. To load a file that has not changed a second time, name another ``run``.
@@ -98,8 +102,12 @@ def load(
         return _load_frame(link, about, source, _operation(op))
     files = input_files(source)
     tasks = [task for file in files for task in _tasks(link, about, file, _operation(op), run)]
+    if atomic:
+        tasks = _staged(tasks)
     runner = executor_of(executor, workers)
     done = dict(run_tasks(runner, load_part, tasks, lambda result: result.rows, f"load {table}", show))
+    if atomic:
+        return _committed(link, tasks, len(files))
     results = [(tasks[number].file, done[number]) for number in range(len(tasks))]
     return _combined(about.name, len(files), results)
 
@@ -163,10 +171,42 @@ def _in_tasks(groups: Sequence[int]) -> Iterator[list[int]]:
         yield chosen
 
 
+def _staged(tasks: Sequence[LoadTask]) -> list[LoadTask]:
+    """Return the tasks as parts of one transaction, which is called by its input."""
+    said = ":".join(task.writer for task in tasks)
+    name = f"load-{hashlib.blake2b(said.encode(), digest_size=12).hexdigest()}"
+    return [replace(task, stage=Stage(transaction=name, part=str(part))) for part, task in enumerate(tasks)]
+
+
+def _committed(link: StoreLink, tasks: Sequence[LoadTask], files: int) -> LoadResult:
+    """Make all rows that were staged visible, or none."""
+    by_part = {task.stage.part: task for task in tasks if task.stage}
+    first = tasks[0].stage
+    assert first is not None
+    commit = TransactionCommit(transaction=first.transaction, parts=list(by_part))
+    result = link.service.commit_transaction(commit)
+    errors = [
+        RefusedRow(
+            file=str(by_part[error.part].file),
+            row=by_part[error.part].first_row + error.row,
+            code=error.code,
+            message=error.message,
+        )
+        for error in result.errors
+    ]
+    if result.error_count:
+        link.service.abort_transaction(first.transaction)
+    return LoadResult(table=tasks[0].about.name, files=files, errors=errors, **_counts(result))
+
+
 def load_part(task: LoadTask) -> WriteResult:
     """Write the rows of one task; error positions count from the start of the file."""
     reader = task.file.read(_types(task.about), task.row_groups, task.batch_rows)
     caster = Caster(reader.schema, task.about.columns)
+    if task.stage is not None:
+        command = WriteCommand(table=task.about.name, op=task.op, stage=task.stage)
+        staged = task.link.service.stage(command, (StagedBatch(caster.cast(batch)) for batch in _filled(reader)))
+        return WriteResult(timestamp=0, rows=staged.rows, applied=0)
     results: list[WriteResult] = []
     row = task.first_row
     for number, batch in enumerate(_filled(reader)):

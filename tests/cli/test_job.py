@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import nyala
@@ -99,6 +100,9 @@ def test_copy_export_and_load(run: Run, data: Path, url: str, tmp_path: Path) ->
     code, out, _ = run("load", "copied", tmp_path / "out", "--url", url, "--json")
     assert code == 0 and json.loads(out)["applied"] == 2
     assert run("verify", "homes", "--data", data, "--other-url", url, "--other-table", "copied")[0] == 0
+    pq.write_table(pa.table({"_op": ["delete", "upsert"], "id": [1, 7]}), tmp_path / "changes.parquet")
+    code, out, _ = run("apply", "copied", tmp_path / "changes.parquet", "--url", url)
+    assert code == 0 and "2 changes of 1 files: 2 keys in 1 commits, 0 commits" in out
 
 
 def test_wrong_usage(run: Run, data: Path, url: str, tmp_path: Path) -> None:

@@ -73,6 +73,22 @@ def test_a_killed_load_is_gone_on_with(
     assert table.scan().count() == 700
 
 
+def test_all_files_as_one_commit(target: Database, table: Table, folder: Path) -> None:
+    table.insert(rows(range(620, 621)))
+    refused = load(target, "homes", folder, op="insert", atomic=True)
+    (error,) = refused.errors
+    assert (refused.applied, refused.error_count, error.code, error.row) == (0, 1, "ALREADY_PRESENT", 20)
+    assert error.file.endswith("b.parquet") and table.scan().count() == 1
+    table.delete({"id": [620]})
+    before = target.now()
+    made = load(target, "homes", folder, op="insert", atomic=True)
+    assert (made.rows, made.applied) == (700, 700)
+    assert len(table.changes(before).to_arrow()["_timestamp"].unique()) == 1
+    table.delete({"id": [1]})
+    assert load(target, "homes", folder, op="insert", atomic=True).applied == 700  # as it was answered
+    assert table.scan().count() == 699
+
+
 def test_more_batches_than_a_writer_is_remembered_for(
     target: Database, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
