@@ -22,7 +22,7 @@ FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
 
 # Entry points: started by name, imported by nobody.
-ENTRY_POINTS = {"nyala.__main__", "nyala.flight_server.__main__"}
+ENTRY_POINTS = {"nyala.__main__", "nyala.clients.pipeline.jobs", "nyala.flight_server.__main__"}
 
 
 @dataclass(frozen=True)

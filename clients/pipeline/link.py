@@ -53,12 +53,16 @@ class StoreLink:
         """The store as a database."""
         return Database(self.service)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def check_portable(self) -> None:
+        """Raise InvalidArgumentError, if other processes cannot reach the store."""
         if self.url is None:
             raise InvalidArgumentError(
                 "an embedded database lives in one process: tasks of other processes need a server; start one on the "
                 "directory and give its URL, or let the job run with executor='local'"
             )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self.check_portable()
         return (StoreLink, (self.url,))
 
 

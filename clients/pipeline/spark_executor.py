@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...schemas.errors import InvalidArgumentError, StoreError, UnavailableError, error_of
+from .link import StoreLink
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -45,6 +46,9 @@ class SparkExecutor:
         """See Executor. Results come when all tasks have ended; ``done`` is told meanwhile how many have."""
         if not tasks:
             return
+        for part in vars(tasks[0]).values():
+            if isinstance(part, StoreLink):
+                part.check_portable()
         job = _Job(self._context, function, tasks)
         job.wait(done)
         for index, (result, failure) in enumerate(job.outcomes):
@@ -117,7 +121,9 @@ def _context(spark: SparkSession | None) -> SparkContext:
     except ModuleNotFoundError as error:
         raise InvalidArgumentError("the executor spark needs pyspark: pip install 'nyala[spark]'") from error
     if spark is None:
-        spark = SparkSession.builder.appName("nyala").getOrCreate()
+        from ..spark.session import configure
+
+        spark = configure(SparkSession.Builder().appName("nyala")).getOrCreate()
     try:
         return spark.sparkContext
     except Exception:  # Connect raises by a class that classic Spark need not have

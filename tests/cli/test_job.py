@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -103,6 +104,20 @@ def test_copy_export_and_load(run: Run, data: Path, url: str, tmp_path: Path) ->
     pq.write_table(pa.table({"_op": ["delete", "upsert"], "id": [1, 7]}), tmp_path / "changes.parquet")
     code, out, _ = run("apply", "copied", tmp_path / "changes.parquet", "--url", url)
     assert code == 0 and "2 changes of 1 files: 2 keys in 1 commits, 0 commits" in out
+
+
+def test_the_file_for_spark_submit(data: Path, url: str, tmp_path: Path) -> None:
+    from nyala.clients.pipeline import jobs
+
+    def submit(*arguments: object) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, jobs.__file__, *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+    assert submit("backups", tmp_path / "none", "--json").stdout == "[]\n"
+    refused = submit("checksum", "homes", "--data", data, "--executor", "local")
+    assert refused.returncode == 1 and "tasks on Spark need a server" in refused.stderr
+    missing = submit("checksum", "homes", "--url", url, "--executor", "local")
+    assert missing.returncode == 1 and missing.stderr.startswith("NOT_FOUND")
 
 
 def test_wrong_usage(run: Run, data: Path, url: str, tmp_path: Path) -> None:
