@@ -1,17 +1,59 @@
 """``nyala.connect``: a database behind Arrow Flight."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..schemas.errors import InvalidArgumentError
+from ..schemas.placement import Placement
 from .database import Database
 from .flight import FlightStore
 
+if TYPE_CHECKING:
+    from .servers.store import PlacedStore
 
-def connect(url: str, *, retries: bool = True) -> Database:
+
+def connect(
+    url: str | None = None, *, placement: Placement | Mapping[str, Any] | str | Path | None = None, retries: bool = True
+) -> Database:
     """Return the database that a server at ``url`` serves, as in ``grpc://127.0.0.1:8815``.
+
+    If that one shares its tables with other servers, the database is that of them all: the placement is asked for
+    there. ``placement`` gives it instead, as the path of its file or as what stands in it: see docs/servers.md.
 
     With ``retries`` a write whose answer is lost, since the server was restarted, is sent again for some seconds. Its
     batches are numbered, so that what was applied is not applied again.
 
     Raises:
         UnavailableError: nobody answers there.
-        InvalidArgumentError: ``url`` is no location.
+        InvalidArgumentError: ``url`` is no location, the placement is none, or neither or both are given.
     """
-    return Database(FlightStore(url, retries))
+    if (url is None) == (placement is None):
+        raise InvalidArgumentError("connect takes the url of a server, or a placement")
+    if url is None:
+        return Database(_shared(_read(placement), retries, {}))
+    store = FlightStore(url, retries)
+    server = store.health().server
+    if server is None:
+        return Database(store)
+    return Database(_shared(store.placement(), retries, {server: store}))
+
+
+def _shared(placement: Placement, retries: bool, connected: dict[str, FlightStore]) -> PlacedStore:
+    from .servers.members import Members
+    from .servers.store import PlacedStore
+
+    members = Members(placement, retries)
+    for name, store in connected.items():
+        members.adopt(name, store)
+    return PlacedStore(members)
+
+
+def _read(placement: object) -> Placement:
+    from .servers.placement_file import parse_placement, read_placement
+
+    if isinstance(placement, Placement):
+        return placement
+    return read_placement(placement) if isinstance(placement, str | Path) else parse_placement(placement)

@@ -16,9 +16,19 @@ from pydantic import BaseModel
 from ..schemas.alter import Alteration
 from ..schemas.bulk import ImportAbort, ImportBegin, ImportCommit, ImportPlan
 from ..schemas.command import LastChange
-from ..schemas.description import DroppedTable, DroppedTables, Health, ScanPlan, TableDescription, TableStats
+from ..schemas.description import (
+    DroppedTable,
+    DroppedTables,
+    Health,
+    ScanPlan,
+    TableDescription,
+    TableNames,
+    TableStats,
+    TabletMap,
+)
 from ..schemas.direct import PinName, PinnedTable, PinSnapshot
 from ..schemas.errors import InvalidArgumentError, StoreError, UnavailableError
+from ..schemas.placement import Placement
 from ..schemas.scan import ScanSpec
 from ..schemas.service import ScanStream
 from ..schemas.table import TableDefinition
@@ -100,12 +110,15 @@ class FlightStore:
 
     def tables(self) -> list[str]:
         """See StoreService."""
-        with as_store_errors():
-            return sorted(info.descriptor.path[0].decode() for info in self._client.list_flights())
+        return TableNames.model_validate_json(self._action("tables")).tables
 
     def describe_table(self, name: str) -> TableDescription:
         """See StoreService."""
         return TableDescription.model_validate_json(self._action("describe_table", {"table": name}))
+
+    def tablets(self, name: str) -> TabletMap:
+        """See StoreService."""
+        return TabletMap.model_validate_json(self._action("tablets", {"table": name}))
 
     def table_stats(self, name: str) -> TableStats:
         """See StoreService."""
@@ -189,8 +202,8 @@ class FlightStore:
         self._action("abort_transaction", {"transaction": transaction})
 
     def scan(self, spec: ScanSpec) -> ScanStream:
-        """See StoreService. An aggregate is one call: no tickets are asked for first."""
-        if spec.aggregate is not None:
+        """See StoreService. An aggregate, or a tablet, is one call: no tickets are asked for first."""
+        if spec.aggregate is not None or spec.tablet is not None:
             with as_store_errors():
                 reader = self._client.do_get(fl.Ticket(_json(spec)))
                 return ScanStream(reader.schema, _pinned_to(spec), self._batches(reader))
@@ -260,13 +273,18 @@ class FlightStore:
         """See StoreService."""
         return json.loads(self._action("maintain", {"table": table, "op": op}))
 
-    def now(self) -> int:
+    def now(self, at_least: int = 0) -> int:
         """See StoreService."""
-        return json.loads(self._action("now"))["timestamp"]
+        body = {"at_least": at_least} if at_least else None
+        return json.loads(self._action("now", body))["timestamp"]
 
     def health(self) -> Health:
         """See StoreService."""
         return Health.model_validate_json(self._action("health"))
+
+    def placement(self) -> Placement:
+        """Return the placement of the servers of which this is one. Raises NotFoundError when it is alone."""
+        return Placement.model_validate_json(self._action("placement"))
 
     def close(self) -> None:
         """Close the connection; the server goes on."""

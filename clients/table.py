@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ..schemas.alter import Alteration
 from ..schemas.changes import ChangeSpec
-from ..schemas.description import TableDescription
+from ..schemas.description import TableDescription, TabletPlace
 from ..schemas.errors import InvalidArgumentError, RowErrors, StoreError
 from ..schemas.literal import from_json
 from ..schemas.operation import Operation
@@ -75,6 +75,11 @@ class Table:
         It stays while nobody writes, unlike ``Database.now``.
         """
         return self._store.last_change(self.name)
+
+    def tablets(self) -> list[TabletPlace]:
+        """Return the table's tablets: ``tablet`` (a number), ``partition``, and the ``server`` that has it, where
+        several share the table: see docs/servers.md."""
+        return self._store.tablets(self.name).tablets
 
     def maintain(self, op: str) -> dict[str, Any]:
         """Do one kind of maintenance now and return what was done; nothing that a reader sees at a snapshot changes.

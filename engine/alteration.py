@@ -74,8 +74,10 @@ def _new_tablets(state: TableState, kept: Sequence[Tablet], environment: Environ
     """Make the tablets of the ranges that have none; remove their directories when the body fails."""
     there = {(each.lower, each.upper) for each in (tablet.partition for tablet in kept)}
     manifest, budget = environment.manifest, environment.key_index
+    here = environment.here
+    elsewhere = here.elsewhere(state.name, state.partitions) if here else {}
     added = [
-        Tablet(manifest.new_id(), state.schema, budget, partition)
+        Tablet(manifest.new_id(), state.schema, budget, partition, elsewhere=elsewhere.get(partition))
         for partition in state.partitions.tablets()
         if (partition.lower, partition.upper) not in there
     ]
@@ -94,7 +96,9 @@ def _altered(
 ) -> Manifest:
     """Return the manifest with the table as ``state`` says. It notes what only the log of tablets that go tells."""
     numbers = {tablet.tablet_id for tablet in kept}
-    new = tuple(TabletEntry(id=tablet.tablet_id, partition=tablet.partition) for tablet in added)
+    new = tuple(
+        TabletEntry(id=tablet.tablet_id, partition=tablet.partition, elsewhere=tablet.elsewhere) for tablet in added
+    )
 
     def edited(entry: TableEntry) -> TableEntry:
         update = {

@@ -253,7 +253,12 @@ class Catalog:
         manifest = self._environment.manifest
         table_id = manifest.new_id()
         budget = self._environment.key_index
-        tablets = tuple(Tablet(manifest.new_id(), schema, budget, partition) for partition in partitions.tablets())
+        here = self._environment.here
+        elsewhere = here.elsewhere(definition.name, partitions) if here else {}
+        tablets = tuple(
+            Tablet(manifest.new_id(), schema, budget, partition, elsewhere=elsewhere.get(partition))
+            for partition in partitions.tablets()
+        )
         make_directories(self._environment, tablets)
         entry = TableEntry(
             id=table_id,
@@ -261,7 +266,10 @@ class Catalog:
             schema_=schema,
             options=definition.options,
             partitions=partitions,
-            tablets=tuple(TabletEntry(id=tablet.tablet_id, partition=tablet.partition) for tablet in tablets),
+            tablets=tuple(
+                TabletEntry(id=tablet.tablet_id, partition=tablet.partition, elsewhere=tablet.elsewhere)
+                for tablet in tablets
+            ),
         )
         manifest.commit(lambda current: current.with_table(entry))
         return Table(table_id, definition.name, Layout(schema, definition.options, tablets, partitions))

@@ -16,8 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from ..schemas.column import ColumnSchema
+from ..schemas.errors import WrongServerError
 from ..schemas.literal import from_json
-from ..schemas.partition_schema import UNPARTITIONED, PartitionSchema
+from ..schemas.partition_schema import UNPARTITIONED, PartitionSchema, sum_of
 from ..schemas.table import TableOptions, TableSchema
 from .partition.router import NOWHERE, Router
 from .tablet.tablet import Tablet
@@ -65,6 +66,34 @@ class Layout:
         columns = [rows.column(str(column.id)) for column in self.schema.key]
         return self.encoder.encode([from_arrow(cells, physical_of(cells.type)) for cells in columns])
 
+    @cached_property
+    def elsewhere(self) -> np.ndarray | None:
+        """Which of ``tablets`` (bool) other servers have; None when none are."""
+        found = np.array([tablet.elsewhere is not None for tablet in self.tablets], np.bool_)
+        return found if found.any() else None
+
+    @cached_property
+    def tablets_here(self) -> str:
+        """Stands for the tablets that are here, as ``ScanPlan`` tells it."""
+        return sum_of(tablet.partition for tablet in self.tablets if tablet.elsewhere is None)
+
+    @cached_property
+    def tablets_all(self) -> str:
+        """Stands for all tablets of the table."""
+        return sum_of(tablet.partition for tablet in self.tablets)
+
+    def check_here(self, numbers: np.ndarray | None) -> None:
+        """Refuse rows of tablets that other servers have; ``numbers`` as ``covers`` gives them, None for all tablets.
+
+        Raises:
+            WrongServerError: naming the server of the first.
+        """
+        if self.elsewhere is None:
+            return
+        found = np.flatnonzero(self.elsewhere if numbers is None else self.elsewhere[numbers])
+        if len(found):
+            raise wrong_server(self.tablets[found[0] if numbers is None else numbers[found[0]]])
+
     def covers(self, rows: pa.RecordBatch) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Return where in ``tablets`` the tablet of each row is, and which rows (bool) have none.
 
@@ -76,6 +105,14 @@ class Layout:
             return None, None
         missing = numbers == NOWHERE
         return numbers, missing if missing.any() else None
+
+
+def wrong_server(tablet: Tablet) -> WrongServerError:
+    """Return the error that tells who has a tablet which is not here."""
+    return WrongServerError(
+        f"tablet {tablet.tablet_id} of the table is not here but on the server {tablet.elsewhere!r}: ask that one, or "
+        "connect with the placement of the servers"
+    )
 
 
 def grouped(numbers: np.ndarray) -> tuple[np.ndarray, list[tuple[int, int, int]]]:

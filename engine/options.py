@@ -15,6 +15,7 @@ from pydantic import (
 )
 
 from ..schemas.limits import Limits
+from ..schemas.placement import Here, Placement
 from ..schemas.write import Durability
 
 MIB = 1 << 20
@@ -90,6 +91,24 @@ class StoreOptions(BaseModel):
     """About how many bytes of cells a scan decodes at once."""
     clock_error_seconds: NonNegativeInt = 10
     """How far in the future a moment may lie and still be taken for now."""
+
+    placement: Placement | None = None
+    """Which servers share the tables that are made from now on; None: this store has all of their tablets."""
+    server: str | None = None
+    """Which of them this store is."""
+
+    @model_validator(mode="after")
+    def _check_server(self) -> "StoreOptions":
+        servers = self.placement.servers if self.placement else {}
+        if self.server not in (servers or (None,)):
+            known = ", ".join(servers) or "none without a placement"
+            raise ValueError(f"server {self.server!r} is not in the placement; its servers are: {known}")
+        return self
+
+    @property
+    def here(self) -> Here | None:
+        """The placement as this server sees it."""
+        return Here(self.placement, self.server) if self.placement and self.server else None
 
     @model_validator(mode="before")
     @classmethod

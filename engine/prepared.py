@@ -52,12 +52,15 @@ def prepare(
 
     Raises:
         InvalidArgumentError: the batch as a whole is wrong.
+        WrongServerError: a row's tablet is on another server.
     """
     incoming = check_batch(batch, layout.schema, operation, limits)
     incoming = auto_increment.number(incoming, layout.schema, operation)
     _check_defaults(layout, incoming, operation, limits)
     incoming, keys = keyed(layout, incoming, operation, limits)
     incoming, keys, numbers = _covered(layout, incoming, keys)
+    if len(keys):
+        layout.check_here(numbers)
     return Prepared(
         layout, batch, incoming, shape_of(layout, set(incoming.column_ids)), cut(layout, incoming.rows, keys, numbers)
     )

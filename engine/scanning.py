@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ..schemas.column import ColumnSchema
 from ..schemas.description import ScanSplit
-from ..schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, SnapshotTooOldError
+from ..schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, SnapshotTooOldError, UnavailableError
 from ..schemas.limits import Limits
 from ..schemas.predicate import Not
 from ..schemas.scan import ScanSpec
@@ -23,7 +23,7 @@ from .filter.bind import bind
 from .filter.points import key_points
 from .filter.prune import ALL_KEYS, KeyRange, key_range
 from .filter.where import parse_where
-from .layout import Layout
+from .layout import Layout, wrong_server
 from .partition.prune import LevelCount
 from .partition.prune import prune as prune_tablets
 from .rowset.rowset import RowSet
@@ -125,7 +125,27 @@ def _part(spec: ScanSpec) -> KeyRange | None:
 
 
 def wanted_tablets(spec: ScanSpec, table: Table, layout: Layout, request: ScanRequest) -> Wanted:
-    """Return the tablets that a scan reads. Raises NotFoundError for a ticket whose tablet is gone, or a part of it."""
+    """Return the tablets that a scan reads.
+
+    Raises:
+        NotFoundError: for a ticket whose tablet is gone, or a part of it.
+        WrongServerError: a tablet is on another server, and the scan is not one of those ``here``.
+        UnavailableError: the tablets ``here`` are not those of the scan's plan.
+    """
+    if spec.tablets_here is not None and spec.tablets_here != layout.tablets_here:
+        raise UnavailableError("tablets were moved between servers meanwhile; plan the scan again", 0.1)
+    wanted = _wanted(spec, table, layout, request)
+    if layout.elsewhere is None:
+        return wanted
+    if spec.here and spec.tablet is None:
+        return Wanted([tablet for tablet in wanted.tablets if tablet.elsewhere is None], wanted.levels)
+    for tablet in wanted.tablets:
+        if tablet.elsewhere is not None:
+            raise wrong_server(tablet)
+    return wanted
+
+
+def _wanted(spec: ScanSpec, table: Table, layout: Layout, request: ScanRequest) -> Wanted:
     if spec.tablet is not None:
         return Wanted(_heirs(spec.tablet, table, layout), [])
     if request.where is None:

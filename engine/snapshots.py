@@ -44,16 +44,27 @@ class Snapshots:
     def checked(self, moment: int | str, table: Table, what: str) -> int:
         """Return the timestamp that ``what`` means; the table's history must tell of it."""
         snapshot = parse_moment(moment, what)
+        self.check_not_ahead(snapshot, moment, what)
         now = self._clock.physical_microseconds()
-        latest = last_of(now + self._clock_error_seconds * 1_000_000)
-        if snapshot > max(latest, self._mvcc.snapshot()):  # a clock that was set back makes no commit lie in the future
-            raise InvalidArgumentError(f"{what} {moment!r} lies in the future")
         age = table.options.history_max_age_seconds
         if snapshot < last_of(now - age * 1_000_000):
             raise SnapshotTooOldError(
                 f"{what} {moment!r} lies before the history of table {table.name!r}, which keeps {age:,} seconds"
             )
         return snapshot
+
+    def check_not_ahead(self, snapshot: int, moment: int | str, what: str) -> None:
+        """Refuse a moment that is further ahead of this clock than clocks may differ."""
+        latest = last_of(self._clock.physical_microseconds() + self._clock_error_seconds * 1_000_000)
+        if snapshot > max(latest, self._mvcc.snapshot()):  # a clock that was set back makes no commit lie in the future
+            raise InvalidArgumentError(f"{what} {moment!r} lies in the future")
+
+    def now(self, at_least: int) -> int:
+        """Return the newest snapshot, once this clock has followed another one to ``at_least``."""
+        if at_least:
+            self.check_not_ahead(at_least, at_least, "at_least")
+            self._mvcc.wait_for(at_least)
+        return max(self._mvcc.snapshot(), at_least)
 
     def ancient_history_mark(self, table: Table) -> int:
         """Return the oldest snapshot that the table's history keeps, never newer than what is visible now."""

@@ -84,6 +84,6 @@ def _heirs(division: Division, schema: TableSchema, environment: Environment) ->
     old, budget = division.tablet, environment.key_index
     ancestors = (*old.ancestors, old.tablet_id)
     return [
-        Tablet(environment.manifest.new_id(), schema, budget, partition, old.directory_id, ancestors)
+        Tablet(environment.manifest.new_id(), schema, budget, partition, old.directory_id, ancestors, old.elsewhere)
         for partition in division.partitions
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..schemas.column import ColumnSchema
-from ..schemas.description import ColumnStats, KeyIndexStats, TableStats, TabletStats
+from ..schemas.description import ColumnStats, KeyIndexStats, TableStats, TabletMap, TabletPlace, TabletStats
 from .table import Table
 from .tablet.tablet import Tablet
 from .tablet.version import Version
@@ -12,7 +12,7 @@ from .tablet.version import Version
 def table_stats(table: Table) -> TableStats:
     """Return the statistics of a table."""
     layout = table.layout
-    tablets = [_tablet_stats(tablet) for tablet in layout.tablets]
+    tablets = [_tablet_stats(tablet) for tablet in layout.tablets if tablet.elsewhere is None]
     versions = [tablet.version for tablet in layout.tablets]
     return TableStats(
         name=table.name,
@@ -22,6 +22,16 @@ def table_stats(table: Table) -> TableStats:
         columns=[_column_stats(column, versions) for column in layout.schema.columns],
         last_change=table.last_change,
     )
+
+
+def tablet_map(table: Table) -> TabletMap:
+    """Return how a table is cut, and which of its tablets are here."""
+    layout = table.layout
+    tablets = [
+        TabletPlace(tablet=tablet.tablet_id, partition=tablet.partition, server=tablet.elsewhere)
+        for tablet in layout.tablets
+    ]
+    return TabletMap(schema_version=layout.schema.version, partitions=layout.partitions, tablets=tablets)
 
 
 def _tablet_stats(tablet: Tablet) -> TabletStats:

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from ..schemas.alter import Alteration
-from ..schemas.description import DroppedTable, Health, ScanPlan, TableDescription, TableStats
+from ..schemas.description import DroppedTable, Health, ScanPlan, TableDescription, TableStats, TabletMap
 from ..schemas.errors import (
     CorruptionError,
     InvalidArgumentError,
@@ -52,7 +52,7 @@ from .outside import Outside
 from .pending import PendingWrite, RepeatedWrite
 from .snapshots import Snapshots
 from .staging.area import StagingArea
-from .stats import table_stats
+from .stats import table_stats, tablet_map
 from .table import Table
 from .tablet import files
 from .tablet.chunk import ScanRequest
@@ -116,7 +116,9 @@ class Store(Outside):
         self._wal = self._open_wal(manifest)
         cache = PageCache(self.options.page_cache_bytes)
         budget = KeyIndexBudget(self.options.key_index_bytes, on_demand=self.options.maintenance == "off")
-        self._environment = Environment(self._fs, manifest_file, self._wal, self._mvcc, cache, key_index=budget)
+        self._environment = Environment(
+            self._fs, manifest_file, self._wal, self._mvcc, cache, key_index=budget, here=self.options.here
+        )
         recovery.check_log(self._wal, manifest)
         recovery.assume_attached(self._wal, manifest_file)
         self._catalog = Catalog(self._environment, self.options.limits)
@@ -225,6 +227,11 @@ class Store(Outside):
         """See StoreService."""
         self._check_open()
         return _described(self._catalog.table(name))
+
+    def tablets(self, name: str) -> TabletMap:
+        """See StoreService."""
+        self._check_open()
+        return tablet_map(self._catalog.table(name))
 
     def table_stats(self, name: str) -> TableStats:
         """See StoreService."""
@@ -346,6 +353,8 @@ class Store(Outside):
             splits=splits,
             planned=scanning.digest(table, request),
             explain=explain,
+            tablets_here=layout.tablets_here,
+            tablets_all=layout.tablets_all,
         )
 
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
@@ -375,16 +384,17 @@ class Store(Outside):
             "bytes_freed": sum(report.bytes_freed for report in done),
         }
 
-    def now(self) -> int:
+    def now(self, at_least: int = 0) -> int:
         """See StoreService."""
         self._check_open()
-        return self._mvcc.snapshot()
+        return self._snapshots.now(at_least)
 
     def health(self) -> Health:
         """See StoreService."""
         self._check_open()
         reason = self._log.read_only_reason
-        return Health(status="read_only" if reason else "ok", reason=reason or "", version=package_version("nyala"))
+        status, version = "read_only" if reason else "ok", package_version("nyala")
+        return Health(status=status, reason=reason or "", version=version, server=self.options.server)
 
     def run_maintenance_once(self) -> str | None:
         """Do the most worthwhile maintenance now, on this thread; return its name, None when there is none."""

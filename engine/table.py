@@ -145,6 +145,8 @@ def _found(layout: Layout, keys: pa.RecordBatch, snapshot: int, limits: Limits) 
     if numbers is not None and missing is not None:  # where no tablet is, no row is
         kept = np.flatnonzero(~missing)
         rows, encoded, numbers = rows.take(pa.array(kept)), take_keys(encoded, kept), numbers[kept]
+    if len(encoded):
+        layout.check_here(numbers)
     parts = cut(layout, rows, encoded, numbers)
     asked = [Asked(part.tablet, part.keys, part.hashes, part.positions) for part in parts]
     found = look_up_in(asked, snapshot, layout.schema.columns)

@@ -10,15 +10,16 @@ import pyarrow.flight as fl
 
 from ..schemas.alter import Alteration
 from ..schemas.bulk import ImportAbort, ImportBegin, ImportCommit
-from ..schemas.command import DropBody, LastChange, MaintainBody, RecallBody, TableName, read_json
-from ..schemas.description import DroppedTables
+from ..schemas.command import DropBody, LastChange, MaintainBody, NowBody, RecallBody, TableName, read_json
+from ..schemas.description import DroppedTables, TableNames
 from ..schemas.direct import PinName, PinSnapshot
-from ..schemas.errors import InvalidArgumentError
+from ..schemas.errors import InvalidArgumentError, NotFoundError
 from ..schemas.scan import ScanSpec
 from ..schemas.service import StoreService
 from ..schemas.table import TableDefinition
 from ..schemas.transaction import TransactionAbort, TransactionCommit
 from .config import ServerConfig
+from .gateway import Gateway
 from .get import sized
 
 
@@ -79,6 +80,20 @@ def _abort_transaction(store: StoreService, body: bytes) -> str:
     return "{}"
 
 
+def _tablets(store: StoreService, body: bytes) -> str:
+    return store.tablets(_table(body, "tablets")).model_dump_json()
+
+
+def _tables(store: StoreService, _: bytes) -> str:
+    return TableNames(tables=store.tables()).model_dump_json()
+
+
+def _placement(store: StoreService, _: bytes) -> str:
+    if not isinstance(store, Gateway):
+        raise NotFoundError("this server shares its tables with no other")
+    return store.placement()
+
+
 def _maintain(store: StoreService, body: bytes) -> str:
     asked = read_json(MaintainBody, body, "the body of maintain")
     return json.dumps(store.maintain(asked.table, asked.op))
@@ -88,8 +103,9 @@ def _explain(store: StoreService, body: bytes) -> str:
     return store.plan(read_json(ScanSpec, body, "the body of explain").checked()).model_dump_json()
 
 
-def _now(store: StoreService, _: bytes) -> str:
-    return json.dumps({"timestamp": store.now()})
+def _now(store: StoreService, body: bytes) -> str:
+    asked = read_json(NowBody, body or b"{}", "the body of now")
+    return json.dumps({"timestamp": store.now(asked.at_least)})
 
 
 def _health(store: StoreService, _: bytes) -> str:
@@ -170,6 +186,16 @@ VERBS = {
     "abort_transaction": Verb(
         'Throw away what was staged for a transaction: {"transaction"}. Answers {}.', _abort_transaction
     ),
+    "tablets": Verb(
+        'How a table is cut, and which of its tablets are on this server: {"table"}. Answers '
+        '{"schema_version","partitions","tablets":[{"tablet","partition","server"}]}.',
+        _tablets,
+    ),
+    "tables": Verb('The names of the tables: no body. Answers {"tables"}.', _tables),
+    "placement": Verb(
+        "The placement of the servers that share their tables, of which this is one: no body. Answers it as JSON.",
+        _placement,
+    ),
     "maintain": Verb(
         'Do one kind of maintenance now: {"table","op":"flush"|"flush_deltas"|"minor_compact"|"major_compact"|"gc"'
         '|"compact"}. Answers what was done.',
@@ -193,7 +219,9 @@ VERBS = {
     "renew_pin": Verb('Keep them for as long again: {"pin_id"}. Answers {}.', _renew_pin),
     "release_pin": Verb('Keep them no longer: {"pin_id"}. Answers {}.', _release_pin),
     "now": Verb(
-        'A timestamp at which every write acknowledged so far is visible: no body. Answers {"timestamp"}.', _now
+        'A timestamp at which every write acknowledged so far is visible: no body, or {"at_least"} with a timestamp '
+        'that this clock is to follow. Answers {"timestamp"}.',
+        _now,
     ),
     "health": Verb(
         'Whether the store takes writes: no body. Answers {"status":"ok"|"read_only","reason","version"}.', _health

@@ -6,11 +6,12 @@ import json
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from ..schemas.errors import InvalidArgumentError, NotFoundError
+from ..schemas.placement import Here
 from .location import DEFAULT_LOCATION
 
 if TYPE_CHECKING:
@@ -22,7 +23,12 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 def serve(
     data: Annotated[Path, typer.Option(help="The data directory; made when it is missing.")],
-    listen: Annotated[str, typer.Option(help="Where to listen; port 0 takes any free one.")] = DEFAULT_LOCATION,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Where to listen; port 0 takes any free one.  [default: {DEFAULT_LOCATION}, or as the placement says]"
+        ),
+    ] = None,
     json_output: Json = False,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Listen where other machines reach it: there is no TLS or login yet.")
@@ -35,6 +41,10 @@ def serve(
     memory_mb: Annotated[
         int | None, typer.Option(min=16, help="Memory for the store, beside about 300 MB for the process.")
     ] = None,
+    placement: Annotated[
+        Path | None, typer.Option(help="The placement file of the servers that share their tables.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="What this server is called there.")] = None,
 ) -> None:
     """Serve a data directory over Arrow Flight, until SIGTERM or Ctrl-C."""
     from .config import ServerConfig
@@ -42,6 +52,8 @@ def serve(
     from .location import check_location
     from .logs import log_to_stderr
 
+    here = _here(placement, name)
+    listen = listen or (here.placement.servers[here.server][0] if here else DEFAULT_LOCATION)
     check_location(listen, insecure)
     log_to_stderr(log_level, json_output)
     config = ServerConfig(
@@ -55,10 +67,24 @@ def serve(
         line = json.dumps({"location": location, "pid": os.getpid()}) if json_output else f"listening on {location}"
         typer.echo(line)
 
-    run_server(lambda: open_warm(data, maintenance, memory_mb), listen, config, announce)
+    run_server(lambda: open_warm(data, maintenance, memory_mb, here), listen, config, announce)
 
 
-def open_warm(data: Path, maintenance: str, memory_mb: int | None = None) -> StoreService:
+def _here(placement: Path | None, name: str | None) -> Here | None:
+    """Return what a placement file says of the server ``name``; None without one."""
+    if placement is None and name is None:
+        return None
+    if placement is None or name is None:
+        raise InvalidArgumentError("--placement and --name go together: the file, and which of its servers this is")
+    from ..clients.servers.placement_file import read_placement
+
+    found = read_placement(placement)
+    if name not in found.servers:
+        raise InvalidArgumentError(f"{placement} has no server {name!r}; there are {', '.join(found.servers)}")
+    return Here(found, name)
+
+
+def open_warm(data: Path, maintenance: str, memory_mb: int | None = None, here: Here | None = None) -> StoreService:
     """Open a store whose kernels are compiled, so that no request waits for the compiler.
 
     Raises:
@@ -72,8 +98,14 @@ def open_warm(data: Path, maintenance: str, memory_mb: int | None = None) -> Sto
         raise InvalidArgumentError(f"maintenance is on or off, not {maintenance!r}")
     warm_up()
     budget = memory_mb << 20 if memory_mb else None
-    options = StoreOptions(maintenance=maintenance, budget_bytes=budget)  # pyright: ignore[reportArgumentType]
-    return Store.open(data, options)
+    shared = {"placement": here.placement, "server": here.server} if here else {}
+    options = StoreOptions(maintenance=maintenance, budget_bytes=budget, **shared)  # pyright: ignore[reportArgumentType]
+    store = Store.open(data, options)
+    if here is None:
+        return store
+    from .gateway import Gateway
+
+    return cast("StoreService", Gateway(store, here))
 
 
 def warmup(json_output: Json = False) -> None:

@@ -93,7 +93,12 @@ def _planned(store: StoreService, spec: ScanSpec) -> tuple[ScanPlan, pa.Schema]:
 
 def _part(spec: ScanSpec, plan: ScanPlan, split: ScanSplit) -> fl.FlightEndpoint:
     part = {"tablet": split.tablet, "key_lower": split.key_lower, "key_upper": split.key_upper}
-    return _endpoint(spec.model_copy(update=part), plan, split.model_dump_json(exclude_none=True))
+    return _endpoint(
+        spec.model_copy(update=part),
+        plan,
+        split.model_dump_json(exclude_none=True, exclude={"locations", "planned"}),
+        split,
+    )
 
 
 def _whole(spec: ScanSpec, plan: ScanPlan) -> fl.FlightEndpoint:
@@ -104,7 +109,10 @@ def _whole(spec: ScanSpec, plan: ScanPlan) -> fl.FlightEndpoint:
     return _endpoint(spec, plan, metadata)
 
 
-def _endpoint(spec: ScanSpec, plan: ScanPlan, metadata: str) -> fl.FlightEndpoint:
-    pinned = spec.pinned(plan.snapshot).model_copy(update={"split_bytes": None, "planned": plan.planned})
+def _endpoint(spec: ScanSpec, plan: ScanPlan, metadata: str, split: ScanSplit | None = None) -> fl.FlightEndpoint:
+    planned = split.planned if split and split.planned else plan.planned
+    pinned = spec.pinned(plan.snapshot).model_copy(update={"split_bytes": None, "planned": planned})
     # No location means: the server that was asked.
-    return fl.FlightEndpoint(pinned.model_dump_json(exclude_defaults=True), [], app_metadata=metadata)
+    return fl.FlightEndpoint(
+        pinned.model_dump_json(exclude_defaults=True), split.locations if split else [], app_metadata=metadata
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from nyala.clients.cli import job, table
+from nyala.clients.cli import job, table, tablet
 from nyala.clients.cli.run import run
 from nyala.flight_server import commands
 
@@ -21,6 +21,7 @@ def main() -> None:
     for command in (commands.serve, demo, commands.verify, commands.dump, commands.warmup):
         app.command()(command)
     app.add_typer(table.app, name="table")
+    app.add_typer(tablet.app, name="tablet")
     app.add_typer(job.app, name="job")
     run(lambda: app(obj=nyala.open, prog_name="nyala"))
 

@@ -28,6 +28,15 @@ class DropBody(TableName):
     """For how long the table can be recalled."""
 
 
+class NowBody(BaseModel):
+    """The body of ``now``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    at_least: StrictInt = 0
+    """The answer is this at least: what the clock of another server said."""
+
+
 class RecallBody(BaseModel):
     """The body of ``recall_table``."""
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from .column import ColumnSchema
-from .partition_schema import WHOLE, TabletPartition
+from .partition_schema import WHOLE, PartitionSchema, TabletPartition
 from .table import TableOptions
 
 
@@ -24,6 +24,37 @@ class TableDescription(BaseModel):
     """False: the store gives every new row a number, the last column of the key, so that the others may repeat."""
     partitions: list[dict[str, Any]] = Field(default_factory=list)
     options: TableOptions
+
+
+class TabletPlace(BaseModel):
+    """One tablet as a server knows it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    tablet: int
+    """Its number, on this server."""
+    partition: TabletPartition
+    """Which rows of the table it holds."""
+    server: str | None = None
+    """The other server that has it, as far as this one knows; None: it is here."""
+
+
+class TabletMap(BaseModel):
+    """The answer of ``tablets``: how a table is cut, and which of its tablets are here."""
+
+    model_config = ConfigDict(frozen=True)
+
+    schema_version: int
+    partitions: PartitionSchema
+    tablets: list[TabletPlace]
+
+
+class TableNames(BaseModel):
+    """The answer of ``tables``."""
+
+    model_config = ConfigDict(frozen=True)
+
+    tables: list[str]
 
 
 class DroppedTable(BaseModel):
@@ -131,6 +162,12 @@ class ScanSplit(BaseModel):
     key_lower: str | None = None
     """Encoded keys from here on, hexadecimal; None from the first. See ``ScanSpec``."""
     key_upper: str | None = None
+    server: str | None = None
+    """The server that has the tablet; None: the one that was asked."""
+    locations: list[str] = Field(default_factory=list)
+    """Where that server is, the location to be preferred first."""
+    planned: str | None = None
+    """The digest of the columns on that server; None: that of the plan."""
 
 
 class ScanPlan(BaseModel):
@@ -142,6 +179,10 @@ class ScanPlan(BaseModel):
     planned: str | None = None
     """A digest of the columns that are read, for the tickets: see ``ScanSpec``."""
     explain: dict[str, Any] = Field(default_factory=dict)
+    tablets_here: str = ""
+    """Stands for the tablets that this server has: a sum over them, hexadecimal."""
+    tablets_all: str = ""
+    """The same for all tablets of the table: the sums of all servers add up to it, modulo 2 to the 64."""
 
 
 class Health(BaseModel):
@@ -150,3 +191,5 @@ class Health(BaseModel):
     status: str
     reason: str = ""
     version: str = ""
+    server: str | None = None
+    """What the server is called in the placement that it is part of; None: it has all of its tables' tablets."""

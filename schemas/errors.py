@@ -5,6 +5,7 @@
     |-- NotFoundError            there is no such table or row
     |-- AlreadyPresentError      the table or row is there already
     |-- ConflictError            somebody changed it first: read again, then retry
+    |-- WrongServerError         another server has that tablet: ask it
     |-- SnapshotTooOldError      the history asked for is no longer kept
     |-- UnauthenticatedError     say who you are
     |-- PermissionDeniedError    you may not
@@ -56,6 +57,12 @@ class ConflictError(StoreError):
     """Another change came first."""
 
     code = "CONFLICT"
+
+
+class WrongServerError(StoreError):
+    """The tablet is on another server, which the text names. Nothing of the request was applied."""
+
+    code = "WRONG_SERVER"
 
 
 class SnapshotTooOldError(StoreError):
@@ -140,6 +147,7 @@ _LEAVES: tuple[type[StoreError], ...] = (
     NotFoundError,
     AlreadyPresentError,
     ConflictError,
+    WrongServerError,
     SnapshotTooOldError,
     UnauthenticatedError,
     PermissionDeniedError,

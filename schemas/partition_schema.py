@@ -7,13 +7,14 @@ in the form that `literal.to_json` gives them.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
+from hashlib import blake2b
 from itertools import pairwise, product
 from math import prod
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from .column import ColumnSchema
 from .errors import InvalidArgumentError
@@ -25,6 +26,21 @@ from .table import TableSchema
 
 class _Kept(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class _Bytes(dict[str, str]):
+    """The JSON of a binary value, which can be looked up as other values can."""
+
+    def __hash__(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return hash(tuple(sorted(self.items())))
+
+
+def _hashable(cell: Any) -> Any:
+    return _Bytes(cell) if isinstance(cell, dict) else cell
+
+
+Cell = Annotated[Any, AfterValidator(_hashable)]
+"""A value of a bound, as JSON."""
 
 
 class HashSchema(_Kept):
@@ -39,8 +55,8 @@ class RangePartition(_Kept):
     """The rows whose range columns are at least ``lower`` and below ``upper``, each a value for each of the leading
     range columns; empty for no bound."""
 
-    lower: tuple[Any, ...] = ()
-    upper: tuple[Any, ...] = ()
+    lower: tuple[Cell, ...] = ()
+    upper: tuple[Cell, ...] = ()
     hash: tuple[HashSchema, ...] | None = None
     """Hash levels of this range's own, in the place of the table's."""
 
@@ -51,16 +67,23 @@ class RangePartition(_Kept):
 class TabletPartition(_Kept):
     """What rows a tablet holds: those of one range, and of one bucket of each hash level there."""
 
-    lower: tuple[Any, ...] = ()
-    upper: tuple[Any, ...] = ()
+    lower: tuple[Cell, ...] = ()
+    upper: tuple[Cell, ...] = ()
     buckets: tuple[int, ...] = ()
+
+
+def sum_of(partitions: Iterable[TabletPartition]) -> str:
+    """Return what stands for a set of tablets, 16 hexadecimal digits: those of disjoint sets add up, modulo 2 to the
+    64, to that of their union."""
+    digests = (blake2b(partition.model_dump_json().encode(), digest_size=8).digest() for partition in partitions)
+    return f"{sum(int.from_bytes(digest) for digest in digests) % (1 << 64):016x}"
 
 
 class RangeSplit(_Kept):
     """A range that becomes two: below ``at``, and from it on."""
 
     whole: RangePartition
-    at: tuple[Any, ...]
+    at: tuple[Cell, ...]
 
     @property
     def halves(self) -> tuple[RangePartition, RangePartition]:
@@ -274,7 +297,7 @@ def _cells(values: Sequence[Any], columns: Sequence[ColumnSchema]) -> tuple[Any,
         raise InvalidArgumentError(f"{list(values)} is no bound: it has a value for each of {names}, or the first ones")
     if any(value is None for value in values):
         raise InvalidArgumentError(f"{list(values)} is no bound: NULL is in no key")
-    return tuple(to_json(value) for value in _values(values, columns))
+    return tuple(_hashable(to_json(value)) for value in _values(values, columns))
 
 
 def _values(cells: Sequence[Any], columns: Sequence[ColumnSchema]) -> tuple[Any, ...]:
@@ -316,7 +339,7 @@ def _successor(cell: Any, column: ColumnSchema) -> Any:
             following = value + dt.timedelta(days=1)
         else:
             following = value + (Decimal(1).scaleb(-kind.scale) if isinstance(value, Decimal) else 1)
-        return to_json(from_json(to_json(following), kind))
+        return _hashable(to_json(from_json(to_json(following), kind)))
     except (OverflowError, InvalidArgumentError):
         return None
 

@@ -36,6 +36,10 @@ class ScanSpec(BaseModel):
     split_bytes: PositiveInt | None = None
     tablet: int | None = None
     """Read this tablet only: set by the store in the tickets that it hands out."""
+    here: bool = False
+    """Read the tablets that this server has, and not those of others: for whoever asks all servers."""
+    tablets_here: str | None = None
+    """With ``here``: refuse unless these are still the tablets that the server has, as its plan told them."""
     key_lower: str | None = None
     """Read encoded keys from here on only, hexadecimal: set by the store in the tickets that it hands out."""
     key_upper: str | None = None

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from .alter import Alteration
 from .bulk import ImportBegin, ImportCommit, ImportPlan
-from .description import DroppedTable, Health, ScanPlan, TableDescription, TableStats
+from .description import DroppedTable, Health, ScanPlan, TableDescription, TableStats, TabletMap
 from .direct import PinnedTable, PinSnapshot
 from .scan import ScanSpec
 from .table import TableDefinition
@@ -117,6 +117,10 @@ class StoreService(TransactionService, Protocol):
         """Return a table's columns with ids, types, encodings and defaults, its key, options and schema version."""
         ...
 
+    def tablets(self, name: str) -> TabletMap:
+        """Return how a table is cut, and which of its tablets are here, where several servers share them."""
+        ...
+
     def table_stats(self, name: str) -> TableStats:
         """Return live rows, bytes, rowsets, delta files and bytes by column."""
         ...
@@ -189,8 +193,11 @@ class StoreService(TransactionService, Protocol):
         """Do one kind of maintenance now; see ``MaintenanceKind``. Returns what was done."""
         ...
 
-    def now(self) -> int:
-        """Return a timestamp at which every write acknowledged so far is visible, and no later one."""
+    def now(self, at_least: int = 0) -> int:
+        """Return a timestamp at which every write acknowledged so far is visible, and no later one.
+
+        It is ``at_least`` that, which another store's clock told: this one's clock follows it, when it is not too far.
+        """
         ...
 
     def health(self) -> Health:

@@ -35,6 +35,8 @@ def check_file(file: ImportFile, layout: Layout, fs: FileSystem, path: str) -> N
     number = next((n for n, tablet in enumerate(layout.tablets) if tablet.tablet_id == file.tablet), None)
     if number is None:
         raise _wrong(file, f"the table has no tablet {file.tablet}")
+    if layout.tablets[number].elsewhere is not None:
+        raise _wrong(file, f"the rows of tablet {file.tablet} are on the server {layout.tablets[number].elsewhere!r}")
     if not fs.exists(path):
         raise _wrong(file, "it is not in the staging directory, as far as the server can see")
     view = view_of(fs, path)

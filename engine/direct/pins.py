@@ -101,6 +101,7 @@ class Pins:
             remove_quietly(self._environment.fs, join(ROOT, pin_id))
 
     def _linked(self, layout: Layout, directory: str, snapshot: int, name: str) -> list[TabletEntry]:
+        layout.check_here(None)  # a part of a table would pass for all of it
         with named("the files of a snapshot could not be kept for readers"):
             self._environment.fs.make_directory(directory)
             return [self._tablet(tablet, directory, snapshot, name) for tablet in layout.tablets]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from ...schemas.placement import Here
 from ..cfile.cache import PageCache
 from ..fs.filesystem import FileSystem
 from ..mvcc.mvcc import MvccManager
@@ -28,7 +29,7 @@ class Files(Protocol):
 @dataclass(frozen=True, slots=True)
 class Environment:
     """The seams: the disk, the manifest and the log on it, which commits are visible, decompressed pages, memory for
-    key indexes."""
+    key indexes, the placement."""
 
     fs: FileSystem
     manifest: ManifestFile
@@ -36,6 +37,8 @@ class Environment:
     mvcc: MvccManager
     page_cache: PageCache
     key_index: KeyIndexBudget = field(default_factory=unlimited)
+    here: Here | None = None
+    """Which tablets of new tables and ranges are this store's; None: all are."""
 
     @property
     def halt(self) -> Halt:

@@ -75,6 +75,9 @@ class TabletEntry(_Entry):
     ancestors: tuple[int, ...] = ()
     """The tablets that it was a part of before they were divided: what the log tells of them is for their heirs."""
 
+    elsewhere: str | None = None
+    """The server that has its rows, where several share a table and it is another one; None: this one."""
+
     @property
     def home(self) -> int:
         """The number of the directory of its files."""

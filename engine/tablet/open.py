@@ -22,7 +22,9 @@ def open_tablet(entry: TabletEntry, schema: TableSchema, environment: Files) -> 
     Raises:
         CorruptionError: when a file is missing or not what was written.
     """
-    tablet = Tablet(entry.id, schema, environment.key_index, entry.partition, entry.home, entry.ancestors)
+    tablet = Tablet(
+        entry.id, schema, environment.key_index, entry.partition, entry.home, entry.ancestors, entry.elsewhere
+    )
     tablet.version = replace(tablet.version, history_floor=entry.history_floor)
     tablet.inserts_durable_lsn = tablet.last_lsn = entry.inserts_durable_lsn
     tablet.in_files_lsn = entry.in_files_lsn

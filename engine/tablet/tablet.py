@@ -46,6 +46,7 @@ class Tablet:
         partition: TabletPartition = WHOLE,
         directory_id: int | None = None,
         ancestors: tuple[int, ...] = (),
+        elsewhere: str | None = None,
     ) -> None:
         """Make an empty tablet, whose key index may take what ``budget`` has; None is any."""
         self.tablet_id = tablet_id
@@ -53,6 +54,8 @@ class Tablet:
         """The number of the directory of its files."""
         self.ancestors = ancestors
         """The tablets that it was a part of before they were divided."""
+        self.elsewhere = elsewhere
+        """The server that has its rows, when that is another one: this tablet is empty then, and stays so."""
         self.partition = partition
         """Which rows of the table it holds."""
         self.schema = schema

@@ -25,6 +25,8 @@ from nyala.schemas.description import (
     ScanSplit,
     TableDescription,
     TableStats,
+    TabletMap,
+    TabletPlace,
     TabletStats,
 )
 from nyala.schemas.direct import PinnedTable, PinSnapshot
@@ -32,6 +34,7 @@ from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, NotF
 from nyala.schemas.limits import Limits
 from nyala.schemas.literal import from_json
 from nyala.schemas.operation import Operation
+from nyala.schemas.partition_schema import UNPARTITIONED, WHOLE
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.service import PendingResult, ScanStream
 from nyala.schemas.table import TableDefinition, TableSchema
@@ -134,6 +137,10 @@ class FakeStore:
 
     def describe_table(self, name: str) -> TableDescription:
         return self._table(name).description
+
+    def tablets(self, name: str) -> TabletMap:
+        place = TabletPlace(tablet=1, partition=WHOLE)
+        return TabletMap(schema_version=self._table(name).schema.version, partitions=UNPARTITIONED, tablets=[place])
 
     def table_stats(self, name: str) -> TableStats:
         rows = len(self._table(name).states[-1][1])
@@ -295,8 +302,8 @@ class FakeStore:
             raise InvalidArgumentError(f"no maintenance is called {op!r}")
         return {"op": op, "rows": 0}
 
-    def now(self) -> int:
-        return self._timestamp
+    def now(self, at_least: int = 0) -> int:
+        return max(self._timestamp, at_least)
 
     def health(self) -> Health:
         return Health(status="ok", version="fake")

@@ -95,6 +95,7 @@ VERBS: dict[str, tuple[str, Callable[[Served], Any]]] = {
     "recall_table": ("recall_table", lambda served: served.action("recall_table", {"table": "homes"})),
     "dropped_tables": ("dropped_tables", lambda served: served.action("dropped_tables")),
     "describe_table": ("describe_table", lambda served: served.action("describe_table", {"table": "homes"})),
+    "tablets": ("tablets", lambda served: served.action("tablets", {"table": "homes"})),
     "table_stats": ("table_stats", lambda served: served.action("table_stats", {"table": "homes"})),
     "last_change": ("last_change", lambda served: served.action("last_change", {"table": "homes"})),
     "maintain": ("maintain", lambda served: served.action("maintain", {"table": "homes", "op": "flush"})),

@@ -41,7 +41,8 @@ TABLET = (
     '{"id":3,"inserts_durable_lsn":9,"in_files_lsn":8,"attached_durable_lsn":7,"rowsets":['
     '{"id":5,"undo":[],"redo":[],"columns":{},"durable_lsn":7,"born":6963200000000000001},'
     '{"id":6,"undo":[8],"redo":[],"columns":{},"durable_lsn":9,"born":null}'
-    '],"history_floor":0,"partition":{"lower":[],"upper":[],"buckets":[]},"directory":null,"ancestors":[]}'
+    '],"history_floor":0,"partition":{"lower":[],"upper":[],"buckets":[]},"directory":null,"ancestors":[],'
+    '"elsewhere":null}'
 )
 
 
@@ -78,6 +79,7 @@ def test_one_written_before_these_members_were() -> None:
         ',"born":null',
         ',"directory":null',
         ',"ancestors":[]',
+        ',"elsewhere":null',
         ',"dropped_until":null',
         ',"last_change":0',
     )

@@ -13,8 +13,8 @@ from nyala.schemas.timestamp import datetime_of, last_of, parse_moment
 from nyala.schemas.write import RowError, WriteResult, combine
 
 CODES = [
-    "INVALID_ARGUMENT", "NOT_FOUND", "ALREADY_PRESENT", "CONFLICT", "SNAPSHOT_TOO_OLD", "UNAUTHENTICATED",
-    "PERMISSION_DENIED", "UNAVAILABLE", "STORAGE_FULL", "CORRUPTION", "INTERNAL",
+    "INVALID_ARGUMENT", "NOT_FOUND", "ALREADY_PRESENT", "CONFLICT", "WRONG_SERVER", "SNAPSHOT_TOO_OLD",
+    "UNAUTHENTICATED", "PERMISSION_DENIED", "UNAVAILABLE", "STORAGE_FULL", "CORRUPTION", "INTERNAL",
 ]  # fmt: skip
 
 

@@ -1,0 +1,50 @@
+"""Aggregates over several servers: each works out its own, and these are put together here.
+
+A mean is put together from sums and counts, which are asked for in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...schemas.aggregate import AggregateFunction
+
+Measures = Mapping[str, tuple[str, str]]
+_SUM, _COUNT = "_sum of ", "_count of "
+_MERGED_BY = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
+
+
+def partial_measures(measures: Measures) -> dict[str, tuple[str, str]]:
+    """Return what servers are to be asked for."""
+    asked: dict[str, tuple[str, str]] = {}
+    for name, (column, function) in measures.items():
+        if function == AggregateFunction.AVG:
+            asked[_SUM + name] = (column, AggregateFunction.SUM.value)
+            asked[_COUNT + name] = (column, AggregateFunction.COUNT.value)
+        else:
+            asked[name] = (column, function)
+    return asked
+
+
+def merged(partials: Sequence[pa.Table], measures: Measures, group_by: Sequence[str], schema: pa.Schema) -> pa.Table:
+    """Return the answer of ``schema`` from those of all servers to ``partial_measures``."""
+    together = pa.concat_tables(partials).combine_chunks()  # which aligns what came from the network
+    asked = partial_measures(measures)
+    kinds = [(name, _MERGED_BY[function]) for name, (_, function) in asked.items()]
+    found = together.group_by(list(group_by), use_threads=False).aggregate(kinds)
+    columns = {name: found[f"{name}_{kind}"] for name, kind in kinds} | {name: found[name] for name in group_by}
+    arrays = [
+        _mean(columns[_SUM + field.name], columns[_COUNT + field.name])
+        if _SUM + field.name in columns
+        else columns[field.name]
+        for field in schema
+    ]
+    cast = [array.cast(field.type) for array, field in zip(arrays, schema, strict=True)]
+    return pa.table(cast, schema=schema)
+
+
+def _mean(total: pa.ChunkedArray, count: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.divide(total.cast(pa.float64()), count.cast(pa.float64()))

@@ -1,0 +1,113 @@
+"""Tables over several servers: made, altered, dropped and recalled on all of them, one after the other.
+
+There is no transaction over servers. What reached only some of them, since one was away or the client was killed, is
+brought to the others by doing the same again: so it is told apart here what has happened where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ...schemas.alter import Alteration
+from ...schemas.description import TableDescription
+from ...schemas.errors import AlreadyPresentError, ConflictError, InvalidArgumentError, NotFoundError, StoreError
+from ...schemas.service import StoreService
+from ...schemas.table import AUTO_INCREMENTING, TableDefinition
+from .members import Members
+
+Described = TableDescription | StoreError
+_OWN = {"table_id", "name"}
+"""What may differ between servers."""
+
+
+def create(members: Members, definition: TableDefinition) -> TableDescription:
+    """Create a table where it is not there yet.
+
+    Raises:
+        AlreadyPresentError: it is on all servers.
+        ConflictError: a server has another table of that name.
+    """
+    _check(definition)
+    before = _present(members.outcomes(lambda store: store.describe_table(definition.name)))
+    if len(before) == len(members.names) and not definition.if_not_exists:
+        raise AlreadyPresentError(f"there is a table {definition.name!r} already, on all servers")
+    lacking = definition.model_copy(update={"if_not_exists": True})
+    after = {name: members.store(name).create_table(lacking) for name in members.names}
+    return same(after)
+
+
+def alter(members: Members, alteration: Alteration) -> TableDescription:
+    """Alter a table on all servers, or where it was not altered yet when an earlier attempt did not get to the end.
+
+    Raises:
+        ConflictError: the servers have more than two versions of the table, or not the same one after it.
+        StoreError: what the first server that refuses says; a note tells how many were altered before.
+    """
+    found = members.outcomes(lambda store: store.describe_table(alteration.table))
+    present = _present(found)
+    if not present:
+        raise next(error for error in found.values() if isinstance(error, StoreError))
+    oldest = min(each.schema_version for each in present.values())
+    if any(each.schema_version > oldest + 1 for each in present.values()):
+        raise ConflictError(f"the versions of table {alteration.table!r} on the servers lie too far apart to be healed")
+    behind = [name for name, each in present.items() if each.schema_version == oldest]
+    wanted = alteration.model_copy(update={"if_version": alteration.if_version or oldest})
+    done: dict[str, TableDescription] = {}
+    try:
+        for name in behind:
+            done[name] = members.store(name).alter_table(wanted)
+    except StoreError as error:
+        if done:
+            error.add_note(f"{', '.join(done)} made the change before; make it again to bring it to the others")
+        raise
+    new_name = next(iter(done.values())).name
+    rest = [name for name in members.names if name not in done]
+    return same(done | {name: members.store(name).describe_table(new_name) for name in rest})
+
+
+def drop(members: Members, name: str, keep_seconds: int) -> None:
+    """Drop a table where it is. Raises NotFoundError where it is on no server."""
+    _wherever(members, lambda store: store.drop_table(name, keep_seconds))
+
+
+def recall(members: Members, table: str | int, new_name: str | None) -> TableDescription:
+    """Recall a table where it was dropped. Raises NotFoundError where it can be recalled on no server."""
+    if isinstance(table, int):
+        raise InvalidArgumentError("the ids of tables are each server's own: recall a table of several by its name")
+    _wherever(members, lambda store: store.recall_table(table, new_name))
+    return same({name: members.store(name).describe_table(new_name or table) for name in members.names})
+
+
+def same(described: Mapping[str, TableDescription]) -> TableDescription:
+    """Return what all servers say of a table. Raises ConflictError when they do not say the same."""
+    (first_name, first), *others = described.items()
+    for name, other in others:
+        if first.model_dump(exclude=_OWN) != other.model_dump(exclude=_OWN):
+            raise ConflictError(f"table {first.name!r} is not the same on the servers {first_name!r} and {name!r}")
+    return first
+
+
+def _wherever(members: Members, act: Callable[[StoreService], object]) -> None:
+    """Do something where it can be done; where there is no such table it may have been done before."""
+    outcomes = members.outcomes(act)
+    errors = [found for found in outcomes.values() if isinstance(found, StoreError)]
+    missing = [error for error in errors if isinstance(error, NotFoundError)]
+    if len(errors) > len(missing) or len(missing) == len(outcomes):
+        raise next((error for error in errors if error not in missing), errors[0])
+
+
+def _present(found: Mapping[str, Described]) -> dict[str, TableDescription]:
+    """Return the descriptions of those servers that have the table; raise what is not just that it is missing."""
+    for each in found.values():
+        if isinstance(each, StoreError) and not isinstance(each, NotFoundError):
+            raise each
+    return {name: each for name, each in found.items() if isinstance(each, TableDescription)}
+
+
+def _check(definition: TableDefinition) -> None:
+    levels = definition.partition_by
+    used = {name for level in levels for name in (getattr(level, "hash", None) or getattr(level, "range", ()))}
+    if AUTO_INCREMENTING in used:
+        raise InvalidArgumentError(
+            f"{AUTO_INCREMENTING} is given to a row by the server that has its tablet: it cannot say which that is"
+        )

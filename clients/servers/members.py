@@ -1,0 +1,101 @@
+"""The servers of a placement: one store each, connected when it is first needed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from ...schemas.errors import StoreError, UnavailableError
+from ...schemas.placement import Placement
+from ...schemas.service import StoreService
+from ..flight import FlightStore
+
+Answer = TypeVar("Answer")
+
+
+class Members:
+    """Stores by the names of their servers, in the order of the placement. Thread safe."""
+
+    def __init__(
+        self, placement: Placement, retries: bool = True, known: Mapping[str, StoreService] | None = None
+    ) -> None:
+        """``known`` are stores that there are already; whoever gave them closes them."""
+        self.placement = placement
+        self.names = list(placement.servers)
+        self._retries = retries
+        self._stores = dict(known or {})
+        self._opened: list[StoreService] = []
+        self._lock = threading.Lock()
+        self._pool = ThreadPoolExecutor(max(len(self.names), 2), thread_name_prefix="nyala-servers")
+
+    def store(self, name: str) -> StoreService:
+        """Return the store of a server, by the first of its locations where it answers.
+
+        Raises:
+            UnavailableError: it cannot be reached.
+        """
+        with self._lock:
+            if name not in self._stores:
+                self._stores[name] = self._connected(name)
+                self._opened.append(self._stores[name])
+            return self._stores[name]
+
+    def adopt(self, name: str, store: StoreService) -> None:
+        """Take over an open connection to a server."""
+        with self._lock:
+            self._stores[name] = store
+            self._opened.append(store)
+
+    def each(self, act: Callable[[StoreService], Answer], names: Sequence[str] | None = None) -> dict[str, Answer]:
+        """Ask servers, all if ``names`` is None, at the same time; return their answers by name.
+
+        Raises:
+            StoreError: what the first of them raised; a note names the server. All have answered by then.
+        """
+        return self.each_named(lambda _, store: act(store), names)
+
+    def each_named(
+        self, act: Callable[[str, StoreService], Answer], names: Sequence[str] | None = None
+    ) -> dict[str, Answer]:
+        """The same, for what is not the same for all: ``act`` is given the name too."""
+        asked = {name: self._pool.submit(self._asked, name, act) for name in (self.names if names is None else names)}
+        errors = [error for future in asked.values() if (error := future.exception())]
+        if errors:
+            raise errors[0]
+        return {name: future.result() for name, future in asked.items()}
+
+    def outcomes(self, act: Callable[[StoreService], Answer]) -> dict[str, Answer | StoreError]:
+        """Ask all servers one after the other; return what each answered, or the error it raised."""
+        found: dict[str, Answer | StoreError] = {}
+        for name in self.names:
+            try:
+                found[name] = self._asked(name, lambda _, store: act(store))
+            except StoreError as error:
+                found[name] = error
+        return found
+
+    def close(self) -> None:
+        """Close the connections that were opened here."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        with self._lock:
+            opened, self._opened = self._opened, []
+        for store in opened:
+            store.close()
+
+    def _asked(self, name: str, act: Callable[[str, StoreService], Answer]) -> Answer:
+        try:
+            return act(name, self.store(name))
+        except StoreError as error:
+            error.add_note(f"from the server {name!r}")
+            raise
+
+    def _connected(self, name: str) -> StoreService:
+        reasons: list[str] = []
+        for location in self.placement.servers[name]:
+            try:
+                return FlightStore(location, self._retries)
+            except UnavailableError as error:
+                reasons.append(f"{location}: {error.message}")
+        raise UnavailableError(f"the server {name!r} cannot be reached; {'; '.join(reasons)}")

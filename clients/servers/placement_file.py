@@ -1,0 +1,44 @@
+"""Reads a placement file."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from ...schemas.command import explain
+from ...schemas.errors import InvalidArgumentError, NotFoundError
+from ...schemas.placement import Placement
+
+
+def read_placement(path: str | Path) -> Placement:
+    """Read a placement from a TOML file, or one of JSON if its name ends in ``.json``.
+
+    Raises:
+        NotFoundError: there is no such file.
+        InvalidArgumentError: it is no placement; the text says where.
+    """
+    path = Path(path)
+    try:
+        parsed = _parsed(path)
+    except OSError as error:
+        raise NotFoundError(f"the placement file {path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise InvalidArgumentError(f"the placement file {path} is neither TOML nor JSON: {error}") from None
+    return parse_placement(parsed, f"the placement file {path}")
+
+
+def parse_placement(given: Any, what: str = "the placement") -> Placement:
+    """Return the placement that stands in a file. Raises InvalidArgumentError; ``what`` names it there."""
+    try:
+        return Placement.model_validate(given)
+    except ValidationError as error:
+        raise InvalidArgumentError(explain(error, what)) from None
+
+
+def _parsed(path: Path) -> Any:
+    text = path.read_text(encoding="utf-8")
+    return json.loads(text) if path.suffix == ".json" else tomllib.loads(text)

@@ -1,0 +1,126 @@
+"""What a scan over several servers reads: the same snapshot of all of them, each tablet once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...schemas.description import ScanPlan
+from ...schemas.errors import ConflictError, InvalidArgumentError, UnavailableError
+from ...schemas.scan import ScanSpec
+from ...schemas.timestamp import parse_moment
+from .members import Members
+
+_PAUSES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
+"""Seconds between plans while tablets move."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServersPlan:
+    """One scan, planned by all servers at one snapshot."""
+
+    spec: ScanSpec
+    """Pinned to the snapshot."""
+    snapshot: int
+    plans: Mapping[str, ScanPlan]
+
+    def part(self, name: str) -> ScanSpec:
+        """Return the scan of the tablets that a server had when it planned; it refuses to scan others."""
+        tablets = self.plans[name].tablets_here
+        return self.spec.model_copy(update={"here": True, "tablets_here": tablets, "split_bytes": None})
+
+    def tickets(self, name: str) -> list[ScanSpec]:
+        """Return a scan for each split of a server. They follow a tablet that moves."""
+        spec = self.spec.model_copy(update={"split_bytes": None, "planned": self.plans[name].planned})
+        return [
+            spec.model_copy(update={"tablet": split.tablet, "key_lower": split.key_lower, "key_upper": split.key_upper})
+            for split in self.plans[name].splits
+        ]
+
+    def whole(self, locations: Mapping[str, Sequence[str]]) -> ScanPlan:
+        """Return the plans as one; ``locations`` are those of the servers."""
+        first = next(iter(self.plans.values()))
+        splits = [
+            split.model_copy(
+                update={"server": name, "locations": list(locations.get(name, ())), "planned": plan.planned}
+            )
+            for name, plan in self.plans.items()
+            for split in plan.splits
+        ]
+        return first.model_copy(
+            update={
+                "splits": [split for split in splits if split.rows] or splits[:1],
+                "explain": _summed({name: plan.explain for name, plan in self.plans.items()}),
+                "tablets_here": first.tablets_all,
+            }
+        )
+
+
+def now(members: Members, at_least: int = 0) -> int:
+    """Return a timestamp at which all servers show every write acknowledged so far, and no later one.
+
+    It is the latest of their clocks, which the others follow before this returns.
+    """
+    told = members.each(lambda store: store.now(at_least))
+    latest = max(told.values())
+    if behind := [name for name, timestamp in told.items() if timestamp < latest]:
+        members.each(lambda store: store.now(latest), behind)
+    return latest
+
+
+def planned(members: Members, spec: ScanSpec) -> ServersPlan:
+    """Let all servers plan a scan at one snapshot.
+
+    Raises:
+        StoreError: a server cannot be reached, or refuses the scan.
+        ConflictError: the table has not the same schema on all servers.
+        UnavailableError: a tablet is on its way between servers for longer than a move takes.
+    """
+    spec.checked()
+    if spec.tablet is not None:
+        raise InvalidArgumentError("a ticket for a tablet is for the server that made it")
+    snapshot = _snapshot(members, spec)
+    pinned = spec.pinned(snapshot)
+    for pause in (*_PAUSES, None):
+        plans = members.each(lambda store: store.plan(pinned.model_copy(update={"here": True})))
+        if len({plan.schema_version for plan in plans.values()}) > 1:
+            versions = ", ".join(f"{name}: {plan.schema_version}" for name, plan in plans.items())
+            raise ConflictError(
+                f"table {spec.table!r} has not the same schema version on all servers ({versions}): an alteration has "
+                "reached only some of them; make it again, which brings it to the others"
+            )
+        if is_whole(plans):
+            return ServersPlan(pinned, snapshot, plans)
+        if pause is not None:
+            time.sleep(pause)
+    raise UnavailableError(f"a tablet of table {spec.table!r} is on its way between servers", 1.0)
+
+
+def _snapshot(members: Members, spec: ScanSpec) -> int:
+    """Return the one moment at which all servers are read."""
+    if spec.changes is None:
+        return now(members) if spec.as_of is None else parse_moment(spec.as_of)
+    if spec.changes.until is not None:
+        return parse_moment(spec.changes.until, "until")
+    return max(now(members), parse_moment(spec.changes.since, "since"))
+
+
+def is_whole(plans: Mapping[str, ScanPlan]) -> bool:
+    """Whether the servers' tablets are all tablets of the table, each once."""
+    everything = {plan.tablets_all for plan in plans.values()}
+    added = sum(int(plan.tablets_here, 16) for plan in plans.values()) % (1 << 64)
+    return everything == {f"{added:016x}"}
+
+
+def _summed(explained: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return counts added up over the servers, other parts as the first server tells them, and each server's own."""
+    first = next(iter(explained.values()))
+    kept = {"snapshot", "since", "tablets"}
+    added = {
+        part: sum(each.get(part, 0) for each in explained.values())
+        for part, value in first.items()
+        if isinstance(value, int) and part not in kept
+    }
+    return {**first, **added, "servers": dict(explained)}

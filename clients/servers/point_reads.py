@@ -1,0 +1,53 @@
+"""Point reads over several servers: keys go to those that have their tablets, rows come back in the order asked."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from ...schemas.errors import UnavailableError, WrongServerError
+from .members import Members
+from .whereabouts import WhereaboutsCache
+
+_TURNS_MAX = 20
+_POSITION = "_position"
+
+
+def get(members: Members, cache: WhereaboutsCache, table: str, keys: pa.RecordBatch) -> pa.Table:
+    """Return the live rows of the keys, in the order asked.
+
+    Raises:
+        UnavailableError: their tablets are moved faster than they can be followed.
+    """
+    for _ in range(_TURNS_MAX):
+        parts = cache.of(table).cut(keys)
+        try:
+            if len(parts) == 1:
+                return members.store(next(iter(parts))).get(table, keys)
+            return _gathered(members, table, keys, parts)
+        except WrongServerError:
+            cache.forget(table)
+    raise UnavailableError("the tablets of the keys are moved faster than they can be followed; try again", 1.0)
+
+
+def _gathered(members: Members, table: str, keys: pa.RecordBatch, parts: dict[str, np.ndarray]) -> pa.Table:
+    answers: list[pa.Table] = []
+    positions: list[np.ndarray] = []
+    for name, rows in parts.items():
+        asked = keys.take(pa.array(rows))
+        found = members.store(name).get(table, asked)
+        answers.append(found)
+        positions.append(rows[_places(asked, found)])
+    order = np.argsort(np.concatenate(positions), kind="stable")
+    return pa.concat_tables(answers).take(pa.array(order))
+
+
+def _places(asked: pa.RecordBatch, found: pa.Table) -> np.ndarray:
+    """Return which of the keys asked for the rows found are: these come in the same order, some are left out."""
+    if found.num_rows == asked.num_rows:
+        return np.arange(asked.num_rows)
+    names = asked.schema.names
+    numbered = pa.Table.from_batches([asked]).append_column(_POSITION, pa.array(np.arange(asked.num_rows)))
+    there = found.select(names).cast(asked.schema)
+    kept = numbered.join(there, names, join_type="left semi", use_threads=False)
+    return np.sort(kept[_POSITION].to_numpy())

@@ -1,0 +1,162 @@
+"""Rows of several servers as one stream: as they come, in the order of the key, or up to a limit."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...schemas.errors import NotFoundError, WrongServerError
+from ...schemas.scan import ScanSpec
+from .members import Members
+from .planning import ServersPlan
+
+_WAITING_BATCHES = 4
+"""Of each server, before it waits."""
+_LOOK_SECONDS = 0.2
+
+
+def unordered(members: Members, plan: ServersPlan) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of all servers, which are read at the same time."""
+    names = [name for name, found in plan.plans.items() if found.splits]
+    if len(names) == 1:
+        yield from tickets(members, names[0], plan)
+        return
+    with closing(_Gathered(members, plan, names)) as gathered:
+        yield from gathered.batches()
+
+
+def in_turn(members: Members, plan: ServersPlan) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of one server after the other."""
+    for name in plan.plans:
+        yield from tickets(members, name, plan)
+
+
+def limited(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+    """Yield the first ``limit`` rows."""
+    left = limit
+    for batch in batches:
+        yield batch.slice(0, left)
+        left -= batch.num_rows
+        if left <= 0:
+            return
+
+
+def tickets(members: Members, name: str, plan: ServersPlan) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of what one server had, wherever its tablets are by now."""
+    for ticket in plan.tickets(name):
+        yield from opened(members, name, ticket)
+
+
+def opened(members: Members, name: str, ticket: ScanSpec) -> Iterator[pa.RecordBatch]:
+    """Return the batches of a ticket: of another server than ``name``, if it has the tablet now.
+
+    Raises:
+        WrongServerError, NotFoundError: no server has it.
+    """
+    try:
+        return members.store(name).scan(ticket).batches
+    except WrongServerError as error:
+        moved = ticket.model_copy(update={"planned": None})  # which only the server that planned can compare
+        for other in members.names:
+            try:
+                return members.store(other).scan(moved).batches
+            except (WrongServerError, NotFoundError):
+                continue
+        raise error
+
+
+class _Gathered:
+    """Reads servers by a thread each; batches wait in one queue."""
+
+    def __init__(self, members: Members, plan: ServersPlan, names: Sequence[str]) -> None:
+        self._waiting: queue.Queue[pa.RecordBatch | BaseException | None] = queue.Queue(_WAITING_BATCHES * len(names))
+        self._stopped = threading.Event()
+        self._reading = len(names)
+        for name in names:
+            arguments = (members, name, plan)
+            threading.Thread(target=self._read, args=arguments, name=f"nyala-read-{name}", daemon=True).start()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield batches until all servers are through."""
+        while self._reading:
+            found = self._waiting.get()
+            if found is None:
+                self._reading -= 1
+            elif isinstance(found, BaseException):
+                raise found
+            else:
+                yield found
+
+    def close(self) -> None:
+        """Let the threads end."""
+        self._stopped.set()
+
+    def _read(self, members: Members, name: str, plan: ServersPlan) -> None:
+        end: BaseException | None = None
+        try:
+            with closing(tickets(members, name, plan)) as found:  # pyright: ignore[reportArgumentType] - a generator
+                for batch in found:
+                    if not self._put(batch):
+                        return
+        except BaseException as error:
+            end = error
+        self._put(end)
+
+    def _put(self, item: pa.RecordBatch | BaseException | None) -> bool:
+        """Add an item; return False when nobody reads any more."""
+        while not self._stopped.is_set():
+            try:
+                self._waiting.put(item, timeout=_LOOK_SECONDS)
+                return True
+            except queue.Full:
+                continue
+        return False
+
+
+@dataclass(slots=True)
+class _Run:
+    """The rows of one server that are there and not yet out, in the order of the key."""
+
+    coming: Iterator[pa.RecordBatch]
+    rows: pa.RecordBatch | None = None
+
+    def fill(self) -> bool:
+        """Have rows, if there are any left."""
+        while self.rows is None or not self.rows.num_rows:
+            self.rows = next(self.coming, None)
+            if self.rows is None:
+                return False
+        return True
+
+
+def merged(runs: Sequence[Iterator[pa.RecordBatch]], by: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Merge batches that are in the order of the columns ``by``.
+
+    In each round the batches at hand are sorted together, and go out up to the first of their last rows: what comes
+    next in any run lies above that.
+    """
+    waiting = [run for run in map(_Run, runs) if run.fill()]
+    while len(waiting) > 1:
+        batches = [run.rows for run in waiting if run.rows is not None]
+        together = pa.Table.from_batches([batch.select(list(by)) for batch in batches])
+        order = pc.sort_indices(together, sort_keys=[(name, "ascending") for name in by]).to_numpy()
+        ends = np.cumsum([batch.num_rows for batch in batches])
+        ranks = np.empty(len(order), np.int64)
+        ranks[order] = np.arange(len(order))
+        out = int(ranks[ends - 1].min()) + 1
+        yield pa.concat_batches(batches).take(pa.array(order[:out]))
+        starts = ends - [batch.num_rows for batch in batches]
+        for run, batch, start, end in zip(waiting, batches, starts.tolist(), ends.tolist(), strict=True):
+            run.rows = batch.slice(int((ranks[start:end] < out).sum()))
+        waiting = [run for run in waiting if run.fill()]
+    for run in waiting:
+        if run.rows is not None:
+            yield run.rows
+        yield from run.coming

@@ -1,0 +1,266 @@
+"""PlacedStore: several servers that share their tables, with the one interface that all stores have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from ...schemas.alter import Alteration
+from ...schemas.bulk import ImportBegin, ImportCommit, ImportPlan
+from ...schemas.description import (
+    ColumnStats,
+    DroppedTable,
+    Health,
+    ScanPlan,
+    TableDescription,
+    TableStats,
+    TabletMap,
+    TabletPlace,
+)
+from ...schemas.direct import PinnedTable, PinSnapshot
+from ...schemas.errors import InvalidArgumentError, UnavailableError, WrongServerError
+from ...schemas.scan import ScanSpec
+from ...schemas.service import ScanStream
+from ...schemas.table import TableDefinition
+from ...schemas.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
+from ...schemas.write import CommitMode, WriteCommand, WriteResult
+from ..flight import Answered
+from . import aggregating, definitions, point_reads, reading, transactions
+from .members import Members
+from .planning import ServersPlan, now, planned
+from .whereabouts import WhereaboutsCache
+from .writing import PlacedWrite
+
+_ATTEMPTS = 8
+"""Of a scan that cannot follow tablets which move."""
+
+
+class PlacedStore:
+    """A client of all servers of a placement: see ``schemas.service.StoreService`` and docs/servers.md. Thread safe."""
+
+    def __init__(self, members: Members) -> None:
+        self.members = members
+        self._cache = WhereaboutsCache(members)
+
+    # Tables
+
+    def create_table(self, definition: TableDefinition) -> TableDescription:
+        """See StoreService."""
+        return definitions.create(self.members, definition)
+
+    def alter_table(self, alteration: Alteration) -> TableDescription:
+        """See StoreService."""
+        self._cache.forget(alteration.table)
+        try:
+            return definitions.alter(self.members, alteration)
+        finally:
+            self._cache.forget(alteration.table)
+
+    def drop_table(self, name: str, keep_seconds: int = 0) -> None:
+        """See StoreService."""
+        self._cache.forget(name)
+        definitions.drop(self.members, name, keep_seconds)
+
+    def recall_table(self, table: str | int, new_name: str | None = None) -> TableDescription:
+        """See StoreService. By name only: the ids of tables are each server's own."""
+        return definitions.recall(self.members, table, new_name)
+
+    def dropped_tables(self) -> list[DroppedTable]:
+        """See StoreService. As the first server knows them."""
+        return self.members.store(self.members.names[0]).dropped_tables()
+
+    def tables(self) -> list[str]:
+        """See StoreService."""
+        return sorted(set(chain.from_iterable(self.members.each(lambda store: store.tables()).values())))
+
+    def describe_table(self, name: str) -> TableDescription:
+        """See StoreService. Raises ConflictError where the servers do not say the same."""
+        return definitions.same(self.members.each(lambda store: store.describe_table(name)))
+
+    def tablets(self, name: str) -> TabletMap:
+        """See StoreService. Every tablet with the server that has it, and its number there."""
+        maps = self.members.each(lambda store: store.tablets(name))
+        places = [
+            TabletPlace(tablet=place.tablet, partition=place.partition, server=server)
+            for server, found in maps.items()
+            for place in found.tablets
+            if place.server is None
+        ]
+        first = next(iter(maps.values()))
+        order = {partition: number for number, partition in enumerate(first.partitions.tablets())}
+        places.sort(key=lambda place: order.get(place.partition, len(order)))
+        return first.model_copy(update={"tablets": places})
+
+    def table_stats(self, name: str) -> TableStats:
+        """See StoreService. Added up; the memory is each server's own affair and left out."""
+        found = list(self.members.each(lambda store: store.table_stats(name)).values())
+        columns: dict[str, ColumnStats] = {}
+        for column in chain.from_iterable(stats.columns for stats in found):
+            columns[column.name] = _added(columns[column.name], column) if column.name in columns else column
+        return TableStats(
+            name=name,
+            live_rows=sum(stats.live_rows for stats in found),
+            bytes_on_disk=sum(stats.bytes_on_disk for stats in found),
+            tablets=[tablet for stats in found for tablet in stats.tablets],
+            columns=list(columns.values()),
+        )
+
+    # Rows
+
+    def write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> WriteResult:
+        """See StoreService. One commit on each server that gets rows."""
+        one = command.model_copy(update={"commit": CommitMode.BATCH})
+        (answer,) = PlacedWrite(self.members, self._cache, one, seq).write_all([batch])
+        return answer
+
+    def begin_write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> Answered:
+        """See StoreService. Waits for the answer."""
+        return Answered(self.write(command, batch, seq))
+
+    def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:
+        """See StoreService."""
+        if command.commit is CommitMode.STREAM:
+            staged = list(batches)
+            if staged:
+                yield self.write(command, pa.concat_batches(staged))
+            return
+        yield from PlacedWrite(self.members, self._cache, command).write_all(batches)
+
+    def stage(self, command: WriteCommand, batches: Iterable[StagedBatch]) -> StageResult:
+        """See StoreService. Every server gets the part, with the rows of its tablets."""
+        return transactions.stage(self.members, self._cache, command, batches)
+
+    def commit_transaction(self, commit: TransactionCommit) -> TransactionResult:
+        """See StoreService. One commit on each server: docs/servers.md says what that means."""
+        return transactions.commit(self.members, commit)
+
+    def abort_transaction(self, transaction: str) -> None:
+        """See StoreService."""
+        self.members.each(lambda store: store.abort_transaction(transaction))
+
+    def import_begin(self, asked: ImportBegin) -> ImportPlan:
+        """Not possible. Raises InvalidArgumentError."""
+        raise _for_one("files cannot be imported")
+
+    def import_commit(self, asked: ImportCommit) -> WriteResult:
+        """Not possible. Raises InvalidArgumentError."""
+        raise _for_one("files cannot be imported")
+
+    def import_abort(self, import_id: str) -> None:
+        """Not possible. Raises InvalidArgumentError."""
+        raise _for_one("files cannot be imported")
+
+    def pin_snapshot(self, asked: PinSnapshot) -> PinnedTable:
+        """Not possible. Raises InvalidArgumentError."""
+        raise _for_one("files cannot be read directly")
+
+    def renew_pin(self, pin_id: str) -> None:
+        """Not possible. Raises InvalidArgumentError."""
+        raise _for_one("files cannot be read directly")
+
+    def release_pin(self, pin_id: str) -> None:
+        """Not possible. Raises InvalidArgumentError."""
+        raise _for_one("files cannot be read directly")
+
+    def last_change(self, table: str) -> int:
+        """See StoreService."""
+        return max(self.members.each(lambda store: store.last_change(table)).values())
+
+    def scan(self, spec: ScanSpec) -> ScanStream:
+        """See StoreService. One snapshot of all servers."""
+        plan = planned(self.members, spec)
+        described = self.members.store(self.members.names[0]).describe_table(spec.table)
+        columns = pa.schema([column.field for column in described.columns])
+        schema = spec.batch_schema(columns)
+        if spec.aggregate is not None:
+            return ScanStream(schema, plan.snapshot, iter(self._aggregated(plan, columns).to_batches()))
+        if spec.ordered:
+            return ScanStream(schema, plan.snapshot, self._in_order(plan, described.primary_key, schema))
+        if spec.limit is not None:
+            batches = reading.limited(reading.in_turn(self.members, plan), spec.limit) if spec.limit else iter(())
+            return ScanStream(schema, plan.snapshot, batches)
+        return ScanStream(schema, plan.snapshot, reading.unordered(self.members, plan))
+
+    def _in_order(self, plan: ServersPlan, key: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Merge the ordered streams of all servers; the key is asked for, also where it is not wanted."""
+        spec = plan.spec
+        if spec.columns is not None:
+            wanted = [*spec.columns, *(name for name in key if name not in spec.columns)]
+            plan = ServersPlan(spec.model_copy(update={"columns": wanted}), plan.snapshot, plan.plans)
+        runs = self._streams(plan)
+        merged = reading.merged(runs, [*key, "_timestamp"] if spec.changes else key)
+        rows = (batch.select(schema.names) for batch in merged)
+        yield from rows if spec.limit is None else reading.limited(rows, spec.limit) if spec.limit else ()
+
+    def _aggregated(self, plan: ServersPlan, columns: pa.Schema) -> pa.Table:
+        spec = plan.spec
+        measures = spec.aggregate or {}
+        asked = spec.model_copy(update={"aggregate": aggregating.partial_measures(measures)})
+        streams = self._streams(ServersPlan(asked, plan.snapshot, plan.plans))
+        partials = [pa.Table.from_batches(list(stream), asked.batch_schema(columns)) for stream in streams]
+        return aggregating.merged(partials, measures, spec.group_by or [], spec.batch_schema(columns))
+
+    def _streams(self, plan: ServersPlan) -> list[Iterator[pa.RecordBatch]]:
+        """Start a scan of what each server has; plan again when tablets have moved since."""
+        for _ in range(_ATTEMPTS):
+            try:
+                return [stream.batches for stream in self._parts(plan).values()]
+            except (UnavailableError, WrongServerError) as error:
+                if isinstance(error, UnavailableError) and error.retry_after_seconds is None:
+                    raise
+                plan = planned(self.members, plan.spec)
+        raise UnavailableError("tablets are moved faster than the scan can follow; try again", 1.0)
+
+    def _parts(self, plan: ServersPlan) -> dict[str, ScanStream]:
+        return self.members.each_named(lambda name, store: store.scan(plan.part(name)))
+
+    def plan(self, spec: ScanSpec) -> ScanPlan:
+        """See StoreService. Each split says which server has it."""
+        return planned(self.members, spec).whole(self.members.placement.servers)
+
+    def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
+        """See StoreService. The rows of several servers are read one after the other, each as of now."""
+        return point_reads.get(self.members, self._cache, table, keys)
+
+    # The store
+
+    def maintain(self, table: str, op: str) -> dict[str, Any]:
+        """See StoreService."""
+        done = self.members.each(lambda store: store.maintain(table, op)).values()
+        parts = {part for each in done for part, value in each.items() if isinstance(value, int)}
+        return {"op": op} | {part: sum(each.get(part, 0) for each in done) for part in sorted(parts)}
+
+    def now(self, at_least: int = 0) -> int:
+        """See StoreService. The latest of all clocks, which the others follow."""
+        return now(self.members, at_least)
+
+    def health(self) -> Health:
+        """See StoreService. That of the first server which is not well, else of the first."""
+        found = self.members.each(lambda store: store.health())
+        worst = next((name for name, health in found.items() if health.status != "ok"), None)
+        if worst is None:
+            return found[self.members.names[0]].model_copy(update={"server": None})
+        return found[worst].model_copy(update={"reason": f"{worst}: {found[worst].reason}"})
+
+    def close(self) -> None:
+        """Close the connections; the servers go on."""
+        self.members.close()
+
+    def __repr__(self) -> str:
+        return f"PlacedStore({', '.join(self.members.names)})"
+
+
+def _for_one(what: str) -> InvalidArgumentError:
+    return InvalidArgumentError(f"{what} where several servers share the table: its files are in several stores")
+
+
+def _added(first: ColumnStats, other: ColumnStats) -> ColumnStats:
+    return ColumnStats(
+        name=first.name,
+        encodings=list(dict.fromkeys([*first.encodings, *other.encodings])),
+        bytes_on_disk=first.bytes_on_disk + other.bytes_on_disk,
+        raw_bytes=first.raw_bytes + other.raw_bytes,
+    )

@@ -1,0 +1,94 @@
+"""Transactions over several servers: every server stages its rows of each part, and commits them by itself."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pyarrow as pa
+
+from ...schemas.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
+from ...schemas.write import ROW_ERRORS_MAX, WriteCommand
+from .members import Members
+from .whereabouts import WhereaboutsCache
+
+_WAITING_BATCHES = 2
+_LOOK_SECONDS = 0.2
+
+
+class _Feed:
+    """The batches of one server on their way to it, a few at a time."""
+
+    def __init__(self, members: Members, name: str, command: WriteCommand, pool: ThreadPoolExecutor) -> None:
+        self._waiting: queue.Queue[StagedBatch | None] = queue.Queue(_WAITING_BATCHES)
+        self.answer: Future[StageResult] = pool.submit(lambda: members.store(name).stage(command, self._batches()))
+
+    def give(self, batch: StagedBatch | None) -> None:
+        """Hand on a batch, None for the end; raise what the server said if it has stopped listening."""
+        while True:
+            if self.answer.done():
+                self.answer.result()
+                return
+            try:
+                self._waiting.put(batch, timeout=_LOOK_SECONDS)
+                return
+            except queue.Full:
+                continue
+
+    def give_up(self) -> None:
+        """End a part that is not whole, so that the server throws it away."""
+        while not self.answer.done():
+            try:
+                self._waiting.put(_BROKEN, timeout=_LOOK_SECONDS)
+                return
+            except queue.Full:
+                continue
+
+    def _batches(self) -> Iterator[StagedBatch]:
+        while (batch := self._waiting.get()) is not None:
+            if batch is _BROKEN:
+                raise InterruptedError("the part is not whole")
+            yield batch
+
+
+_BROKEN = StagedBatch(pa.record_batch([], names=[]))
+
+
+def stage(
+    members: Members, cache: WhereaboutsCache, command: WriteCommand, batches: Iterable[StagedBatch]
+) -> StageResult:
+    """Stage a part on all servers, each with the rows of its tablets, in the order in which they come."""
+    known = cache.of(command.table)
+    with ThreadPoolExecutor(len(members.names), thread_name_prefix="nyala-stage") as pool:
+        feeds = {name: _Feed(members, name, command, pool) for name in members.names}
+        try:
+            for batch, op in batches:
+                for name, mine in known.cut(batch).items():
+                    part = batch if len(mine) == batch.num_rows else batch.take(pa.array(mine))
+                    feeds[name].give(StagedBatch(part, op))
+            for feed in feeds.values():
+                feed.give(None)
+        except BaseException:
+            for feed in feeds.values():
+                feed.give_up()
+            raise
+        staged = [feed.answer.result() for feed in feeds.values()]
+    rows, seconds = sum(each.rows for each in staged), min(each.seconds_to_live for each in staged)
+    return staged[0].model_copy(update={"rows": rows, "seconds_to_live": seconds})
+
+
+def commit(members: Members, asked: TransactionCommit) -> TransactionResult:
+    """Commit a transaction on one server after the other; each answers as before when it is asked again."""
+    found = [members.store(name).commit_transaction(asked) for name in members.names]
+    return found[0].model_copy(
+        update={
+            "timestamp": max(each.timestamp for each in found),
+            "skipped": all(each.skipped for each in found),
+            "errors": [error for each in found for error in each.errors][:ROW_ERRORS_MAX],
+            **{
+                part: sum(getattr(each, part) for each in found)
+                for part in ("rows", "applied", "ignored", "error_count", "truncated")
+            },
+        }
+    )

@@ -1,0 +1,168 @@
+"""Writes that are cut by server: each server's part of a batch is a commit of its own there.
+
+Every server has a lane, in which its parts go one after the other; lanes do not wait for each other. When a server no
+longer has a tablet, nothing of that part was applied: the lane stops, all lanes come to rest, and what was refused is
+cut anew by where the tablets are now. So the order of the changes to a row is that of the batches.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from ...schemas.errors import UnavailableError, WrongServerError
+from ...schemas.write import ROW_ERRORS_MAX, WriteCommand, WriteResult, combine
+from .members import Members
+from .whereabouts import WhereaboutsCache
+
+_AHEAD = 3
+"""Batches under way."""
+_TURNS_MAX = 20
+"""So often in a row the same rows may be refused for being on another server."""
+_PAUSE_SECONDS = 0.05
+
+
+@dataclass(slots=True)
+class _Part:
+    """The rows of a batch that go to one server."""
+
+    rows: pa.RecordBatch
+    positions: np.ndarray
+    """Where they stand in the batch."""
+    answer: Future[WriteResult]
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A batch under way, and what is answered already, with positions as in the batch."""
+
+    rows: int
+    parts: list[_Part] = field(default_factory=list)
+    answers: list[WriteResult] = field(default_factory=list)
+
+
+class _Lane:
+    """One server's parts, in order."""
+
+    def __init__(self, members: Members, name: str, command: WriteCommand, seq: int | None) -> None:
+        self._members = members
+        self._name = name
+        self._command = command
+        self._seq = seq
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"nyala-write-{name}")
+        self._stopped: WrongServerError | None = None
+
+    def send(self, rows: pa.RecordBatch) -> Future[WriteResult]:
+        return self._thread.submit(self._write, rows)
+
+    def close(self, at_once: bool) -> None:
+        """Return when nothing is under way any more, or ``at_once``, when the part that is under way is through."""
+        self._thread.shutdown(wait=True, cancel_futures=at_once)
+
+    def _write(self, rows: pa.RecordBatch) -> WriteResult:
+        if self._stopped:
+            raise self._stopped
+        try:
+            return self._members.store(self._name).write(self._command, rows, self._seq)
+        except WrongServerError as error:
+            self._stopped = error
+            raise
+
+
+class PlacedWrite:
+    """One write over several servers. For one thread."""
+
+    def __init__(
+        self, members: Members, cache: WhereaboutsCache, command: WriteCommand, seq: int | None = None
+    ) -> None:
+        """With ``seq`` there is to be one batch."""
+        self._members = members
+        self._cache = cache
+        self._command = command
+        self._seq = seq
+        self._lanes: dict[str, _Lane] = {}
+        self._sent: deque[_Sent] = deque()
+
+    def write_all(self, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:
+        """Write batches; yield an answer for each, in order.
+
+        Raises:
+            StoreError: a server refused its part of a batch; those of other servers may be applied.
+        """
+        try:
+            for batch in batches:
+                sent = _Sent(batch.num_rows)
+                self._send(sent, batch, np.arange(batch.num_rows))
+                self._sent.append(sent)
+                if len(self._sent) > _AHEAD:
+                    yield self._first_answer()
+            while self._sent:
+                yield self._first_answer()
+        finally:
+            self._close_lanes(at_once=True)
+
+    def _send(self, sent: _Sent, rows: pa.RecordBatch, positions: np.ndarray) -> None:
+        """Cut rows of a batch, at ``positions`` in it, and send them."""
+        for name, mine in self._cache.of(self._command.table).cut(rows).items():
+            part = rows if len(mine) == rows.num_rows else rows.take(pa.array(mine))
+            if name not in self._lanes:
+                self._lanes[name] = _Lane(self._members, name, self._command, self._seq)
+            sent.parts.append(_Part(part, positions[mine], self._lanes[name].send(part)))
+
+    def _first_answer(self) -> WriteResult:
+        first = self._sent[0]
+        for _ in range(_TURNS_MAX):
+            try:
+                for part in first.parts:
+                    part.answer.result()
+            except WrongServerError:
+                self._turn()
+                continue
+            self._settle(first)
+            self._sent.popleft()
+            return _whole(first)
+        raise UnavailableError("the tablets of the rows are moved faster than they can be followed; try again", 1.0)
+
+    def _turn(self) -> None:
+        """Let all lanes come to rest, and send again what was refused, by where tablets are now."""
+        self._close_lanes(at_once=False)
+        self._cache.forget(self._command.table)
+        refused = [(sent, part) for sent in self._sent for part in self._settle(sent)]
+        time.sleep(_PAUSE_SECONDS)
+        for sent, part in refused:
+            self._send(sent, part.rows, part.positions)
+
+    def _settle(self, sent: _Sent) -> list[_Part]:
+        """Keep the answers of a batch's parts that are through; return the parts that are to go elsewhere."""
+        refused: list[_Part] = []
+        for part in sent.parts:
+            try:
+                sent.answers.append(_at(part.answer.result(), part.positions))
+            except WrongServerError:
+                refused.append(part)
+        sent.parts = []
+        return refused
+
+    def _close_lanes(self, at_once: bool) -> None:
+        lanes, self._lanes = self._lanes, {}
+        for lane in lanes.values():
+            lane.close(at_once)
+
+
+def _at(answer: WriteResult, positions: np.ndarray) -> WriteResult:
+    """Return an answer whose errors stand at the positions of the whole batch."""
+    errors = [error.model_copy(update={"row": int(positions[error.row])}) for error in answer.errors]
+    return answer.model_copy(update={"errors": errors})
+
+
+def _whole(sent: _Sent) -> WriteResult:
+    """Return the answer to a batch."""
+    united = combine(sent.answers)
+    errors = sorted((error for answer in sent.answers for error in answer.errors), key=lambda error: error.row)
+    return united.model_copy(update={"errors": errors[:ROW_ERRORS_MAX]})

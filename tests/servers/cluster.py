@@ -1,0 +1,62 @@
+"""Servers that share their tables: in this process, over sockets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import nyala
+from nyala.clients.database import Database
+from nyala.engine.fs.filesystem import FileSystem
+from nyala.engine.fs.memory import MemoryFileSystem
+from nyala.engine.options import StoreOptions
+from nyala.engine.store import Store
+from nyala.flight_server.gateway import Gateway
+from nyala.flight_server.server import FlightServer
+from nyala.schemas.placement import Here, Placement
+from nyala.schemas.service import StoreService
+
+
+class Member:
+    """One server and its store."""
+
+    def __init__(self, here: Here, fs: FileSystem) -> None:
+        self.here = here
+        self.fs = fs
+        self.start()
+
+    @property
+    def location(self) -> str:
+        return self.here.placement.servers[self.here.server][0]
+
+    def start(self) -> None:
+        options = StoreOptions(maintenance="off", placement=self.here.placement, server=self.here.server)
+        self.store = Store.open(self.fs, options)
+        self.gateway = Gateway(self.store, self.here)
+        self.server = FlightServer(cast(StoreService, self.gateway), self.location)
+
+    def stop(self) -> None:
+        self.server.shutdown()
+        self.gateway.close()
+
+
+class Cluster:
+    """Two servers, or as many as there are names."""
+
+    def __init__(self, folder: Path, names: str = "ab") -> None:
+        servers = {name: (f"grpc+unix://{folder}/{name}",) for name in names}
+        self.placement = Placement(servers=servers)
+        self.members = {name: Member(Here(self.placement, name), MemoryFileSystem()) for name in names}
+        self._databases: list[Database] = []
+
+    def connect(self, name: str | None = None) -> Database:
+        """A database of all servers; by the placement, or by what the server ``name`` says."""
+        made = nyala.connect(placement=self.placement) if name is None else nyala.connect(self.members[name].location)
+        self._databases.append(made)
+        return made
+
+    def close(self) -> None:
+        for database in self._databases:
+            database.close()
+        for member in self.members.values():
+            member.stop()

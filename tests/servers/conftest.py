@@ -1,0 +1,22 @@
+"""Two servers that share their tables."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # for the helper module beside this file
+
+from cluster import Cluster
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with tempfile.TemporaryDirectory() as folder:  # short: the path of a socket has few characters
+        running = Cluster(Path(folder))
+        yield running
+        running.close()
