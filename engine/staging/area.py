@@ -52,6 +52,8 @@ class _Transaction:
     """In microseconds since 1970."""
     users: int = 0
     """Streams that stage, and the commit that reads: it is kept as long as there are some."""
+    replaced: list[str] = field(default_factory=list)
+    """Files of parts that others took the place of; a commit may read them until there are no users."""
 
 
 class StagingArea:
@@ -106,9 +108,8 @@ class StagingArea:
                 self._remove(path)
                 raise
             with self._lock:
-                old = self._put(part, self._now())
-        if old:
-            self._remove(old.path)
+                if old := self._put(part, self._now()):
+                    self._transactions[stage.transaction].replaced.append(old.path)
         return part
 
     def _write(self, path: str, info: PartInfo, batches: Iterable[tuple[Operation, pa.RecordBatch]]) -> StagedPart:
@@ -187,8 +188,13 @@ class StagingArea:
             with self._lock:
                 found = self._transactions[transaction]
                 found.users -= 1
-                if not found.users and not found.parts:
-                    del self._transactions[transaction]
+                replaced = [] if found.users else found.replaced
+                if not found.users:
+                    found.replaced = []
+                    if not found.parts:
+                        del self._transactions[transaction]
+            for path in replaced:
+                self._remove(path)
 
     def _put(self, part: StagedPart, staged_at: int) -> StagedPart | None:
         """Enter a part and renew its transaction; return the one of the same name that is older."""
