@@ -33,7 +33,8 @@ class Loader:
         self._bytes_at_once = bytes_at_once
         self._new = NewKeys(tablet, np.empty(0, np.uint64))
         self._waiting: list[Piece] = []
-        self._waiting_bytes = 0
+        self.waiting_bytes = 0
+        """Of rows that are in no rowset yet."""
         self._written: list[np.ndarray] = []
         self.staged: list[StagedRowSet] = []
         self.rows = 0
@@ -47,17 +48,17 @@ class Loader:
         """
         absent = self._absent(piece)
         if absent.any():
-            new = piece.chosen(absent)
+            new = piece.chosen(absent).alone()
             self._waiting.append(new)
-            self._waiting_bytes += new.rows.nbytes
-            if self._waiting_bytes >= self._bytes_at_once:
-                self._write()
+            self.waiting_bytes += new.rows.nbytes
+            if self.waiting_bytes >= self._bytes_at_once:
+                self.write()
         return None if absent.all() else piece.chosen(~absent)
 
-    def finish(self) -> list[Piece]:
-        """Write what waits if it is enough for a rowset, and return it if it is not."""
-        if self._waiting_bytes >= self._direct_load.sorted_bytes:
-            self._write()
+    def finish(self, room_bytes: int) -> list[Piece]:
+        """Write what waits if it is enough for a rowset or more than ``room_bytes``, and return it if it is not."""
+        if self.waiting_bytes >= min(self._direct_load.sorted_bytes, room_bytes + 1):
+            self.write()
         left, self._waiting = self._waiting, []
         if self.staged:
             self._new.hashes = np.concatenate(self._written)
@@ -84,8 +85,9 @@ class Loader:
             absent[first:last] = locations < 0
         return absent
 
-    def _write(self) -> None:
-        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+    def write(self) -> None:
+        """Write what waits, of which there must be some. Raises as ``add`` does."""
+        waiting, self._waiting, self.waiting_bytes = self._waiting, [], 0
         rows = pa.concat_batches([whole_rows(self._layout, piece.rows, piece.rows) for piece in waiting])
         keys, hashes = concat_keys([piece.keys for piece in waiting]), np.concatenate([p.hashes for p in waiting])
         part = Part(self._tablet, None, rows, keys, hashes, np.arange(len(hashes)))

@@ -27,6 +27,7 @@ from ..vectors.keys import KeyVector, first_occurrences, hash_keys, take_keys
 
 CHUNK_BYTES = 32 << 20
 """Batches of one operation and schema are looked at together up to this size."""
+_LITTLE_BYTES = 1 << 10
 
 
 class Chunk(NamedTuple):
@@ -71,6 +72,13 @@ class Piece:
         first = first_occurrences(keys, hashes)
         taken = self.rows.take(pa.array(at))
         return replace(self, rows=taken, keys=keys, hashes=hashes, first=first, positions=self.positions[at])
+
+    def alone(self) -> Piece:
+        """Return it without the memory of the chunk that it was cut from, where that is much more than its own."""
+        if self.rows.get_total_buffer_size() <= 2 * self.rows.nbytes + _LITTLE_BYTES:
+            return self
+        at = np.arange(len(self))
+        return replace(self, rows=self.rows.take(pa.array(at)), keys=take_keys(self.keys, at))
 
 
 class Refusals:

@@ -80,6 +80,7 @@ class Plan:
         self._limits = limits
         self._most = most
         self._direct_load = direct_load
+        self._loaders: list[Loader] = []
         try:
             for work in works:
                 self._fill(work)
@@ -116,7 +117,8 @@ class Plan:
                 for piece in pieces(chunk, work.table, work.layout, self._limits, self.refusals):
                     self._place(work, piece, repeated)
         for each in work.tablets.values():
-            for piece in each.loader.finish() if each.loader else []:
+            room = max(self._most // 2 - self.held_bytes, 0)
+            for piece in each.loader.finish(room) if each.loader and each.loader.waiting_bytes else []:
                 self._keep(each.single, piece)
 
     def _repeated(self, work: TableWork) -> np.ndarray:
@@ -137,7 +139,7 @@ class Plan:
             return
         single: Piece | None = piece.chosen(~is_repeated)
         if piece.makes_rows and (loader := self._loader(work, each)):
-            single = loader.add(single)
+            single = self._load(loader, single)
         if single:
             self._keep(each.single, single)
 
@@ -149,11 +151,20 @@ class Plan:
         if each.loader is None:
             share = max(self._most // len(work.layout.tablets), self._direct_load.sorted_bytes)
             each.loader = Loader(self._direct_load, work.layout, each.tablet, min(share, _ROWSET_BYTES))
+            self._loaders.append(each.loader)
         return each.loader
+
+    def _load(self, loader: Loader, piece: Piece) -> Piece | None:
+        """Give new rows to the loader of a tablet, and return the others. The loaders of all tablets together hold no
+        more than may go through memory: there may be many."""
+        others = loader.add(piece)
+        if sum(each.waiting_bytes for each in self._loaders) > self._most:
+            max(self._loaders, key=lambda each: each.waiting_bytes).write()
+        return others
 
     def _keep(self, place: list[Piece], piece: Piece) -> None:
         self._hold(piece.rows.nbytes)
-        place.append(piece)
+        place.append(piece.alone())
 
     def _hold(self, size: int) -> None:
         self.held_bytes += size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -16,6 +17,10 @@ from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.engine.transaction import commit as commits
+from nyala.engine.transaction.loader import Loader
+from nyala.engine.transaction.piece import Chunk, Piece, Refusals, pieces
+from nyala.engine.transaction.plan import Plan, TableWork
+from nyala.engine.vectors.keys import hash_keys, slice_keys
 from nyala.engine.verify import verify_store
 from nyala.schemas.errors import ConflictError, CorruptionError, NotFoundError, UnavailableError
 from nyala.schemas.operation import Operation
@@ -272,3 +277,60 @@ def test_ids_that_a_later_part_brings_along_are_not_given_to_new_rows() -> None:
     found = table.scan(ordered=True).to_arrow()
     assert found[table.schema.names[1]].to_pylist() == [1, 2, 3, 4]
     assert found["v"].to_pylist() == ["copied"] * 2 + ["new"] * 2
+
+
+def test_a_part_that_is_staged_again_during_the_commit_does_not_disturb_it(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subject.stage("T", "a", [1, 2])
+    repeated = Plan._repeated
+
+    def staged_again(self: Plan, work: TableWork) -> Any:
+        found = repeated(self, work)
+        subject.stage("T", "a", [3])
+        return found
+
+    monkeypatch.setattr(Plan, "_repeated", staged_again)
+    assert subject.commit("T", "a").applied == 2 and subject.rows() == {1: "v", 2: "v"}
+    assert subject.staged() == []
+
+
+def test_new_rows_of_many_tablets_take_no_more_memory_than_those_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = Subject(direct_load_bytes=2_000, transaction_bytes=20_000)
+    subject.db.create_table("t", SCHEMA, ["k"], partition_by=[hash_by("k", buckets=32)])
+    table = subject.db.table("t")
+    table.insert({"k": [7], "v": ["old"]})
+    most, add = 0, Loader.add
+    loaders: dict[int, Loader] = {}
+
+    def added(self: Loader, piece: Piece) -> Piece | None:
+        nonlocal most
+        loaders[id(self)] = self
+        others = add(self, piece)
+        most = max(most, sum(each.waiting_bytes for each in loaders.values()))
+        return others
+
+    monkeypatch.setattr(Loader, "add", added)
+    for part in range(4):
+        subject.stage("T", str(part), list(range(part * 500, part * 500 + 500)), v="x" * 20)
+    assert subject.commit("T", "0", "1", "2", "3").applied == 2_000
+    assert len(loaders) == 32 and most < 20_000 + 2_000, "each of them waits for 2,000 bytes otherwise"
+    subject.restart(crash=True)
+    assert subject.rows() == dict.fromkeys(range(2_000), "x" * 20)
+    assert verify_store_of(subject)
+
+
+def test_rows_that_wait_do_not_keep_those_that_they_came_with() -> None:
+    subject = Subject()
+    table = subject.db.create_table("t", SCHEMA, ["k"], partition_by=[hash_by("k", buckets=2)])
+    layout = subject.store._catalog.table("t").layout
+    batch = pa.record_batch([pa.array(range(40_000), pa.int64()), ["v"] * 40_000], schema=SCHEMA)
+    chunk = Chunk("part", 0, Operation.UPSERT, batch)
+    refusals, limits = Refusals(1), subject.options.limits
+    for piece in pieces(chunk, subject.store._catalog.table("t"), layout, limits, refusals):
+        few = replace(piece, rows=piece.rows.slice(5, 7), keys=slice_keys(piece.keys, 5, 12), hashes=piece.hashes[5:12])
+        assert few.rows.get_total_buffer_size() > 100_000
+        alone = few.alone()
+        assert alone.rows.equals(few.rows) and alone.rows.get_total_buffer_size() < 1_000
+        assert hash_keys(alone.keys).tolist() == few.hashes.tolist()
+    assert table.scan().count() == 0
