@@ -30,7 +30,7 @@ class Verb:
     about: str
     run: Callable[[StoreService, bytes], str]
     is_long: bool = False
-    """Whether the body may be long: a scan with its filter, the files of an import."""
+    """Whether the body may be long: a scan with its filter, the files of an import, the parts of a transaction."""
 
 
 def _create_table(store: StoreService, body: bytes) -> str:
@@ -182,6 +182,7 @@ VERBS = {
         'Commit parts that were staged, all or none: {"transaction","parts":[...],"truncate":[tables],"app_id",'
         '"app_version"}. Answers what became of it.',
         _commit_transaction,
+        True,
     ),
     "abort_transaction": Verb(
         'Throw away what was staged for a transaction: {"transaction"}. Answers {}.', _abort_transaction

@@ -218,6 +218,12 @@ def test_what_makes_no_sense_is_refused(db: Database) -> None:
         committed(db, "T", "p")
 
 
+def test_a_transaction_may_have_very_many_parts(db: Database) -> None:
+    made(db)
+    with pytest.raises(NotFoundError, match="has no part"):
+        committed(db, "T", *(f"{number:0120}" for number in range(10_000)))
+
+
 def test_a_table_that_is_altered_between_stage_and_commit(db: Database) -> None:
     table = made(db)
     staged(db, "T", "p", (None, rows((1, "a", 1))))
