@@ -115,7 +115,7 @@ class Transactions:
             works = self._works(asked, parts)
             plan = Plan(works, self._options.limits, self._direct_load, self._most)
             try:
-                if not plan.refusals.count and (result := self._settle(asked, plan)):
+                if result := self._settle(asked, plan):
                     return result
                 if plan.refusals.count:
                     return self._refused(asked, plan)

@@ -23,6 +23,9 @@ from .session import Session
 from .shapes import Shape
 from .subjects import Stop, Subject
 
+FLUSHES = ["flush", "flush", "flush_deltas"]
+COMPACTIONS = ["compact", *(kind.value for kind in MaintenanceKind if "flush" not in kind)]
+
 
 def machine_of(shape: Shape, subject_of: Callable[[Shape], Subject]) -> type[RuleBasedStateMachine]:
     """Return the state machine for a table and what holds it."""
@@ -41,12 +44,12 @@ def machine_of(shape: Shape, subject_of: Callable[[Shape], Subject]) -> type[Rul
         def write_what_is_unchanged(self, write: tuple[str, tuple[str, ...], list[tuple]], back: int | None) -> None:
             self.session.write(*write, unchanged=None if back is None else max(0, len(self.session.moments) - 1 - back))
 
-        @rule(op=st.sampled_from(["flush", "flush", "flush_deltas"]))
-        def flush(self, op: str) -> None:
-            self.session.maintain(op)
+        @rule(several=st.lists(writes(shape), max_size=4), truncate=st.sampled_from([False, False, False, True]))
+        def transact(self, several: list[tuple[str, tuple[str, ...], list[tuple]]], truncate: bool) -> None:
+            self.session.transact(several, truncate)
 
-        @rule(op=st.sampled_from(["compact", *(kind.value for kind in MaintenanceKind if "flush" not in kind)]))
-        def compact(self, op: str) -> None:
+        @rule(op=st.sampled_from(FLUSHES) | st.sampled_from(COMPACTIONS))
+        def maintain(self, op: str) -> None:
             self.session.maintain(op)
 
         @rule(stop=st.sampled_from(["close", "kill", "power"]), seed=st.integers(0, 1 << 16))

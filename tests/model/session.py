@@ -72,6 +72,18 @@ class Session:
         self.moments.append(result.timestamp)
 
     @recorded
+    def transact(self, writes: list[tuple[str, tuple[str, ...], list[tuple]]], truncate: bool) -> None:
+        """Write several times in one commit, after deleting all rows if asked to; any error refuses all."""
+        given = [(op, columns, [dict(zip(columns, row, strict=True)) for row in rows]) for op, columns, rows in writes]
+        plan = self.oracle.plan_many([(op, rows) for op, _, rows in given], truncate)
+        batches = [(op, self.shape.batch(columns, rows)) for op, columns, rows in given]
+        result = self.subject.transact(batches, truncate)
+        errors = [(error.row, error.code) for error in result.errors]
+        assert (result.rows, result.applied, result.ignored, errors) == plan.answer
+        self.oracle.commit(plan, result.timestamp)
+        self.moments.append(result.timestamp)
+
+    @recorded
     def maintain(self, op: str) -> None:
         self.subject.maintain(op)
 

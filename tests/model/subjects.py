@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import accumulate
 from random import Random
 from typing import Any, Literal, Protocol
 
@@ -17,10 +18,12 @@ from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer
 from nyala.schemas.changes import ChangeSpec
+from nyala.schemas.errors import RowErrors
 from nyala.schemas.operation import Operation
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.timestamp import last_of
-from nyala.schemas.write import WriteCommand, WriteResult
+from nyala.schemas.transaction import StagedBatch, TransactionCommit, TransactionResult
+from nyala.schemas.write import Stage, WriteCommand, WriteResult
 
 from .aggregates import Measure
 from .oracle import Key
@@ -36,6 +39,7 @@ class Subject(Protocol):
     """One store with one table."""
 
     def write(self, op: str, batch: pa.RecordBatch, atomic: bool, since: int | None) -> WriteResult: ...
+    def transact(self, writes: Sequence[tuple[str, pa.RecordBatch]], truncate: bool) -> TransactionResult: ...
     def scan(self, **spec: Any) -> pa.Table: ...
     def aggregate(
         self, measures: dict[str, Measure], group_by: list[str], where: str | None, as_of: int | None
@@ -59,11 +63,21 @@ class EmbeddedSubject:
         self._shape = shape
         self._microseconds = self._latest = 1_700_000_000_000_000
         self._fs = MemoryFileSystem()
+        self._transactions = 0
         self._store = self._open()
         self._store.create_table(shape.definition)
 
     def write(self, op: str, batch: pa.RecordBatch, atomic: bool, since: int | None) -> WriteResult:
         return self._store.write(WriteCommand(table=TABLE, op=Operation(op), atomic=atomic, if_timestamp=since), batch)
+
+    def transact(self, writes: Sequence[tuple[str, pa.RecordBatch]], truncate: bool) -> TransactionResult:
+        """All in one part."""
+        self._transactions += 1
+        name = f"transaction {self._transactions}"
+        command = WriteCommand(table=TABLE, stage=Stage(transaction=name, part="1"))
+        self._store.stage(command, [StagedBatch(batch, Operation(op)) for op, batch in writes])
+        tables = [TABLE] if truncate else []
+        return self._store.commit_transaction(TransactionCommit(transaction=name, parts=["1"], truncate=tables))
 
     def scan(self, **spec: Any) -> pa.Table:
         return self._store.scan(ScanSpec(table=TABLE, **spec)).to_reader().read_all()
@@ -133,6 +147,24 @@ class FlightSubject(EmbeddedSubject):
 
     def write(self, op: str, batch: pa.RecordBatch, atomic: bool, since: int | None) -> WriteResult:
         return self._table.write(batch, op, atomic=atomic, if_timestamp=since, on_error="return")
+
+    def transact(self, writes: Sequence[tuple[str, pa.RecordBatch]], truncate: bool) -> TransactionResult:
+        """Each write a part of its own."""
+        transaction = self._database.transaction()
+        if truncate:
+            transaction.truncate(self._table)
+        for op, batch in writes:
+            transaction.write(self._table, batch, op)
+        try:
+            return transaction.commit()
+        except RowErrors as error:
+            transaction.abort()
+            assert isinstance(error.result, TransactionResult)
+            ends = list(accumulate((batch.num_rows for _, batch in writes), initial=0))
+            moved = [
+                each.model_copy(update={"row": each.row + ends[int(each.part) - 1]}) for each in error.result.errors
+            ]
+            return error.result.model_copy(update={"errors": moved})
 
     def scan(self, **spec: Any) -> pa.Table:
         return self._table.scan(**spec).to_arrow()
