@@ -89,6 +89,9 @@ class StoreOptions(BaseModel):
     scan_threads: PositiveInt = Field(default_factory=lambda: min(os.cpu_count() or 1, 8))
     scan_batch_bytes: PositiveInt = 4 * MIB
     """About how many bytes of cells a scan decodes at once."""
+    import_storage: str | None = None
+    """Where the files of bulk imports are put, as a URI such as ``s3://bucket/prefix?region=...``; None: in the store's
+    directory. It is told to those who build files; credentials belong into the environment."""
     clock_error_seconds: NonNegativeInt = 10
     """How far in the future a moment may lie and still be taken for now."""
 

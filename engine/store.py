@@ -111,6 +111,7 @@ class Store(Outside):
     def _open(self) -> None:
         manifest_file = ManifestFile.open(self._fs) or self._create()
         manifest = manifest_file.current
+        storage = imports.Storage.of(self._fs, self.options.import_storage, manifest.store_uuid)
         self._mvcc = MvccManager(self._clock)
         self._snapshots = Snapshots(self._clock, self._mvcc, self.options.clock_error_seconds)
         self._wal = self._open_wal(manifest)
@@ -124,7 +125,7 @@ class Store(Outside):
         self._catalog = Catalog(self._environment, self.options.limits)
         self._catalog.load()
         sweep(self._environment, manifest_file.current)
-        imports.sweep(self._fs)
+        storage.sweep()
         pins.sweep(self._fs)
         known = [max(tablet.last_timestamp, tablet.version.history_floor) for tablet in self._catalog.tablets()]
         self._clock.update(max([manifest.last_timestamp, *known]))
@@ -156,7 +157,7 @@ class Store(Outside):
         )
         importer = Importer(self._environment, self._log, self.options.limits, self._gate.admitted)
         times = self._clock.physical_microseconds, self._clock.now
-        self._imports = imports.Imports(importer, self._writers, *times)
+        self._imports = imports.Imports(importer, self._writers, storage, *times)
         self._pins = pins.Pins(self._environment, self.options.limits, *times)
         if self.options.maintenance == "on":
             self._maintenance.start()

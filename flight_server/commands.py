@@ -45,6 +45,9 @@ def serve(
         Path | None, typer.Option(help="The placement file of the servers that share their tables.")
     ] = None,
     name: Annotated[str | None, typer.Option(help="What this server is called there.")] = None,
+    import_storage: Annotated[
+        str | None, typer.Option(help="Where files of bulk imports are put, as s3://bucket/prefix; else in the data.")
+    ] = None,
 ) -> None:
     """Serve a data directory over Arrow Flight, until SIGTERM or Ctrl-C."""
     from .config import ServerConfig
@@ -67,7 +70,7 @@ def serve(
         line = json.dumps({"location": location, "pid": os.getpid()}) if json_output else f"listening on {location}"
         typer.echo(line)
 
-    run_server(lambda: open_warm(data, maintenance, memory_mb, here), listen, config, announce)
+    run_server(lambda: open_warm(data, maintenance, memory_mb, here, import_storage), listen, config, announce)
 
 
 def _here(placement: Path | None, name: str | None) -> Here | None:
@@ -84,7 +87,13 @@ def _here(placement: Path | None, name: str | None) -> Here | None:
     return Here(found, name)
 
 
-def open_warm(data: Path, maintenance: str, memory_mb: int | None = None, here: Here | None = None) -> StoreService:
+def open_warm(
+    data: Path,
+    maintenance: str,
+    memory_mb: int | None = None,
+    here: Here | None = None,
+    import_storage: str | None = None,
+) -> StoreService:
     """Open a store whose kernels are compiled, so that no request waits for the compiler.
 
     Raises:
@@ -99,7 +108,12 @@ def open_warm(data: Path, maintenance: str, memory_mb: int | None = None, here: 
     warm_up()
     budget = memory_mb << 20 if memory_mb else None
     shared = {"placement": here.placement, "server": here.server} if here else {}
-    options = StoreOptions(maintenance=maintenance, budget_bytes=budget, **shared)  # pyright: ignore[reportArgumentType]
+    options = StoreOptions(
+        maintenance=maintenance,  # pyright: ignore[reportArgumentType]
+        budget_bytes=budget,
+        import_storage=import_storage,
+        **shared,
+    )
     store = Store.open(data, options)
     if here is None:
         return store

@@ -25,6 +25,7 @@ from nyala.clients.data import WriteData
 from nyala.engine.bulk.build import build_tablet, number_files
 from nyala.engine.bulk.runs import Run, write_runs
 from nyala.engine.bulk.target import Target
+from nyala.engine.fs.arrow import ArrowFileSystem
 from nyala.engine.fs.filesystem import FileSystem
 from nyala.engine.fs.local import LocalFileSystem
 from nyala.engine.fs.tree import remove_tree
@@ -37,7 +38,7 @@ from nyala.schemas.write import WriteResult
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 Where = str | Path | FileSystem
-"""A directory as the processes see it that run tasks; in this process also a file system of the engine."""
+"""A directory as the processes see it that run tasks, or a URI; in this process also a file system of the engine."""
 
 _RUNS = "runs"
 _BATCH_ROWS = 1 << 17
@@ -218,6 +219,8 @@ def _row_groups(path: Path) -> list[Any]:
 
 def _shared(store: StoreService, directory: Where | None, plan: ImportPlan) -> Where:
     """Return where the store's directory is; the one that was just made for the import shows that it is the one."""
+    if plan.storage is not None:
+        return plan.storage
     where = directory or getattr(store, "directory", None)
     if where is None:
         raise InvalidArgumentError(
@@ -230,4 +233,6 @@ def _shared(store: StoreService, directory: Where | None, plan: ImportPlan) -> W
 
 def file_system(where: Where) -> FileSystem:
     """Return the file system of a directory."""
+    if isinstance(where, str) and "://" in where:
+        return ArrowFileSystem.from_uri(where)
     return LocalFileSystem(where) if isinstance(where, str | Path) else where

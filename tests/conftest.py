@@ -1,7 +1,25 @@
 """What all tests share."""
 
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import settings
 
 # No deadline: the first call of a kernel compiles it, and the machine is shared.
 settings.register_profile("nyala", deadline=None, print_blob=True)
 settings.load_profile("nyala")
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[str]:
+    """The URI of a place in a server that plays S3."""
+    from moto.server import ThreadedMotoServer
+    from pyarrow.fs import S3FileSystem
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    keys = {"access_key": "any", "secret_key": "any"}
+    S3FileSystem(endpoint_override=f"http://{host}:{port}", allow_bucket_creation=True, **keys).create_dir("bucket")
+    yield f"s3://any:any@bucket/prefix?endpoint_override={host}%3A{port}&scheme=http&region=us-east-1"
+    server.stop()

@@ -16,6 +16,7 @@ from ...schemas.bulk import IMPORT_FILES_MAX, ImportBegin, ImportCommit, ImportP
 from ...schemas.errors import InvalidArgumentError, NotFoundError
 from ...schemas.write import Durability, WriteResult
 from ..compaction.merge import TARGET_BYTES
+from ..fs.arrow import ArrowFileSystem
 from ..fs.failures import named
 from ..fs.filesystem import FileSystem, join
 from ..fs.tree import remove_quietly, remove_tree
@@ -35,6 +36,32 @@ _ID = re.compile(r"([1-9][0-9]{0,18})-[0-9a-f]{1,16}")
 
 
 @dataclass(frozen=True, slots=True)
+class Storage:
+    """Where the files of a store's imports are put."""
+
+    fs: FileSystem
+    root: str
+    uri: str | None = None
+    """Of another place than the store's directory."""
+
+    @classmethod
+    def of(cls, store: FileSystem, uri: str | None, store_uuid: str) -> Storage:
+        """Return the store's own directory, or the place that ``uri`` names, which stores may share."""
+        return cls(store, ROOT) if uri is None else cls(ArrowFileSystem.from_uri(uri), join(ROOT, store_uuid), uri)
+
+    def directory(self, import_id: str) -> str:
+        """Return the directory of an import."""
+        return join(self.root, import_id)
+
+    def sweep(self) -> None:
+        """Remove what imports have left that a former process had begun; elsewhere as far as that can be reached."""
+        if self.uri is None:
+            remove_tree(self.fs, self.root)
+        else:
+            remove_quietly(self.fs, self.root)
+
+
+@dataclass(frozen=True, slots=True)
 class _Import:
     table: Table
     layout: Layout
@@ -45,13 +72,18 @@ class Imports:
     """See the module. Thread safe."""
 
     def __init__(
-        self, importer: Importer, writers: Writers, now: Callable[[], int], new_timestamp: Callable[[], int]
+        self,
+        importer: Importer,
+        writers: Writers,
+        storage: Storage,
+        now: Callable[[], int],
+        new_timestamp: Callable[[], int],
     ) -> None:
         """``now`` tells the time in microseconds since 1970; ``new_timestamp`` never gives one twice."""
         self._new_timestamp = new_timestamp
         self._importer = importer
         self._writers = writers
-        self._fs = importer.environment.fs
+        self._storage = storage
         self._open: Leases[_Import] = Leases("import", now)
 
     def begin(self, asked: ImportBegin, table: Table) -> ImportPlan:
@@ -68,9 +100,9 @@ class Imports:
                 f"table {table.name!r} has no unique key: the store numbers its rows, so they cannot be built elsewhere"
             )
         import_id = f"{table.table_id}-{self._new_timestamp():x}"
-        directory = join(ROOT, import_id)
+        directory = self._storage.directory(import_id)
         with named("the directory of an import could not be made"):
-            self._fs.make_directory(directory)
+            self._storage.fs.make_directory(directory)
         first = self._importer.environment.manifest.new_ids(IMPORT_FILES_MAX)
         self._open.add(import_id, _Import(table, layout, first), asked.ttl_seconds)
         return ImportPlan(
@@ -80,6 +112,7 @@ class Imports:
             partitions=layout.partitions,
             tablets=tuple(ImportTablet(id=each.tablet_id, partition=each.partition) for each in layout.tablets),
             limits=self._importer.limits,
+            storage=self._storage.uri,
             staging=directory,
             first_file_id=first,
             rowset_bytes=TARGET_BYTES,
@@ -102,7 +135,7 @@ class Imports:
             with self._open.used(import_id) as begun:
                 first = begun.first_file_id
                 check_names(asked.files, first, first + IMPORT_FILES_MAX)
-                staging = Staging(self._fs, join(ROOT, import_id))
+                staging = Staging(self._storage.fs, self._storage.directory(import_id))
                 commit = self._importer.commit(begun.table, begun.layout, staging, asked.files, asked.mode, found)
         self._importer.log.acknowledge(commit, Durability.FSYNC)
         self._open.end(import_id)
@@ -128,12 +161,7 @@ class Imports:
             self._remove(import_id)
 
     def _remove(self, import_id: str) -> None:
-        remove_quietly(self._fs, join(ROOT, import_id))
-
-
-def sweep(fs: FileSystem) -> None:
-    """Remove what imports have left that a former process had begun."""
-    remove_tree(fs, ROOT)
+        remove_quietly(self._storage.fs, self._storage.directory(import_id))
 
 
 def _table_of(import_id: str) -> int:

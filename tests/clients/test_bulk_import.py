@@ -14,9 +14,11 @@ import pytest
 import nyala
 from nyala.clients.connect import connect
 from nyala.clients.database import Database
+from nyala.engine.fs.arrow import ArrowFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer
+from nyala.schemas.bulk import ImportBegin
 from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError
 
 ROWS = pa.table(
@@ -114,3 +116,23 @@ def test_the_three_steps(db: Database) -> None:
     db.import_abort(aborted.import_id)
     with pytest.raises(NotFoundError, match="begin a new one"):
         db.import_commit(aborted.import_id, [])
+
+
+def test_files_may_lie_in_s3(home: Path, files: Path, s3: str) -> None:
+    with Store.open(home, StoreOptions(maintenance="off", import_storage=s3)) as store:
+        table = cities(Database(store))
+        with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as executor:
+            assert table.bulk_import(files, executor=executor).applied == 5_000
+        assert rows_of(table).equals(ROWS.sort_by("id").cast(table.schema))
+        table.bulk_import({"id": [1, 9_999], "city": ["moved", "new"], "at": [None, None]}, mode="upsert")
+        assert table.get(1) == {"id": 1, "city": "moved", "at": None} and table.get(9_999) is not None
+        place = ArrowFileSystem.from_uri(s3)
+        (own,) = place.list("imports")
+        assert place.list(f"imports/{own}") == []
+        left = store.import_begin(ImportBegin(table="cities")).staging
+        assert place.exists(left)
+    assert not (home / "imports").exists()
+    with Store.open(home, StoreOptions(maintenance="off", import_storage=s3)):
+        assert not place.exists(left)
+    with pytest.raises(InvalidArgumentError, match="names no place"):
+        Store.open(home, StoreOptions(maintenance="off", import_storage="nowhere"))

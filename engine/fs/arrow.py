@@ -1,0 +1,182 @@
+"""The file systems of pyarrow, such as S3, as far as whole files go: written once from front to end, read anywhere.
+
+What lies there comes and goes as a whole: an upload that was not synced is nothing. So such a place can hold the files
+of imports on their way into a store, never the store: it has no log, no lock and no rename that is a commit.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyarrow import fs as arrow_fs
+
+from ...schemas.errors import InvalidArgumentError
+from .filesystem import FileLock, clean_path, join, parent_of, require_same_directory, views_of
+
+if TYPE_CHECKING:
+    from .filesystem import BytesLike
+
+_FREE_BYTES = 1 << 62
+
+
+class ArrowFileSystem:
+    """The files under ``root`` of a file system of pyarrow."""
+
+    def __init__(self, inner: arrow_fs.FileSystem, root: str) -> None:
+        self._inner = inner
+        self._root = root.rstrip("/")
+
+    @classmethod
+    def from_uri(cls, uri: str) -> ArrowFileSystem:
+        """Return the place that a URI names, as in ``s3://bucket/prefix?region=...&endpoint_override=...``.
+
+        Credentials are best left to the environment. Raises InvalidArgumentError for what is no such URI.
+        """
+        try:
+            inner, root = arrow_fs.FileSystem.from_uri(uri)
+            if not root:
+                raise ValueError("it has no bucket")
+        except (pa.ArrowException, ValueError, OSError) as error:
+            raise InvalidArgumentError(f"{uri.split('?')[0]!r} names no place that files can be put: {error}") from None
+        return cls(inner, root)
+
+    def __repr__(self) -> str:
+        return f"ArrowFileSystem({self._inner.type_name}, {self._root!r})"
+
+    def create(self, path: str, preallocate: int = 0) -> ArrowWritableFile:
+        if preallocate:
+            raise _not_supported(path)
+        if self.exists(path):
+            raise _os_error(errno.EEXIST, path)
+        if not self.exists(parent_of(clean_path(path))):
+            raise _os_error(errno.ENOENT, path)
+        return ArrowWritableFile(self._inner.open_output_stream(self._locate(path)), path)
+
+    def open(self, path: str) -> ArrowReadableFile:
+        return ArrowReadableFile(self._inner.open_input_file(self._locate(path)))
+
+    def sync_file(self, path: str) -> None:
+        self.size(path)
+
+    def rename(self, old: str, new: str) -> None:
+        require_same_directory(old, new)
+        self._inner.move(self._locate(old), self._locate(new))
+
+    def link(self, old: str, new: str) -> None:
+        # No file has two names here; one that does not change any more may as well be there twice.
+        if self.exists(new):
+            raise _os_error(errno.EEXIST, new)
+        self._inner.copy_file(self._locate(old), self._locate(new))
+
+    def unlink(self, path: str) -> None:
+        kind = self._info(path).type
+        if kind == arrow_fs.FileType.Directory:
+            raise _os_error(errno.EISDIR, path)
+        if kind == arrow_fs.FileType.NotFound:
+            raise _os_error(errno.ENOENT, path)
+        self._inner.delete_file(self._locate(path))
+
+    def make_directory(self, path: str) -> None:
+        if self._info(path).type == arrow_fs.FileType.NotFound:
+            self._inner.create_dir(self._locate(path), recursive=True)
+
+    def remove_directory(self, path: str) -> None:
+        if self.list(path):
+            raise _os_error(errno.ENOTEMPTY, path)
+        self._inner.delete_dir(self._locate(path))
+
+    def sync_directory(self, path: str) -> None:
+        """Do nothing: a name is there when its file is."""
+
+    def list(self, path: str) -> list[str]:
+        kind = self._info(path).type
+        if kind == arrow_fs.FileType.NotFound:
+            raise _os_error(errno.ENOENT, path)
+        if kind == arrow_fs.FileType.File:
+            raise _os_error(errno.ENOTDIR, path)
+        found = self._inner.get_file_info(arrow_fs.FileSelector(self._locate(path)))
+        return sorted(each.base_name for each in found)
+
+    def exists(self, path: str) -> bool:
+        return self._info(path).type != arrow_fs.FileType.NotFound
+
+    def size(self, path: str) -> int:
+        info = self._info(path)
+        if info.type != arrow_fs.FileType.File:
+            raise _os_error(errno.ENOENT, path)
+        return info.size
+
+    def lock(self, path: str) -> FileLock:
+        raise _not_supported(path)
+
+    def free_bytes(self, path: str) -> int:
+        return _FREE_BYTES
+
+    def _info(self, path: str) -> arrow_fs.FileInfo:
+        return self._inner.get_file_info(self._locate(path))
+
+    def _locate(self, path: str) -> str:
+        cleaned = clean_path(path)
+        return join(self._root, cleaned) if cleaned else self._root
+
+
+class ArrowWritableFile:
+    """An upload. It ends with ``sync`` or ``close``, and cannot be gone on with."""
+
+    def __init__(self, stream: pa.NativeFile, path: str) -> None:
+        self._stream = stream
+        self._path = path
+        self._size = 0
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def append(self, data: BytesLike) -> None:
+        self.pwrite(self._size, data)
+
+    def pwrite(self, offset: int, *pieces: BytesLike) -> None:
+        if offset != self._size:
+            raise _not_supported(self._path)
+        if self._stream.closed:
+            raise _os_error(errno.EBADF, self._path)
+        for view in views_of(pieces):
+            self._stream.write(view)
+            self._size += view.nbytes
+
+    def sync(self) -> None:
+        self._stream.close()
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+class ArrowReadableFile:
+    def __init__(self, file: pa.NativeFile) -> None:
+        self._file = file
+        self._size = file.size()
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def pread(self, offset: int, length: int) -> bytes:
+        length = max(0, min(length, self._size - offset))
+        return self._file.read_at(length, offset) if length else b""
+
+    def view(self) -> memoryview:
+        """Return the whole file, which is fetched for that."""
+        return memoryview(self.pread(0, self._size))
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _os_error(number: int, path: str) -> OSError:
+    return OSError(number, errno.errorcode[number], path)
+
+
+def _not_supported(path: str) -> OSError:
+    return OSError(errno.ENOTSUP, "files here are written once, from front to end", path)
