@@ -29,7 +29,7 @@ _BUDGET_SHARES = {
     "transaction_bytes": 8,
 }
 """Of a budget each gets one part in so many. An eighth is left for what flushes and compactions have in hand;
-``flush_bytes`` and ``flush_deltas_bytes`` are parts of ``memory_bytes``."""
+``flush_bytes``, ``flush_deltas_bytes`` and ``transaction_bytes`` are parts of ``memory_bytes``."""
 _NEVER_ABOVE_DEFAULT = frozenset(
     {"flush_bytes", "flush_deltas_bytes", "page_cache_bytes", "wal_queue_bytes", "transaction_bytes"}
 )

@@ -170,9 +170,9 @@ class Plan:
         self.held_bytes += size
         if self.held_bytes > self._most:
             raise InvalidArgumentError(
-                f"the transaction is too large: rows that change ones that are there, or have keys that it names "
-                f"more than once, go through memory, and have more than the {self._most:,} bytes of transaction_bytes; "
-                "commit them in several transactions, or raise that option of the store. New rows have no such limit"
+                "the transaction is too large: rows that change ones that are there, keys that it names more than once "
+                f"and the keys of truncated tables go through memory, and have more than {self._most:,} bytes: commit "
+                "them in several transactions, or raise transaction_bytes of the store. New rows have no such limit"
             )
 
 

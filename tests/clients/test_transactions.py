@@ -263,6 +263,8 @@ def test_memory_that_a_transaction_would_not_fit_in(make_store: Callable[..., Da
     table.insert(rows(*((k, "v", k) for k in range(2000))))
     with pytest.raises(InvalidArgumentError, match="transaction_bytes"), db.transaction() as t:
         t.update(table, rows(*((k, "w", k) for k in range(2000))))
+    with pytest.raises(InvalidArgumentError, match="truncated"), db.transaction() as t:
+        t.truncate(table)
     assert read(table)[0] == (0, "v", 0)
     db = make_store(memory_bytes=200_000)
     table = made(db)
