@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..schemas.errors import InvalidArgumentError
 from ..schemas.placement import Placement
+from ..schemas.service import StoreService
 from .database import Database
 from .flight import FlightStore
 
@@ -34,11 +35,14 @@ def connect(
         raise InvalidArgumentError("connect takes the url of a server, or a placement")
     if url is None:
         return Database(_shared(_read(placement), retries, {}))
+    return Database(store_of(url, retries))
+
+
+def store_of(url: str, retries: bool = True) -> StoreService:
+    """Return the store at ``url``, or that of all servers with which it shares its tables. Raises as ``connect``."""
     store = FlightStore(url, retries)
     server = store.health().server
-    if server is None:
-        return Database(store)
-    return Database(_shared(store.placement(), retries, {server: store}))
+    return store if server is None else _shared(store.placement(), retries, {server: store})
 
 
 def _shared(placement: Placement, retries: bool, connected: dict[str, FlightStore]) -> PlacedStore:

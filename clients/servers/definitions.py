@@ -6,10 +6,10 @@ brought to the others by doing the same again: so it is told apart here what has
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from ...schemas.alter import Alteration
-from ...schemas.description import TableDescription
+from ...schemas.description import TableDescription, TabletMap
 from ...schemas.errors import AlreadyPresentError, ConflictError, InvalidArgumentError, NotFoundError, StoreError
 from ...schemas.service import StoreService
 from ...schemas.table import AUTO_INCREMENTING, TableDefinition
@@ -24,16 +24,26 @@ def create(members: Members, definition: TableDefinition) -> TableDescription:
     """Create a table where it is not there yet.
 
     Raises:
-        AlreadyPresentError: it is on all servers.
+        AlreadyPresentError: it is there, with all of its tablets.
         ConflictError: a server has another table of that name.
     """
     _check(definition)
     before = _present(members.outcomes(lambda store: store.describe_table(definition.name)))
-    if len(before) == len(members.names) and not definition.if_not_exists:
-        raise AlreadyPresentError(f"there is a table {definition.name!r} already, on all servers")
+    if before and is_whole([members.store(name).tablets(definition.name) for name in before]):
+        if definition.if_not_exists:
+            return same(before)
+        raise AlreadyPresentError(f"there is a table {definition.name!r} already, on {', '.join(before)}")
     lacking = definition.model_copy(update={"if_not_exists": True})
-    after = {name: members.store(name).create_table(lacking) for name in members.names}
-    return same(after)
+    return same({name: members.store(name).create_table(lacking) for name in members.names})
+
+
+def is_whole(maps: Iterable[TabletMap]) -> bool:
+    """Whether the servers that told these maps have all tablets of a table between them."""
+    found, everything = set(), set()
+    for each in maps:
+        found |= {place.partition for place in each.tablets if place.server is None}
+        everything |= {place.partition for place in each.tablets}
+    return found == everything
 
 
 def alter(members: Members, alteration: Alteration) -> TableDescription:
@@ -61,7 +71,9 @@ def alter(members: Members, alteration: Alteration) -> TableDescription:
             error.add_note(f"{', '.join(done)} made the change before; make it again to bring it to the others")
         raise
     new_name = next(iter(done.values())).name
-    rest = [name for name in members.names if name not in done]
+    rest = [name for name, each in found.items() if name not in done and not isinstance(each, NotFoundError)]
+    if alteration.table != new_name:  # it may have been given its new name there before
+        rest = [name for name in members.names if name not in done and _has(members.store(name), new_name)]
     return same(done | {name: members.store(name).describe_table(new_name) for name in rest})
 
 
@@ -75,7 +87,7 @@ def recall(members: Members, table: str | int, new_name: str | None) -> TableDes
     if isinstance(table, int):
         raise InvalidArgumentError("the ids of tables are each server's own: recall a table of several by its name")
     _wherever(members, lambda store: store.recall_table(table, new_name))
-    return same({name: members.store(name).describe_table(new_name or table) for name in members.names})
+    return same(members.each_with(lambda store: store.describe_table(new_name or table)))
 
 
 def same(described: Mapping[str, TableDescription]) -> TableDescription:
@@ -102,6 +114,10 @@ def _present(found: Mapping[str, Described]) -> dict[str, TableDescription]:
         if isinstance(each, StoreError) and not isinstance(each, NotFoundError):
             raise each
     return {name: each for name, each in found.items() if isinstance(each, TableDescription)}
+
+
+def _has(store: StoreService, table: str) -> bool:
+    return table in store.tables()
 
 
 def _check(definition: TableDefinition) -> None:

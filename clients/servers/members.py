@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from ...schemas.errors import StoreError, UnavailableError
+from ...schemas.errors import NotFoundError, StoreError, UnavailableError
 from ...schemas.placement import Placement
 from ...schemas.service import StoreService
 from ..flight import FlightStore
@@ -65,6 +65,28 @@ class Members:
         if errors:
             raise errors[0]
         return {name: future.result() for name, future in asked.items()}
+
+    def each_with(self, act: Callable[[StoreService], Answer]) -> dict[str, Answer]:
+        """Ask all servers for a table, as ``each`` does; those that do not have it are left out of the answers.
+
+        A server that came later has none of the tables that were there. Whether others have all of a table is for the
+        caller to see.
+
+        Raises:
+            NotFoundError: none has it.
+        """
+
+        def asked(store: StoreService) -> Answer | NotFoundError:
+            try:
+                return act(store)
+            except NotFoundError as error:
+                return error
+
+        answers = self.each(asked)
+        found = {name: answer for name, answer in answers.items() if not isinstance(answer, NotFoundError)}
+        if not found:
+            raise next(answer for answer in answers.values() if isinstance(answer, NotFoundError))
+        return found
 
     def outcomes(self, act: Callable[[StoreService], Answer]) -> dict[str, Answer | StoreError]:
         """Ask all servers one after the other; return what each answered, or the error it raised."""

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...schemas.description import ScanPlan
-from ...schemas.errors import ConflictError, InvalidArgumentError, UnavailableError
+from ...schemas.errors import ConflictError, InvalidArgumentError
 from ...schemas.scan import ScanSpec
 from ...schemas.timestamp import parse_moment
 from .members import Members
+from .whereabouts import incomplete
 
 _PAUSES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 """Seconds between plans while tablets move."""
@@ -84,7 +85,7 @@ def planned(members: Members, spec: ScanSpec) -> ServersPlan:
     snapshot = _snapshot(members, spec)
     pinned = spec.pinned(snapshot)
     for pause in (*_PAUSES, None):
-        plans = members.each(lambda store: store.plan(pinned.model_copy(update={"here": True})))
+        plans = members.each_with(lambda store: store.plan(pinned.model_copy(update={"here": True})))
         if len({plan.schema_version for plan in plans.values()}) > 1:
             versions = ", ".join(f"{name}: {plan.schema_version}" for name, plan in plans.items())
             raise ConflictError(
@@ -95,7 +96,7 @@ def planned(members: Members, spec: ScanSpec) -> ServersPlan:
             return ServersPlan(pinned, snapshot, plans)
         if pause is not None:
             time.sleep(pause)
-    raise UnavailableError(f"a tablet of table {spec.table!r} is on its way between servers", 1.0)
+    raise incomplete(spec.table)
 
 
 def _snapshot(members: Members, spec: ScanSpec) -> int:

@@ -78,11 +78,11 @@ class PlacedStore:
 
     def describe_table(self, name: str) -> TableDescription:
         """See StoreService. Raises ConflictError where the servers do not say the same."""
-        return definitions.same(self.members.each(lambda store: store.describe_table(name)))
+        return definitions.same(self.members.each_with(lambda store: store.describe_table(name)))
 
     def tablets(self, name: str) -> TabletMap:
         """See StoreService. Every tablet with the server that has it, and its number there."""
-        maps = self.members.each(lambda store: store.tablets(name))
+        maps = self.members.each_with(lambda store: store.tablets(name))
         places = [
             TabletPlace(tablet=place.tablet, partition=place.partition, server=server)
             for server, found in maps.items()
@@ -96,7 +96,7 @@ class PlacedStore:
 
     def table_stats(self, name: str) -> TableStats:
         """See StoreService. Added up; the memory is each server's own affair and left out."""
-        found = list(self.members.each(lambda store: store.table_stats(name)).values())
+        found = list(self.members.each_with(lambda store: store.table_stats(name)).values())
         columns: dict[str, ColumnStats] = {}
         for column in chain.from_iterable(stats.columns for stats in found):
             columns[column.name] = _added(columns[column.name], column) if column.name in columns else column
@@ -167,12 +167,12 @@ class PlacedStore:
 
     def last_change(self, table: str) -> int:
         """See StoreService."""
-        return max(self.members.each(lambda store: store.last_change(table)).values())
+        return max(self.members.each_with(lambda store: store.last_change(table)).values())
 
     def scan(self, spec: ScanSpec) -> ScanStream:
         """See StoreService. One snapshot of all servers."""
         plan = planned(self.members, spec)
-        described = self.members.store(self.members.names[0]).describe_table(spec.table)
+        described = self.members.store(next(iter(plan.plans))).describe_table(spec.table)
         columns = pa.schema([column.field for column in described.columns])
         schema = spec.batch_schema(columns)
         if spec.aggregate is not None:
@@ -215,7 +215,7 @@ class PlacedStore:
         raise UnavailableError("tablets are moved faster than the scan can follow; try again", 1.0)
 
     def _parts(self, plan: ServersPlan) -> dict[str, ScanStream]:
-        return self.members.each_named(lambda name, store: store.scan(plan.part(name)))
+        return self.members.each_named(lambda name, store: store.scan(plan.part(name)), list(plan.plans))
 
     def plan(self, spec: ScanSpec) -> ScanPlan:
         """See StoreService. Each split says which server has it."""
@@ -229,7 +229,7 @@ class PlacedStore:
 
     def maintain(self, table: str, op: str) -> dict[str, Any]:
         """See StoreService."""
-        done = self.members.each(lambda store: store.maintain(table, op)).values()
+        done = self.members.each_with(lambda store: store.maintain(table, op)).values()
         parts = {part for each in done for part, value in each.items() if isinstance(value, int)}
         return {"op": op} | {part: sum(each.get(part, 0) for each in done) for part in sorted(parts)}
 

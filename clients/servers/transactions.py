@@ -61,7 +61,7 @@ def stage(
     """Stage a part on all servers, each with the rows of its tablets, in the order in which they come."""
     known = cache.of(command.table)
     with ThreadPoolExecutor(len(members.names), thread_name_prefix="nyala-stage") as pool:
-        feeds = {name: _Feed(members, name, command, pool) for name in members.names}
+        feeds = {name: _Feed(members, name, command, pool) for name in known.names}
         try:
             for batch, op in batches:
                 for name, mine in known.cut(batch).items():

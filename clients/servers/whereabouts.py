@@ -74,13 +74,21 @@ class WhereaboutsCache:
     def _asked(self, table: str) -> Whereabouts:
         for pause in (*_PAUSES, None):
             try:
-                maps = self._members.each(lambda store: store.tablets(table))
-                return united(self._members.store(self._members.names[0]).describe_table(table), maps)
+                maps = self._members.each_with(lambda store: store.tablets(table))
+                return united(self._members.store(next(iter(maps))).describe_table(table), maps)
             except UnavailableError:
                 if pause is None:
                     raise
                 time.sleep(pause)
         raise AssertionError("the last look returns or raises")
+
+
+def incomplete(table: str) -> UnavailableError:
+    """Return the error that tells of a tablet which no server has."""
+    return UnavailableError(
+        f"no server has all tablets of table {table!r} that the others have not: one is on its way between them, or "
+        "create_table has not reached all; then make the table again"
+    )
 
 
 def united(description: TableDescription, maps: Mapping[str, TabletMap]) -> Whereabouts:
@@ -107,5 +115,5 @@ def united(description: TableDescription, maps: Mapping[str, TabletMap]) -> Wher
                     raise UnavailableError("a tablet was moved meanwhile; look again", 0.1)
                 owners[number] = place
     if (owners < 0).any():
-        raise UnavailableError(f"a tablet of table {description.name!r} is on its way between servers", 0.1)
+        raise incomplete(description.name)
     return Whereabouts(description, TabletRouter(first.partitions, description.columns), names, owners)

@@ -19,7 +19,7 @@ from ...schemas.transaction import StagedBatch, TransactionCommit, TransactionRe
 from ...schemas.write import Stage, WriteCommand
 from ..batching import in_batches, in_slices
 from .alignment import Alignment
-from .connection import store_at
+from .connection import store_at, whole_store_at
 from .grouping import grouped
 from .options import StreamWriteOptions, WriteOptions
 
@@ -65,7 +65,7 @@ class Stager:
                 op=self._alignment.operation,
                 stage=Stage(transaction=transaction, part=name),
             )
-            staged.rows += store_at(self.options.uri).stage(command, run).rows
+            staged.rows += whole_store_at(self.options.uri).stage(command, run).rows
             staged.parts.append(name)
         return staged
 
@@ -121,7 +121,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Throw away what tasks have staged, also those that have left no message."""
-        store_at(self._options.uri).abort_transaction(self._transaction)
+        whole_store_at(self._options.uri).abort_transaction(self._transaction)
 
 
 def commit_parts(
@@ -138,7 +138,7 @@ def commit_parts(
         RowErrors: rows were refused, so nothing was applied, and what was staged is thrown away.
     """
     parts = [part for message in messages if isinstance(message, Staged) for part in message.parts]
-    store = store_at(options.uri)
+    store = whole_store_at(options.uri)
     truncated = [options.table] if truncate else []
     commit = TransactionCommit(
         transaction=transaction, parts=parts, truncate=truncated, app_id=application, app_version=version

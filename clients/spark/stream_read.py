@@ -31,7 +31,7 @@ from ..flight import FlightStore
 from ..scan_parts import ScanPart
 from .backlog import Backlog
 from .batch_read import columns_of, source_schema
-from .connection import store_at
+from .connection import store_at, whole_store_at
 from .options import StreamReadOptions
 from .types import arrow_schema, check_projection, conform
 
@@ -120,7 +120,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield conform(batch, wanted)
 
     def _newest(self) -> int:
-        return store_at(self._options.uri).last_change(self._options.table)
+        return whole_store_at(self._options.uri).last_change(self._options.table)
 
     def _changes(self, since: int, until: int) -> list[InputPartition]:
         options = self._options

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.operation import Operation
 from .batch_write import Staged, Stager, commit_parts
-from .connection import store_at
+from .connection import whole_store_at
 from .options import StreamWriteOptions
 
 _BATCH_ID = "streaming.sql.batchId"
@@ -77,7 +77,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Throw away what the tasks have staged; of a batch all of whose tasks failed, time does it."""
         for transaction in {message.transaction for message in messages if isinstance(message, StagedOfBatch)}:
-            store_at(self._options.uri).abort_transaction(transaction)
+            whole_store_at(self._options.uri).abort_transaction(transaction)
 
 
 def _property(name: str) -> str:

@@ -1,0 +1,133 @@
+"""What a client does when tablets are not where it knew them to be, and transactions over servers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from cluster import Cluster
+
+import nyala
+from nyala.clients.table import Table
+from nyala.engine.layout import Layout
+from nyala.schemas.errors import NotFoundError, UnavailableError
+from nyala.schemas.operation import Operation
+from nyala.schemas.scan import ScanSpec
+from nyala.schemas.transaction import StagedBatch, TransactionCommit
+from nyala.schemas.write import Stage, WriteCommand
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64())])
+
+
+@pytest.fixture
+def table(cluster: Cluster) -> Table:
+    made = cluster.connect().create_table("t", SCHEMA, ["id"], partition_by=[nyala.hash("id", buckets=6)])
+    made.delete_ignore({"id": range(100)})  # so that the client knows where the tablets are, and all are empty
+    return made
+
+
+def rows(count: int, n: int = 1) -> pa.Table:
+    return pa.table([pa.array(np.arange(count)), pa.array(np.full(count, n))], schema=SCHEMA)
+
+
+def assign(cluster: Cluster, owners: dict[int, str]) -> None:
+    """Let servers have other buckets than they had, all of them empty."""
+    for name, member in cluster.members.items():
+        found = member.store._catalog.table("t")
+        for tablet in found.tablets:
+            owner = owners.get(tablet.partition.buckets[0], tablet.elsewhere or name)
+            tablet.elsewhere = None if owner == name else owner
+        found.layout = Layout(found.schema, found.options, found.tablets, found.layout.partitions)
+
+
+def test_writes_follow(cluster: Cluster, table: Table) -> None:
+    assign(cluster, dict.fromkeys(range(6), "a"))
+    many = pa.concat_tables([rows(2000), rows(2000, 2), rows(2000, 3), rows(2000, 4), rows(2000, 5)])
+    answers = list(table._store.write_all(WriteCommand(table="t"), many.to_batches()))
+    assert [(answer.rows, answer.applied) for answer in answers] == [(2000, 2000)] * 5
+    assert table.scan().to_arrow().sort_by("id") == rows(2000, 5)
+    assert cluster.members["b"].store.table_stats("t").live_rows == 0
+
+
+def test_errors_keep_their_places_when_writes_follow(cluster: Cluster, table: Table) -> None:
+    table.insert(rows(10))
+    assign(cluster, {})
+    fresh = cluster.connect().table("t")
+    before = fresh._store._cache.of("t")  # type: ignore[attr-defined]
+    wrong = type(before)(before.description, before.router, before.names, 1 - before.owners)
+    fresh._store._cache._known["t"] = wrong  # type: ignore[attr-defined]
+    answer = fresh.write(rows(20), "insert", on_error="return")
+    assert [error.row for error in answer.errors] == list(range(10))
+    assert answer.applied == 10
+
+
+def test_point_reads_follow(cluster: Cluster, table: Table) -> None:
+    assign(cluster, dict.fromkeys(range(6), "b"))
+    table.insert(rows(50))
+    other = cluster.connect().table("t")
+    assert other.get(3) == {"id": 3, "n": 1}
+    known = other._store._cache.of("t")  # type: ignore[attr-defined]
+    wrong = type(known)(known.description, known.router, known.names, 1 - known.owners)
+    other._store._cache._known["t"] = wrong  # type: ignore[attr-defined]
+    assert other.get(3) == {"id": 3, "n": 1}
+
+
+def test_a_tablet_that_is_nowhere_or_twice_stops_scans(cluster: Cluster, table: Table) -> None:
+    table.insert(rows(100))
+    bucket = {place.partition.buckets[0] for place in table.tablets() if place.server == "a"}.pop()
+    store = cluster.members["b"].store._catalog.table("t")
+    for owner in (None, "b"):  # b says that it has it too; nobody has it
+        for member, elsewhere in ((cluster.members["b"], owner and "a"), (cluster.members["a"], owner)):
+            found = member.store._catalog.table("t")
+            for tablet in found.tablets:
+                if tablet.partition.buckets[0] == bucket:
+                    tablet.elsewhere = elsewhere
+            found.layout = Layout(found.schema, found.options, found.tablets, found.layout.partitions)
+        with pytest.raises(UnavailableError):
+            table.scan().to_arrow()
+        with pytest.raises(UnavailableError):
+            cluster.connect().table("t").upsert(rows(100))
+    assert store is not None
+
+
+def test_a_scan_that_began_on_other_tablets_is_planned_again(cluster: Cluster, table: Table) -> None:
+    plan = cluster.members["a"].store.plan(ScanSpec(table="t", here=True))
+    assign(cluster, dict.fromkeys(range(6), "b"))
+    table.insert(rows(100))
+    with pytest.raises(UnavailableError, match="plan"):
+        cluster.members["a"].store.scan(ScanSpec(table="t", here=True, tablets_here=plan.tablets_here))
+    assert table.scan().count() == 100
+
+
+def test_transactions_reach_all(cluster: Cluster, table: Table) -> None:
+    store = table._store
+    command = WriteCommand(table="t", stage=Stage(transaction="x", part="p"))
+    delete = rows(100).select(["id"]).slice(0, 10).to_batches()[0]
+    (first,) = rows(1000).to_batches()
+    staged = store.stage(command, [StagedBatch(first)])
+    assert staged.rows == 1000
+    store.stage(
+        WriteCommand(table="t", op=Operation.DELETE, stage=Stage(transaction="x", part="q")), [StagedBatch(delete)]
+    )
+    assert table.scan().count() == 0
+    asked = TransactionCommit(transaction="x", parts=["p", "q"], app_id="app", app_version=1)
+    done = store.commit_transaction(asked)
+    assert (done.applied, done.skipped) == (1010, False)
+    assert table.scan().count() == 990
+    assert store.commit_transaction(asked).applied == 1010
+    assert store.commit_transaction(TransactionCommit(transaction="y", app_id="app", app_version=1)).skipped
+    again = TransactionCommit(transaction="z", truncate=["t"])
+    assert store.commit_transaction(again).truncated == 990
+    assert table.scan().count() == 0
+
+
+def test_a_part_that_breaks_leaves_nothing(cluster: Cluster, table: Table) -> None:
+    def broken():
+        yield StagedBatch(rows(100).to_batches()[0])
+        raise RuntimeError("the reader broke")
+
+    command = WriteCommand(table="t", stage=Stage(transaction="x", part="p"))
+    with pytest.raises(RuntimeError, match="reader broke"):
+        table._store.stage(command, broken())
+    with pytest.raises(NotFoundError):
+        table._store.commit_transaction(TransactionCommit(transaction="x", parts=["p"]))
