@@ -46,6 +46,8 @@ class ImportTablet(_Body):
 
     id: PositiveInt
     partition: TabletPartition
+    elsewhere: str | None = None
+    """The server that has it; None: the one that the import is for."""
 
 
 class ImportPlan(_Body):

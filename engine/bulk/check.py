@@ -16,7 +16,7 @@ from ..cfile.format import StreamKey
 from ..codecs.checksum import crc32
 from ..delta import LIVE
 from ..fs.filesystem import FileSystem
-from ..layout import Layout
+from ..layout import Layout, wrong_server
 from ..rowset.base_file import KEY_INDEX
 from ..rowset.diskrowset import DiskRowSet
 from ..rowset.key_filter import KEY_FILTER
@@ -30,13 +30,14 @@ def check_file(file: ImportFile, layout: Layout, fs: FileSystem, path: str) -> N
 
     Raises:
         InvalidArgumentError: it is not such a file; the text says why.
+        WrongServerError: another server has its tablet.
         OSError: it cannot be read.
     """
     number = next((n for n, tablet in enumerate(layout.tablets) if tablet.tablet_id == file.tablet), None)
     if number is None:
         raise _wrong(file, f"the table has no tablet {file.tablet}")
     if layout.tablets[number].elsewhere is not None:
-        raise _wrong(file, f"the rows of tablet {file.tablet} are on the server {layout.tablets[number].elsewhere!r}")
+        raise wrong_server(layout.tablets[number])
     if not fs.exists(path):
         raise _wrong(file, "it is not in the staging directory, as far as the server can see")
     view = view_of(fs, path)

@@ -110,7 +110,10 @@ class Imports:
             table=table.name,
             schema_=schema,
             partitions=layout.partitions,
-            tablets=tuple(ImportTablet(id=each.tablet_id, partition=each.partition) for each in layout.tablets),
+            tablets=tuple(
+                ImportTablet(id=each.tablet_id, partition=each.partition, elsewhere=each.elsewhere)
+                for each in layout.tablets
+            ),
             limits=self._importer.limits,
             storage=self._storage.uri,
             staging=directory,

@@ -31,7 +31,9 @@ class Target:
     def layout(self) -> Layout:
         """The table's layout, with tablets that hold nothing."""
         schema = self.plan.schema_
-        tablets = (Tablet(each.id, schema, partition=each.partition) for each in self.plan.tablets)
+        tablets = (
+            Tablet(each.id, schema, partition=each.partition, elsewhere=each.elsewhere) for each in self.plan.tablets
+        )
         return Layout(schema, TableOptions(), tuple(tablets), self.plan.partitions)
 
     def cut(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -39,6 +41,7 @@ class Target:
 
         Raises:
             InvalidArgumentError: the batch or a row of it cannot be in the table; the text names the first.
+            WrongServerError: another server has the tablet of a row.
         """
         layout, limits = self.layout, self.plan.limits
         incoming = check_batch(batch, layout.schema, Operation.INSERT, limits)
@@ -50,6 +53,7 @@ class Target:
         if missing is not None:
             incoming = incoming.without(missing, "NO_PARTITION", "no range partition holds the row's values")
         _check_no_refusals(incoming)
+        layout.check_here(numbers)
         rows = _decoded(whole_rows(layout, incoming.rows, incoming.rows))
         if numbers is None:
             yield layout.tablets[0].tablet_id, rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import count
 
 import pyarrow as pa
 
@@ -16,6 +17,8 @@ from nyala.schemas.bulk import ImportBegin, ImportCommit, ImportFile, ImportMode
 from nyala.schemas.write import WriteResult
 from tests.engine.subject import Row, Subject, batch
 
+_attempts = count()
+
 
 def built(plan: ImportPlan, disk: FileSystem, inputs: Iterable[pa.RecordBatch]) -> list[ImportFile]:
     """Build the files: one task of the first stage for each batch, one of the second for each tablet."""
@@ -23,7 +26,8 @@ def built(plan: ImportPlan, disk: FileSystem, inputs: Iterable[pa.RecordBatch]) 
     staging = DirectoryFileSystem(disk, plan.staging)
     runs = [run for number, each in enumerate(inputs) for run in write_runs(target, [each], scratch, f"task{number}")]
     tasks = number_files(target, runs).values()
-    return [file for first, found in tasks for file in build_tablet(target, first, found, scratch, staging, "attempt1")]
+    token = f"attempt{next(_attempts)}"
+    return [file for first, found in tasks for file in build_tablet(target, first, found, scratch, staging, token)]
 
 
 def bring(subject: Subject, rows: Sequence[Row], mode: str = "insert_only") -> WriteResult:

@@ -27,7 +27,9 @@ from nyala.schemas.errors import (
     InvalidArgumentError,
     NotFoundError,
     StoreError,
+    WrongServerError,
 )
+from nyala.schemas.placement import Placement
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.table import TableDefinition
 from tests.engine.bulk.importing import bring, built
@@ -410,3 +412,32 @@ def test_work_under_way_is_not_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     bring(subject, rows_of(1, 2))
     assert [row[0] for row in subject.scan(ordered=True)] == [1, 2]
     subject.store.close()
+
+
+def test_rows_of_another_server_are_refused() -> None:
+    placement = Placement(servers={"a": ("grpc://a:1",), "b": ("grpc://b:1",)})
+    disks = {name: MemoryFileSystem() for name in "ab"}
+    stores = {
+        name: Store.open(disks[name], StoreOptions(maintenance="off", placement=placement, server=name))
+        for name in "ab"
+    }
+    rows = batch(rows_of(*range(40)))
+    count = 0
+    for name, store in stores.items():
+        store.create_table(TableDefinition.from_arrow("t", SCHEMA, ["k"], partition_by=[nyala.hash("k", buckets=4)]))
+        plan = store.import_begin(ImportBegin(table="t"))
+        with pytest.raises(WrongServerError, match="ask that one"):
+            built(plan, disks[name], [rows])
+        blind = plan.model_copy(
+            update={"tablets": tuple(each.model_copy(update={"elsewhere": None}) for each in plan.tablets)}
+        )
+        files = built(blind, disks[name], [rows])
+        with pytest.raises(WrongServerError, match="ask that one"):
+            store.import_commit(ImportCommit(import_id=plan.import_id, files=tuple(files)))
+        mine = {each.id for each in plan.tablets if each.elsewhere is None}
+        kept = tuple(file for file in files if file.tablet in mine)
+        count += store.import_commit(ImportCommit(import_id=plan.import_id, files=kept)).applied
+        found = store.scan(ScanSpec(table="t", here=True)).to_reader().read_all().num_rows
+        assert found == sum(file.rows for file in kept)
+        store.close()
+    assert count == 40
