@@ -98,29 +98,40 @@ class Catalog:
             InvalidArgumentError: a step breaks a rule.
             StorageFullError, UnavailableError: the manifest could not be written.
         """
-        with self._lock:
+        while True:
             table = self.table(alteration.table)
-            layout, wanted = table.layout, alteration.if_version
-            if wanted is not None and wanted != layout.schema.version:
-                raise ConflictError(
-                    f"table {table.name!r} has the schema version {layout.schema.version}, not {wanted}: "
-                    "it was altered meanwhile; look at it again"
-                )
-            old_name = table.name
-            before = TableState(old_name, layout.schema, layout.options, layout.partitions)
-            state = altered(before, alteration.steps, self._limits)
-            if state.name != old_name and state.name in self._tables:
-                raise AlreadyPresentError(f"there is a table {state.name!r} already")
-            if state.split:
-                gone = []
-                split_in_place(table, state, state.split, self._environment)
-            else:
-                gone = put_in_place(table, state, self._environment)
-            self._tables[state.name] = table
-            if state.name != old_name:
-                del self._tables[old_name]
-        retire(self._environment, gone, "the range of the tablet was dropped")
-        return table
+            with table.alteration_lock:
+                with self._lock:
+                    if self._tables.get(alteration.table) is not table:
+                        continue  # it was renamed or dropped while another alteration was under way
+                    state = self._altered(table, alteration)
+                    gone = [] if state.split else self._put_in_place(table, state)
+                if state.split:  # takes as long as the tablet is large; other tables come and go meanwhile
+                    split_in_place(table, state, state.split, self._environment)
+            retire(self._environment, gone, "the range of the tablet was dropped")
+            return table
+
+    def _altered(self, table: Table, alteration: Alteration) -> TableState:
+        layout, wanted = table.layout, alteration.if_version
+        if wanted is not None and wanted != layout.schema.version:
+            raise ConflictError(
+                f"table {table.name!r} has the schema version {layout.schema.version}, not {wanted}: "
+                "it was altered meanwhile; look at it again"
+            )
+        before = TableState(table.name, layout.schema, layout.options, layout.partitions)
+        state = altered(before, alteration.steps, self._limits)
+        if state.name != table.name and state.name in self._tables:
+            raise AlreadyPresentError(f"there is a table {state.name!r} already")
+        return state
+
+    def _put_in_place(self, table: Table, state: TableState) -> list[Tablet]:
+        """Make the table what ``state`` says, and return the tablets that went. Under the lock."""
+        old_name = table.name
+        gone = put_in_place(table, state, self._environment)
+        self._tables[state.name] = table
+        if state.name != old_name:
+            del self._tables[old_name]
+        return gone
 
     def drop(self, name: str) -> Table:
         """Take a table out of the catalog and the manifest, delete its files, and return it.

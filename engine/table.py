@@ -52,6 +52,8 @@ class Table:
         self.auto_increment = AutoIncrement(layout.schema, last_auto_id)
         self.dropped_until = dropped_until
         """Until when, in microseconds since 1970, it can be recalled; 0: it cannot; None: in use. Set as ``layout``."""
+        self.alteration_lock = threading.Lock()
+        """Held by the one alteration under way, which may take long; taken before the catalog's lock."""
         self._last_change = last_change
         self._changing = threading.Lock()
 
@@ -111,15 +113,16 @@ class Table:
             staging = direct_load.staged(prepared, command) if direct_load else nullcontext([])
             try:
                 with staging as staged, write_locks([part.tablet for part in prepared.parts]):
-                    self._check_in_use()
+                    self.check_in_use()
                     if self.layout is prepared.layout:
                         return _applied(self, prepared, staged, command, log, durability, ticket)
             except UnavailableError:  # nothing was applied; the directory of a tablet that was dropped is gone
-                self._check_in_use()
+                self.check_in_use()
                 if self.layout is prepared.layout:
                     raise
 
-    def _check_in_use(self) -> None:
+    def check_in_use(self) -> None:
+        """Raise NotFoundError when the table was dropped; it stays as it is under the write lock of one tablet."""
         if self.dropped_until is not None:
             raise NotFoundError(f"table {self.name!r} was dropped")
 

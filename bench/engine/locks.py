@@ -1,7 +1,12 @@
-"""How long background work makes writers wait: the longest hold of a tablet's write lock while four writers write."""
+"""How long other work makes writers wait: the longest hold of a tablet's write lock while four writers write.
+
+Of a split the slowest write is told too: what a new tablet does at its first writes waits in the writers' own threads.
+"""
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +22,7 @@ WRITERS = 4
 BATCH_ROWS = 1_000
 ROWSETS = 8
 PAUSE_SECONDS = 0.002
+SPLIT = "split_partition"
 STEPS = ("flush", "flush_deltas", "minor_compact", "major_compact", "compact")
 
 
@@ -56,26 +62,56 @@ def measure(rows: int, rounds: int, work: Path, console: Console) -> Results:
         table = rowsets_of(database, "orders", shuffled_parts(orders, ROWSETS))
         (tablet,) = database._store._catalog.table("orders").tablets
         lock = tablet.write_lock = WatchedLock(tablet.write_lock)
-        stop = threading.Event()
-        batches = _batches(orders)
-        threads = [threading.Thread(target=_write, args=(table, batches[n::WRITERS], stop)) for n in range(WRITERS)]
-        for thread in threads:
-            thread.start()
         longest: dict[str, list[float]] = {step: [] for step in STEPS}
-        try:
+        with _writers(table, orders):
             for _ in range(rounds):
                 for step in STEPS:
                     time.sleep(0.3)
                     lock.longest = 0.0
                     table.maintain(step)
                     longest[step].append(lock.longest)
-        finally:
-            stop.set()
-            for thread in threads:
-                thread.join()
     for step, seconds in longest.items():
         results.add(f"longest hold of the write lock, {step}", "s", seconds)
+    for case, seconds in _of_splits(orders, rounds, work).items():
+        results.add(f"{case}, {SPLIT}", "s", seconds)
     return results
+
+
+def _of_splits(orders: pa.Table, rounds: int, work: Path) -> dict[str, list[float]]:
+    """Return the longest hold and the slowest write of each of ``rounds`` splits of a table into halves."""
+    middle = pc.approximate_median(orders[data.KEY]).as_py()
+    found: dict[str, list[float]] = {"longest hold of the write lock": [], "slowest write": [], "whole": []}
+    for _ in range(rounds):
+        with scratch_store(work) as database:
+            table = rowsets_of(database, "orders", shuffled_parts(orders, ROWSETS))
+            (tablet,) = database._store._catalog.table("orders").tablets
+            lock = tablet.write_lock = WatchedLock(tablet.write_lock)
+            with _writers(table, orders) as writes:
+                time.sleep(1.0)
+                lock.longest, started = 0.0, time.perf_counter()
+                table.alter().split_partition((int(middle),)).apply()
+                ended = time.perf_counter()
+                time.sleep(1.0)
+            during = [end - start for start, end in writes if end > started and start < ended + 0.5]
+            found["longest hold of the write lock"].append(lock.longest)
+            found["slowest write"].append(max(during))
+            found["whole"].append(ended - started)
+    return found
+
+
+@contextmanager
+def _writers(table: Any, orders: pa.Table) -> Iterator[list[tuple[float, float]]]:
+    """Let writers write while the body runs; gives the list to which they add when each write began and ended."""
+    stop, writes, batches = threading.Event(), [], _batches(orders)
+    threads = [threading.Thread(target=_write, args=(table, batches[n::WRITERS], stop, writes)) for n in range(WRITERS)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield writes
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
 
 
 def _batches(orders: pa.Table) -> list[pa.RecordBatch]:
@@ -87,12 +123,14 @@ def _batches(orders: pa.Table) -> list[pa.RecordBatch]:
     return [batch for first in starts for kind in (changed, fresh) for batch in kind[first : first + WRITERS]]
 
 
-def _write(table: Any, batches: list[Any], stop: threading.Event) -> None:
+def _write(table: Any, batches: list[Any], stop: threading.Event, writes: list[tuple[float, float]]) -> None:
     while not stop.is_set():
         for batch in batches:
             if stop.is_set():
                 return
+            started = time.perf_counter()
             table.upsert(batch)
+            writes.append((started, time.perf_counter()))
             time.sleep(PAUSE_SECONDS)
 
 

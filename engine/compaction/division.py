@@ -2,10 +2,11 @@
 
  1. ``prepare``: rows in memory are flushed, and DiskRowSets that have rows of both sides are rewritten as two, each on
     one side, by a merge like any other. That is all that is rewritten, it is done within the old tablet, and a crash
-    leaves that tablet. What was written meanwhile is left for another round, until there is little.
- 2. Under the write lock, ``take_over``: the two new tablets get the DiskRowSets of their sides as they are, files,
-    deltas in memory and all; the few rows that came to the MemRowSet since are copied with their changes, by the
-    timestamps that they have. The files stay in the directory that they are in, which the new tablets share.
+    leaves that tablet. Then the two new tablets, which nobody knows yet, take over the DiskRowSets of their sides as
+    they are, files, deltas in memory and all, and index their keys; and the rows that came to the MemRowSet since are
+    copied (`divided_rows`). What was written meanwhile is left for another round, until there is little.
+ 2. Under the write lock, ``take_over``: those few rows and changes are copied, and the new tablets are whole. The files
+    stay in the directory that they are in, which the new tablets share.
 
 The log still tells of rows of the old tablet that are in no file: a replay brings them to the new ones (`ancestors` in
 the manifest).
@@ -13,15 +14,16 @@ the manifest).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
+from ...schemas.altered import TableState
+from ...schemas.errors import CorruptionError
 from ...schemas.partition_schema import PartitionSchema, RangeSplit, TabletPartition
 from ...schemas.table import TableSchema
 from ..codecs.codec import PAGE_ROWS
-from ..delta.run import DeltaRun
 from ..partition.router import Router, cell_of
 from ..rowset.diskrowset import DiskRowSet
 from ..rowset.memrowset import MemRowSet
@@ -29,13 +31,16 @@ from ..tablet.attach import name_attached
 from ..tablet.environment import Environment
 from ..tablet.manifest import TabletEntry
 from ..tablet.tablet import Tablet
-from ..vectors.keys import take_keys
-from ..vectors.vector import FixedVector, Vector, stored_as
+from ..tablet.version import Version
+from ..vectors.vector import Vector
+from .divided_rows import DividedRows
 from .flush import flush_memrowset
 from .merge import RowFilter, compact
 
-_ROWS_IN_MEMORY = 1 << 11
-"""So many rows may be copied under the lock."""
+_ROWS_IN_MEMORY = 1 << 15
+"""So many rows may be copied from memory to memory; more are flushed."""
+_LAST_ROUND = 1 << 10
+"""So many rows and changes may be copied under the lock."""
 _ROUNDS = 8
 """After so many rounds writers are faster than we are, and wait once."""
 
@@ -43,26 +48,24 @@ _ROUNDS = 8
 class Division:
     """The division of one tablet, by whoever holds its maintenance lock."""
 
-    def __init__(
-        self, tablet: Tablet, environment: Environment, partitions: PartitionSchema, split: RangeSplit
-    ) -> None:
-        """``partitions`` are those of the table after the split."""
+    def __init__(self, tablet: Tablet, environment: Environment, state: TableState, split: RangeSplit) -> None:
+        """``state`` is that of the table after the split."""
         self.tablet = tablet
         self._environment = environment
         self._split = split
-        self._columns = partitions.range_keys(tablet.schema)
-        self._sides = _router_of(partitions, split, tablet.schema)
+        self._columns = state.partitions.range_keys(tablet.schema)
+        self._sides = _router_of(state.partitions, split, tablet.schema)
         self._side_of: dict[int, int] = {}
         """The side of each DiskRowSet whose rows are on one, by its id."""
-
-    @property
-    def partitions(self) -> tuple[TabletPartition, TabletPartition]:
-        """What the two new tablets hold."""
-        whole, at = self.tablet.partition, self._split.at
-        return whole.model_copy(update={"upper": at}), whole.model_copy(update={"lower": at})
+        self._adopted: list[DiskRowSet] = []
+        self.heirs = [self._heir(state.schema, partition) for partition in self._partitions]
+        """The two new tablets."""
+        self._rows = self._copy_of(tablet.version.active)
 
     def prepare(self) -> None:
-        """Bring rows to disk, each DiskRowSet on one side, until there is little left. Needs no lock.
+        """Bring rows to disk, each DiskRowSet on one side, and give the heirs what there is, until little is left.
+
+        Needs no lock.
 
         Raises:
             StorageFullError: the disk is full; the tablet is as it was, or flushed and compacted.
@@ -73,9 +76,11 @@ class Division:
             name_attached(tablet, environment)
             while self._rows_in_memory > _ROWS_IN_MEMORY or tablet.version.frozen:
                 flush_memrowset(tablet, environment)
-            for rowset in tablet.version.disk:
-                if not self._is_on_one_side(rowset):
+            while straddling := [rowset for rowset in tablet.version.disk if not self._is_on_one_side(rowset)]:
+                for rowset in straddling:
                     compact(tablet, environment, {rowset.rowset_id}, parts=[self._of_side(0), self._of_side(1)])
+            self._adopt(tablet.version)
+            self._copy_rows(tablet.version)
             if self.is_ready:
                 return
 
@@ -83,23 +88,19 @@ class Division:
     def is_ready(self) -> bool:
         """Whether the new tablets can take over what there is; it stays so under the write lock."""
         version = self.tablet.version
-        is_little = self._rows_in_memory <= 2 * _ROWS_IN_MEMORY and not version.frozen
-        return is_little and not version.attached and all(each.rowset_id in self._side_of for each in version.disk)
+        is_same = version.active is self._rows.source and version.disk == tuple(self._adopted)
+        return is_same and not version.frozen and not version.attached and self._rows.missing <= 2 * _LAST_ROUND
 
-    def take_over(self, heirs: Sequence[Tablet]) -> None:
-        """Fill the two new tablets, which nobody knows yet, under the old one's write lock."""
+    def take_over(self) -> None:
+        """Let the two new tablets have all that there is, under the old one's write lock."""
         tablet = self.tablet
-        for heir in heirs:
+        self._rows.carry_over()
+        for heir in self.heirs:
             heir.last_timestamp, heir.last_lsn = tablet.last_timestamp, tablet.last_lsn
             heir.inserts_durable_lsn = tablet.inserts_durable_lsn
             heir.version = replace(heir.version, history_floor=tablet.version.history_floor)
-        for rowset in tablet.version.disk:
-            heirs[self._side_of[rowset.rowset_id]].adopt(rowset)
-        for memrowset in tablet.version.in_memory:
-            if len(memrowset):
-                self._copy(memrowset, [heir.version.active for heir in heirs])
 
-    def entries(self, old: TabletEntry, heirs: Sequence[Tablet]) -> tuple[TabletEntry, ...]:
+    def entries(self, old: TabletEntry) -> tuple[TabletEntry, ...]:
         """Return the manifest's entries of the new tablets."""
         return tuple(
             old.model_copy(
@@ -111,7 +112,50 @@ class Division:
                     "rowsets": tuple(each for each in old.rowsets if self._side_of[each.id] == side),
                 }
             )
-            for side, heir in enumerate(heirs)
+            for side, heir in enumerate(self.heirs)
+        )
+
+    def give_up(self) -> None:
+        """Give the memory of the heirs' indexes back: nobody will know them."""
+        for heir in self.heirs:
+            heir.key_lookup.release()
+
+    @property
+    def _partitions(self) -> tuple[TabletPartition, TabletPartition]:
+        whole, at = self.tablet.partition, self._split.at
+        return whole.model_copy(update={"upper": at}), whole.model_copy(update={"lower": at})
+
+    def _heir(self, schema: TableSchema, partition: TabletPartition) -> Tablet:
+        old, environment = self.tablet, self._environment
+        ancestors, budget = (*old.ancestors, old.tablet_id), environment.key_index
+        number, directory = environment.manifest.new_id(), old.directory_id
+        return Tablet(number, schema, budget, partition, directory, ancestors, old.elsewhere)
+
+    def _adopt(self, version: Version) -> None:
+        """Let the heirs have the DiskRowSets that they lack, and index their keys.
+
+        A rowset that they have stays as it is: what else would replace it waits for the maintenance lock.
+        """
+        for rowset in version.disk[len(self._adopted) :]:
+            self.heirs[self._side_of[rowset.rowset_id]].adopt(rowset)
+            self._adopted.append(rowset)
+        for heir in self.heirs:
+            index_keys(heir)
+
+    def _copy_rows(self, version: Version) -> None:
+        if version.active is not self._rows.source:  # the rows that were copied are on disk now
+            for heir in self.heirs:
+                slot = heir.version.active.slot
+                heir.version = replace(heir.version, active=heir.new_memrowset())
+                heir.drop_slot(slot)
+            self._rows = self._copy_of(version.active)
+        for _ in range(_ROUNDS):
+            if self._rows.carry_over() <= _LAST_ROUND:
+                return
+
+    def _copy_of(self, source: MemRowSet) -> DividedRows:
+        return DividedRows(
+            source, [heir.version.active for heir in self.heirs], self._sides, self.tablet.schema.columns
         )
 
     @property
@@ -159,31 +203,15 @@ class Division:
 
         return wanted
 
-    def _copy(self, memrowset: MemRowSet, targets: Sequence[MemRowSet]) -> None:
-        """Copy rows and changes of a MemRowSet to those of the new tablets."""
-        schema, count = self.tablet.schema, len(memrowset)
-        cells = {column.id: memrowset.base(column, 0, count) for column in schema.columns}
-        sides = self._sides.numbers_of_cells(cells, count)
-        changes = memrowset.deltas.active.until(memrowset.deltas.active.counts())
-        for side, target in enumerate(targets):
-            rows = np.flatnonzero(sides == side)
-            if not len(rows):
-                continue
-            chosen = {column_id: vector.take(rows) for column_id, vector in cells.items()}
-            keys, born = take_keys(memrowset.keys(count), rows), memrowset.inserted_at(count)[rows]
-            place = np.full(count, -1, np.int32)
-            place[rows] = target.insert(chosen, keys, born, memrowset.first_lsn or 0)
-            for column_id, run in changes.items():
-                _append(target, column_id, run, place, memrowset.deltas.active.first_lsn or 0)
-            target.live.set(place[rows[~memrowset.live.at(rows)]], False)
 
-
-def _append(target: MemRowSet, column_id: int, run: DeltaRun, place: np.ndarray, lsn: int) -> None:
-    """Add those changes whose rows have a place; runs are sorted by row, and places keep their order."""
-    mine = run.take(np.flatnonzero(place[run.rowids] >= 0))
-    if mine:
-        columns = {column_id: (stored_as(mine.values), mine.values)}
-        target.deltas.active.append(FixedVector(place[mine.rowids]), FixedVector(mine.timestamps), columns, lsn)
+def index_keys(tablet: Tablet) -> None:
+    """Index the keys of a new tablet as far as there is memory, so that its first writers need not wait or search."""
+    while True:
+        try:
+            tablet.key_lookup.build(tablet.version, tablet.write_lock)
+        except CorruptionError:  # of a rowset that is left out from now on: a search may do without the corrupt page
+            continue
+        return
 
 
 def _router_of(partitions: PartitionSchema, split: RangeSplit, schema: TableSchema) -> Router:

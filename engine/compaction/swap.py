@@ -126,21 +126,24 @@ class Swap:
             rowids = rowids_of(locations[positions])
             order = np.argsort(rowids, kind="stable")
             part = run.take(positions[order])
-            self._append(target, column_id, DeltaRun(rowids[order].astype(np.int32), part.timestamps, part.values))
-
-    def _append(self, target: RowSet, column_id: int, run: DeltaRun) -> None:
-        columns = {column_id: (stored_as(run.values), run.values)}
-        target.deltas.active.append(FixedVector(run.rowids), FixedVector(run.timestamps), columns, self._lsn + 1)
-        if column_id == LIVE:
-            assert isinstance(run.values, FixedVector)
-            is_last = np.append(run.rowids[1:] != run.rowids[:-1], True)
-            alive = run.values.values.astype(np.bool_)
-            target.live.set(run.rowids[is_last & alive], True)
-            target.live.set(run.rowids[is_last & ~alive], False)
+            mine = DeltaRun(rowids[order].astype(np.int32), part.timestamps, part.values)
+            append_changes(target, column_id, mine, self._lsn + 1)
 
     def _returned_memrowset(self) -> MemRowSet:
         tablet = self._tablet
         memrowset = tablet.new_memrowset()
         for column_id, run in self._returned.fill(memrowset, tablet.schema, tablet.encoder, self._lsn + 1).items():
-            self._append(memrowset, column_id, run)
+            append_changes(memrowset, column_id, run, self._lsn + 1)
         return memrowset
+
+
+def append_changes(target: RowSet, column_id: int, run: DeltaRun, lsn: int) -> None:
+    """Add changes of a column, or of liveness, to a rowset that nobody sees yet; the log has them from ``lsn`` on."""
+    columns = {column_id: (stored_as(run.values), run.values)}
+    target.deltas.active.append(FixedVector(run.rowids), FixedVector(run.timestamps), columns, lsn)
+    if column_id == LIVE:
+        assert isinstance(run.values, FixedVector)
+        is_last = np.append(run.rowids[1:] != run.rowids[:-1], True)
+        alive = run.values.values.astype(np.bool_)
+        target.live.set(run.rowids[is_last & alive], True)
+        target.live.set(run.rowids[is_last & ~alive], False)
