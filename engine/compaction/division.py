@@ -42,7 +42,7 @@ _ROWS_IN_MEMORY = 1 << 15
 _LAST_ROUND = 1 << 10
 """So many rows and changes may be copied under the lock."""
 _ROUNDS = 8
-"""After so many rounds writers are faster than we are, and wait once."""
+"""After so many rounds, of files or of copies, writers are faster than we are, and wait once."""
 
 
 class Division:
