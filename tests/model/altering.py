@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import replace
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -28,6 +29,7 @@ from nyala.schemas.timestamp import last_of
 from nyala.schemas.types import LogicalType
 
 from .mirror import Cells, Key, Mirror, MirrorColumn, MirrorSchema, Steps
+from .ranges import Ends, Ranges
 from .subjects import crashed
 
 KEY_TYPES: tuple[tuple[pa.DataType, ...], ...] = (
@@ -72,8 +74,10 @@ class Altering:
             pa.schema([*zip(key, self._key_types, strict=True), ("a", pa.int8()), pa.field("b", pa.string(), False)]),
             list(key),
             column_options={"b": nyala.ColumnOptions(type="varchar(3)")},
+            partition_by=[nyala.hash(*key, buckets=2)] if random.random() < 0.3 else [],
             history_max_age_seconds=history_seconds,
         )
+        self.ranges = Ranges()
         self.moments = [self._database.now()]
         self.done: list[str] = []
 
@@ -83,7 +87,8 @@ class Altering:
 
     def run(self, count: int) -> None:
         """Do and check ``count`` random things; a failure carries what was done."""
-        things = [self.write] * 6 + [self.alter] * 3 + [self.maintain] * 4 + [self.restart, self.advance, self.split]
+        things = [self.write] * 6 + [self.alter] * 3 + [self.maintain] * 4 + [self.restart, self.advance]
+        things += [self.split, self.repartition]
         try:
             for _ in range(count):
                 self.random.choice(things)()
@@ -109,8 +114,11 @@ class Altering:
         rows: dict[Key, Cells] = {key: {column.id: column.cell(random) for column in chosen} for key in sorted(keys)}
         self.done.append(f"{op} {[column.name for column in chosen]} {rows}")
         now = self._database.now()
-        result = self.table.write(self._batch(rows, chosen), op)
-        self.mirror.write(op, [], rows, result.timestamp, now)
+        result = self.table.write(self._batch(rows, chosen), op, on_error="return")
+        refused = [(number, "NO_PARTITION") for number, key in enumerate(rows) if not self.ranges.holds(key)]
+        assert [(error.row, error.code) for error in result.errors] == refused
+        taken = {key: row for key, row in rows.items() if self.ranges.holds(key)}
+        self.mirror.write(op, [], taken, result.timestamp, now)
         self.moments.append(result.timestamp)
 
     def alter(self) -> None:
@@ -120,6 +128,8 @@ class Altering:
         is_wrong, is_stale = random.random() < 0.1, random.random() < 0.1
         if is_wrong:
             chosen.append(steps.wrong())
+        ranges, moves = self._moves() if random.random() < 0.2 else (self.ranges, [])
+        chosen += [(method, ends, {}) for method, ends in moves]
         self.done.append(f"alter {chosen} wrong={is_wrong} stale={is_stale}")
         alteration = self.table.alter()
         for method, arguments, words in chosen:
@@ -134,16 +144,30 @@ class Altering:
         else:
             alteration.apply(version)
             self.mirror.schema = steps.schema
+            self._have(ranges, moves)
 
     def split(self) -> None:
         """Divide a tablet at a random key; no row and no snapshot may show it."""
-        at = tuple(self.random.choice(KEY_CELLS[kind]) for kind in self._key_types)
+        at = self.random.choice(self._keys)
         self.done.append(f"split {at}")
-        try:
-            self.table.alter().split_partition(at).apply()
-        except InvalidArgumentError:
-            return  # at the bound of a range already
-        self.mirror.schema = replace(self.mirror.schema, version=self.mirror.schema.version + 1)
+        ranges, alteration = self.ranges.split(at), self.table.alter().split_partition(at)
+        if ranges is None:
+            with pytest.raises(InvalidArgumentError):
+                alteration.apply()
+            return
+        alteration.apply()
+        self._altered_once(ranges, [])
+
+    def repartition(self) -> None:
+        """Drop and add ranges, in one change."""
+        ranges, moves = self._moves()
+        self.done.append(f"repartition {moves}")
+        alteration = self.table.alter()
+        for method, ends in moves:
+            getattr(alteration, method)(*ends)
+        if moves:
+            alteration.apply()
+            self._altered_once(ranges, moves)
 
     def maintain(self) -> None:
         op = self.random.choice(["flush", "flush", "flush_deltas", *MaintenanceKind])
@@ -178,6 +202,10 @@ class Altering:
         columns = described["columns"]
         assert (described["schema_version"], described["primary_key"]) == (schema.version, list(schema.key))
         known = [(column["id"], column["name"], column["type"], column["nullable"]) for column in columns]
+        levels = [level for level in described["partitions"] if "range" in level]
+        bounds = [(one["lower"], one["upper"]) for level in levels for one in level["bounds"]]
+        expected = [tuple(None if end is None else list(end) for end in ends) for ends in self.ranges.ends]
+        assert sorted(bounds, key=repr) == (sorted(expected, key=repr) if self.ranges.is_ranged else [])
         assert known[len(schema.key) :] == [(one.id, one.name, one.kind, one.nullable) for one in schema.columns]
         self._check_scan(None)
         past = [moment for moment in self.moments if moment >= self._oldest()]
@@ -234,6 +262,29 @@ class Altering:
         assert report.is_sound, report.problems
 
     # Inner workings
+
+    @property
+    def _keys(self) -> list[Key]:
+        return list(product(*(KEY_CELLS[kind] for kind in self._key_types)))
+
+    def _moves(self) -> tuple[Ranges, list[tuple[str, Ends]]]:
+        """Return steps that drop and add ranges, none while there is no range level, and what they leave."""
+        ranges, moves = self.ranges, []
+        for _ in range(self.random.randint(1, 3)):
+            if drawn := ranges.draw(self.random, self._keys):
+                method, ends, ranges = drawn
+                moves.append((method, ends))
+        return ranges, moves
+
+    def _altered_once(self, ranges: Ranges, moves: list[tuple[str, Ends]]) -> None:
+        self.mirror.schema = replace(self.mirror.schema, version=self.mirror.schema.version + 1)
+        self._have(ranges, moves)
+
+    def _have(self, ranges: Ranges, moves: list[tuple[str, Ends]]) -> None:
+        self.ranges = ranges
+        for method, ends in moves:
+            if method == "drop_range_partition":
+                self.mirror.drop_range(ends)
 
     def _batch(self, rows: dict[Key, Cells], chosen: list[MirrorColumn]) -> pa.Table:
         schema = self.mirror.schema

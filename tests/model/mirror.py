@@ -12,7 +12,8 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
-Key = tuple[Any, ...]
+from .ranges import Ends, Key, within
+
 Cells = dict[int, Any]
 """What was written into a row, by column id."""
 
@@ -125,6 +126,11 @@ class Mirror:
                 self._add(key, Commit(timestamp, defaults | given, None))
             elif old is not None and op != "insert_ignore" and given:
                 self._add(key, Commit(timestamp, old | given, frozenset(given)))
+
+    def drop_range(self, ends: Ends) -> None:
+        """Forget the rows of a range, at every moment."""
+        for key in [key for key in self.commits if within(key, ends)]:
+            del self.commits[key]
 
     def changes(self, since: int, until: int) -> list[tuple]:
         """Return (op, timestamp, row, row before or None) of each key that changed, in key order.
