@@ -19,7 +19,7 @@ from ..compaction.merge import TARGET_BYTES
 from ..fs.arrow import ArrowFileSystem
 from ..fs.failures import named
 from ..fs.filesystem import FileSystem, join
-from ..fs.tree import remove_quietly, remove_tree
+from ..fs.tree import remove_quietly
 from ..layout import Layout
 from ..leases import Leases
 from ..maintenance.op import MaintenanceOp
@@ -54,11 +54,9 @@ class Storage:
         return join(self.root, import_id)
 
     def sweep(self) -> None:
-        """Remove what imports have left that a former process had begun; elsewhere as far as that can be reached."""
-        if self.uri is None:
-            remove_tree(self.fs, self.root)
-        else:
-            remove_quietly(self.fs, self.root)
+        """Remove what imports have left that a former process had begun, as far as that can be done: their builders may
+        go on writing."""
+        remove_quietly(self.fs, self.root)
 
 
 @dataclass(frozen=True, slots=True)

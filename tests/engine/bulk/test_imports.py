@@ -441,3 +441,23 @@ def test_rows_of_another_server_are_refused() -> None:
         assert found == sum(file.rows for file in kept)
         store.close()
     assert count == 40
+
+
+def test_a_builder_that_writes_on_does_not_keep_the_store_from_being_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = Subject()
+    subject.upsert(1)
+    plan = subject.store.import_begin(ImportBegin(table="t"))
+    listed = MemoryFileSystem.list
+
+    def list_and_write(fs: MemoryFileSystem, path: str) -> list[str]:
+        found = listed(fs, path)
+        if path == plan.staging and not found:
+            fs.create(f"{path}/late.base").close()
+        return found
+
+    monkeypatch.setattr(MemoryFileSystem, "list", list_and_write)
+    subject.restart()
+    monkeypatch.undo()
+    subject.check()
+    subject.restart()
+    assert not subject.fs.exists("imports"), "the next start finds it"
