@@ -15,13 +15,17 @@ WORKERS ?= auto
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench fuzz kill9 filters race churn streaming clean
+.PHONY: help demo demo-spark test lint format bench fuzz kill9 filters race churn streaming clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 demo: .venv/.installed-dev  ## a store, a server and a client on real flight data, in about a minute
 	@$(BIN)/nyala demo $(ARGS)
+
+demo-spark: .venv/.installed-dev  ## a pipeline on Spark: join, load, correct by a stream, back up, restore; installs Java on Debian
+	@.ci/java.sh
+	@$(BIN)/python examples/spark_pipeline.py
 
 test: .venv/.installed-dev  ## all tests, on all processors; Spark's need Java 17 (ARGS="tests/engine -k wal" for some, WORKERS=0 for one after the other)
 	@.ci/test.sh $(WORKERS) $(ARGS)

@@ -16,7 +16,7 @@ run() {
 
 run -n "$workers" --dist worksteal -m "not spark" "$@"
 if .ci/java.sh || [ -n "${CI:-}" ]; then
-    [ $# -gt 0 ] || set -- tests/spark
+    [ $# -gt 0 ] || set -- tests/spark tests/test_docs.py
     run -m spark "$@"
 else
     echo "the tests with Spark are left out"
