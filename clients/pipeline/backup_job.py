@@ -20,7 +20,7 @@ from .link import Store, StoreLink
 from .parts import Part, PartTask, sweep, write_part
 from .progress import Show, run_tasks
 from .splits import SPLIT_BYTES, snapshot_of, split_specs, tablets_of
-from .verify_job import checked
+from .verify_job import can_sum, checked
 
 _BEGINNINGS = 3
 """How often a backup begins again because the table's columns were changed under it."""
@@ -77,8 +77,8 @@ def backup(
 
     A run that was killed is gone on with by the next: at its snapshot, with the files that it got done. Readers and
     writers are not held up. ``checksum`` also stores the sum of all rows at that moment, by which a restore can be
-    verified: a full backup has it unless it is False; for an increment it takes a scan of the table. ``root`` is for
-    the backups of one store.
+    verified: a full backup has it unless it is False (or numpy is missing); for an increment it takes a scan of the
+    table. ``root`` is for the backups of one store.
 
     Raises:
         NotFoundError: there is no such table.
@@ -99,7 +99,7 @@ def _attempt(run: _Run) -> BackupResult | None:
     """Return a backup, None where it has to begin again."""
     about = run.link.service.describe_table(run.table)
     backups = backups_of(run.root, about)
-    for name in backups.finished:
+    for name in list(backups.finished)[-1:]:  # a run may have been killed after it had written the metadata
         _tidy(backups.folder.child(name), backups.finished[name])
     name, plan = _unfinished(backups, about, run) or _begun(backups, about, run)
     folder = backups.folder.child(name)
@@ -160,7 +160,7 @@ def _begun(backups: TableBackups, about: TableDescription, run: _Run) -> tuple[s
         scans = _scans(service, about, last, until, tablets, run.split_bytes)
     except SnapshotTooOldError as error:
         raise _gone(error) from None
-    sums = run.checksum if run.checksum is not None else last is None
+    sums = run.checksum if run.checksum is not None else last is None and can_sum()
     plan = BackupPlan(
         kind="increment" if last else "full",
         since=last.until if last else None,

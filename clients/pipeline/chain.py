@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -13,6 +14,8 @@ from ...schemas.timestamp import datetime_of
 from .folder import Folder, Place
 from .parts import Part
 
+_BACKUP = re.compile(r"\d{20}-(full|increment)")
+"""What the folder of a backup is called; nothing else in a table's folder is looked at, or removed."""
 METADATA = "metadata.json"
 PLAN = "plan.json"
 
@@ -65,7 +68,7 @@ class TableBackups:
 
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
-        names = folder.folders()
+        names = [name for name in folder.folders() if _BACKUP.fullmatch(name)]
         self.unfinished = [name for name in names if not folder.child(name).has(METADATA)]
         self.finished = {
             name: folder.child(name).read_model(METADATA, Backup) for name in names if name not in self.unfinished

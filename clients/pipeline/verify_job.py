@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -183,6 +184,11 @@ def sum_up(task: ChecksumTask) -> Sums:
     for batch in task.link.service.scan(task.spec).batches:
         sums.add(batch, task.key)
     return sums
+
+
+def can_sum() -> bool:
+    """Tell whether rows can be summed up here."""
+    return importlib.util.find_spec("numpy") is not None
 
 
 def new_sums() -> Sums:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +18,7 @@ import nyala
 from nyala.clients.database import Database
 from nyala.clients.pipeline import backup, checksum, parts, restore
 from nyala.clients.pipeline.folder import Folder
+from nyala.clients.pipeline.link import StoreLink
 from nyala.clients.table import Table
 from nyala.schemas.errors import (
     AlreadyPresentError,
@@ -208,6 +211,55 @@ def test_a_killed_backup_is_gone_on_with(
     assert not list(tmp_path.rglob("*note*")) and not list(tmp_path.rglob("plan*"))
     assert_restored(source, target, tmp_path, made.until)
     assert checksum(source, "homes", as_of=before).is_same(checksum(source, "homes", as_of=made.until))
+
+
+KILL_ITSELF = """
+import os, sys
+from nyala.clients.pipeline import backup, load, restore
+from nyala.clients.pipeline.folder import Folder
+from nyala.clients.pipeline.under_way import TableUnderWay
+
+seen = 0
+
+def dying(function):
+    def call(*given):
+        global seen
+        seen += any(sys.argv[1] in str(each) for each in given)
+        if seen > int(sys.argv[2]):
+            os._exit(9)  # as kill -9: nothing is cleaned up
+        return function(*given)
+    return call
+
+Folder.write_model = dying(Folder.write_model)
+TableUnderWay.note = dying(TableUnderWay.note)
+job, url, root = sys.argv[3:]
+backup(url, "homes", root, workers=1) if job == "backup" else restore(url, root, "homes", name="restored", workers=1)
+"""
+
+
+def test_processes_that_are_killed(target: Database, tmp_path: Path) -> None:
+    """A backup dies after two files, then before its metadata; a restore before it notes the first of two backups."""
+    url = StoreLink.to(target).url
+    homes = target.create_table("homes", SCHEMA, ["id"], [nyala.hash("id", buckets=3)])
+    homes.insert(rows(range(300)))
+
+    def run(job: str, what: str, after: int) -> int:
+        command = [sys.executable, "-c", KILL_ITSELF, what, str(after), job, str(url), str(tmp_path)]
+        return subprocess.run(command, timeout=120).returncode
+
+    assert run("backup", "note.json", 2) == 9
+    until = int(next(tmp_path.rglob("plan.json")).parent.name.partition("-")[0])
+    homes.delete({"id": [1]})
+    assert run("backup", "metadata.json", 0) == 9
+    assert run("backup", "nothing", 0) == 0
+    homes.upsert(rows(range(200, 400), 1))
+    last = backup(target, "homes", tmp_path)
+    assert (last.kind, last.since) == ("increment", until)
+    assert run("restore", "[1]", 0) == 9
+    assert target.tables() == ["homes", f"restored.restoring-{last.until}"]
+    assert run("restore", "nothing", 0) == 0
+    assert target.tables() == ["homes", "restored"]
+    assert checksum(target, "restored").is_same(checksum(target, "homes"))
 
 
 def test_columns_changed_under_a_killed_backup(
