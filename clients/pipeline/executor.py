@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
 from typing import Protocol, TypeVar
 
 from ...schemas.errors import InvalidArgumentError, UnavailableError
@@ -27,7 +28,7 @@ class Executor(Protocol):
         """About how many tasks run at once."""
         ...
 
-    def map(
+    def run(
         self, function: Callable[[Task], Result], tasks: Sequence[Task], done: Callable[[int], None] | None = None
     ) -> Iterator[tuple[int, Result]]:
         """Yield (index of the task, result), in the order in which tasks end or all at the end.
@@ -41,7 +42,15 @@ class Executor(Protocol):
         ...
 
 
-Where = Executor | str
+class Mapping(Protocol):
+    """An executor as others have them, those of ``concurrent.futures`` among them."""
+
+    def map(self, function: Callable[[Task], Result], tasks: Iterable[Task], /) -> Iterable[Result]:
+        """Return the result of each task, in their order."""
+        ...
+
+
+Where = Executor | Mapping | str
 """An executor, or the name of one: local, spark."""
 
 
@@ -59,7 +68,32 @@ def executor_of(where: Where, workers: int | None = None) -> Executor:
         return SparkExecutor(tasks_at_once=workers)
     if isinstance(where, str):
         raise InvalidArgumentError(f"no executor is called {where!r}; there are local and spark")
-    return where
+    return where if hasattr(where, "run") else _Mapped(where)  # pyright: ignore[reportReturnType, reportArgumentType]
+
+
+def results(executor: Executor, function: Callable[[Task], Result], tasks: Iterable[Task]) -> list[Result]:
+    """Return the result of each task, in their order."""
+    given = list(tasks)
+    found = dict(executor.run(function, given))
+    return [found[index] for index in range(len(given))]
+
+
+class _Mapped:
+    """Somebody else's executor."""
+
+    def __init__(self, executor: Mapping) -> None:
+        self._executor = executor
+
+    @property
+    def width(self) -> int:
+        """See Executor; it is not known."""
+        return os.cpu_count() or 1
+
+    def run(
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], done: Callable[[int], None] | None = None
+    ) -> Iterator[tuple[int, Result]]:
+        """See Executor."""
+        yield from enumerate(self._executor.map(partial(attempted, function), tasks))
 
 
 class LocalExecutor:
@@ -75,7 +109,11 @@ class LocalExecutor:
         """See Executor."""
         return self._workers
 
-    def map(
+    def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> list[Result]:
+        """Return the result of each task, in their order: as executors of ``concurrent.futures``."""
+        return results(self, function, tasks)
+
+    def run(
         self, function: Callable[[Task], Result], tasks: Sequence[Task], done: Callable[[int], None] | None = None
     ) -> Iterator[tuple[int, Result]]:
         """See Executor."""

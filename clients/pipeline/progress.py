@@ -77,7 +77,7 @@ def run_tasks(
 ) -> Iterator[tuple[int, Result]]:
     """Yield (index, result) as the tasks end, and show how far they are; ``rows`` says how many a result stands for."""
     with JobProgress(what, len(tasks), show) as progress:
-        for index, result in executor.map(function, tasks, progress.ended):
+        for index, result in executor.run(function, tasks, progress.ended):
             progress.add(rows(result))
             yield index, result
 

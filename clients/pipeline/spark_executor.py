@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...schemas.errors import InvalidArgumentError, StoreError, UnavailableError, error_of
+from .executor import results
 from .link import StoreLink
 
 if TYPE_CHECKING:
@@ -40,13 +41,17 @@ class SparkExecutor:
         """See Executor."""
         return self._width
 
-    def map(
+    def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> list[Result]:
+        """Return the result of each task, in their order: so it also runs the tasks of a bulk import."""
+        return results(self, function, tasks)
+
+    def run(
         self, function: Callable[[Task], Result], tasks: Sequence[Task], done: Callable[[int], None] | None = None
     ) -> Iterator[tuple[int, Result]]:
         """See Executor. Results come when all tasks have ended; ``done`` is told meanwhile how many have."""
         if not tasks:
             return
-        for part in vars(tasks[0]).values():
+        for part in getattr(tasks[0], "__dict__", {}).values():
             if isinstance(part, StoreLink):
                 part.check_portable()
         job = _Job(self._context, function, tasks)

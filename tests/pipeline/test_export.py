@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow.dataset as ds
 import pytest
 
 from nyala.clients.database import Database
-from nyala.clients.pipeline import checksum, export, parts
+from nyala.clients.pipeline import LocalExecutor, checksum, export, parts
 from nyala.clients.pipeline.row_hash import Sums
 from nyala.clients.table import Table
 from nyala.schemas.errors import AlreadyPresentError
@@ -28,6 +29,12 @@ def test_the_folder_holds_the_rows(source: Database, homes: Table, tmp_path: Pat
     assert read.num_rows == some.rows == homes.scan(where="small > 0").count()
     with pytest.raises(AlreadyPresentError, match="not empty"):
         export(source, "homes", tmp_path / "all")
+
+
+def test_tasks_run_by_an_executor_of_the_callers(source: Database, homes: Table, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(2) as threads:
+        assert export(source, "homes", tmp_path / "out", executor=threads).rows == 500
+    assert LocalExecutor(2).map(len, ["a", "bc", ""]) == [1, 2, 0]
 
 
 def test_a_killed_export_is_gone_on_with(

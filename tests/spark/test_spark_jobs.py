@@ -29,6 +29,7 @@ def homes(db: Database) -> Table:
 
 def test_jobs_on_spark(spark: SparkSession, db: Database, uri: str, homes: Table, tmp_path: Path) -> None:
     executor = SparkExecutor(spark)
+    assert executor.map(len, ["a", "bc", ""]) == [1, 2, 0]
     full = backup(uri, "homes", tmp_path / "backups", executor=executor)
     assert (full.kind, full.rows, full.files) == ("full", 900, 3)
     pq.write_table(pa.table({"id": range(900, 1_000), "city": ["new"] * 100}), tmp_path / "more.parquet")
