@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from ...schemas.alter import Alteration
 from ...schemas.description import TableDescription, TabletMap
 from ...schemas.errors import AlreadyPresentError, ConflictError, InvalidArgumentError, NotFoundError, StoreError
+from ...schemas.partition_schema import sum_of
 from ...schemas.service import StoreService
 from ...schemas.table import AUTO_INCREMENTING, TableDefinition
 from .members import Members
@@ -39,11 +40,9 @@ def create(members: Members, definition: TableDefinition) -> TableDescription:
 
 def is_whole(maps: Iterable[TabletMap]) -> bool:
     """Whether the servers that told these maps have all tablets of a table between them."""
-    found, everything = set(), set()
-    for each in maps:
-        found |= {place.partition for place in each.tablets if place.server is None}
-        everything |= {place.partition for place in each.tablets}
-    return found == everything
+    told = list(maps)
+    here = sum_of(place.partition for each in told for place in each.tablets if place.server is None)
+    return all(sum_of(place.partition for place in each.tablets) == here for each in told)
 
 
 def alter(members: Members, alteration: Alteration) -> TableDescription:
