@@ -14,12 +14,12 @@ from ..schemas.column import ColumnSchema
 from ..schemas.description import ScanSplit
 from ..schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, SnapshotTooOldError, UnavailableError
 from ..schemas.limits import Limits
-from ..schemas.predicate import Not
+from ..schemas.predicate import Not, Predicate
 from ..schemas.scan import ScanSpec
 from ..schemas.table import TableSchema
 from .aggregate.merge import Merger
 from .aggregate.plan import AggregatePlan
-from .filter.bind import bind
+from .filter.bind import BoundFilter, bind
 from .filter.points import key_points
 from .filter.prune import ALL_KEYS, KeyRange, key_range
 from .filter.where import parse_where
@@ -68,11 +68,23 @@ def resolve(
         chunk_bytes=chunk_bytes,
         changes=changes,
         limit=spec.limit,
-        inverse=None if predicate is None else bind(Not(op="not", arg=predicate), schema),
+        inverse=_inverse(predicate, bound, schema),
         points=key_points(bound, schema, layout.encoder),
         aggregate=plan,
         is_split=part is not None,
     )
+
+
+def _inverse(predicate: Predicate | None, bound: BoundFilter, schema: TableSchema) -> BoundFilter | None:
+    """Return the filter that is true where ``bound`` is false; None where it would read other columns.
+
+    A comparison that can only be false or NULL, like ``tiny > 127``, is left out of an OR, but its negation is IS NOT
+    NULL. So the inverse may be true for no row because of a column that the filter does not read.
+    """
+    if predicate is None:
+        return None
+    inverse = bind(Not(op="not", arg=predicate), schema)
+    return inverse if set(inverse.column_ids) <= set(bound.column_ids) else None
 
 
 def _columns(spec: ScanSpec, schema: TableSchema) -> tuple[ColumnSchema, ...]:

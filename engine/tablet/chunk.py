@@ -54,7 +54,8 @@ class ScanRequest:
     changes: ChangeRange | None = None
     limit: int | None = None
     inverse: BoundFilter | None = None
-    """NOT ``where``: where no row can match it, and no cell is NULL, every row matches ``where``."""
+    """NOT ``where``, of no more columns than it: where no row can match this, and no cell is NULL, every row matches
+    ``where``."""
     points: KeyVector | None = None
     """The only keys that a row may have."""
     aggregate: AggregatePlan | None = None

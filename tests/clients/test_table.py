@@ -316,3 +316,15 @@ def test_what_is_closed_says_so(db: Database, homes: Table) -> None:
     with pytest.raises((nyala.UnavailableError, nyala.InvalidArgumentError)):
         homes.scan().to_arrow()
     db.close()
+
+
+@pytest.mark.parametrize(("where", "ids"), [("name = '' or tiny > 127", []), ("name = 'x' or tiny > 127", [0])])
+def test_zone_maps_of_a_column_that_the_filter_lost_tell_nothing(db: Database, where: str, ids: list[int]) -> None:
+    """``tiny > 127`` is never true of an int8 and goes; that it is NULL everywhere does not make the rest true."""
+    schema = pa.schema([("id", pa.int64()), ("name", pa.string()), ("tiny", pa.int8())])
+    table = db.create_table("lost", schema, ["id"])
+    table.insert(pa.table({"id": [0, 1], "name": ["x", "y"], "tiny": [None, None]}, schema))
+    table.maintain("flush")
+    found = table.scan(["id"], where=where)
+    assert found.to_arrow()["id"].to_pylist() == ids
+    assert found.count() == len(ids)
