@@ -230,8 +230,9 @@ class Table:
 
         ``source`` is a Parquet file, a directory of such, a list of files, or data in a form that ``write`` takes. The
         rows do not pass through the store: ``directory`` is its directory as this process sees it (of an embedded store
-        that is known), ``executor`` runs the tasks, anything with ``map(function, tasks)``; by default threads of this
-        process do. ``scratch`` is a directory for what lies between the two stages, by default in the store's.
+        that is known), ``executor`` runs the tasks: "local", threads of this process, "spark", an executor of jobs or
+        one of ``concurrent.futures``. ``scratch`` is a directory for what lies between the two stages, by default in
+        the store's.
 
         With the ``mode`` "insert_only" every key must be new, with "upsert" rows that are there are changed. Nothing is
         applied where a row cannot be: a whole import is applied, or nothing of it. See docs/bulk.md.

@@ -8,20 +8,19 @@ else its imports lie, at the path that ``directory`` says.
 
 from __future__ import annotations
 
-import os
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nyala.clients.data import WriteData
+from nyala.clients.pipeline.executor import executor_of, results
 from nyala.engine.bulk.build import build_tablet, number_files
 from nyala.engine.bulk.runs import Run, write_runs
 from nyala.engine.bulk.target import Target
@@ -44,15 +43,6 @@ _RUNS = "runs"
 _BATCH_ROWS = 1 << 17
 _TASK_BYTES = 256 << 20
 """Of a Parquet file, before it was compressed, for one task; row groups are not cut."""
-_THREADS = 8
-
-
-class Executor(Protocol):
-    """Runs tasks somewhere, like those of ``concurrent.futures``. Functions and tasks can be pickled."""
-
-    def map(self, function: Callable[[Task], Result], tasks: Iterable[Task], /) -> Iterable[Result]:
-        """Return the result of each task, in their order."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +71,7 @@ class _Place:
         return DirectoryFileSystem(file_system(self.where), self.path)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CutTask:
     """What ``cut`` is to do."""
 
@@ -91,7 +81,7 @@ class CutTask:
     scratch: _Place
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BuildTask:
     """What ``build`` is to do."""
 
@@ -121,7 +111,7 @@ def bulk_import(
     source: Any,
     *,
     directory: Where | None = None,
-    executor: Executor | None = None,
+    executor: Any = None,
     scratch: Where | None = None,
     mode: str | ImportMode = ImportMode.INSERT_ONLY,
     ttl_seconds: int = 24 * 3600,
@@ -145,30 +135,25 @@ def _built(
     parts: Sequence[Any],
     where: Where,
     scratch: Where | None,
-    executor: Executor | None,
+    executor: Any,
 ) -> list[ImportFile]:
     runs_in = _Place(where, f"{plan.staging}/{_RUNS}") if scratch is None else _Place(scratch, plan.import_id)
     runs_in.fs.make_directory("")
     try:
-        with _running(executor) as running:
-            runs = list(chain.from_iterable(running.map(cut, [CutTask(plan, part, runs_in) for part in parts])))
-            tasks = [
-                BuildTask(plan, first, tuple(found), runs_in, _Place(where, plan.staging))
-                for first, found in number_files(Target(plan), runs).values()
-            ]
-            return list(chain.from_iterable(running.map(build, tasks)))
+        runs = list(chain.from_iterable(ran(executor, cut, [CutTask(plan, part, runs_in) for part in parts])))
+        tasks = [
+            BuildTask(plan, first, tuple(found), runs_in, _Place(where, plan.staging))
+            for first, found in number_files(Target(plan), runs).values()
+        ]
+        return list(chain.from_iterable(ran(executor, build, tasks)))
     finally:
         if scratch is not None:
             remove_tree(file_system(scratch), plan.import_id)
 
 
-@contextmanager
-def _running(executor: Executor | None) -> Iterator[Executor]:
-    if executor is not None:
-        yield executor
-        return
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, _THREADS)) as threads:  # kernels and Arrow let go of the GIL
-        yield threads
+def ran(executor: Any, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
+    """Run tasks and return their results in order; ``executor`` as jobs take it (`clients.pipeline`), None is "local"."""
+    return results(executor_of("local" if executor is None else executor), function, tasks)
 
 
 def _mode(mode: str | ImportMode) -> ImportMode:

@@ -6,7 +6,6 @@ the engine. So bytes are decoded where they are used, and the server has nothing
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from nyala.bulk import Executor, Where, file_system
+from nyala.bulk import Where, file_system, ran
 from nyala.clients.where import Where as Filter
 from nyala.clients.where import where_json
 from nyala.engine.direct.reader import PinnedReader
@@ -25,10 +24,8 @@ from nyala.schemas.errors import InvalidArgumentError, StoreError
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.service import StoreService
 
-_THREADS = 8
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DirectSplit:
     """A part of a direct scan that any process may read that sees the directory; it can be pickled."""
 
@@ -91,12 +88,9 @@ class DirectScan:
         """The schema of the rows."""
         return self._spec.batch_schema(self._pinned.schema_.arrow)
 
-    def to_arrow(self, executor: Executor | None = None) -> pa.Table:
+    def to_arrow(self, executor: Any = None) -> pa.Table:
         """Return all rows, in any order; ``executor`` reads the splits, by default threads of this process."""
-        if executor is not None:
-            return pa.concat_tables([self.schema.empty_table(), *executor.map(read, self.splits)])
-        with ThreadPoolExecutor(min(os.cpu_count() or 1, _THREADS)) as threads:
-            return pa.concat_tables([self.schema.empty_table(), *threads.map(read, self.splits)])
+        return pa.concat_tables([self.schema.empty_table(), *ran(executor, read, self.splits)])
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for split in self.splits:

@@ -296,6 +296,29 @@ def load_command(
         raise typer.Exit(1)
 
 
+@app.command("import")
+def import_command(
+    context: typer.Context,
+    name: Name,
+    sources: Annotated[list[Path], typer.Argument(help="Parquet files, or directories of such.")],
+    directory: Annotated[
+        Path | None, typer.Option(help="The store's directory as executors see it; not with --import-storage.")
+    ] = None,
+    mode: Annotated[str, typer.Option(help="insert_only, or upsert: rows that are there are changed.")] = "insert_only",
+    executor: Runs = "local",
+    url: Url = None,
+    data: Data = None,
+    json_output: Json = False,
+) -> None:
+    """Load Parquet files past the server: executors build the table's files, attached as one commit (docs/bulk.md)."""
+    with database(context, url, data) as db:
+        result = db.table(name).bulk_import(sources, directory=directory, mode=mode, executor=executor)
+    if json_output:
+        print_result(result)
+    else:
+        typer.echo(f"imported {result.rows:,} rows at {result.timestamp}")
+
+
 @app.command("apply")
 def apply_command(
     context: typer.Context,

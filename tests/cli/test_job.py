@@ -127,3 +127,13 @@ def test_wrong_usage(run: Run, data: Path, url: str, tmp_path: Path) -> None:
     assert code == 1 and "there are local and spark" in err
     code, _, err = run("verify", "homes", "--data", data, "--other-url", url, "--other-data", tmp_path)
     assert code == 1 and "--other-url or --other-data" in err
+
+
+def test_parquet_files_are_imported_past_the_server(run: Run, data: Path, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": pa.array([4, 5], pa.int64()), "city": ["Bodo", "Moss"]}), tmp_path / "more.parquet")
+    code, out, _ = run("import", "homes", tmp_path / "more.parquet", "--data", data, "--json")
+    assert code == 0 and json.loads(out)["applied"] == 2
+    code, _, err = run("import", "homes", tmp_path / "more.parquet", "--data", data)
+    assert code == 1 and "in the table already" in err
+    code, out, _ = run("import", "homes", tmp_path / "more.parquet", "--data", data, "--mode", "upsert")
+    assert code == 0 and "imported 2 rows" in out

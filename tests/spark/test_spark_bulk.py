@@ -1,0 +1,31 @@
+"""Files of a table that Spark's tasks build and read: rows pass neither through the JVM nor through the server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+import nyala
+from nyala.clients.pipeline import SparkExecutor
+
+pytestmark = pytest.mark.spark
+
+
+def test_tasks_build_and_read_files(spark: SparkSession, tmp_path: Path) -> None:
+    rows = pa.table({"id": pa.array([n * 38 % 999 for n in range(999)], pa.int64()), "city": ["somewhere"] * 999})
+    pq.write_table(rows.slice(0, 500), tmp_path / "a.parquet")
+    pq.write_table(rows.slice(500), tmp_path / "b.parquet")
+    executor = SparkExecutor(spark)
+    with nyala.open(tmp_path / "store") as db:
+        table = db.create_table("t", rows.schema, ["id"], partition_by=[nyala.hash("id", buckets=2)])
+        home, files = tmp_path / "store", [tmp_path / "a.parquet", tmp_path / "b.parquet"]
+        assert table.bulk_import(files, directory=home, executor=executor).applied == 999
+        assert table.scan(ordered=True).to_arrow().equals(rows.sort_by("id").cast(table.schema))
+        with table.direct_scan(where="id < 100", directory=home) as scan:
+            assert scan.to_arrow(executor).num_rows == 100
+        with pytest.raises(nyala.AlreadyPresentError, match="in the table already"):
+            table.bulk_import(files[0], directory=home, executor=executor)
