@@ -152,7 +152,7 @@ def _built(
 
 
 def ran(executor: Any, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
-    """Run tasks and return their results in order; ``executor`` as jobs take it (`clients.pipeline`), None is "local"."""
+    """Run tasks and return their results in order; ``executor`` as jobs take it, None is "local"."""
     return results(executor_of("local" if executor is None else executor), function, tasks)
 
 
