@@ -76,6 +76,11 @@ class Placement(_Part):
                     raise ValueError(f"table {table!r} is placed on {name!r}, which is no server; there are {known}")
         return self
 
+    def servers_of(self, table: str) -> set[str]:
+        """Return the servers that may get tablets of a table."""
+        placed = self.tables.get(table, TablePlacement())
+        return {*(placed.servers or self.servers), *(rule.server for rule in placed.place)}
+
     def homes(self, table: str, partitions: PartitionSchema) -> dict[TabletPartition, str]:
         """Return the server of each tablet that a table of that name is made with.
 

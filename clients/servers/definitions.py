@@ -6,9 +6,9 @@ brought to the others by doing the same again: so it is told apart here what has
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from ...schemas.alter import Alteration
+from ...schemas.alter import AddRangePartition, Alteration
 from ...schemas.description import TableDescription, TabletMap
 from ...schemas.errors import AlreadyPresentError, ConflictError, InvalidArgumentError, NotFoundError, StoreError
 from ...schemas.partition_schema import sum_of
@@ -50,12 +50,16 @@ def alter(members: Members, alteration: Alteration) -> TableDescription:
 
     Raises:
         ConflictError: the servers have more than two versions of the table, or not the same one after it.
+        InvalidArgumentError: a new range might go to a server that does not have the table.
         StoreError: what the first server that refuses says; a note tells how many were altered before.
     """
     found = members.outcomes(lambda store: store.describe_table(alteration.table))
     present = _present(found)
     if not present:
         raise next(error for error in found.values() if isinstance(error, StoreError))
+    if any(isinstance(step, AddRangePartition) for step in alteration.steps):
+        lacking = [name for name, each in found.items() if isinstance(each, NotFoundError)]
+        _check_new_ranges(members, alteration.table, lacking)
     oldest = min(each.schema_version for each in present.values())
     if any(each.schema_version > oldest + 1 for each in present.values()):
         raise ConflictError(f"the versions of table {alteration.table!r} on the servers lie too far apart to be healed")
@@ -113,6 +117,15 @@ def _present(found: Mapping[str, Described]) -> dict[str, TableDescription]:
         if isinstance(each, StoreError) and not isinstance(each, NotFoundError):
             raise each
     return {name: each for name, each in found.items() if isinstance(each, TableDescription)}
+
+
+def _check_new_ranges(members: Members, table: str, lacking: Sequence[str]) -> None:
+    """Refuse ranges that might go to a server which came later than the table, and would be nowhere."""
+    if placed := sorted(members.placement.servers_of(table).intersection(lacking)):
+        raise InvalidArgumentError(
+            f"table {table!r} is not on {', '.join(placed)}, where its new range might go: name the servers that have "
+            f"it, as servers of [tables.{table}], in the placement file of all"
+        )
 
 
 def _has(store: StoreService, table: str) -> bool:

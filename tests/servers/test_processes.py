@@ -155,6 +155,8 @@ def check_old_and_new(db: Database) -> None:
     with pytest.raises(nyala.AlreadyPresentError):
         db.create_table("old", SCHEMA, ["id"], partition_by=[nyala.hash("id", buckets=4)])
     old.alter().add_column("m", "int32").apply()
+    with pytest.raises(nyala.InvalidArgumentError, match="is not on c"):
+        old.alter().add_range_partition(0, 10).apply()
     new = db.create_table("new", SCHEMA, ["id"], partition_by=[nyala.hash("id", buckets=6)])
     new.insert(rows(1))
     assert {place.server for place in new.tablets()} == {"a", "b", "c"}
