@@ -24,6 +24,10 @@ class Ranges:
         """Whether a tablet takes rows of this key."""
         return any(within(key, ends) for ends in self.ends)
 
+    def around(self, key: Key) -> Ends:
+        """Return the range that a key lies in."""
+        return next(ends for ends in self.ends if within(key, ends))
+
     def split(self, at: Key) -> Ranges | None:
         """Return the ranges with the one cut that ``at`` lies in; None when it lies in none, or on the end of one."""
         found = next((ends for ends in self.ends if within(at, ends) and at != ends[0]), None)
@@ -44,6 +48,10 @@ class Ranges:
             if _below(new[0], new[1]) and not any(_overlap(new, ends) for ends in self.ends):
                 return "add_range_partition", new, Ranges((*self.ends, new), True)
         return None
+
+
+UNRANGED = Ranges()
+"""Those of a table without a range level."""
 
 
 def within(key: Key, ends: Ends) -> bool:

@@ -6,13 +6,16 @@ import functools
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec
 
-from nyala.schemas.errors import SnapshotTooOldError
+import pytest
+
+from nyala.schemas.errors import InvalidArgumentError, SnapshotTooOldError
 
 from . import shapes
 from .aggregates import Measure, aggregated, agree
 from .feed import feed
 from .oracle import Key, Oracle, Row
 from .predicates import Filter
+from .ranges import within
 from .shapes import Shape
 from .subjects import Stop, Subject, exact_row, rows_of
 
@@ -42,6 +45,7 @@ class Session:
         self.shape = shape
         self.subject = subject
         self.oracle = Oracle(shape.model)
+        self.ranges = shape.ranges
         self.moments: list[int] = [subject.now()]
         self.steps: list[str] = []
         self.checks = 0
@@ -82,6 +86,26 @@ class Session:
         assert (result.rows, result.applied, result.ignored, errors) == plan.answer
         self.oracle.commit(plan, result.timestamp)
         self.moments.append(result.timestamp)
+
+    @recorded
+    def split(self, at: Key) -> None:
+        """Divide the range that ``at`` lies in; nobody may notice."""
+        ranges = self.ranges.split(at)
+        alteration = self.subject.alteration().split_partition(at)
+        if ranges is None:
+            with pytest.raises(InvalidArgumentError):
+                alteration.apply()
+            return
+        alteration.apply()
+        self.ranges = ranges
+
+    @recorded
+    def empty_range(self, at: Key) -> None:
+        """Drop the range that ``at`` lies in and add it again, in one change: its rows are gone at every moment."""
+        ends = self.ranges.around(at)
+        self.subject.alteration().drop_range_partition(*ends).add_range_partition(*ends).apply()
+        for key in [key for key in self.oracle.versions if within(key, ends)]:
+            del self.oracle.versions[key]
 
     @recorded
     def maintain(self, op: str) -> None:

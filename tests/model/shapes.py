@@ -18,6 +18,7 @@ from nyala.schemas.partition import range as by_range
 from nyala.schemas.table import TableDefinition
 
 from .oracle import REQUIRED, Key, ModelSchema, Row
+from .ranges import UNRANGED, Ranges
 
 TABLE = "t"
 
@@ -37,6 +38,8 @@ class Shape:
     """Of the store; None is more than any table here needs, 0 leaves every look-up to Bloom filters and searches."""
     partition_by: tuple[HashLevel | RangeLevel, ...] = ()
     """Without gaps, of which the model knows nothing."""
+    ranges: Ranges = UNRANGED
+    """Those of ``partition_by``, if it has any: they are divided and emptied then."""
 
     @property
     def definition(self) -> TableDefinition:
@@ -164,5 +167,6 @@ ALL_TYPES = Shape(
 PARTITIONED = replace(
     STRING_KEY,
     partition_by=(by_hash(*STRING_KEY.model.key, buckets=2), by_range(STRING_KEY.model.key[0], splits=["a\0", "b"])),
+    ranges=Ranges(((None, ("a\0",)), (("a\0",), ("b",)), (("b",), None)), True),
 )
 """Tablets by hash and range, so that most batches touch several."""

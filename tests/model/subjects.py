@@ -12,6 +12,8 @@ from typing import Any, Literal, Protocol
 import pyarrow as pa
 
 import nyala
+from nyala.clients.alter import TableAlteration
+from nyala.clients.database import Database
 from nyala.engine.fs import MemoryFileSystem, PowerFailure
 from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.options import StoreOptions
@@ -46,6 +48,7 @@ class Subject(Protocol):
     ) -> pa.Table: ...
     def changes(self, since: int, until: int, **spec: Any) -> pa.Table: ...
     def get(self, keys: Sequence[Key]) -> pa.Table: ...  # the rows found, in the order asked
+    def alteration(self) -> TableAlteration: ...
     def maintain(self, op: str) -> None: ...
     def restart(self, stop: Stop, seed: int) -> None: ...
     def advance(self, seconds: int) -> None: ...  # the clock
@@ -93,6 +96,9 @@ class EmbeddedSubject:
 
     def get(self, keys: Sequence[Key]) -> pa.Table:
         return self._store.get(TABLE, self._shape.keys(keys))
+
+    def alteration(self) -> TableAlteration:
+        return Database(self._store).table(TABLE).alter()
 
     def maintain(self, op: str) -> None:
         self._store.maintain(TABLE, op)
@@ -180,6 +186,9 @@ class FlightSubject(EmbeddedSubject):
     def get(self, keys: Sequence[Key]) -> pa.Table:
         rows = [row for key in keys if (row := self._table.get(key)) is not None]
         return pa.Table.from_pylist(rows, self._table.schema)
+
+    def alteration(self) -> TableAlteration:
+        return self._table.alter()
 
     def maintain(self, op: str) -> None:
         self._table.maintain(op)
