@@ -52,11 +52,6 @@ def machine_of(shape: Shape, subject_of: Callable[[Shape], Subject]) -> type[Rul
         def maintain(self, op: str) -> None:
             self.session.maintain(op)
 
-        @precondition(lambda self: shape.ranges.is_ranged)
-        @rule(at=_keys(shape), empty=st.sampled_from([False, False, True]))
-        def alter(self, at: Key, empty: bool) -> None:
-            self.session.empty_range(at) if empty else self.session.split(at)
-
         @rule(stop=st.sampled_from(["close", "kill", "power"]), seed=st.integers(0, 1 << 16))
         def restart(self, stop: Stop, seed: int) -> None:
             self.session.restart(stop, seed)
@@ -92,7 +87,20 @@ def machine_of(shape: Shape, subject_of: Callable[[Shape], Subject]) -> type[Rul
             if hasattr(self, "session"):
                 self.session.subject.close()
 
-    return TableMachine
+    return _dividing(TableMachine, shape) if shape.ranges.is_ranged else TableMachine
+
+
+def _dividing(machine: type[RuleBasedStateMachine], shape: Shape) -> type[RuleBasedStateMachine]:
+    """Return the machine with one thing more that happens: ranges are divided and emptied."""
+
+    class DividingMachine(machine):
+        session: Session
+
+        @rule(at=_keys(shape), empty=st.sampled_from([False, False, True]))
+        def alter(self, at: Key, empty: bool) -> None:
+            self.session.empty_range(at) if empty else self.session.split(at)
+
+    return DividingMachine
 
 
 def _fill(session: Session, rowsets: list[list[tuple]]) -> None:
