@@ -85,7 +85,7 @@ def test_splits_are_the_scan(seed: int = 3) -> None:
     with Store.open(fs, StoreOptions(maintenance="off")) as store:
         parts = [nyala.hash("k", buckets=3)]
         store.create_table(TableDefinition.from_arrow("t", SCHEMA, ["k"], partition_by=parts))
-        rows = [(key, key % 7, f"text {key}") for key in range(5_000)]
+        rows: list[Row] = [(key, key % 7, f"text {key}") for key in range(5_000)]
         store.write(WriteCommand(table="t", op=Operation.INSERT), batch(rows))
         pinned = store.pin_snapshot(PIN)
         store.drop_table("t")
