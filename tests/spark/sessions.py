@@ -19,6 +19,8 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.session.timeZone": "UTC",
+    # How long Spark waits for a process of Python to start: 15 seconds are few on a busy machine.
+    "spark.python.authenticate.socketTimeout": "120s",
 }
 
 
