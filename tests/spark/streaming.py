@@ -108,7 +108,8 @@ class Campaign:
             with suppress(StreamingQueryException):  # looked at below
                 query.awaitTermination(120)
         else:
-            time.sleep(self.dice.uniform(0.0, 1.5))
+            self._wait_for(query, self.dice.choice([0, 1, 1, 2, 3]))
+            time.sleep(self.dice.uniform(0.0, 0.5))
         query.stop()
         self.batches += len(query.recentProgress)
         error = query.exception()
@@ -117,6 +118,12 @@ class Campaign:
         self.failed += error is not None
         if self.dice.random() < 0.3:
             self._forget()
+
+    def _wait_for(self, query: StreamingQuery, batches: int) -> None:
+        """Return when a query has made so many batches, has ended, or is too slow."""
+        deadline = time.monotonic() + 20
+        while query.isActive and len(query.recentProgress) < batches and time.monotonic() < deadline:
+            time.sleep(0.05)
 
     def _query(self, sink: str, **trigger: object) -> StreamingQuery:
         options = {"uri": self.uri, "readChangeFeed": "true"}
