@@ -9,7 +9,7 @@ from nyala.engine.fs import MemoryFileSystem
 from tests.crash.images import LostError, campaign, check_image, clone, contents, run_until
 from tests.crash.workloads import WORKLOADS, open_store, write
 
-IMAGES = 6
+IMAGES = 4
 """Of each call; `campaign.py` makes more."""
 
 

@@ -137,7 +137,7 @@ def test_a_removal_that_was_due_spares_a_table_that_was_recalled() -> None:
     store = with_table(MemoryFileSystem(), clock)
     store.drop_table("t", KEEP)
     clock.advance(KEEP * SECOND)
-    (removal,) = [each for each in store._operations() if each.name.startswith("remove")]
+    (removal,) = [each for each in store._operations() if each.name.startswith("remove the dropped table")]
     store.recall_table("t")  # nothing is refused that is still there
     removal.perform()
     assert rows(store) == ROWS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -107,6 +108,8 @@ def test_a_stream_that_is_too_large_leaves_nothing(store: StoreService, serve: C
 def test_all_streams_together_stay_below_a_limit(store: StoreService, serve: Callable[..., Served]) -> None:
     served = serve(store, ServerConfig(staged_bytes_max=10_000))
     first = Stream(served).send(served.rows(200))
+    while not served.server.admission._staged_bytes:  # sent is not received
+        time.sleep(0.001)
     for _ in range(3):  # what a refused stream held is free again
         second = Stream(served).send(served.rows(200, start=1000))
         assert second.refusal(b'{"commit":true,"rows":200}') == "UNAVAILABLE"
