@@ -10,7 +10,7 @@ status=$none
 
 run() {
     local code=0
-    .venv/bin/python -m pytest -q "$@" || code=$?
+    .venv/bin/python -m pytest -q --durations=15 --durations-min=5 "$@" || code=$?
     if [ "$code" -ne "$none" ] && { [ "$status" -eq "$none" ] || [ "$status" -eq 0 ]; }; then status=$code; fi
 }
 
