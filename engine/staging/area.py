@@ -90,7 +90,8 @@ class StagingArea:
             self._fs.unlink(path)
             return
         part = StagedPart(self._fs, path, *found, self._fs.size(path))
-        if old := self._put(part, part.info.staged_at):
+        # Its time begins anew: that of ``staged_at`` may be over although the part came to its end a moment ago.
+        if old := self._put(part, self._now()):
             self._remove(old.path)
 
     def write(self, stage: Stage, table_id: int, batches: Iterable[tuple[Operation, pa.RecordBatch]]) -> StagedPart:
