@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from ..schemas.altered import TableState
 from ..schemas.errors import UnavailableError
 from ..schemas.partition_schema import RangeSplit
-from .compaction.division import Division, index_keys
+from .compaction.division import LITTLE, Division, index_keys
 from .layout import Layout, write_locks
 from .table import Table
 from .tablet.environment import Environment
@@ -24,7 +24,8 @@ from .tablet.manifest import TableEntry
 from .tablet.tablet import Tablet
 
 _ROUNDS = 8
-"""So often writers may bring new rowsets at the last moment."""
+"""So often writers may bring new rowsets, or too many rows, at the last moment. What is copied while they wait doubles
+each time: one batch may be more than is little at first."""
 
 
 def split_in_place(table: Table, state: TableState, split: RangeSplit, environment: Environment) -> None:
@@ -63,14 +64,15 @@ def split_in_place(table: Table, state: TableState, split: RangeSplit, environme
 def _divide(table: Table, state: TableState, divisions: Sequence[Division], environment: Environment) -> None:
     """Prepare the divisions until their heirs can take the places of the tablets, and put them there."""
     layout = _layout(table, state, divisions)
-    for _ in range(_ROUNDS):
+    for attempt in range(_ROUNDS):
+        little = LITTLE << attempt
         for division in divisions:
             environment.halt.check()
             table.check_in_use()
-            division.prepare()
+            division.prepare(little)
         with write_locks(table.tablets):
             table.check_in_use()
-            if all(division.is_ready for division in divisions):
+            if all(division.is_ready(little) for division in divisions):
                 _put_in_place(table, layout, divisions, environment)
                 return
     raise UnavailableError("the tablet is loaded faster than it can be divided; try again later")

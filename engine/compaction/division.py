@@ -39,10 +39,10 @@ from .merge import RowFilter, compact
 
 _ROWS_IN_MEMORY = 1 << 15
 """So many rows may be copied from memory to memory; more are flushed."""
-_LAST_ROUND = 1 << 10
-"""So many rows and changes may be copied under the lock."""
+LITTLE = 1 << 11
+"""So many rows and changed cells may be copied under the lock at first."""
 _ROUNDS = 8
-"""After so many rounds, of files or of copies, writers are faster than we are, and wait once."""
+"""After so many rounds, of files or of copies, writers are faster than we are, and have to wait."""
 
 
 class Division:
@@ -62,8 +62,8 @@ class Division:
         """The two new tablets."""
         self._rows = self._copy_of(tablet.version.active)
 
-    def prepare(self) -> None:
-        """Bring rows to disk, each DiskRowSet on one side, and give the heirs what there is, until little is left.
+    def prepare(self, little: int) -> None:
+        """Bring rows to disk, each DiskRowSet on one side, and give the heirs what there is, until ``little`` is left.
 
         Needs no lock.
 
@@ -80,16 +80,15 @@ class Division:
                 for rowset in straddling:
                     compact(tablet, environment, {rowset.rowset_id}, parts=[self._of_side(0), self._of_side(1)])
             self._adopt(tablet.version)
-            self._copy_rows(tablet.version)
-            if self.is_ready:
+            self._copy_rows(tablet.version, little)
+            if self.is_ready(little):
                 return
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether the new tablets can take over what there is; it stays so under the write lock."""
+    def is_ready(self, little: int) -> bool:
+        """Whether the new tablets can take over what there is, copying ``little``; it stays so under the write lock."""
         version = self.tablet.version
         is_same = version.active is self._rows.source and version.disk == tuple(self._adopted)
-        return is_same and not version.frozen and not version.attached and self._rows.missing <= 2 * _LAST_ROUND
+        return is_same and not version.frozen and not version.attached and self._rows.missing <= little
 
     def take_over(self) -> None:
         """Let the two new tablets have all that there is, under the old one's write lock."""
@@ -142,7 +141,7 @@ class Division:
         for heir in self.heirs:
             index_keys(heir)
 
-    def _copy_rows(self, version: Version) -> None:
+    def _copy_rows(self, version: Version, little: int) -> None:
         if version.active is not self._rows.source:  # the rows that were copied are on disk now
             for heir in self.heirs:
                 slot = heir.version.active.slot
@@ -150,7 +149,7 @@ class Division:
                 heir.drop_slot(slot)
             self._rows = self._copy_of(version.active)
         for _ in range(_ROUNDS):
-            if self._rows.carry_over() <= _LAST_ROUND:
+            if self._rows.carry_over() <= little // 2:
                 return
 
     def _copy_of(self, source: MemRowSet) -> DividedRows:

@@ -112,11 +112,31 @@ def test_more_rows_in_memory_than_are_copied_are_flushed(monkeypatch: pytest.Mon
         table = Database(store).table("t")
         more = {number: number for number in range(24, 60)}
         monkeypatch.setattr("nyala.engine.compaction.division._ROWS_IN_MEMORY", 16)
-        monkeypatch.setattr("nyala.engine.compaction.division._LAST_ROUND", 1)
+        monkeypatch.setattr("nyala.engine.splitting.LITTLE", 2)
         at(monkeypatch, (Division, "_copy_rows"), False, lambda: table.insert([{"k": key(n), "v": n} for n in more]))
         table.alter().split_partition(MIDDLE).apply()
         assert content(store) == HELD | more
         assert all(not len(tablet.version.active) for tablet in store._catalog.table("t").tablets)
+
+
+def test_a_tablet_is_divided_however_much_is_written_each_time_that_it_is_nearly_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A batch may be more than is little: then a little more has to be copied while its writers wait."""
+    with table_of(MemoryFileSystem()) as store:
+        table, written = Database(store).table("t"), dict(HELD)
+        prepare, batches = Division.prepare, iter(range(100, 100_000, 5_000))
+
+        def prepare_and_write(division: Division, little: int) -> None:
+            prepare(division, little)
+            first = next(batches)
+            more = {number: number for number in range(first, first + 5_000)}
+            table.insert({"k": [f"k{number}" for number in more], "v": list(more.values())})
+            written.update(more)
+
+        monkeypatch.setattr(Division, "prepare", prepare_and_write)
+        table.alter().split_partition(MIDDLE).apply()
+        assert len(store._catalog.table("t").tablets) == 2 and content(store) == written
 
 
 def test_rowsets_attached_while_a_split_is_prepared_are_divided_too(monkeypatch: pytest.MonkeyPatch) -> None:
