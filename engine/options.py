@@ -1,6 +1,5 @@
 """Every knob of a store, with its unit in its name."""
 
-import os
 from typing import Any, Literal
 
 from pydantic import (
@@ -86,7 +85,8 @@ class StoreOptions(BaseModel):
     """Commits on their way to the log, before writers wait for the disk."""
     page_cache_bytes: PositiveInt = 64 * MIB
     """Pages that were compressed as a whole, decompressed."""
-    scan_threads: PositiveInt = Field(default_factory=lambda: min(os.cpu_count() or 1, 8))
+    scan_threads: NonNegativeInt = 0
+    """Threads that read ahead of whoever scans; 0: whoever scans reads, which was the faster (`caller_runs`)."""
     scan_batch_bytes: PositiveInt = 4 * MIB
     """About how many bytes of cells a scan decodes at once."""
     import_storage: str | None = None

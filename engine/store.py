@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from importlib.metadata import version as package_version
@@ -30,6 +30,7 @@ from ..schemas.write import CommitMode, WriteCommand, WriteResult
 from . import recovery, scanning, upkeep
 from .bulk import imports
 from .bulk.commit import Importer
+from .caller_runs import CallerRuns
 from .catalog import Catalog
 from .cfile.cache import PageCache
 from .commit_log import CommitLog
@@ -139,7 +140,8 @@ class Store(Outside):
         self._log_freeing = LogFreeing(
             self._wal, self._log, self._environment, self._catalog.tables, self._writers, self._committed
         )
-        self._pool = ThreadPoolExecutor(self.options.scan_threads, thread_name_prefix="nyala-scan")
+        threads = self.options.scan_threads
+        self._pool: Executor = ThreadPoolExecutor(threads, "nyala-scan") if threads else CallerRuns()
         at_least = self.options.direct_load_bytes, self.options.direct_load_unsorted_bytes
         self._direct_load = DirectLoad(self._environment, *at_least)
         self._maintenance = MaintenanceManager(self._operations)

@@ -241,7 +241,6 @@ EXCEPTIONS: dict[Rule, dict[str, str]] = {
     files_through_the_seam: {
         "engine/fs/local.py": "it is the way to the disk",
         "engine/kernels/cache.py": "the compiler keeps machine code outside the store",
-        "engine/options.py": "counts the cores, for the size of the pool",
         "engine/store.py": "is told by a Path where a store lies, and hands it on",
         "engine/dump.py": "is told by a Path which file to show, and hands it on",
     },

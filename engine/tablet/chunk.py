@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -22,6 +22,8 @@ from ..rowset.memrowset import MemRowSet
 from ..rowset.rowset import RowSet
 from ..vectors.keys import KeyVector, hash_keys, keys_at_least, lower_bound
 
+_PAGES_AT_ONCE = 4
+"""So many pages of narrow columns are aggregated at once: the calls that it takes are the same for one."""
 _ROWS_A_LOOK_UP = 64
 """So many rows are scanned in the time in which one key is looked up."""
 
@@ -152,6 +154,29 @@ def chunks(rowset: RowSet, request: ScanRequest, count: PruneCount) -> Iterator[
         if request.is_split and not is_sorted:
             rows = chunk_first + np.flatnonzero(_inside(rowset.keys_in(chunk_first, chunk_last), request.keys))
         yield Chunk(rowset, chunk_first, chunk_last, not base_may_match, rows, all_match)
+
+
+def in_runs(wanted: Iterable[Chunk], request: ScanRequest) -> Iterator[Chunk]:
+    """Join whole chunks that follow each other and are alike, to a few pages, of no more than ``chunk_bytes``."""
+    run: Chunk | None = None
+    for chunk in wanted:
+        if run is not None and _are_one(run, chunk, request):
+            run = replace(run, last=chunk.last)
+            continue
+        if run is not None:
+            yield run
+        run = chunk
+    if run is not None:
+        yield run
+
+
+def _are_one(run: Chunk, chunk: Chunk, request: ScanRequest) -> bool:
+    if run.rowset is not chunk.rowset or run.last != chunk.first or run.rows is not None or chunk.rows is not None:
+        return False
+    if (run.touched_only, run.all_match) != (chunk.touched_only, chunk.all_match):
+        return False
+    rows = chunk.last - run.first
+    return rows <= _PAGES_AT_ONCE * PAGE_ROWS and rows * _row_bytes(chunk.rowset, request) <= request.chunk_bytes
 
 
 def _exact(rowset: RowSet, first: int, last: int, keys: KeyRange) -> tuple[int, int]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from ...schemas.errors import UnavailableError
 from ..aggregate.plan import AggregatePlan
 from .aggregate import aggregate_chunk, known_partial
-from .chunk import Chunk, PruneCount, ScanRequest, chunks
+from .chunk import Chunk, PruneCount, ScanRequest, chunks, in_runs
 from .read import read_chunk
 from .version import Version
 
@@ -46,7 +46,8 @@ def aggregate(
                 yield known
             else:
                 unknown.append(chunk)
-    yield from _read_ahead(iter(unknown), partial(aggregate_chunk, request=request, plan=plan), pool, ahead)
+    work = partial(aggregate_chunk, request=request, plan=plan)
+    yield from _read_ahead(in_runs(unknown, request), work, pool, ahead)
 
 
 def _wanted(version: Version, request: ScanRequest) -> Iterator[Chunk]:
@@ -66,7 +67,7 @@ def prune(version: Version, request: ScanRequest) -> PruneCount:
 def _read_ahead(
     wanted: Iterator[Chunk], read: Callable[[Chunk], Result | None], pool: Executor, ahead: int
 ) -> Iterator[Result]:
-    """Read chunks in order, several at once. Kernels release the GIL, so plain threads share the work."""
+    """Read chunks in order; ``ahead`` of them before they are asked for, where the pool has threads for it."""
     running: list[Future[Result | None]] = []
     try:
         for chunk in wanted:

@@ -93,6 +93,27 @@ def test_a_count_reads_the_filter_only_and_no_page_that_is_told_by_its_zone_map(
     assert dict(decoded) == {rising: 65_536}, "one page has both"
 
 
+def test_pages_are_aggregated_together_where_none_between_them_is_left_out(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, int]] = []
+    read = StreamReader.read
+
+    def count(self: StreamReader, first: int, last: int) -> Any:
+        if self.key.role == "base":
+            asked.append((first, last))
+        return read(self, first, last)
+
+    monkeypatch.setattr(StreamReader, "read", count)
+    page = 1 << 16
+    assert table.scan(where="mixed >= 1000").count() == ROWS - 1_000
+    assert asked == [(0, ROWS)]
+    asked.clear()
+    some = f"mixed >= 0 and (rising < 10 or rising >= {2 * page + 5})"
+    assert table.scan(where=some).aggregate({"n": ("*", "count")}).to_pylist() == [{"n": 10 + ROWS - 2 * page - 5}]
+    assert set(asked) == {(0, page), (2 * page, 3 * page)}, "no row of the second page can match, all of the fourth do"
+
+
 def test_bounds_come_from_zone_maps(table: Table, decoded: Counter[int]) -> None:
     bounds = {"a": ("mixed", "min"), "b": ("text", "max"), "n": ("text", "count")}
     assert table.scan().aggregate(bounds).to_pylist() == [{"a": 0, "b": "t9", "n": ROWS}]
