@@ -23,7 +23,8 @@ from ..rowset.rowset import RowSet
 from ..vectors.keys import KeyVector, hash_keys, keys_at_least, lower_bound
 
 _PAGES_AT_ONCE = 4
-"""So many pages of narrow columns are aggregated at once: the calls that it takes are the same for one."""
+"""So many pages of narrow columns are aggregated at once, and so many times the cells of other columns than those of a
+filter may be decoded if all rows match it: the calls that it takes are the same for one page, or a few rows."""
 _ROWS_A_LOOK_UP = 64
 """So many rows are scanned in the time in which one key is looked up."""
 
@@ -139,7 +140,7 @@ def chunks(rowset: RowSet, request: ScanRequest, count: PruneCount) -> Iterator[
         yield from _chunks_of(rowset, found[(found >= first) & (found < last)])
         return
     most = PAGE_ROWS if request.limit is None or request.where else request.limit
-    for chunk_first, chunk_last in _cut(first, last, _chunk_rows(row_bytes, request.chunk_bytes, most)):
+    for chunk_first, chunk_last in _cut(first, last, _chunk_rows(_decoded(rowset, request), request.chunk_bytes, most)):
         count.chunks += 1
         base_may_match, all_match = _by_zone_maps(rowset, chunk_first, chunk_last, request)
         is_touched = base_may_match == all_match and _is_touched(rowset, chunk_first, chunk_last, request)
@@ -204,6 +205,16 @@ def _row_bytes(rowset: RowSet, request: ScanRequest) -> float:
     if request.changes and request.changes.every:
         return once * (1 + rowset.deltas.row_changes / max(rowset.row_count(request.snapshot), 1))
     return once
+
+
+def _decoded(rowset: RowSet, request: ScanRequest) -> float:
+    """Return how many bytes of a row are decoded at once, about: with a filter its columns, of the others most often
+    the few rows that it leaves, and no more than a few times the size if it leaves all."""
+    whole = _row_bytes(rowset, request)
+    if request.where is None or request.changes:
+        return whole
+    of_filter = sum(_cell_bytes(rowset.row_bytes, column) for column in request.filter_columns)
+    return max(of_filter, whole / _PAGES_AT_ONCE)
 
 
 def _cell_bytes(cells: dict[int, float], column: ColumnSchema) -> float:
