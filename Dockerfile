@@ -8,6 +8,7 @@ COPY schemas schemas
 COPY engine engine
 COPY flight_server flight_server
 COPY clients clients
+COPY java java
 RUN python -m venv /opt/nyala \
     && /opt/nyala/bin/pip install --no-cache-dir --disable-pip-version-check '.[server]'
 

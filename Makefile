@@ -15,7 +15,7 @@ WORKERS ?= auto
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-spark test lint format bench fuzz kill9 filters race churn streaming clean
+.PHONY: help demo demo-spark shim test lint format bench fuzz kill9 filters race churn streaming clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -26,6 +26,10 @@ demo: .venv/.installed-dev  ## a store, a server and a client on real flight dat
 demo-spark: .venv/.installed-dev  ## a pipeline on Spark: join, load, correct by a stream, back up, restore; installs Java on Debian
 	@.ci/java.sh
 	@$(BIN)/python examples/spark_pipeline.py
+
+shim: .venv/.installed-dev  ## compile the shim in Java that makes Spark prune columns and push filters; installs a JDK on Debian
+	@.ci/java.sh javac
+	@$(BIN)/nyala spark build-shim
 
 test: .venv/.installed-dev  ## all tests, on all processors; Spark's need Java 17 (ARGS="tests/engine -k wal" for some, WORKERS=0 for one after the other)
 	@.ci/test.sh $(WORKERS) $(ARGS)

@@ -15,7 +15,7 @@ run() {
 }
 
 run -n "$workers" --dist worksteal -m "not spark" "$@"
-if .ci/java.sh || [ -n "${CI:-}" ]; then
+if .ci/java.sh javac || .ci/java.sh || [ -n "${CI:-}" ]; then
     [ $# -gt 0 ] || set -- tests/spark tests/test_docs.py
     run -m spark "$@"
 else

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from nyala.clients.cli import job, table, tablet
+from nyala.clients.cli import job, spark, table, tablet
 from nyala.clients.cli.run import run
 from nyala.flight_server import commands
 
@@ -23,6 +23,7 @@ def main() -> None:
     app.add_typer(table.app, name="table")
     app.add_typer(tablet.app, name="tablet")
     app.add_typer(job.app, name="job")
+    app.add_typer(spark.app, name="spark")
     run(lambda: app(obj=nyala.open, prog_name="nyala"))
 
 

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from nyala.clients.spark.api import read_table as read_table
     from nyala.clients.spark.api import write_table as write_table
     from nyala.clients.spark.session import configure as configure
+    from nyala.clients.spark.shim import build_shim as build_shim
 
 _HOMES = {
+    "build_shim": "nyala.clients.spark.shim",
     "by_tablet": "nyala.clients.spark.api",
     "configure": "nyala.clients.spark.session",
     "merge_changes": "nyala.clients.spark.api",

@@ -12,6 +12,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PARTS = ("nyala", "pyspark_nyala", "schemas", "engine", "flight_server", "clients")
+SHIM = "java"
+"""A folder without Python: the sources of the shim for Spark, which are compiled where they are used."""
 TOP = {"nyala", "pyspark_nyala"}
 """Installed under their own names; the other folders are parts of `nyala`."""
 SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
@@ -46,7 +48,7 @@ def run(code: str, folder: Path) -> str:
 
 def test_every_package_is_listed() -> None:
     have = {dotted(installed_path(file).parent) for file in python_files()}
-    assert set(SETUPTOOLS["packages"]) == have
+    assert set(SETUPTOOLS["packages"]) == have | {f"nyala.{SHIM}"}
 
 
 def test_every_package_has_an_init() -> None:
@@ -60,8 +62,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = tmp_path_factory.mktemp("checkout")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
-    for part in PARTS:
-        shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
+    for part in (*PARTS, SHIM):
+        shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__", "*.jar"))
     code = "from setuptools import build_meta; print(build_meta.build_wheel('dist'))"
     name = run(code, copy).splitlines()[-1]
     return copy / "dist" / name
@@ -72,7 +74,8 @@ def test_wheel_holds_the_code_and_nothing_else(wheel: Path) -> None:
     code = {name for name in names if ".dist-info/" not in name}
     modules = {installed_path(file).as_posix() for file in python_files()}
     typed = {installed_path(Path(part) / "py.typed").as_posix() for part in PARTS}
-    assert code == modules | typed
+    sources = {f"nyala/{SHIM}/{file.name}" for file in (ROOT / SHIM).glob("*.java")}
+    assert sources and code == modules | typed | sources
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 

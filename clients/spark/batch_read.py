@@ -2,7 +2,8 @@
 
 ``pushFilters`` is not overridden, on purpose. Spark 4.3.0 keeps one read plan for all queries over a DataFrame, with
 the filters of whichever came first, and would give the rows of one query to another. The option ``filter``, which is
-evaluated in the store, belongs to the load and not to a query.
+evaluated in the store, belongs to the load and not to a query; the shim in Java, where it is, makes a read of its own
+for each query and writes the query's filters into that option.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from ...schemas.aggregate import aggregate_schema
 from ...schemas.changes import BEFORE, ChangeSpec
 from ...schemas.scan import ScanSpec
 from ..scan_parts import ScanPart
 from .connection import store_at
 from .options import ReadOptions, StreamReadOptions
-from .types import arrow_schema, changes_schema, check_projection, chosen, conform, table_schema
+from .types import answer_schema, arrow_schema, changes_schema, check_projection, chosen, conform, table_schema
 
 
 @dataclass
@@ -61,13 +63,16 @@ def read_part(uri: str, part: ScanPart, schema: StructType) -> Iterator[pa.Recor
 
 
 def source_schema(options: ReadOptions | StreamReadOptions) -> StructType:
-    """Return the columns that a read gives: those of the table, or of its changes.
+    """Return the columns that a read gives: those of the table, of its changes, or its measures.
 
     Raises:
         StoreError: there is no such table or column.
     """
     table = store_at(options.uri).describe_table(options.table)
     columns = chosen(table.columns, options.columns)
+    if isinstance(options, ReadOptions) and options.aggregate is not None:
+        fields = pa.schema([column.field for column in columns])
+        return answer_schema(aggregate_schema(fields, options.aggregate, ()))
     is_table = isinstance(options, ReadOptions) and options.start_timestamp is None
     return table_schema(columns) if is_table else changes_schema(columns, options.before_values)
 
@@ -84,9 +89,10 @@ def scan_of(options: ReadOptions, schema: StructType) -> ScanSpec:
         )
     return ScanSpec(
         table=options.table,
-        columns=columns_of(schema),
+        columns=None if options.aggregate else columns_of(schema),
         where=options.filter,
         as_of=options.snapshot,
+        aggregate=options.aggregate,
         changes=changes,
         split_bytes=options.split_size_bytes,
     )

@@ -41,9 +41,20 @@ def _names(text: Any) -> Any:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
+def _measures(text: Any) -> Any:
+    try:
+        return json.loads(text) if isinstance(text, str) else text
+    except ValueError as error:
+        raise ValueError(f"no JSON: {error}") from None
+
+
 Moment = Annotated[int | str, BeforeValidator(_moment)]
 """A timestamp of the store, or ISO 8601 text with a time zone."""
 Names = Annotated[list[str], BeforeValidator(_names)]
+
+
+Measures = Annotated[dict[str, tuple[str, str]], BeforeValidator(_measures)]
+"""``{name: (column, function)}``, as JSON."""
 
 
 class Place(BaseModel):
@@ -92,6 +103,8 @@ class ReadOptions(_Selection):
     """Read what commits after this moment changed, instead of what is there."""
     end_timestamp: Moment | None = None
     """Up to this moment, itself included."""
+    aggregate: Measures | None = None
+    """Give one row of measures, worked out in the store, in the place of rows."""
 
     def checked(self) -> Self:
         """See Place."""
@@ -105,6 +118,9 @@ class ReadOptions(_Selection):
         for name in ("end_timestamp", "read_change_feed", "before_values"):
             if getattr(self, name) and self.start_timestamp is None:
                 raise InvalidArgumentError(f"{to_camel(name)} is of changes: say since when, by startTimestamp")
+        if self.aggregate is not None and (self.columns is not None or self.start_timestamp is not None):
+            other = "columns" if self.columns is not None else "startTimestamp"
+            raise InvalidArgumentError(f"aggregate does not go with {other}: it is of all rows that match")
         return parsed
 
     @property

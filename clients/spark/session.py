@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import site
 import sys
+import warnings
 from importlib.util import find_spec
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+
+from ...schemas.errors import InvalidArgumentError
+from .shim import CATALOG, default_jar, why_not
 
 _SETTINGS = {
     # From the Java machine to Python by a socket in the file system: a small query takes half the time.
@@ -16,23 +20,64 @@ _SETTINGS = {
     # Rows in an Arrow batch on the way to a writer.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
 }
+_JARS = "spark.jars"
 
 
-def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
+def configure(
+    builder: SparkSession.Builder, uri: str | None = None, shim: bool | str | Path | None = None
+) -> SparkSession.Builder:
     """Return ``builder`` with what makes the data source fast; what was set before stays.
 
     Call it before the session is made: Spark reads some of it only then. It also lets Spark find ``format("nyala")``
     where Nyala runs from a checkout; where it is installed Spark finds it by itself.
+
+    ``shim`` says whether to use the shim in Java: None, where it has been built for this Spark; False, never; True, or
+    the jar, always. With it ``uri`` is the server whose tables SQL calls ``nyala.default.<table>``.
+
+    Raises:
+        InvalidArgumentError: the shim is to be used always, and cannot be.
     """
     chosen = getattr(builder, "_options", {})
-    for name, value in _SETTINGS.items():
-        if name not in chosen:
+    jar = None if _is_elsewhere(chosen) else _usable(shim)
+    for name, value in (_SETTINGS | (_with_shim(chosen, jar, uri) if jar else {})).items():
+        if name not in chosen or name == _JARS:
             builder.config(name, value)
     if str(chosen.get("spark.remote", chosen.get("spark.master", "local"))).startswith("local"):
         # By itself Spark takes the python3 on the path, which is another one in a virtual environment not activated.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     _let_spark_find_the_package()
     return builder
+
+
+def _is_elsewhere(chosen: dict[str, str]) -> bool:
+    """Whether the session is one of a server of Spark Connect: what that has on its class path is its own matter."""
+    return not str(chosen.get("spark.remote", "local")).startswith("local")
+
+
+def _usable(shim: bool | str | Path | None) -> Path | None:
+    """Return the jar to use, if any."""
+    if shim is False:
+        return None
+    jar = Path(shim) if isinstance(shim, str | Path) else default_jar()
+    if shim is None and not jar.exists():
+        return None
+    reason = why_not(jar)
+    if reason is None:
+        return jar
+    if shim is not None:
+        raise InvalidArgumentError(f"the shim in Java cannot be used: {reason}; `nyala spark build-shim` builds it")
+    warnings.warn(
+        f"the shim in Java is not used, and all works without it: {reason}; `nyala spark build-shim` builds it anew",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+    return None
+
+
+def _with_shim(chosen: dict[str, str], jar: Path, uri: str | None) -> dict[str, str]:
+    jars = [each for each in str(chosen.get(_JARS, "")).split(",") if each]
+    settings = {_JARS: ",".join([*jars, str(jar)]), "spark.sql.catalog.nyala": CATALOG}
+    return settings | ({"spark.sql.catalog.nyala.uri": uri} if uri else {})
 
 
 def _let_spark_find_the_package() -> None:

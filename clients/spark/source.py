@@ -29,8 +29,11 @@ class NyalaDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of a table or of its changes, or those chosen. Whether for a stream, Spark does not say."""
+        from .answers import ASK, answer
         from .batch_read import source_schema
 
+        if ASK in self.options:
+            return answer(dict(self.options))
         if is_of_stream(self.options):
             return source_schema(parse(StreamReadOptions, self.options, "readStream"))
         return source_schema(parse(ReadOptions, self.options, "read"))

@@ -83,6 +83,12 @@ def changes_schema(columns: Sequence[ColumnSchema], before: bool) -> spark.Struc
     return spark.StructType([*_FEED, *now, *earlier])
 
 
+def answer_schema(measures: pa.Schema) -> spark.StructType:
+    """Return what Spark sees of the measures of an aggregate."""
+    fields = [(each.name, spark_type(LogicalType.from_arrow(each)), each.nullable) for each in measures]
+    return spark.StructType([spark.StructField(*field) for field in fields])
+
+
 def _field(column: ColumnSchema) -> spark.StructField:
     comment = {"comment": column.comment} if column.comment else None
     return spark.StructField(column.name, spark_type(column.logical), column.nullable, comment)

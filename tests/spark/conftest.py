@@ -21,7 +21,7 @@ from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer
-from nyala.spark import read_table
+from nyala.spark import build_shim, read_table
 
 
 @pytest.fixture(scope="session")
@@ -63,12 +63,31 @@ def _text(value: object) -> str:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session of Spark, small and quick to start: one a run, about ten seconds."""
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
+    """The jar of the shim in Java, built anew; None where nothing compiles it."""
     needs_java()
-    session = open_session(tmp_path_factory.mktemp("spark"))
+    has_compiler = shutil.which("javac") or (Path(os.environ.get("JAVA_HOME", "/nowhere")) / "bin/javac").exists()
+    if not has_compiler and os.environ.get("CI"):
+        pytest.fail("the shim needs javac: `.ci/java.sh javac` installs it on Debian")
+    return build_shim(tmp_path_factory.mktemp("shim")) if has_compiler else None
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory, shim: Path | None, uri: str) -> Iterator[SparkSession]:
+    """A session of Spark, small and quick to start: one a run, about ten seconds.
+
+    The shim is in it where it can be, so that all tests use it; ``plain`` reads without it, in the same session.
+    """
+    session = open_session(tmp_path_factory.mktemp("spark"), shim=shim, uri=uri)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def needs_shim(shim: Path | None) -> None:
+    """Skip where the shim cannot be compiled."""
+    if shim is None:
+        pytest.skip("the shim needs javac: `.ci/java.sh javac` installs it on Debian")
 
 
 def needs_java() -> None:
@@ -76,6 +95,26 @@ def needs_java() -> None:
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         why = "Spark needs Java 17: .ci/java.sh installs it on Debian"
         pytest.fail(why) if os.environ.get("CI") else pytest.skip(why)
+
+
+class PlainNyala(NyalaDataSource):
+    """The data source under a name that the shim does not have: as Spark reads where there is none."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "nyala_plain"
+
+
+@pytest.fixture
+def plain(spark: SparkSession, uri: str) -> Callable[..., DataFrame]:
+    """Load a table anew, without the shim."""
+    spark.dataSource.register(PlainNyala)
+
+    def load(table: str = "homes", where: str | None = None) -> DataFrame:
+        reader = spark.read.format("nyala_plain").option("uri", uri)
+        return (reader if where is None else reader.option("filter", where)).load(table)
+
+    return load
 
 
 @pytest.fixture

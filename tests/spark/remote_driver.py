@@ -26,7 +26,7 @@ def open_remote(folder: Path) -> SparkSession:
     builder = SparkSession.builder.remote("local[2]")
     for name, value in settings.items():
         builder.config(name, value)
-    return configure(builder).getOrCreate()
+    return configure(builder, shim=False).getOrCreate()
 
 
 def use(spark: SparkSession, uri: str) -> None:

@@ -24,12 +24,14 @@ SETTINGS = {
 }
 
 
-def open_session(folder: Path, master: str = "local[2,2]") -> SparkSession:
-    """Return a session that keeps what it writes in ``folder``; a task may fail once."""
+def open_session(
+    folder: Path, master: str = "local[2,2]", shim: Path | None = None, uri: str | None = None
+) -> SparkSession:
+    """Return a session that keeps what it writes in ``folder``; a task may fail once. ``shim`` is a jar to use."""
     settings = SETTINGS | {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.local.dir": str(folder)}
     builder = SparkSession.builder.master(master).appName("tests")
     for name, value in settings.items():
         builder.config(name, value)
-    session = configure(builder).getOrCreate()
+    session = configure(builder, uri, shim or False).getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     return session

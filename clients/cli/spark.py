@@ -1,0 +1,27 @@
+"""``nyala spark``: what Spark needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(no_args_is_help=True, help="Prepare the use of tables in Spark.")
+
+
+@app.callback()
+def spark() -> None:
+    """Keeps the command under its own name, though it is the only one."""
+
+
+@app.command("build-shim")
+def build_shim_command(
+    folder: Annotated[
+        Path | None, typer.Option(help="Where to put the jar.", show_default="where `configure` finds it")
+    ] = None,
+) -> None:
+    """Compile the shim in Java, by which Spark prunes columns, pushes filters and has a catalog. Needs a JDK 17."""
+    from ..spark.shim import build_shim, spark_version
+
+    print(f"{build_shim(folder)}, for Spark {spark_version()}")

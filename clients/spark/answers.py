@@ -1,0 +1,70 @@
+"""What the shim in Java asks. It cannot reach the store, and when it plans, all that Spark hands on from Python is a
+schema: so each answer is one, of fields whose names, or the ``value`` in whose metadata, are what was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql.types import LongType, StructField, StructType
+
+from ...schemas.errors import InvalidArgumentError, NotFoundError
+from .connection import store_at, whole_store_at
+from .options import ReadOptions, parse
+
+ASK = "ask"
+"""The option that holds the question; all others are those of a read."""
+
+_Options = dict[str, str]
+
+
+def answer(options: _Options) -> StructType:
+    """Answer a question.
+
+    Raises:
+        StoreError: it is none, or the store has no answer.
+    """
+    question = options.pop(ASK)
+    if question not in _ANSWERS:
+        raise InvalidArgumentError(f"no question is called {question!r}: the shim is of another version, build it anew")
+    return _ANSWERS[question](options)
+
+
+def _schema(options: _Options) -> StructType:
+    """The schema of a read; without fields if there is no such table."""
+    from .source import NyalaDataSource
+
+    try:
+        return NyalaDataSource(options).schema()
+    except NotFoundError:
+        return StructType()
+
+
+def _tables(options: _Options) -> StructType:
+    """The names of all tables."""
+    return _numbers(dict.fromkeys(whole_store_at(options["uri"]).tables(), 0))
+
+
+def _now(options: _Options) -> StructType:
+    """A timestamp that shows all that was acknowledged so far, on all servers."""
+    return _numbers({"now": whole_store_at(options["uri"]).now()})
+
+
+def _size(options: _Options) -> StructType:
+    """How many rows and bytes a read gives, about."""
+    from .batch_read import scan_of, source_schema
+
+    read = parse(ReadOptions, options, "read")
+    parts = store_at(read.uri).parts(scan_of(read, source_schema(read))).parts
+    return _numbers({"rows": sum(part.rows for part in parts), "bytes": sum(part.bytes for part in parts)})
+
+
+def _numbers(numbers: dict[str, int]) -> StructType:
+    return StructType([StructField(name, LongType(), True, {"value": number}) for name, number in numbers.items()])
+
+
+_ANSWERS: dict[str, Callable[[_Options], StructType]] = {
+    "schema": _schema,
+    "tables": _tables,
+    "now": _now,
+    "size": _size,
+}

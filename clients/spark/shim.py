@@ -1,0 +1,123 @@
+"""The optional shim in Java (``java/``): compiled against the Spark that is there, and used with no other.
+
+It needs no tool but ``javac``. Without it all works, only that Spark prunes no columns, pushes no filters and has no
+catalog of tables.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import zipfile
+from pathlib import Path
+
+from pyspark.find_spark_home import _find_spark_home
+
+from ...schemas.errors import InvalidArgumentError
+
+CATALOG = "io.nyala.spark.NyalaCatalog"
+JAR_NAME = "nyala-spark-shim.jar"
+_SERIES = "4.3"
+"""The shim is written for the classes inside Spark as they are here."""
+_SOURCES = Path(__file__).parents[2] / "java"  # in a checkout and where it is installed
+_MANIFEST = "META-INF/MANIFEST.MF"
+_SERVICE = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
+_OLDEST = (1980, 1, 1, 0, 0, 0)
+
+
+def default_jar() -> Path:
+    """Return where ``configure`` looks for the shim."""
+    return _SOURCES / JAR_NAME
+
+
+def build_shim(folder: Path | None = None) -> Path:
+    """Compile the shim with ``javac`` and return its jar, which is put beside its sources or into ``folder``.
+
+    Raises:
+        InvalidArgumentError: there is no JDK, the Spark is another than the shim is for, or the folder not writable.
+    """
+    jar = default_jar() if folder is None else folder / JAR_NAME
+    version = spark_version()
+    if not version.startswith(_SERIES + "."):
+        raise InvalidArgumentError(f"the shim is written for Spark {_SERIES}; this is {version}")
+    with tempfile.TemporaryDirectory() as scratch:
+        _compile(Path(scratch))
+        files = {path.relative_to(scratch).as_posix(): path.read_bytes() for path in Path(scratch).rglob("*.class")}
+    try:
+        jar.parent.mkdir(parents=True, exist_ok=True)
+        _write_jar(jar, files, version)
+    except OSError as error:
+        raise InvalidArgumentError(
+            f"the jar cannot be written to {jar.parent} ({error.strerror}): name another folder, and give the jar to "
+            "configure(builder, shim=...)"
+        ) from None
+    return jar
+
+
+def why_not(jar: Path) -> str | None:
+    """Return why a jar cannot be used with the Spark that is there; None if it can."""
+    try:
+        with zipfile.ZipFile(jar) as archive:
+            said = dict(line.split(": ", 1) for line in archive.read(_MANIFEST).decode().split("\r\n") if line)
+    except (OSError, zipfile.BadZipFile, KeyError, ValueError) as error:
+        return f"{jar} cannot be read ({error})"
+    built_for, running = said.get("Spark-Version"), spark_version()
+    if built_for != running:
+        return f"it was compiled against Spark {built_for}, and this is {running}"
+    if said.get("Source-Digest") != _digest():
+        return "it was compiled from other sources than those of this version of nyala"
+    return None
+
+
+def spark_version() -> str:
+    """Return the version of the Spark that a session would start: that of ``SPARK_HOME``, or of pyspark."""
+    found = next(_spark_jars().glob("spark-sql_*.jar"), None)
+    matched = re.fullmatch(r"spark-sql_[\d.]+-(.+)\.jar", found.name) if found else None
+    return matched[1] if matched else "unknown"
+
+
+def _spark_jars() -> Path:
+    return Path(_find_spark_home()) / "jars"
+
+
+def _compile(target: Path) -> None:
+    javac = _javac()
+    arguments = ["--release", "17", "-proc:none", "-nowarn", "-classpath", f"{_spark_jars()}/*", "-d", str(target)]
+    done = subprocess.run([javac, *arguments, *map(str, _source_files())], capture_output=True, text=True)
+    if done.returncode:
+        raise InvalidArgumentError(f"javac failed:\n{done.stderr.strip()}")
+
+
+def _javac() -> str:
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("javac", path=f"{home}/bin") if home else None
+    found = found or shutil.which("javac")
+    if found is None:
+        raise InvalidArgumentError("there is no javac: install a JDK 17 or later, as openjdk-17-jdk-headless on Debian")
+    return found
+
+
+def _source_files() -> list[Path]:
+    return sorted(_SOURCES.glob("*.java"))
+
+
+def _digest() -> str:
+    told = hashlib.sha256()
+    for path in _source_files():
+        told.update(path.name.encode() + b"\0" + path.read_bytes())
+    return told.hexdigest()[:40]  # a line of a manifest has 72 bytes at most
+
+
+def _write_jar(jar: Path, classes: dict[str, bytes], version: str) -> None:
+    """Write it whole or not at all, and the same bytes whenever it is built."""
+    manifest = f"Manifest-Version: 1.0\r\nSpark-Version: {version}\r\nSource-Digest: {_digest()}\r\n\r\n"
+    files = {_MANIFEST: manifest.encode(), _SERVICE: b"io.nyala.spark.NyalaProvider\n"} | dict(sorted(classes.items()))
+    part = jar.with_suffix(f".{os.getpid()}")
+    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(zipfile.ZipInfo(name, _OLDEST), content, zipfile.ZIP_DEFLATED)
+    part.replace(jar)

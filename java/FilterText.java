@@ -1,0 +1,183 @@
+package io.nyala.spark;
+
+import java.math.BigDecimal;
+import java.util.ArrayList;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.Literal;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.types.BinaryType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.DoubleType;
+import org.apache.spark.sql.types.FloatType;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/**
+ * Conditions of Spark as SQL text of the store (docs/filters.md), where both select the same rows whatever the cells are.
+ *
+ * <p>What differs is NaN: for Spark it equals itself and is greater than all numbers, for the store, as in IEEE 754, all
+ * comparisons with it are false. So {@code x > 1} becomes {@code NOT x <= 1}, which is true for NaN, and false or
+ * unknown where {@code x > 1} is. All other kinds of cells compare alike: numbers by value, strings and binary byte by
+ * byte, NULL by the logic of three values.
+ */
+final class FilterText {
+  // Well below what a store takes in one filter (docs/filters.md): a query must not fail by what was only to help it.
+  private static final int LENGTH_MAX = 2 << 20;
+  private static final int DEPTH_MAX = 40;
+  private static final int PARTS_MAX = 4_000;
+  private static final int VALUES_MAX = 20_000;
+  private static final Map<String, String> FLIPPED =
+      Map.of("=", "=", "<=>", "<=>", "<>", "<>", "<", ">", "<=", ">=", ">", "<", ">=", "<=");
+  /** What is written for a comparison of numbers that may be NaN. */
+  private static final Map<String, String> BELOW_NAN = Map.of(">", "<=", ">=", "<");
+
+  private final StructType schema;
+  private int parts;
+  private int length;
+
+  FilterText(StructType schema) {
+    this.schema = schema;
+  }
+
+  /**
+   * Returns the text of one more condition of a scan; nothing where the store might select other rows by it, or would
+   * refuse it.
+   */
+  Optional<String> of(Predicate condition) {
+    Optional<String> found = text(condition, 0);
+    length += found.map(String::length).orElse(0);
+    return found.filter(text -> length <= LENGTH_MAX);
+  }
+
+  private Optional<String> text(Expression condition, int depth) {
+    if (++parts > PARTS_MAX || depth > DEPTH_MAX || !(condition instanceof Predicate predicate)) {
+      return Optional.empty();
+    }
+    Expression[] of = predicate.children();
+    String name = predicate.name();
+    return switch (name) {
+      case "AND", "OR" -> text(of[0], depth + 1)
+          .flatMap(left -> text(of[1], depth + 1).map(right -> "(" + left + " " + name + " " + right + ")"));
+      case "NOT" -> text(of[0], depth + 1).map(text -> "NOT (" + text + ")");
+      case "ALWAYS_TRUE" -> Optional.of("TRUE");
+      case "ALWAYS_FALSE" -> Optional.of("FALSE");
+      case "IS_NULL" -> column(of[0]).map(column -> column.quoted() + " IS NULL");
+      case "IS_NOT_NULL" -> column(of[0]).map(column -> column.quoted() + " IS NOT NULL");
+      case "STARTS_WITH" -> like(of, "", "%");
+      case "ENDS_WITH" -> like(of, "%", "");
+      case "CONTAINS" -> like(of, "%", "%");
+      case "IN" -> in(of);
+      default -> FLIPPED.containsKey(name) ? comparison(name, of) : Optional.empty();
+    };
+  }
+
+  private Optional<String> comparison(String operator, Expression[] of) {
+    if (of[0] instanceof Literal && !(of[1] instanceof Literal)) {
+      return comparison(FLIPPED.get(operator), new Expression[] {of[1], of[0]});
+    }
+    return column(of[0]).flatMap(column -> literal(of[1], column.type).map(value -> compared(column, operator, value)));
+  }
+
+  private static String compared(Column column, String operator, String value) {
+    String name = column.quoted();
+    if (operator.equals("<=>")) {
+      return "(" + name + " = " + value + " AND " + name + " IS NOT NULL)"; // false, not unknown, for NULL
+    }
+    if (column.mayBeNaN() && BELOW_NAN.containsKey(operator)) {
+      return "NOT (" + name + " " + BELOW_NAN.get(operator) + " " + value + ")";
+    }
+    return name + " " + operator + " " + value;
+  }
+
+  private Optional<String> in(Expression[] of) {
+    Optional<Column> column = column(of[0]);
+    if (column.isEmpty() || of.length < 2 || of.length > VALUES_MAX) {
+      return Optional.empty();
+    }
+    List<String> values = new ArrayList<>();
+    for (int place = 1; place < of.length; place++) {
+      Optional<String> value = literal(of[place], column.get().type);
+      if (value.isEmpty()) {
+        return Optional.empty();
+      }
+      values.add(value.get());
+    }
+    return Optional.of(column.get().quoted() + " IN (" + String.join(", ", values) + ")");
+  }
+
+  private Optional<String> like(Expression[] of, String before, String after) {
+    Optional<Column> column = column(of[0]).filter(found -> found.type.equals(DataTypes.StringType));
+    if (column.isEmpty() || !(of[1] instanceof Literal<?> literal) || !(literal.value() instanceof UTF8String)) {
+      return Optional.empty();
+    }
+    return string((UTF8String) literal.value())
+        .map(text -> text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_"))
+        .map(text -> column.get().quoted() + " LIKE " + quoted(before + text + after, '\''));
+  }
+
+  private Optional<Column> column(Expression expression) {
+    if (!(expression instanceof NamedReference reference) || reference.fieldNames().length != 1) {
+      return Optional.empty();
+    }
+    String name = reference.fieldNames()[0];
+    boolean isThere = schema.getFieldIndex(name).isDefined();
+    return isThere ? Optional.of(new Column(name, schema.apply(name).dataType())) : Optional.empty();
+  }
+
+  /** Returns a literal as the store writes one for a column of a type; nothing for NULL, NaN and infinity. */
+  private static Optional<String> literal(Expression expression, DataType type) {
+    if (!(expression instanceof Literal<?> literal) || literal.value() == null) {
+      return Optional.empty();
+    }
+    Object value = literal.value();
+    if (value instanceof Decimal decimal && type instanceof DecimalType) {
+      return Optional.of(decimal.toJavaBigDecimal().toPlainString());
+    }
+    if (!literal.dataType().equals(type)) {
+      return Optional.empty();
+    }
+    if (value instanceof UTF8String text) {
+      return string(text).map(each -> quoted(each, '\''));
+    }
+    if (value instanceof Boolean flag) {
+      return Optional.of(flag ? "TRUE" : "FALSE");
+    }
+    if (value instanceof Float || value instanceof Double) {
+      double number = ((Number) value).doubleValue(); // exactly the same, and so its digits are
+      return Double.isFinite(number) ? Optional.of(new BigDecimal(Double.toString(number)).toString()) : Optional.empty();
+    }
+    if (type instanceof BinaryType) {
+      return Optional.of("X'" + HexFormat.of().formatHex((byte[]) value) + "'");
+    }
+    // Whole numbers; days and microseconds since 1970, of dates and timestamps.
+    boolean isWhole = value instanceof Byte || value instanceof Short || value instanceof Integer || value instanceof Long;
+    return isWhole ? Optional.of(value.toString()) : Optional.empty();
+  }
+
+  /** Bytes that are no UTF-8, which Spark lets strings have, would be changed on the way. */
+  private static Optional<String> string(UTF8String text) {
+    return Optional.of(text.toString()).filter(same -> UTF8String.fromString(same).equals(text));
+  }
+
+  private static String quoted(String text, char quote) {
+    return quote + text.replace(String.valueOf(quote), String.valueOf(quote).repeat(2)) + quote;
+  }
+
+  private record Column(String name, DataType type) {
+    String quoted() {
+      return FilterText.quoted(name, '"');
+    }
+
+    boolean mayBeNaN() {
+      return type instanceof FloatType || type instanceof DoubleType;
+    }
+  }
+}

@@ -1,0 +1,114 @@
+package io.nyala.spark;
+
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.aggregate.AggregateFunc;
+import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
+import org.apache.spark.sql.connector.expressions.aggregate.Count;
+import org.apache.spark.sql.connector.expressions.aggregate.CountStar;
+import org.apache.spark.sql.connector.expressions.aggregate.Max;
+import org.apache.spark.sql.connector.expressions.aggregate.Min;
+import org.apache.spark.sql.connector.expressions.aggregate.Sum;
+import org.apache.spark.sql.types.ByteType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.DateType;
+import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.DoubleType;
+import org.apache.spark.sql.types.FloatType;
+import org.apache.spark.sql.types.IntegerType;
+import org.apache.spark.sql.types.LongType;
+import org.apache.spark.sql.types.ShortType;
+import org.apache.spark.sql.types.StringType;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.types.TimestampNTZType;
+import org.apache.spark.sql.types.TimestampType;
+
+/**
+ * Aggregates of all rows that the store works out in the place of Spark, where the answer is the same.
+ *
+ * <p>Left to Spark are groups, which may be as many as rows; the least and greatest of numbers that may be NaN, which the
+ * store passes over; and sums that may overflow.
+ */
+record Measures(Map<String, List<String>> byName, StructType schema) {
+  /** {@code decimal(p,s)} is summed as {@code decimal(p+10,s)}; where that has all digits there are, nothing overflows. */
+  private static final int SUMMED_PRECISION_MAX = DecimalType.MAX_PRECISION() - 10;
+
+  /** Returns the measures of an aggregation of rows of a schema; nothing where Spark has to work it out. */
+  static Optional<Measures> of(Aggregation aggregation, StructType schema) {
+    if (aggregation.groupByExpressions().length > 0 || aggregation.aggregateExpressions().length == 0) {
+      return Optional.empty();
+    }
+    Map<String, List<String>> byName = new LinkedHashMap<>();
+    StructType answer = new StructType();
+    for (AggregateFunc function : aggregation.aggregateExpressions()) {
+      Optional<Measure> measure = measure(function, schema);
+      if (measure.isEmpty()) {
+        return Optional.empty();
+      }
+      String name = "measure_" + byName.size();
+      byName.put(name, List.of(measure.get().column, measure.get().function));
+      answer = answer.add(name, measure.get().type, !measure.get().function.equals("count"));
+    }
+    return Optional.of(new Measures(byName, answer));
+  }
+
+  private static Optional<Measure> measure(AggregateFunc function, StructType schema) {
+    if (function instanceof CountStar) {
+      return Optional.of(new Measure("*", "count", DataTypes.LongType));
+    }
+    if (function instanceof Count count && !count.isDistinct()) {
+      return column(count.column(), schema).map(name -> new Measure(name, "count", DataTypes.LongType));
+    }
+    if (function instanceof Min min) {
+      return column(min.column(), schema).flatMap(name -> bound(name, "min", schema));
+    }
+    if (function instanceof Max max) {
+      return column(max.column(), schema).flatMap(name -> bound(name, "max", schema));
+    }
+    if (function instanceof Sum sum && !sum.isDistinct()) {
+      return column(sum.column(), schema).flatMap(name -> sum(name, schema.apply(name).dataType()));
+    }
+    return Optional.empty();
+  }
+
+  private static Optional<Measure> bound(String name, String function, StructType schema) {
+    DataType type = schema.apply(name).dataType();
+    boolean isOrdered = isSmall(type) || type instanceof LongType || type instanceof DateType
+        || type instanceof TimestampType || type instanceof TimestampNTZType || type instanceof DecimalType
+        || type instanceof StringType && type.equals(DataTypes.StringType);
+    return isOrdered ? Optional.of(new Measure(name, function, type)) : Optional.empty();
+  }
+
+  private static Optional<Measure> sum(String name, DataType type) {
+    if (isSmall(type)) {
+      return Optional.of(new Measure(name, "sum", DataTypes.LongType));
+    }
+    if (type instanceof FloatType || type instanceof DoubleType) {
+      return Optional.of(new Measure(name, "sum", DataTypes.DoubleType));
+    }
+    if (type instanceof DecimalType decimal && decimal.precision() <= SUMMED_PRECISION_MAX) {
+      DataType whole = DataTypes.createDecimalType(DecimalType.MAX_PRECISION(), decimal.scale());
+      return Optional.of(new Measure(name, "sum", whole));
+    }
+    return Optional.empty();
+  }
+
+  private static boolean isSmall(DataType type) {
+    return type instanceof ByteType || type instanceof ShortType || type instanceof IntegerType;
+  }
+
+  private static Optional<String> column(Expression expression, StructType schema) {
+    if (!(expression instanceof NamedReference reference) || reference.fieldNames().length != 1) {
+      return Optional.empty();
+    }
+    String name = reference.fieldNames()[0];
+    return schema.getFieldIndex(name).isDefined() ? Optional.of(name) : Optional.empty();
+  }
+
+  private record Measure(String column, String function, DataType type) {}
+}

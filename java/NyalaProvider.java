@@ -1,0 +1,33 @@
+package io.nyala.spark;
+
+import java.util.Map;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableProvider;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.sources.DataSourceRegister;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/** {@code format("nyala")} where this package is on the class path: Spark asks for formats in Java first. */
+public final class NyalaProvider implements TableProvider, DataSourceRegister {
+  @Override
+  public String shortName() {
+    return PythonSource.FORMAT;
+  }
+
+  @Override
+  public StructType inferSchema(CaseInsensitiveStringMap options) {
+    return PythonSource.schema(TableOptions.of(options));
+  }
+
+  /** A schema of the user's own is a projection; the part in Python checks it. */
+  @Override
+  public boolean supportsExternalMetadata() {
+    return true;
+  }
+
+  @Override
+  public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> properties) {
+    return new NyalaTable(PythonSource.FORMAT, schema, TableOptions.of(properties));
+  }
+}

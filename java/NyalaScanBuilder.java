@@ -1,0 +1,93 @@
+package io.nyala.spark;
+
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.List;
+import java.util.Optional;
+import java.util.stream.Stream;
+import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.SupportsPushDownAggregates;
+import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * Takes over from Spark what the store does better: leaving columns and rows out, and aggregates of all rows.
+ *
+ * <p>It is handed on as options that a user may give too: columns as a schema, {@code filter}, {@code aggregate}. The data
+ * source in Python is never asked to take filters itself, which Spark 4.3.0 does wrong.
+ */
+final class NyalaScanBuilder
+    implements SupportsPushDownV2Filters, SupportsPushDownAggregates, SupportsPushDownRequiredColumns {
+  private final String name;
+  private final StructType schema;
+  private final CaseInsensitiveStringMap options;
+  private final FilterText filterText;
+  private final List<Predicate> pushed = new ArrayList<>();
+  private final List<String> texts = new ArrayList<>();
+  private StructType columns;
+  private Measures measures;
+
+  NyalaScanBuilder(String name, StructType schema, CaseInsensitiveStringMap options) {
+    this.name = name;
+    this.schema = schema;
+    this.options = options;
+    this.filterText = new FilterText(schema);
+    this.columns = schema;
+  }
+
+  /** Of changes the filters stay in Spark: what is asked of a row after a change decides which changes there are. */
+  @Override
+  public Predicate[] pushPredicates(Predicate[] predicates) {
+    List<Predicate> left = new ArrayList<>();
+    for (Predicate predicate : predicates) {
+      Optional<String> text = isOfRows() ? filterText.of(predicate) : Optional.empty();
+      if (text.isPresent()) {
+        pushed.add(predicate);
+        texts.add(text.get());
+      } else {
+        left.add(predicate);
+      }
+    }
+    return left.toArray(Predicate[]::new);
+  }
+
+  @Override
+  public Predicate[] pushedPredicates() {
+    return pushed.toArray(Predicate[]::new);
+  }
+
+  @Override
+  public boolean supportCompletePushDown(Aggregation aggregation) {
+    return isOfRows() && Measures.of(aggregation, schema).isPresent();
+  }
+
+  @Override
+  public boolean pushAggregation(Aggregation aggregation) {
+    measures = isOfRows() ? Measures.of(aggregation, schema).orElse(null) : null;
+    return measures != null;
+  }
+
+  @Override
+  public void pruneColumns(StructType required) {
+    columns = required.isEmpty() ? new StructType(new StructField[] {narrowest()}) : required;
+  }
+
+  @Override
+  public Scan build() {
+    return new NyalaScan(name, columns, options, texts, measures);
+  }
+
+  /** Spark's Python must give one column at least, also where rows are only counted. */
+  private StructField narrowest() {
+    return Stream.of(schema.fields()).min(Comparator.comparingInt(field -> field.dataType().defaultSize())).orElseThrow();
+  }
+
+  private boolean isOfRows() {
+    return !TableOptions.isOfChanges(options) && !options.containsKey("aggregate");
+  }
+}

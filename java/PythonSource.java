@@ -1,0 +1,67 @@
+package io.nyala.spark;
+
+import java.util.HashMap;
+import java.util.Map;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonScan;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonWriteBuilder;
+import org.apache.spark.sql.sources.Filter;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * The data source in Python, by which everything here is done in the end: this package only plans.
+ *
+ * <p>Spark 4.3 keeps the schema and the read plan of a data source in Python in its object. So each use makes an object
+ * of its own: no plan is ever used for another query than the one it was made for.
+ */
+final class PythonSource {
+  static final String FORMAT = "nyala";
+
+  private PythonSource() {}
+
+  static StructType schema(CaseInsensitiveStringMap options) {
+    return fresh().inferSchema(options);
+  }
+
+  static Scan scan(StructType schema, CaseInsensitiveStringMap options) {
+    return new PythonScan(fresh(), FORMAT, schema, options, new Filter[0]);
+  }
+
+  static WriteBuilder writer(LogicalWriteInfo info) {
+    return new PythonWriteBuilder(fresh(), FORMAT, info);
+  }
+
+  /**
+   * Asks the part in Python, which alone can reach the store. When it plans, a data source in Python has nothing to give
+   * but a schema: so the answers are the names of its fields, and what their metadata holds.
+   */
+  static StructType ask(String question, Map<String, String> options) {
+    return schema(with(new CaseInsensitiveStringMap(options), Map.of("ask", question)));
+  }
+
+  static long askNumber(String question, Map<String, String> options, String name) {
+    return number(ask(question, options), name);
+  }
+
+  static long number(StructType answer, String name) {
+    return answer.apply(name).metadata().getLong("value");
+  }
+
+  /** Returns options with others added, or put in the place of those of the same names. */
+  static CaseInsensitiveStringMap with(CaseInsensitiveStringMap options, Map<String, String> more) {
+    Map<String, String> all = new HashMap<>();
+    options.forEach(all::put); // names in lower case
+    new CaseInsensitiveStringMap(more).forEach(all::put);
+    return new CaseInsensitiveStringMap(all);
+  }
+
+  private static PythonDataSourceV2 fresh() {
+    PythonDataSourceV2 source = new PythonDataSourceV2();
+    source.setShortName(FORMAT);
+    return source;
+  }
+}

@@ -1,0 +1,265 @@
+"""The shim in Java: what it takes over from Spark, what it leaves there, and the catalog."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from cells import CONDITIONS, STORED_SCHEMA, random_condition, random_rows
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+import nyala
+from nyala.clients.database import Database
+from nyala.clients.table import Table
+from nyala.engine.store import Store
+from nyala.schemas.scan import ScanSpec
+from nyala.schemas.timestamp import datetime_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("needs_shim")]
+
+Load = Callable[..., DataFrame]
+ROWS = 800
+
+
+@pytest.fixture
+def homes(db: Database) -> Table:
+    schema = pa.schema([("id", pa.int64()), ("city", pa.string()), ("price", pa.float64()), ("rooms", pa.int8())])
+    table = db.create_table("homes", schema, ["id"], partition_by=[nyala.hash("id", buckets=3)])
+    price = [None if n % 10 == 0 else n / 2 for n in range(ROWS)]
+    cities = [f"c{n % 7}" for n in range(ROWS)]
+    table.insert({"id": range(ROWS), "city": cities, "price": price, "rooms": [n % 100 for n in range(ROWS)]})
+    return table
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[ScanSpec]:
+    """What the server is asked to plan."""
+    specs: list[ScanSpec] = []
+    plan = Store.plan
+
+    def recorded(self: Store, spec: ScanSpec) -> Any:
+        specs.append(spec)
+        return plan(self, spec)
+
+    monkeypatch.setattr(Store, "plan", recorded)
+    return specs
+
+
+def plan_of(frame: DataFrame) -> str:
+    return planned(frame).executedPlan().toString()
+
+
+def planned(frame: DataFrame) -> Any:
+    return frame._jdf.queryExecution()  # pyright: ignore[reportCallIssue]
+
+
+def scan_of(frame: DataFrame) -> str:
+    """The line about the scan in the plan of a frame."""
+    return next(line for line in plan_of(frame).splitlines() if "nyala" in line)
+
+
+def pushed(frame: DataFrame) -> str:
+    """The filter that goes to the store."""
+    found = re.search(r"filter: \[(.*)\] RuntimeFilters", scan_of(frame))
+    assert found
+    return found[1]
+
+
+def test_only_columns_that_a_query_needs_are_asked_for(homes: Table, load: Load, asked: list[ScanSpec]) -> None:
+    frame = load()
+    assert len(frame.select("city").toArrow()) == ROWS
+    assert frame.groupBy("rooms").agg(f.max("price")).count() == 100
+    assert frame.where("abs(id) < 10").groupBy().agg(f.max("city")).collect()[0][0] == "c6"
+    assert [sorted(spec.columns or ()) for spec in asked] == [["city"], ["rooms"], ["city", "id"]]
+    assert len(load(columns=["city", "id"]).select("id").toArrow()) == ROWS and asked[-1].columns == ["id"]
+
+
+def test_a_query_without_columns_reads_the_narrowest(homes: Table, load: Load, asked: list[ScanSpec]) -> None:
+    assert load().select(f.lit(1)).toArrow().num_rows == ROWS and asked[-1].columns == ["rooms"]
+
+
+PUSHED = {
+    "id < 10": '"id" < 10',
+    "10 > id": '"id" < 10',
+    "id = 5 OR city = 'it''s'": """("id" = 5 OR "city" = 'it''s')""",
+    "startswith(city, 'c_')": """"city" IS NOT NULL AND "city" LIKE 'c\\_%'""",
+    "id IN (1, 2, 3)": '"id" IN (1, 2, 3)',
+    "price > 1.5": '"price" IS NOT NULL AND NOT ("price" <= 1.5)',
+    "NOT (price <= 1.5D)": '"price" IS NOT NULL AND NOT ("price" <= 1.5)',
+    "price <=> 2D": '("price" = 2.0 AND "price" IS NOT NULL)',
+}
+LEFT = ["price = double('NaN')", "id + 1 < 10", "lower(city) = 'c1'", "price < double('Infinity')", "city LIKE 'c_'"]
+
+
+@pytest.mark.parametrize("condition", PUSHED)
+def test_filters_are_pushed(homes: Table, load: Load, condition: str) -> None:
+    frame = load().where(condition)
+    assert pushed(frame) == PUSHED[condition]
+    assert " Filter " not in plan_of(frame)
+
+
+@pytest.mark.parametrize("condition", LEFT)
+def test_filters_that_mean_something_else_are_left_to_spark(homes: Table, load: Load, condition: str) -> None:
+    frame = load().where(condition)
+    assert re.fullmatch(r'("\w+" IS NOT NULL)?', pushed(frame))
+    assert " Filter " in plan_of(frame)
+
+
+def test_a_filter_of_the_load_counts_too(homes: Table, load: Load) -> None:
+    frame = load(where="id < 10 OR id >= 790 -- a comment")
+    assert frame.where("id > 5 AND price IS NULL").toArrow()["id"].to_pylist() == [790]
+    assert frame.where("id > 5").count() == 14
+
+
+def test_random_filters_select_what_spark_selects(
+    spark: SparkSession, db: Database, load: Load, asked: list[ScanSpec]
+) -> None:
+    """All types with NULL, NaN, both zeros, extremes and unicode; the same rows without a store are the oracle."""
+    rng = random.Random(5)
+    rows = random_rows(rng, 120)
+    db.create_table("cells", STORED_SCHEMA, ["id"]).insert(rows.cast(STORED_SCHEMA))
+    conditions = [*CONDITIONS, *(random_condition(rng) for _ in range(30))]
+    spark.createDataFrame(rows).cache().createOrReplaceTempView("memory")
+    load("cells").createOrReplaceTempView("cells")
+    ours = " UNION ALL ".join(f"SELECT {n} AS n, id FROM cells WHERE {text}" for n, text in enumerate(conditions))
+    selected: dict[int, set[int]] = {n: set() for n in range(len(conditions))}
+    for row in spark.sql(ours).collect():
+        selected[row["n"]].add(row["id"])
+    oracle = spark.sql(f"SELECT id, {', '.join(f'({text}) AS c{n}' for n, text in enumerate(conditions))} FROM memory")
+    expected = oracle.toArrow().to_pylist()
+    for n, text in enumerate(conditions):
+        assert selected[n] == {row["id"] for row in expected if row[f"c{n}"]}, text
+    assert sum(spec.where is not None for spec in asked) > len(conditions) * 0.9, "most of them reached the store"
+    spark.catalog.uncacheTable("memory")
+
+
+def test_aggregates_of_all_rows_are_worked_out_in_the_store(homes: Table, load: Load, asked: list[ScanSpec]) -> None:
+    frame = load()
+    assert frame.count() == ROWS and frame.where("id < 10").count() == 10
+    found = frame.where("id >= 700").selectExpr(
+        "count(price) AS n", "sum(price) AS total", "sum(rooms) AS rooms", "min(id) AS low", "max(city) AS high"
+    )
+    assert found.collect()[0].asDict() == {
+        "n": 90, "total": sum(n / 2 for n in range(700, 800) if n % 10), "rooms": 4950, "low": 700, "high": "c6",
+    }  # fmt: skip
+    assert all(spec.aggregate for spec in asked) and len(asked) == 3
+    empty = frame.where("id < 0").selectExpr("count(*) AS n", "sum(rooms) AS s", "min(city) AS c").collect()[0]
+    assert tuple(empty) == (0, None, None)
+
+
+def test_aggregates_that_mean_something_else_are_left_to_spark(homes: Table, load: Load) -> None:
+    homes.upsert({"id": [0], "price": [float("nan")]})
+    frame = load()
+    row = frame.selectExpr("max(price) AS m", "count(DISTINCT city) AS n", "avg(rooms) AS a", "sum(id) AS s").collect()[
+        0
+    ]
+    assert str(row["m"]) == "nan" and (row["n"], row["s"]) == (7, sum(range(ROWS)))
+    assert "aggregate" not in scan_of(frame.selectExpr("max(price)")) + scan_of(frame.groupBy("city").count())
+
+
+def test_every_query_sees_what_is_new_and_one_moment(
+    homes: Table, db: Database, load: Load, asked: list[ScanSpec]
+) -> None:
+    before = db.now()
+    frame = load()
+    assert frame.count() == ROWS
+    homes.insert({"id": [ROWS]})
+    assert frame.count() == ROWS + 1
+    asked.clear()
+    frame.select("id", "city").exceptAll(frame.where("id < 10").select("id", "city")).count()
+    moments = {spec.as_of for spec in asked}
+    assert len(asked) == 2 and len(moments) == 1 and None not in moments
+    assert load(as_of=before).count() == ROWS
+
+
+def test_small_tables_are_broadcast(homes: Table, load: Load) -> None:
+    """Rows and bytes as the store estimates them, of the columns and rows that are read."""
+    statistics = planned(load().where("id = 3").select("id")).optimizedPlan().stats()
+    assert 8 <= int(str(statistics.sizeInBytes())) <= 8 * ROWS
+    joined = load().alias("a").join(load().alias("b"), f.col("a.id") == f.col("b.id"))
+    assert "BroadcastHashJoin" in plan_of(joined)
+
+
+def test_changes_are_pruned_and_filtered_by_spark(homes: Table, load: Load, asked: list[ScanSpec]) -> None:
+    since = homes.upsert({"id": [1, 2], "city": ["x", "y"]}).timestamp
+    homes.upsert({"id": [1], "city": ["z"]})
+    homes.delete({"id": [2, 3]})
+    frame = load(since=since)
+    assert sorted(tuple(row) for row in frame.where("id < 3").select("_op", "id").collect()) == [
+        ("delete", 2),
+        ("update", 1),
+    ]
+    assert asked[-1].columns == ["id"] and asked[-1].where is None
+    assert frame.where("_op = 'delete'").count() == 2
+
+
+def test_the_catalog(homes: Table, db: Database, spark: SparkSession) -> None:
+    before = homes.insert({"id": [1000], "city": ["Oslo"]}).timestamp
+    homes.delete({"id": [1000]})
+
+    def count(rest: str) -> int:
+        return spark.sql(f"SELECT count(*) FROM nyala.default.homes {rest}").collect()[0][0]
+
+    assert (count(""), count(f"VERSION AS OF {before}"), count("WHERE id < 5")) == (ROWS, ROWS + 1, 5)
+    assert count(f"TIMESTAMP AS OF '{datetime_of(before).isoformat()}'") == ROWS + 1
+    spark.sql("INSERT INTO nyala.default.homes VALUES (2000, 'Rome', 1.5, 3)")
+    assert homes.get({"id": 2000})["city"] == "Rome"
+    copy = db.create_table("copy", pa.schema([("id", pa.int64()), ("city", pa.string())]), ["id"])
+    copy.insert({"id": [-1], "city": ["gone"]})
+    spark.sql("INSERT OVERWRITE nyala.default.copy SELECT id, city FROM nyala.default.homes WHERE id < 3")
+    assert sorted(copy.scan().to_arrow()["id"].to_pylist()) == [0, 1, 2]
+    spark.table("nyala.default.homes").where("id >= 2000").select("id", "city").writeTo("nyala.default.copy").append()
+    assert copy.scan().count() == 4
+    assert [row["tableName"] for row in spark.sql("SHOW TABLES IN nyala.default").collect()] == ["copy", "homes"]
+    assert [row[0] for row in spark.sql("SHOW NAMESPACES IN nyala").collect()] == ["default"]
+    described = {row["col_name"]: row["data_type"] for row in spark.sql("DESCRIBE nyala.default.homes").collect()}
+    assert described["id"] == "bigint" and described["rooms"] == "tinyint"
+
+
+WRONG_SQL = {
+    "SELECT * FROM nyala.default.barns": "TABLE_OR_VIEW_NOT_FOUND",
+    "SELECT * FROM nyala.other.homes": "TABLE_OR_VIEW_NOT_FOUND",
+    "SELECT * FROM nyala.default.homes VERSION AS OF 'yesterday'": "versionAsOf is 'yesterday'",
+    "SELECT * FROM nyala.default.homes.changes": "say since when, by startTimestamp",
+    "CREATE TABLE nyala.default.barns (id bigint)": "does not create tables",
+    "DROP TABLE nyala.default.homes": "does not drop tables",
+    "ALTER TABLE nyala.default.homes ADD COLUMN x int": "does not alter tables",
+    "ALTER TABLE nyala.default.homes RENAME TO barns": "does not rename tables",
+    "CREATE NAMESPACE nyala.x": "does not create namespaces",
+}
+
+
+@pytest.mark.parametrize("statement", WRONG_SQL)
+def test_what_a_catalog_does_not_do_is_said(homes: Table, spark: SparkSession, statement: str) -> None:
+    with pytest.raises(PySparkException, match=WRONG_SQL[statement]):
+        spark.sql(statement).collect()
+    assert homes.scan().count() == ROWS
+
+
+def test_streams_of_the_catalog(homes: Table, db: Database, spark: SparkSession, tmp_path: Any) -> None:
+    db.create_table("ids", pa.schema([("id", pa.int64())]), ["id"])
+    feed = spark.readStream.table("nyala.default.homes.changes")
+    assert feed.columns == ["_op", "_timestamp", "id", "city", "price", "rooms"]
+    query = feed.select("_op", "id").writeStream.option("operationColumn", "_op").trigger(availableNow=True)
+    query.option("checkpointLocation", str(tmp_path)).toTable("nyala.default.ids").awaitTermination(60)
+    assert db.table("ids").scan().count() == ROWS
+    with pytest.raises(PySparkException, match=r"read nyala\.default\.homes\.changes"):
+        rows = spark.readStream.table("nyala.default.homes").writeStream.format("noop")
+        rows.option("checkpointLocation", str(tmp_path / "other")).start().awaitTermination(60)
+
+
+def test_a_table_of_spark_keeps_its_options(homes: Table, spark: SparkSession, uri: str) -> None:
+    spark.sql(f"CREATE TABLE kept USING nyala OPTIONS (uri '{uri}', table 'homes') TBLPROPERTIES ('color' = 'red')")
+    try:
+        assert spark.table("kept").where("id < 7").count() == 7
+        spark.sql("INSERT INTO kept VALUES (3000, 'Bern', 2, 2)")
+        assert homes.get({"id": 3000})["city"] == "Bern"
+    finally:
+        spark.sql("DROP TABLE kept")
+    assert homes.scan().count() == ROWS + 1
