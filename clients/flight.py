@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from ..schemas.alter import Alteration
 from ..schemas.bulk import ImportAbort, ImportBegin, ImportCommit, ImportPlan
 from ..schemas.command import LastChange
+from ..schemas.compaction import CompactionBegin, CompactionCommit, CompactionDone, CompactionName, CompactionPlan
 from ..schemas.description import (
     DroppedTable,
     DroppedTables,
@@ -266,6 +267,22 @@ class FlightStore:
     def release_pin(self, pin_id: str) -> None:
         """See StoreService."""
         self._action("release_pin", PinName(pin_id=pin_id))
+
+    def compaction_begin(self, asked: CompactionBegin) -> CompactionPlan:
+        """See StoreService."""
+        return CompactionPlan.model_validate_json(self._action("compaction_begin", asked))
+
+    def compaction_commit(self, asked: CompactionCommit) -> CompactionDone:
+        """See StoreService."""
+        return CompactionDone.model_validate_json(self._action("compaction_commit", asked))
+
+    def compaction_renew(self, compaction_id: str) -> None:
+        """See StoreService."""
+        self._action("compaction_renew", CompactionName(compaction_id=compaction_id))
+
+    def compaction_abort(self, compaction_id: str) -> None:
+        """See StoreService."""
+        self._action("compaction_abort", CompactionName(compaction_id=compaction_id))
 
     # The store
 

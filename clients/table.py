@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from ..schemas.alter import Alteration
 from ..schemas.changes import ChangeSpec
+from ..schemas.compaction import CompactionSummary
 from ..schemas.description import TableDescription, TabletPlace
 from ..schemas.errors import InvalidArgumentError, RowErrors, StoreError
 from ..schemas.literal import from_json
@@ -92,6 +93,42 @@ class Table:
             InvalidArgumentError: for another ``op``.
         """
         return self._store.maintain(self.name, op)
+
+    def bulk_compact(
+        self,
+        *,
+        directory: Any = None,
+        executor: Any = None,
+        workers: int | None = None,
+        tablets: Sequence[int] | None = None,
+        ttl_seconds: int = 3600,
+        show: Literal["auto", "lines", "off"] = "off",
+    ) -> CompactionSummary:
+        """Merge rowsets as ``maintain("compact")`` does, here or in other processes, past the server.
+
+        The server flushes the table and hands out the rowsets that are worth merging; ``executor`` runs a task for each
+        group of them, as in ``bulk_import``, and each is put in place when it has ended. Writers and readers go on, and
+        nothing that a reader sees at a snapshot changes. ``directory`` is the store's directory as this process and the
+        executor see it; of an embedded store that is known. Run again, it does what is left to be done.
+        See docs/bulk.md.
+
+        Raises:
+            ConflictError: rowsets of a tablet are being merged outside already.
+            NotFoundError: there is no such tablet.
+            InvalidArgumentError: the directory is not the store's.
+        """
+        # By its name: this floor knows no engine, which whoever merges files has to have.
+        compaction = import_module("nyala.compaction")
+        return compaction.bulk_compact(
+            self._store,
+            self.name,
+            tablets=tablets,
+            directory=directory,
+            executor=executor,
+            workers=workers,
+            ttl_seconds=ttl_seconds,
+            show=show,
+        )
 
     # Writing
 

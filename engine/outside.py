@@ -5,11 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from ..schemas.bulk import ImportBegin, ImportCommit, ImportPlan
+from ..schemas.compaction import CompactionBegin, CompactionCommit, CompactionDone, CompactionPlan
 from ..schemas.direct import PinnedTable, PinSnapshot
 from ..schemas.write import WriteResult
 from .bulk.imports import Imports
 from .catalog import Catalog
 from .direct.pins import Pins
+from .distributed.compactions import Compactions
 from .fs.filesystem import FileSystem
 from .maintenance.manager import MaintenanceManager
 from .snapshots import Snapshots
@@ -23,11 +25,16 @@ class Outside(ABC):
     _maintenance: MaintenanceManager
     _imports: Imports
     _pins: Pins
+    _compactions: Compactions
     _snapshots: Snapshots
 
     @abstractmethod
     def _check_open(self) -> None:
         """Raise UnavailableError when the store is closed."""
+
+    @abstractmethod
+    def _after_flush(self) -> None:
+        """Let waiting writers in, and go on with what a flush allows."""
 
     @property
     def directory(self) -> FileSystem:
@@ -66,3 +73,29 @@ class Outside(ABC):
         """See StoreService."""
         self._check_open()
         self._pins.release(pin_id)
+
+    def compaction_begin(self, asked: CompactionBegin) -> CompactionPlan:
+        """See StoreService."""
+        self._check_open()
+        table = self._catalog.table(asked.table)
+        plan = self._compactions.begin(asked, table, self._snapshots.ancient_history_mark(table))
+        self._after_flush()
+        return plan
+
+    def compaction_commit(self, asked: CompactionCommit) -> CompactionDone:
+        """See StoreService."""
+        self._check_open()
+        done = self._compactions.commit(asked)
+        self._after_flush()
+        self._maintenance.notify()
+        return done
+
+    def compaction_renew(self, compaction_id: str) -> None:
+        """See StoreService."""
+        self._check_open()
+        self._compactions.renew(compaction_id)
+
+    def compaction_abort(self, compaction_id: str) -> None:
+        """See StoreService."""
+        self._check_open()
+        self._compactions.abort(compaction_id)

@@ -37,6 +37,7 @@ from .commit_log import CommitLog
 from .committed import Committed
 from .direct import pins
 from .direct_load import DirectLoad
+from .distributed import compactions
 from .fs.failures import named
 from .fs.filesystem import FileSystem
 from .fs.local import LocalFileSystem
@@ -128,6 +129,7 @@ class Store(Outside):
         sweep(self._environment, manifest_file.current)
         storage.sweep()
         pins.sweep(self._fs)
+        compactions.sweep(self._fs)
         known = [max(tablet.last_timestamp, tablet.version.history_floor) for tablet in self._catalog.tablets()]
         self._clock.update(max([manifest.last_timestamp, *known]))
         self._writers, self._committed = Writers(), Committed()
@@ -161,6 +163,7 @@ class Store(Outside):
         times = self._clock.physical_microseconds, self._clock.now
         self._imports = imports.Imports(importer, self._writers, storage, *times)
         self._pins = pins.Pins(self._environment, self.options.limits, *times)
+        self._compactions = compactions.Compactions(self._environment, *times)
         if self.options.maintenance == "on":
             self._maintenance.start()
 
@@ -457,7 +460,7 @@ class Store(Outside):
             return operations
         operations += self._catalog.removals(self._clock.physical_microseconds(), self._forget)
         operations.append(ExpiryOp(self._staging))
-        operations += self._imports.removals() + self._pins.removals()
+        operations += self._imports.removals() + self._pins.removals() + self._compactions.removals()
         for table in self._catalog.tables():
             mark = partial(self._snapshots.ancient_history_mark, table)
             for tablet in table.tablets:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from ..schemas.errors import UnavailableError
+from ..schemas.errors import ConflictError, UnavailableError
 from ..schemas.service import MaintenanceKind
 from ..schemas.table import TableSchema
 from .compaction.dead_rows import long_dead
@@ -31,52 +31,52 @@ from .vectors.memory import give_back
 
 def flush(tablet: Tablet, environment: Environment) -> FlushReport | None:
     """Flush all rows of a tablet that are in memory; None when there are none."""
-    with _work_on(tablet, environment):
+    with work_on(tablet, environment):
         left_over = _left_over_rows(tablet, environment, 0)
         return _sum(*left_over, flush_memrowset(tablet, environment))
 
 
 def flush_all_deltas(tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
     """Flush all deltas of a tablet's DiskRowSets; None when there are none. ``mark`` is the ancient history mark."""
-    with _work_on(tablet, environment):
+    with work_on(tablet, environment):
         left_over = _left_over_deltas(tablet, environment, mark)
         return _sum(*left_over, flush_deltas(tablet, environment, mark))
 
 
 def minor_compact(tablet: Tablet, environment: Environment, mark: int, at_least: int = 2) -> FlushReport | None:
     """Merge the REDO files, and the UNDO files, of every DiskRowSet that has so many; None when there is none."""
-    with _work_on(tablet, environment):
+    with _rewriting(tablet, environment):
         return _sum(*[minor(tablet, rowset, environment, mark, at_least) for rowset in _each(tablet)])
 
 
 def major_compact(tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
     """Bring the base columns of every DiskRowSet up to its REDO files; None when none has such deltas."""
-    with _work_on(tablet, environment):
+    with _rewriting(tablet, environment):
         return _sum(*[major(tablet, rowset, environment, None, mark) for rowset in _each(tablet)])
 
 
 def collect_history(tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
     """Drop the files that only snapshots before the mark can see; None when there are none."""
-    with _work_on(tablet, environment):
+    with _rewriting(tablet, environment):
         return gc(tablet, environment, mark)
 
 
 def compact_all(tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
     """Merge all DiskRowSets of a tablet, without what lies before the mark; None when there are none."""
-    with _work_on(tablet, environment):
+    with _rewriting(tablet, environment):
         return compact(tablet, environment, ancient_history_mark=mark)
 
 
 def index_keys(tablet: Tablet, environment: Environment) -> int:
     """Put the keys of DiskRowSets into the key index as far as its budget goes; return how many came in."""
-    with _work_on(tablet, environment):
+    with work_on(tablet, environment):
         return tablet.key_lookup.build(tablet.version, tablet.write_lock)
 
 
 @contextmanager
 def flushed(tablet: Tablet, environment: Environment) -> Iterator[None]:
     """Write all that is in memory into files and keep all history; while the body runs, the tablet's files stay."""
-    with _work_on(tablet, environment):
+    with work_on(tablet, environment):
         _left_over_rows(tablet, environment, 0)
         flush_memrowset(tablet, environment)
         _left_over_deltas(tablet, environment, 0)
@@ -86,7 +86,7 @@ def flushed(tablet: Tablet, environment: Environment) -> Iterator[None]:
 
 def name_rowsets(tablet: Tablet, environment: Environment) -> None:
     """Let maintenance know the rowsets that were attached to a tablet."""
-    with _work_on(tablet, environment):
+    with work_on(tablet, environment):
         pass
 
 
@@ -226,7 +226,7 @@ def _batches(tablets: Iterable[Tablet]) -> Iterator[list[Tablet]]:
 
 
 @contextmanager
-def _work_on(tablet: Tablet, environment: Environment) -> Iterator[None]:
+def work_on(tablet: Tablet, environment: Environment) -> Iterator[None]:
     """Work alone on a tablet, and on rowsets that the manifest names.
 
     Raises:
@@ -238,6 +238,23 @@ def _work_on(tablet: Tablet, environment: Environment) -> Iterator[None]:
             raise UnavailableError(tablet.retired)
         with _at_work(tablet, environment):
             yield
+
+
+@contextmanager
+def _rewriting(tablet: Tablet, environment: Environment) -> Iterator[None]:
+    """Work alone on a tablet, to write files anew.
+
+    Raises:
+        ConflictError: its files are being merged outside.
+        UnavailableError: there is to be no more work on it, or in the store.
+    """
+    with work_on(tablet, environment):
+        if tablet.handed_out:
+            raise ConflictError(
+                f"tablet {tablet.tablet_id} is being compacted outside, by compaction {tablet.handed_out!r}: "
+                "it can be flushed meanwhile; compaction_abort ends that"
+            )
+        yield
 
 
 @contextmanager
@@ -300,7 +317,7 @@ class TabletUpkeep:
     """The ancient history mark of its table."""
 
     def operations(self, flushed: Callable[[], None]) -> list[MaintenanceOp]:
-        """Return all kinds of work on files; ``flushed`` is called after a flush."""
+        """Return all kinds of work on files that may be done; ``flushed`` is called after a flush."""
         where, on_files = f"tablet {self.tablet.tablet_id}", (self.tablet, self.environment)
 
         def flush_rows() -> None:
@@ -311,10 +328,15 @@ class TabletUpkeep:
             flush_all_deltas(*on_files, self.mark())
             flushed()
 
-        return [
+        always: list[MaintenanceOp] = [
             TabletOp(f"name attached rowsets of {where}", self.name_score, lambda: name_rowsets(*on_files)),
             TabletOp(f"flush {where}", self.flush_score, flush_rows),
             TabletOp(f"flush deltas of {where}", self.flush_deltas_score, flush_changes),
+        ]
+        if self.tablet.handed_out:
+            return always
+        return [
+            *always,
             TabletOp(
                 f"minor delta compaction of {where}",
                 self.minor_score,
@@ -375,7 +397,7 @@ class TabletUpkeep:
 
     def major_compact(self) -> None:
         """Bring base columns up to date where it is worth it."""
-        with _work_on(self.tablet, self.environment):
+        with _rewriting(self.tablet, self.environment):
             for rowset in _each(self.tablet):
                 if self._redo_share(rowset):
                     major(self.tablet, rowset, self.environment, None, self.mark())
@@ -385,7 +407,7 @@ class TabletUpkeep:
         ancient = gain(self.tablet, self.mark())
         if not ancient:
             return 0.0
-        total = sum(map(_bytes_on_disk, self.tablet.version.disk))
+        total = sum(map(bytes_on_disk, self.tablet.version.disk))
         share = ancient / min(self.options.history_gc_bytes, total * _HISTORY_SHARE)
         return min(share, 1.0) if share >= 1 else 0.0
 
@@ -396,7 +418,7 @@ class TabletUpkeep:
 
     def compact(self) -> None:
         """Merge the DiskRowSets that it gains most from, within a budget of bytes."""
-        with _work_on(self.tablet, self.environment):
+        with _rewriting(self.tablet, self.environment):
             if best := self._pick():
                 self._flush_many_deltas()
                 compact(self.tablet, self.environment, best.rowset_ids, ancient_history_mark=self.mark())
@@ -420,7 +442,7 @@ class TabletUpkeep:
     def _pick(self) -> Pick | None:
         mark = self.mark()
         schema = self.tablet.schema
-        candidates = tuple(_candidate(rowset, mark, schema) for rowset in self.tablet.version.disk)
+        candidates = tuple(candidate(rowset, mark, schema) for rowset in self.tablet.version.disk)
         return pick(candidates, max(self.options.compaction_bytes // MIB, 1))
 
 
@@ -439,12 +461,14 @@ _LARGE_BYTES = 32 * MIB
 """Work on less leaves little behind."""
 
 
-def _bytes_on_disk(rowset: DiskRowSet) -> int:
+def bytes_on_disk(rowset: DiskRowSet) -> int:
+    """Return the bytes of all files of a rowset."""
     return rowset.size_bytes + sum(file.size_bytes for file in rowset.deltas.files)
 
 
-def _candidate(rowset: DiskRowSet, mark: int, schema: TableSchema) -> Candidate:
-    size = _bytes_on_disk(rowset)
+def candidate(rowset: DiskRowSet, mark: int, schema: TableSchema) -> Candidate:
+    """Return what the policy has to know of a rowset."""
+    size = bytes_on_disk(rowset)
     dead = long_dead(rowset, mark) / max(len(rowset), 1)
     unread = _unread_share(rowset, schema, size)
     return Candidate(rowset.rowset_id, rowset.min_key, rowset.max_key, size, unread + dead * (1 - unread))

@@ -31,7 +31,7 @@ from .fs.filesystem import FileSystem
 from .partition.router import Router
 from .rowset.base_file import ColumnsFile
 from .rowset.diskrowset import DiskRowSet
-from .rowset.soundness import verify_keys, verify_nulls, verify_partition
+from .rowset.soundness import verify_deltas, verify_keys, verify_nulls, verify_partition
 from .staging.area import staged_files
 from .staging.file import read_info, read_rows
 from .tablet import files
@@ -40,7 +40,6 @@ from .tablet.change import unpack_changes, unpack_notes
 from .tablet.manifest import PATH, CleanStopEntry, Manifest, RowsetEntry, TabletEntry, read_manifest
 from .tablet.note import NoteKind
 from .tablet.tablet import Tablet
-from .vectors.vector import FixedVector
 from .wal.reader import CleanStop, LogReader
 from .writers import Writers
 
@@ -200,7 +199,7 @@ def _verify_deltas(
     file = DeltaFile.open(scope.fs, scope.present(path), file_id, kind, rowset.rowset_id, scope.cache)
     scope.verify(file.reader)
     for column_id in file.column_ids:
-        stamps = _verify_rowids(file.reader, column_id, path, len(rowset))
+        stamps = verify_deltas(file.reader, column_id, len(rowset))
         moment = moments.get(column_id)
         if moment is not None and np.any(stamps <= moment if kind == "redo" else stamps > moment):
             raise CorruptionError(path, 0, f"column {column_id} has {kind} deltas on the wrong side of its base")
@@ -208,21 +207,6 @@ def _verify_deltas(
         if column and not column.nullable and _has_null(file.reader.stream(StreamKey(column_id, "value"))):
             raise CorruptionError(path, 0, f"column {column.name!r} has a NULL, though it is not nullable")
     file.close()
-
-
-def _verify_rowids(reader: CFileReader, column_id: int, path: str, row_count: int) -> np.ndarray:
-    """Check which rows a column's deltas are of, and their order; return their timestamps."""
-    stream = reader.stream(StreamKey(column_id, "rowid"))
-    timestamps = reader.stream(StreamKey(column_id, "timestamp"))
-    rowids, times = stream.read(0, stream.row_count), timestamps.read(0, timestamps.row_count)
-    assert isinstance(rowids, FixedVector) and isinstance(times, FixedVector)
-    ids, moments = rowids.values, times.values
-    if len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= row_count):
-        raise CorruptionError(path, 0, f"column {column_id} has deltas of rows outside 0 to {row_count - 1}")
-    later_row, same_row = ids[1:] > ids[:-1], ids[1:] == ids[:-1]
-    if not np.all(later_row | (same_row & (moments[1:] > moments[:-1]))):
-        raise CorruptionError(path, 0, f"the deltas of column {column_id} are out of order")
-    return moments
 
 
 def _has_null(stream: StreamReader) -> bool:

@@ -11,6 +11,7 @@ import pyarrow.flight as fl
 from ..schemas.alter import Alteration
 from ..schemas.bulk import ImportAbort, ImportBegin, ImportCommit
 from ..schemas.command import DropBody, LastChange, MaintainBody, NowBody, RecallBody, TableName, read_json
+from ..schemas.compaction import CompactionBegin, CompactionCommit, CompactionName
 from ..schemas.description import DroppedTables, TableNames
 from ..schemas.direct import PinName, PinSnapshot
 from ..schemas.errors import InvalidArgumentError, NotFoundError
@@ -139,6 +140,26 @@ def _release_pin(store: StoreService, body: bytes) -> str:
     return "{}"
 
 
+def _compaction_begin(store: StoreService, body: bytes) -> str:
+    asked = read_json(CompactionBegin, body, "the body of compaction_begin")
+    return store.compaction_begin(asked).model_dump_json()
+
+
+def _compaction_commit(store: StoreService, body: bytes) -> str:
+    asked = read_json(CompactionCommit, body, "the body of compaction_commit")
+    return store.compaction_commit(asked).model_dump_json()
+
+
+def _compaction_renew(store: StoreService, body: bytes) -> str:
+    store.compaction_renew(read_json(CompactionName, body, "the body of compaction_renew").compaction_id)
+    return "{}"
+
+
+def _compaction_abort(store: StoreService, body: bytes) -> str:
+    store.compaction_abort(read_json(CompactionName, body, "the body of compaction_abort").compaction_id)
+    return "{}"
+
+
 def _table(body: bytes, action: str) -> str:
     return read_json(TableName, body, f"the body of {action}").table
 
@@ -219,6 +240,18 @@ VERBS = {
     ),
     "renew_pin": Verb('Keep them for as long again: {"pin_id"}. Answers {}.', _renew_pin),
     "release_pin": Verb('Keep them no longer: {"pin_id"}. Answers {}.', _release_pin),
+    "compaction_begin": Verb(
+        'Hand out rowsets to be merged outside: {"table","tablets","ttl_seconds"}. Answers the tasks.',
+        _compaction_begin,
+    ),
+    "compaction_commit": Verb(
+        'Put the merged files of a task in place: {"compaction_id","task":{"number","attempt","rowsets":[...],'
+        '"is_history_lost"}}. Answers what was done.',
+        _compaction_commit,
+        True,
+    ),
+    "compaction_renew": Verb('Wait for the commits as long again: {"compaction_id"}. Answers {}.', _compaction_renew),
+    "compaction_abort": Verb('Drop what was not committed: {"compaction_id"}. Answers {}.', _compaction_abort),
     "now": Verb(
         'A timestamp at which every write acknowledged so far is visible: no body, or {"at_least"} with a timestamp '
         'that this clock is to follow. Answers {"timestamp"}.',

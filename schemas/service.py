@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from .alter import Alteration
 from .bulk import ImportBegin, ImportCommit, ImportPlan
+from .compaction import CompactionBegin, CompactionCommit, CompactionDone, CompactionPlan
 from .description import DroppedTable, Health, ScanPlan, TableDescription, TableStats, TabletMap
 from .direct import PinnedTable, PinSnapshot
 from .scan import ScanSpec
@@ -187,6 +188,22 @@ class StoreService(TransactionService, Protocol):
 
     def release_pin(self, pin_id: str) -> None:
         """Keep the files of a pin no longer."""
+        ...
+
+    def compaction_begin(self, asked: CompactionBegin) -> CompactionPlan:
+        """Flush a table and hand out rowsets that are worth merging, for others to merge in files that both reach."""
+        ...
+
+    def compaction_commit(self, asked: CompactionCommit) -> CompactionDone:
+        """Check the files of a task and put them in the place of what was merged, with what was changed meanwhile."""
+        ...
+
+    def compaction_renew(self, compaction_id: str) -> None:
+        """Wait for the commits of a compaction as long again."""
+        ...
+
+    def compaction_abort(self, compaction_id: str) -> None:
+        """Drop what of a compaction was not committed."""
         ...
 
     def maintain(self, table: str, op: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ERRORS_SHOWN = 10
 
-app = typer.Typer(no_args_is_help=True, help="Verify, back up, restore, load, copy and export whole tables.")
+app = typer.Typer(no_args_is_help=True, help="Verify, back up, restore, load, compact, copy and export whole tables.")
 
 Runs = Annotated[str, typer.Option("--executor", envvar="NYALA_EXECUTOR", help="local (threads) or spark.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="How many tasks at once.", show_default="by the machine")]
@@ -317,6 +317,34 @@ def import_command(
         print_result(result)
     else:
         typer.echo(f"imported {result.rows:,} rows at {result.timestamp}")
+
+
+@app.command("compact")
+def compact_command(
+    context: typer.Context,
+    name: Name,
+    directory: Annotated[
+        Path | None, typer.Option(help="The store's directory as executors see it.", show_default="that of --data")
+    ] = None,
+    executor: Runs = "local",
+    workers: Workers = None,
+    url: Url = None,
+    data: Data = None,
+    json_output: Json = False,
+) -> None:
+    """Merge a table's rowsets past the server (docs/bulk.md); run again, it does what is left. Exit 1 if any is."""
+    with database(context, url, data) as db:
+        table = db.table(name)
+        made = table.bulk_compact(directory=directory, executor=executor, workers=workers, show="lines")
+    if json_output:
+        print_result(made)
+    else:
+        for line in made.conflicts:
+            typer.secho(line, fg=typer.colors.RED, err=True)
+        into = f"{made.rowsets_before} rowsets into {made.rowsets}, {made.rows:,} rows"
+        typer.echo(f"merged {into} in {made.tasks - len(made.conflicts)} tasks")
+    if made.conflicts:
+        raise typer.Exit(1)
 
 
 @app.command("apply")

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from ...schemas.alter import Alteration
 from ...schemas.bulk import ImportBegin, ImportCommit, ImportPlan
+from ...schemas.compaction import CompactionBegin, CompactionCommit, CompactionDone, CompactionPlan
 from ...schemas.description import (
     ColumnStats,
     DroppedTable,
@@ -164,6 +165,22 @@ class PlacedStore:
     def release_pin(self, pin_id: str) -> None:
         """Not possible. Raises InvalidArgumentError."""
         raise _for_one("files cannot be read directly")
+
+    def compaction_begin(self, asked: CompactionBegin) -> CompactionPlan:
+        """Not possible. Raises InvalidArgumentError."""
+        raise _for_one("files cannot be merged outside")
+
+    def compaction_commit(self, asked: CompactionCommit) -> CompactionDone:
+        """Not possible. Raises InvalidArgumentError."""
+        raise _for_one("files cannot be merged outside")
+
+    def compaction_renew(self, compaction_id: str) -> None:
+        """Not possible. Raises InvalidArgumentError."""
+        raise _for_one("files cannot be merged outside")
+
+    def compaction_abort(self, compaction_id: str) -> None:
+        """Not possible. Raises InvalidArgumentError."""
+        raise _for_one("files cannot be merged outside")
 
     def last_change(self, table: str) -> int:
         """See StoreService."""

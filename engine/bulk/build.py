@@ -17,6 +17,7 @@ from ...schemas.errors import AlreadyPresentError, InvalidArgumentError
 from ..codecs.checksum import crc32
 from ..fs.failures import named
 from ..fs.filesystem import FileSystem
+from ..fs.whole import view_of
 from ..rowset.base_file import write_base_file
 from ..tablet import files
 from ..vectors.arrow import from_arrow
@@ -125,12 +126,3 @@ def _write(
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
-
-
-def view_of(fs: FileSystem, path: str) -> memoryview:
-    """Return a whole file."""
-    file = fs.open(path)
-    try:
-        return file.view()
-    finally:
-        file.close()

@@ -12,17 +12,13 @@ import posixpath
 from ...schemas.bulk import ImportFile
 from ...schemas.errors import CorruptionError, InvalidArgumentError
 from ..cfile.cache import PageCache
-from ..cfile.format import StreamKey
 from ..codecs.checksum import crc32
-from ..delta import LIVE
 from ..fs.filesystem import FileSystem
+from ..fs.whole import view_of
 from ..layout import Layout, wrong_server
-from ..rowset.base_file import KEY_INDEX
 from ..rowset.diskrowset import DiskRowSet
-from ..rowset.key_filter import KEY_FILTER
-from ..rowset.soundness import verify_keys, verify_nulls, verify_partition
+from ..rowset.soundness import verify_keys, verify_nulls, verify_partition, verify_streams
 from ..tablet import files
-from .build import view_of
 
 
 def check_file(file: ImportFile, layout: Layout, fs: FileSystem, path: str) -> None:
@@ -58,25 +54,13 @@ def _check_content(file: ImportFile, layout: Layout, number: int, fs: FileSystem
             raise _wrong(file, "its footer has other rows or keys than the manifest of the import says")
         if said.schema_version != schema.version:
             raise _wrong(file, f"it was written by version {said.schema_version} of the schema, not {schema.version}")
-        _check_streams(file, layout, rowset)
+        verify_streams(schema, files.encodings(schema), rowset)
         verify_keys(rowset)
         verify_nulls(schema, rowset.reader)
         if len(layout.tablets) > 1 or layout.partitions.range_columns:
             verify_partition(schema, layout.router, number, rowset)
     finally:
         rowset.close()
-
-
-def _check_streams(file: ImportFile, layout: Layout, rowset: DiskRowSet) -> None:
-    wanted = {StreamKey(column_id, "base") for column_id in layout.schema.by_id} | {KEY_INDEX, KEY_FILTER}
-    found = set(rowset.reader.streams())
-    if found != wanted:
-        strange = ", ".join(str(key) for key in sorted(found ^ wanted, key=str))
-        raise _wrong(file, f"it has more or fewer columns than the table: {strange}")
-    for column_id, how in files.encodings(layout.schema).items():
-        if column_id != LIVE and rowset.base_stream(column_id).physical is not how.physical:
-            name = layout.schema.by_id[column_id].name
-            raise _wrong(file, f"column {name!r} is not stored as {how.physical}")
 
 
 def check_names(found: tuple[ImportFile, ...], first_id: int, last_id: int) -> None:

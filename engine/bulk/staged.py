@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from ...schemas.bulk import ImportFile, ImportMode
 from ...schemas.errors import AlreadyPresentError
 from ..fs.failures import named
 from ..fs.filesystem import FileSystem, join
+from ..fs.whole import bring
 from ..layout import Layout
 from ..rowset.diskrowset import DiskRowSet
 from ..tablet import files
@@ -23,11 +23,8 @@ from ..tablet.key_lookup import hashes_of
 from ..tablet.manifest import RowsetEntry
 from ..tablet.open import open_rowset, remove_orphans
 from ..tablet.tablet import Tablet
-from .build import view_of
 from .existing import existing_rows, rows_at, write_without
 from .target import key_of
-
-_NO_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +91,7 @@ def _stage(
 ) -> None:
     path = files.path(tablet.directory_id, file.file_id, "base")
     found._paths.append(path)
-    _bring(staging, file.name, environment.fs, path)
+    bring(staging.fs, staging.path(file.name), environment.fs, path)
     rowset = _opened(environment, tablet, file.file_id)
     hashes = np.concatenate([part for _, part in hashes_of(rowset)])
     new = NewKeys(tablet, hashes)
@@ -133,25 +130,6 @@ def _rest(
 
 def _opened(environment: Environment, tablet: Tablet, file_id: int) -> DiskRowSet:
     return open_rowset(tablet, environment, RowsetEntry(id=file_id, durable_lsn=0), slot=-1)
-
-
-def _bring(staging: Staging, name: str, target: FileSystem, path: str) -> None:
-    """Give a file a name in a tablet's directory, or copy it where that cannot be; its content is durable then."""
-    source = staging.path(name)
-    if staging.fs is target:
-        try:
-            target.sync_file(source)
-            target.link(source, path)
-            return
-        except OSError as error:
-            if error.errno not in _NO_LINK:
-                raise
-    file = target.create(path)
-    try:
-        file.append(view_of(staging.fs, source))
-        file.sync()
-    finally:
-        file.close()
 
 
 def _already_present(layout: Layout, rows: pa.RecordBatch, count: int, file: ImportFile) -> AlreadyPresentError:

@@ -35,7 +35,8 @@ from ..tablet.version import Version
 from ..vectors.vector import Vector
 from .divided_rows import DividedRows
 from .flush import flush_memrowset
-from .merge import RowFilter, compact
+from .merge import compact
+from .merge_rows import RowFilter
 
 _ROWS_IN_MEMORY = 1 << 15
 """So many rows may be copied from memory to memory; more are flushed."""

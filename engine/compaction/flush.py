@@ -15,6 +15,7 @@ between 4 and the end of 5 halts the store, for the rows are in the files and in
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
@@ -126,7 +127,7 @@ def _write(
     """Write base and UNDO file; say what is to be committed, and how the rowset comes in the place of the MemRowSet."""
     writer = OutputWriter(tablet, environment, new, Moment(mark.timestamp, mark.lsn, mark.schema))
     try:
-        output = _write_rows(mark, order, writer)
+        output = write_rows(mark.memrowset, mark.moved.mark, mark.schema, order, writer)
     finally:
         writer.abort()
     entry, rowset = output.entry, output.rowset
@@ -141,18 +142,19 @@ def _write(
     return rowset, Staged(new, lambda old: _with_entry(old, mark, entry), put)
 
 
-def _write_rows(mark: _Mark, order: np.ndarray, writer: OutputWriter) -> OutputRowSet:
-    """Write base and UNDO file, a page of rows after the other, and open them.
+def write_rows(
+    memrowset: MemRowSet, mark: Mapping[int, int], schema: TableSchema, order: np.ndarray, writer: OutputWriter
+) -> OutputRowSet:
+    """Write base and UNDO file of the rows, in the ``order`` of their keys, a page after the other, and open them.
+
+    ``mark`` says how many deltas they hold.
 
     The columns are those of the table now: the rows may have been stored before it was altered.
     """
-    memrowset, count = mark.memrowset, len(order)
+    count = len(order)
     new_rowid = np.empty(count, np.int32)
     new_rowid[order] = np.arange(count, dtype=np.int32)
-    redo = {
-        column_id: _renumbered(run, new_rowid)
-        for column_id, run in memrowset.deltas.active.until(mark.moved.mark).items()
-    }
+    redo = {column_id: _renumbered(run, new_rowid) for column_id, run in memrowset.deltas.active.until(mark).items()}
     keys, inserted_at = memrowset.keys(count), memrowset.inserted_at(count)
     for first in range(0, count, PAGE_ROWS):
         rows = order[first : first + PAGE_ROWS]
@@ -161,7 +163,7 @@ def _write_rows(mark: _Mark, order: np.ndarray, writer: OutputWriter) -> OutputR
         alive, undo = invert(zeros(PhysicalType.BOOL, len(rows)), births)
         assert isinstance(alive, FixedVector)
         writer.append(LIVE, None, undo)
-        for column in mark.schema.columns:
+        for column in schema.columns:
             cells = memrowset.base_at(column, rows)
             writer.append(column.id, *invert(cells, changes.get(column.id, _no_run(cells))))
         writer.end_run(take_keys(keys, rows), alive.values.astype(np.bool_))

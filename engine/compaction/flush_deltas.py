@@ -47,7 +47,28 @@ def flush_deltas(tablet: Tablet, environment: Environment, ancient_history_mark:
         StorageFullError: the disk is full; nothing is lost.
         UnavailableError: the log or the manifest has failed.
     """
-    marks = _marks(tablet)
+    return _flush(tablet, environment, _freeze(tablet), ancient_history_mark)
+
+
+def settle_deltas(tablet: Tablet, environment: Environment, ancient_history_mark: int = 0) -> tuple[int, int]:
+    """Flush the deltas of all DiskRowSets as they are at one moment; return its timestamp and log position.
+
+    Files hold all that was committed up to that moment, and is durable, and memory what came later. Raises as
+    ``flush_deltas``.
+    """
+    while any(rowset.deltas.frozen for rowset in tablet.version.disk):
+        flush_deltas(tablet, environment, ancient_history_mark)
+    with tablet.write_lock:
+        moment = tablet.last_timestamp, tablet.last_lsn
+        marks = _marks(tablet)
+    environment.wait_until_settled(*moment)
+    _flush(tablet, environment, marks, ancient_history_mark)
+    return moment
+
+
+def _flush(
+    tablet: Tablet, environment: Environment, marks: list[_Mark], ancient_history_mark: int
+) -> FlushReport | None:
     reports: list[FlushReport] = []
     while marks:  # the last name of a store goes when it is flushed, not when all are
         with ExitStack() as held:
@@ -63,22 +84,27 @@ def stage_deltas(
     tablet: Tablet, environment: Environment, ancient_history_mark: int, held: ExitStack
 ) -> list[StagedFlush]:
     """Write what a flush of all deltas of a tablet writes: see ``flush.stage_flush``. Raises as ``flush_deltas``."""
-    return [_stage(tablet, environment, mark, ancient_history_mark, held) for mark in _marks(tablet)]
+    return [_stage(tablet, environment, mark, ancient_history_mark, held) for mark in _freeze(tablet)]
+
+
+def _freeze(tablet: Tablet) -> list[_Mark]:
+    with tablet.write_lock:
+        return _marks(tablet)
 
 
 def _marks(tablet: Tablet) -> list[_Mark]:
-    return [mark for rowset in reversed(tablet.version.disk) if (mark := _freeze(tablet, rowset))]
+    """Set the DeltaMemStores aside, under the write lock."""
+    return [mark for rowset in reversed(tablet.version.disk) if (mark := _mark(tablet, rowset))]
 
 
-def _freeze(tablet: Tablet, rowset: DiskRowSet) -> _Mark | None:
-    with tablet.write_lock:
-        was_frozen = rowset.deltas.frozen is not None
-        store = rowset.deltas.freeze()
-        if store is None:
-            return None
-        if not was_frozen:
-            rowset.deltas.frozen_at = (tablet.last_timestamp, tablet.last_lsn)
-        return _Mark(rowset, store, *rowset.deltas.frozen_at)
+def _mark(tablet: Tablet, rowset: DiskRowSet) -> _Mark | None:
+    was_frozen = rowset.deltas.frozen is not None
+    store = rowset.deltas.freeze()
+    if store is None:
+        return None
+    if not was_frozen:
+        rowset.deltas.frozen_at = (tablet.last_timestamp, tablet.last_lsn)
+    return _Mark(rowset, store, *rowset.deltas.frozen_at)
 
 
 def _stage(

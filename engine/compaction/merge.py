@@ -2,11 +2,10 @@
 
  1. Under the write lock, note the newest timestamp F in the tablet and how many deltas each rowset has in memory.
  2. Wait until everything up to F is durable.
- 3. Go through the rows in key order, once, a chunk of each rowset at a time. The new base shows a row at F: its REDO
-    deltas up to F are applied, and inverted they become UNDO deltas, after those that it has. Pages that do not mix
-    with others' rows are copied as they are encoded. New rowsets are cut at a target size, or where such pages begin.
+ 3. Go through the rows in key order, once (`merge_rows`). The new base shows a row at F. Pages that do not mix with
+    others' rows are copied as they are encoded. New rowsets are cut at a target size, or where such pages begin.
  4. Commit the new files to the manifest in the place of the old ones.
- 5. Carry over the deltas that came after F and put the new version in place (`swap`); remove the old files.
+ 5. Carry over the deltas that came after F and put the new version in place (`replacement`); remove the old files.
 
 Rows that died at or before the ancient history mark, and have been dead since, are left out with all their history;
 of other rows, UNDO deltas at or before it are left out, for no snapshot that may be read wants them.
@@ -14,64 +13,23 @@ of other rows, UNDO deltas at or before it are left out, for no snapshot that ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from ...schemas.column import ColumnSchema
-from ...schemas.table import TableSchema
-from ..codecs.codec import BLOCK_ROWS, PAGE_ROWS
-from ..delta import LIVE
-from ..delta.run import DeltaRun, invert, merge_runs
-from ..rowset.diskrowset import DiskRowSet
-from ..rowset.location import ROWID_BITS, pack, rowids_of
+from ..delta.run import DeltaRun
 from ..tablet.environment import Environment
-from ..tablet.manifest import TabletEntry
-from ..tablet.open import remove_orphans
 from ..tablet.tablet import Tablet
-from ..tablet.version import Version
-from ..vectors.vector import FixedVector, Vector, concat
 from .flush import FlushReport
-from .key_merge import MergedRows, Part, merged_rows
-from .outputs import Moment, OutputRowSet, Outputs, OutputWriter
-from .rewrite import NewFiles, new_files
-from .swap import MovedRowSet, Swap
+from .merge_rows import Merge, MergeInput, RowFilter
+from .outputs import Moment, Outputs
+from .replacement import moving, put_outputs, remove_merged
+from .rewrite import new_files
+from .swap import MovedRowSet
 
 _FAILED = "rowsets could not be merged and stay as they are"
 TARGET_BYTES = 64 << 20
 TARGET_ROWS = 1 << 22
-LONG_RUN_PAGES = 4
-"""For so many pages that do not mix with other rowsets' a new output is begun, so that they can be copied."""
-RowFilter = Callable[[Mapping[int, Vector], int], np.ndarray]
-"""Says of so many rows, by their key cells, which belong to a part."""
-_CHUNK_BYTES = 32 << 20
-"""About how many bytes of cells of one column are in memory, over all rowsets."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Input:
-    """A rowset that is merged."""
-
-    moved: MovedRowSet
-    """Until the outputs have slots, a row goes to the number of its output and the row there, packed."""
-    memory: dict[int, list[DeltaRun]]
-    """Its deltas in memory up to F, older runs first."""
-
-    @property
-    def rowset(self) -> DiskRowSet:
-        assert isinstance(self.moved.rowset, DiskRowSet)
-        return self.moved.rowset
-
-    def redo(self, column_id: int, first: int, last: int) -> list[DeltaRun]:
-        runs = [file.run(column_id, first, last) for file in self.rowset.deltas.stores.redo]
-        runs += [run.slice(first, last) for run in self.memory.get(column_id, [])]
-        return [run for run in runs if run]
-
-    def undo(self, column_id: int, first: int, last: int) -> list[DeltaRun]:
-        runs = [file.run(column_id, first, last) for file in self.rowset.deltas.stores.undo]
-        return [run for run in runs if run]
 
 
 def compact(
@@ -94,22 +52,21 @@ def compact(
     if not marked:
         return None
     environment.wait_until_settled(moment.timestamp, moment.lsn)
-    inputs = [_input(moved) for moved in marked]
-    with _moving(tablet, inputs), new_files(tablet, environment, _FAILED) as new:
+    inputs = [_input(one) for one in marked]
+    with moving(tablet, marked), new_files(tablet, environment, _FAILED) as new:
         outputs = Outputs(tablet, environment, new, moment, target_rows, target_bytes)
         try:
-            merge = _Merge(moment.schema, inputs, outputs, ancient_history_mark)
+            merge = Merge(moment.schema, inputs, outputs, ancient_history_mark)
             for part in parts:
                 merge.run(part)
             written = outputs.written
         finally:
             outputs.abort()
-        swap = _swap(tablet, inputs, written, new, moment)
-        old = {one.rowset.rowset_id for one in inputs}
+        for one in inputs:
+            one.memory.clear()
         floor = ancient_history_mark if merge.is_history_lost else 0
-        new.commit(lambda entry: _with_outputs(entry, old, written, floor))
-        swap.put(lambda version: _replaced(version, old, written, floor), environment.halt)
-    freed = _remove(environment, inputs)
+        put_outputs(tablet, environment, new, marked, written, moment.lsn, floor)
+    freed = remove_merged(environment, marked)
     rowsets = [output.rowset for output in written]
     size = sum(rowset.size_bytes + sum(file.size_bytes for file in rowset.deltas.files) for rowset in rowsets)
     return FlushReport(sum(len(rowset) for rowset in rowsets), size, freed)
@@ -124,205 +81,11 @@ def _mark(tablet: Tablet, rowset_ids: Collection[int] | None) -> tuple[Moment, l
     return moment, list(map(MovedRowSet, rowsets, marks, nowhere))
 
 
-def _input(moved: MovedRowSet) -> _Input:
+def _input(moved: MovedRowSet) -> MergeInput:
     memory: dict[int, list[DeltaRun]] = {}
     deltas = moved.rowset.deltas
     stores = [deltas.frozen.until(deltas.frozen.counts())] if deltas.frozen else []
     for runs in [*stores, deltas.active.until(moved.mark)]:
         for column_id, run in runs.items():
             memory.setdefault(column_id, []).append(run)
-    return _Input(moved, memory)
-
-
-@contextmanager
-def _moving(tablet: Tablet, inputs: Sequence[_Input]) -> Iterator[None]:
-    """Let the changes of the inputs count twice until the swap: what comes meanwhile will be carried over."""
-    tablet.moving = tuple(one.rowset for one in inputs)
-    try:
-        yield
-    finally:
-        tablet.moving = ()
-
-
-class _Merge:
-    """One pass over the rows of the inputs."""
-
-    def __init__(
-        self, schema: TableSchema, inputs: Sequence[_Input], outputs: Outputs, ancient_history_mark: int
-    ) -> None:
-        self._schema = schema
-        self._inputs = inputs
-        self._outputs = outputs
-        self._ancient = ancient_history_mark
-        self.is_history_lost = False
-        """Whether anything was left out: then snapshots before the ancient history mark can no longer be read."""
-
-    def run(self, wanted: RowFilter | None) -> None:
-        """Write the outputs of all rows, or of those that are wanted."""
-        for rows in merged_rows([one.rowset for one in self._inputs], self._chunk_rows()):
-            if wanted:
-                chosen = wanted(self._key_cells(rows), len(rows))
-                rows = rows if chosen.all() else rows.without(~chosen)
-            if len(rows):
-                self._write(rows)
-            for one in self._inputs:
-                one.rowset.let_go()  # what was read is not read again
-        self._outputs.finish()
-
-    def _key_cells(self, rows: MergedRows) -> dict[int, Vector]:
-        return {column.id: self._column(column, rows)[0] for column in self._schema.key}
-
-    def _chunk_rows(self) -> int:
-        """Return a power of two with which a column's cells of a chunk of every input stay in ``_CHUNK_BYTES``."""
-        row_bytes = sum(max(one.rowset.row_bytes.values(), default=1.0) for one in self._inputs)
-        rows = PAGE_ROWS
-        while rows > BLOCK_ROWS and rows * row_bytes > _CHUNK_BYTES:
-            rows //= 2
-        return rows
-
-    def _write(self, rows: MergedRows) -> None:
-        if self._ancient:
-            gone = _ancient_dead(*self._liveness(rows))
-            if gone.any():
-                rows, self.is_history_lost = rows.without(gone), True
-        if rows.page and rows.unmixed_rows >= LONG_RUN_PAGES * PAGE_ROWS:
-            self._outputs.start_page()
-        for piece in self._outputs.cut(len(rows)):
-            mine = rows.slice(piece.first, piece.last)
-            alive, births = self._liveness(mine)
-            piece.writer.append(LIVE, None, births)
-            for column in self._schema.columns:
-                if mine.page and self._copies(column, mine.page, piece.writer):
-                    piece.writer.append(column.id, None, self._history(column, mine.page))
-                else:
-                    piece.writer.append(column.id, *self._column(column, mine))
-            first = piece.writer.row_count
-            piece.writer.end_run(mine.keys, alive)
-            for part, positions, rowids in mine.by_part():
-                rows_there = pack(piece.output, first + positions)
-                self._inputs[part.source].moved.locations[rowids] = rows_there
-
-    def _liveness(self, rows: MergedRows) -> tuple[np.ndarray, DeltaRun]:
-        """Return which rows exist at F, and the UNDO deltas of that."""
-        cells, undo = self._column(None, rows)
-        assert isinstance(cells, FixedVector)
-        return cells.values.astype(np.bool_), undo
-
-    def _column(self, column: ColumnSchema | None, rows: MergedRows) -> tuple[Vector, DeltaRun]:
-        """Return the cells of a column (None for liveness) at F, and its UNDO deltas, both by position in ``rows``."""
-        cells: list[Vector] = []
-        undo: list[DeltaRun] = []
-        start = 0
-        for part in rows.parts:
-            base, history = self._part(column, part)
-            cells.append(base)
-            if history:
-                undo.append(_shifted(history, start))
-            start += len(base)
-        whole = concat(cells)
-        if not undo:
-            return rows.arranged(whole), DeltaRun(np.empty(0, np.int32), np.empty(0, np.int64), whole.slice(0, 0))
-        return rows.arranged(whole), rows.arranged_run(merge_runs(undo))
-
-    def _part(self, column: ColumnSchema | None, part: Part) -> tuple[Vector, DeltaRun | None]:
-        """Return cells at F and UNDO deltas of a run of rows of one input, counted from its first row."""
-        source, first, last = self._inputs[part.source], part.first, part.last
-        base = source.rowset.base(column, first, last) if column else _base_liveness(source.rowset, first, last)
-        redo = source.redo(column.id if column else LIVE, first, last)
-        if not redo:
-            return base, self._history(column, part)
-        base, inverted = invert(base, _shifted(merge_runs(redo), -first))
-        return base, self._history(column, part, inverted)
-
-    def _history(self, column: ColumnSchema | None, part: Part, newest: DeltaRun | None = None) -> DeltaRun | None:
-        """Return the UNDO deltas of a run of rows of one input, counted from its first row, ``newest`` after those that
-        it has."""
-        source, first, last = self._inputs[part.source], part.first, part.last
-        births = None if column else source.rowset.births(first, last)
-        runs = ([births] if births else []) + source.undo(column.id if column else LIVE, first, last)
-        history = [_shifted(run, -first) for run in runs] + ([newest] if newest else [])
-        if not history:
-            return None
-        undo = merge_runs(history)
-        wanted = undo.timestamps > self._ancient
-        if wanted.all():
-            return undo
-        self.is_history_lost = True
-        return undo.take(np.flatnonzero(wanted))
-
-    def _copies(self, column: ColumnSchema, page: Part, writer: OutputWriter) -> bool:
-        """Copy a page of a column as it stands, where it is what would be written; return whether it was."""
-        source = self._inputs[page.source]
-        rowset = source.rowset
-        is_as_written = rowset.metadata.schema_version == self._schema.version and rowset.has_base(column.id)
-        if not is_as_written or source.redo(column.id, page.first, page.last):
-            return False
-        stream = rowset.base_stream(column.id)
-        number = stream.page_of(page.first)
-        return stream.first_row(number) == page.first and writer.copy_page(column.id, stream, number)
-
-
-def _base_liveness(rowset: DiskRowSet, first: int, last: int) -> FixedVector:
-    alive = rowset.base_live(first, last)
-    return FixedVector(np.ones(last - first, np.uint8) if alive is None else alive.astype(np.uint8))
-
-
-def _ancient_dead(alive: np.ndarray, undo: DeltaRun) -> np.ndarray:
-    """Return which rows are dead and were before the ancient history mark: ``undo`` holds what came after it."""
-    gone = ~alive
-    gone[undo.rowids] = False
-    return gone
-
-
-def _shifted(run: DeltaRun, rows: int) -> DeltaRun:
-    return DeltaRun(run.rowids + np.int32(rows), run.timestamps, run.values) if rows else run
-
-
-def _swap(
-    tablet: Tablet, inputs: Sequence[_Input], written: Sequence[OutputRowSet], new: NewFiles, moment: Moment
-) -> Swap:
-    """Give the outputs their slots and begin to carry over what was changed meanwhile."""
-    targets = [output.rowset for output in written]
-    for rowset in targets:
-        new.take_slot(rowset)
-    slots = np.array([rowset.slot for rowset in targets], np.int64)
-    for one in inputs:
-        one.memory.clear()
-        _point_to_slots(one.moved.locations, slots)
-    swap = Swap(tablet, [one.moved for one in inputs], targets, moment.lsn)
-    swap.catch_up()
-    return swap
-
-
-def _point_to_slots(locations: np.ndarray, slots: np.ndarray) -> None:
-    """Put the slot of each output in the place of its number, some rows at a time: there may be many."""
-    for first in range(0, len(locations), PAGE_ROWS):
-        some = locations[first : first + PAGE_ROWS]
-        kept = np.flatnonzero(some >= 0)
-        old = some[kept]
-        some[kept] = (slots[old >> ROWID_BITS] << ROWID_BITS) | rowids_of(old)
-
-
-def _with_outputs(
-    tablet: TabletEntry, old: Collection[int], written: Sequence[OutputRowSet], history_floor: int
-) -> TabletEntry:
-    rowsets = [entry for entry in tablet.rowsets if entry.id not in old] + [output.entry for output in written]
-    floor = max(tablet.history_floor, history_floor)
-    return tablet.model_copy(update={"rowsets": tuple(rowsets), "history_floor": floor})
-
-
-def _replaced(version: Version, old: Collection[int], written: Sequence[OutputRowSet], history_floor: int) -> Version:
-    rowsets = [rowset for rowset in version.disk if rowset.rowset_id not in old] + [output.rowset for output in written]
-    return replace(version, disk=tuple(rowsets), history_floor=max(version.history_floor, history_floor))
-
-
-def _remove(environment: Environment, inputs: Sequence[_Input]) -> int:
-    """Remove the files that were merged; return their bytes. Scans that still read them may go on."""
-    freed = 0
-    for one in inputs:
-        rowset = one.rowset
-        files = [*rowset.columns_files, *rowset.deltas.files]
-        freed += rowset.size_bytes + sum(file.size_bytes for file in rowset.deltas.files)
-        rowset.close()
-        remove_orphans(environment, rowset.path, *(file.path for file in files))
-    return freed
+    return MergeInput(moved, memory)

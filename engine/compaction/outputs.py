@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -15,13 +16,20 @@ from ..delta.run import DeltaRun
 from ..rowset.base_file import BaseFileWriter
 from ..rowset.diskrowset import DiskRowSet
 from ..tablet import files
-from ..tablet.environment import Environment
+from ..tablet.environment import Files
 from ..tablet.manifest import RowsetEntry
 from ..tablet.open import open_rowset
 from ..tablet.tablet import Tablet
 from ..vectors.keys import KeyVector
 from ..vectors.vector import Vector
-from .rewrite import NewFiles
+
+
+class Names(Protocol):
+    """Gives out what files are called."""
+
+    def name(self, kind: str) -> tuple[int, str]:
+        """Return the id and the path of a file to be created; ``kind`` is base, undo or redo."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +53,7 @@ class OutputRowSet:
 class OutputWriter:
     """Writes base and UNDO file of one rowset in one pass over its rows."""
 
-    def __init__(self, tablet: Tablet, environment: Environment, new: NewFiles, moment: Moment) -> None:
+    def __init__(self, tablet: Tablet, environment: Files, new: Names, moment: Moment) -> None:
         self._tablet = tablet
         self._environment = environment
         self._moment = moment
@@ -127,8 +135,8 @@ class Outputs:
     def __init__(
         self,
         tablet: Tablet,
-        environment: Environment,
-        new: NewFiles,
+        environment: Files,
+        new: Names,
         moment: Moment,
         target_rows: int,
         target_bytes: int,

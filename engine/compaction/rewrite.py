@@ -59,6 +59,11 @@ class NewFiles:
         self._paths.append(files.path(self._tablet.directory_id, file_id, kind))
         return file_id, self._paths[-1]
 
+    def brought(self, file_id: int, kind: str) -> str:
+        """Return the path for a file that was written elsewhere, by an id that was given out before."""
+        self._paths.append(files.path(self._tablet.directory_id, file_id, kind))
+        return self._paths[-1]
+
     def take_slot(self, rowset: DiskRowSet) -> None:
         """Give a new rowset, which nobody knows yet, its slot. Raises UnavailableError when there is none left."""
         with self._tablet.write_lock:

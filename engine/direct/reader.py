@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
@@ -23,21 +22,12 @@ from ..layout import Layout
 from ..options import StoreOptions
 from ..table import Table
 from ..tablet.chunk import ScanRequest
-from ..tablet.key_budget import KeyIndexBudget, unlimited
+from ..tablet.environment import LooseFiles
 from ..tablet.manifest import TabletEntry
 from ..tablet.open import open_tablet
 from ..tablet.tablet import Tablet
 
 _DEFAULTS = StoreOptions()
-
-
-@dataclass(frozen=True, slots=True)
-class _Files:
-    """What opening files takes."""
-
-    fs: FileSystem
-    page_cache: PageCache = field(default_factory=lambda: PageCache(_DEFAULTS.page_cache_bytes))
-    key_index: KeyIndexBudget = field(default_factory=unlimited)
 
 
 class PinnedReader:
@@ -56,7 +46,8 @@ class PinnedReader:
         try:
             with named("the files of a pinned snapshot could not be opened"):
                 self._check_there(store)
-                found = _Files(DirectoryFileSystem(store, pinned.directory))
+                cache = PageCache(_DEFAULTS.page_cache_bytes)
+                found = LooseFiles(DirectoryFileSystem(store, pinned.directory), cache)
                 for each in pinned.tablets:
                     entry = TabletEntry.model_validate(each)
                     if tablets is not None and entry.id not in tablets:

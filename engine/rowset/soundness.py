@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from ...schemas.errors import CorruptionError
 from ...schemas.table import TableSchema
+from ..cfile.format import StreamKey
 from ..cfile.reader import CFileReader
+from ..delta import LIVE
+from ..delta.file import ColumnEncoding
 from ..partition.router import Router
 from ..vectors.keys import hash_keys, key_bytes, keys_ascend
+from ..vectors.vector import FixedVector
+from .base_file import KEY_INDEX
 from .diskrowset import DiskRowSet
+from .key_filter import KEY_FILTER
 
 _ROWS_AT_ONCE = 1 << 18
 
@@ -40,6 +48,36 @@ def verify_partition(schema: TableSchema, router: Router, number: int, rowset: D
         strays = np.flatnonzero(router.numbers_of_cells(cells, last - first) != number)
         if len(strays):
             raise CorruptionError(rowset.path, 0, f"row {first + int(strays[0])} belongs to another tablet")
+
+
+def verify_deltas(reader: CFileReader, column_id: int, row_count: int) -> np.ndarray:
+    """Check which rows a column's deltas are of, and their order; return their timestamps."""
+    stream = reader.stream(StreamKey(column_id, "rowid"))
+    timestamps = reader.stream(StreamKey(column_id, "timestamp"))
+    rowids, times = stream.read(0, stream.row_count), timestamps.read(0, timestamps.row_count)
+    assert isinstance(rowids, FixedVector) and isinstance(times, FixedVector)
+    ids, moments = rowids.values, times.values
+    if len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= row_count):
+        raise CorruptionError(reader.path, 0, f"column {column_id} has deltas of rows outside 0 to {row_count - 1}")
+    later_row, same_row = ids[1:] > ids[:-1], ids[1:] == ids[:-1]
+    if not np.all(later_row | (same_row & (moments[1:] > moments[:-1]))):
+        raise CorruptionError(reader.path, 0, f"the deltas of column {column_id} are out of order")
+    return moments
+
+
+def verify_streams(
+    schema: TableSchema, encodings: Mapping[int, ColumnEncoding], rowset: DiskRowSet, may_have_dead_rows: bool = False
+) -> None:
+    """Check that a base file has the columns of a table, stored as ``encodings`` say, and no more."""
+    wanted = {StreamKey(column_id, "base") for column_id in schema.by_id} | {KEY_INDEX, KEY_FILTER}
+    found = set(rowset.reader.streams()) - ({StreamKey(LIVE, "base")} if may_have_dead_rows else set())
+    if found != wanted:
+        strange = ", ".join(str(key) for key in sorted(found ^ wanted, key=str))
+        raise CorruptionError(rowset.path, 0, f"it has more or fewer columns than the table: {strange}")
+    for column_id, column in schema.by_id.items():
+        wanted_type = encodings[column_id].physical
+        if rowset.base_stream(column_id).physical is not wanted_type:
+            raise CorruptionError(rowset.path, 0, f"column {column.name!r} is not stored as {wanted_type}")
 
 
 def verify_nulls(schema: TableSchema, reader: CFileReader) -> None:

@@ -27,6 +27,15 @@ class Files(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class LooseFiles:
+    """What it takes to open files that no store has open here."""
+
+    fs: FileSystem
+    page_cache: PageCache
+    key_index: KeyIndexBudget = field(default_factory=unlimited)
+
+
+@dataclass(frozen=True, slots=True)
 class Environment:
     """The seams: the disk, the manifest and the log on it, which commits are visible, decompressed pages, memory for
     key indexes, the placement."""

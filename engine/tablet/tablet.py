@@ -77,6 +77,8 @@ class Tablet:
         self.version = Version(self.new_memrowset())
         self.moving: tuple[DiskRowSet, ...] = ()
         """The rowsets that are being merged, until the version has others in their place."""
+        self.handed_out: str | None = None
+        """What has rowsets of the tablet to merge them outside: until it ends, maintenance only flushes."""
         self._watches: list[list[np.ndarray]] = []
 
     # Rowsets and their slots

@@ -18,6 +18,7 @@ import pyarrow as pa
 from nyala.schemas.alter import Alteration
 from nyala.schemas.altered import TableState, altered
 from nyala.schemas.bulk import ImportBegin, ImportCommit, ImportPlan
+from nyala.schemas.compaction import CompactionBegin, CompactionCommit, CompactionDone, CompactionPlan
 from nyala.schemas.description import (
     DroppedTable,
     Health,
@@ -294,6 +295,18 @@ class FakeStore:
         raise UnavailableError("this store has no files")
 
     def import_abort(self, import_id: str) -> None:
+        raise UnavailableError("this store has no files")
+
+    def compaction_begin(self, asked: CompactionBegin) -> CompactionPlan:
+        raise UnavailableError("this store has no files")
+
+    def compaction_commit(self, asked: CompactionCommit) -> CompactionDone:
+        raise UnavailableError("this store has no files")
+
+    def compaction_renew(self, compaction_id: str) -> None:
+        raise UnavailableError("this store has no files")
+
+    def compaction_abort(self, compaction_id: str) -> None:
         raise UnavailableError("this store has no files")
 
     def maintain(self, table: str, op: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from nyala.engine.compaction import flush, flush_deltas, history_gc, merge
+from nyala.engine.compaction import flush, flush_deltas, history_gc, merge_rows
 from nyala.engine.compaction.key_merge import MergedRows
 from nyala.engine.delta import tracker
 from nyala.engine.delta.history import Moments
@@ -55,13 +55,13 @@ def filter_that_lets_all_through(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def history_forgotten_by_a_merge(monkeypatch: pytest.MonkeyPatch) -> None:
-    invert = merge.invert
+    invert = merge_rows.invert
 
     def forward_only(base: Any, redo: Any) -> Any:
         cells, undo = invert(base, redo)
         return cells, undo.slice(0, 0)
 
-    monkeypatch.setattr(merge, "invert", forward_only)
+    monkeypatch.setattr(merge_rows, "invert", forward_only)
 
 
 def deltas_of_a_merge_left_with_other_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,13 +73,13 @@ def keys_not_relocated(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def dead_rows_alive_after_a_merge(monkeypatch: pytest.MonkeyPatch) -> None:
-    column: Callable[..., Any] = merge._Merge._column
+    column: Callable[..., Any] = merge_rows.Merge._column
 
     def all_alive(self: Any, which: Any, rows: Any) -> Any:
         cells, undo = column(self, which, rows)
         return (FixedVector(np.ones_like(cells.values)), undo) if which is None else (cells, undo)
 
-    monkeypatch.setattr(merge._Merge, "_column", all_alive)
+    monkeypatch.setattr(merge_rows.Merge, "_column", all_alive)
 
 
 def undo_dropped_too_early(monkeypatch: pytest.MonkeyPatch) -> None:

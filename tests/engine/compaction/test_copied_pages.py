@@ -15,7 +15,7 @@ import nyala
 from nyala.engine.cfile.footer import PageEntry
 from nyala.engine.cfile.stream import StreamReader
 from nyala.engine.codecs.codec import PAGE_ROWS
-from nyala.engine.compaction import merge as merging
+from nyala.engine.compaction import merge_rows
 from nyala.engine.compaction.merge import compact
 from nyala.engine.compaction.outputs import OutputWriter
 from nyala.engine.fs import LocalFileSystem
@@ -125,7 +125,7 @@ def copied(before: Sequence[DiskRowSet], after: Sequence[DiskRowSet], column_id:
 
 @pytest.fixture(autouse=True)
 def short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merging, "LONG_RUN_PAGES", 2)
+    monkeypatch.setattr(merge_rows, "LONG_RUN_PAGES", 2)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nyala.engine.compaction import merge as merging
+from nyala.engine.compaction import merge_rows, replacement
 from nyala.engine.compaction import outputs as writing
 from nyala.engine.compaction import swap as swapping
 from nyala.engine.compaction.flush import FlushReport
@@ -29,7 +29,7 @@ from tests.engine.subject import Subject
 
 PHASES = [
     (Environment, "wait_until_settled"),
-    (merging, "merged_rows"),
+    (merge_rows, "merged_rows"),
     (writing.OutputWriter, "end_run"),
     (writing.OutputWriter, "finish"),
     (writing, "open_rowset"),
@@ -37,7 +37,7 @@ PHASES = [
     (ManifestFile, "commit"),
     (swapping.Swap, "put"),
     (key_lookup, "hash_keys"),
-    (merging, "remove_orphans"),
+    (replacement, "remove_orphans"),
 ]
 IDS = [name for _, name in PHASES]
 

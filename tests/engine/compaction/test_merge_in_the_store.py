@@ -11,6 +11,7 @@ import pytest
 
 from nyala.engine import upkeep
 from nyala.engine.compaction import merge as merging
+from nyala.engine.compaction.merge_rows import Merge
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.rowset.diskrowset import DiskRowSet
@@ -77,7 +78,7 @@ def test_the_store_is_the_model_across_merges(shape: Shape, seed: int, monkeypat
     subject = EmbeddedSubject(shape)
     session = Session(shape, subject)
     monkeypatch.setattr(upkeep, "compact", partial(merging.compact, target_rows=5))
-    monkeypatch.setattr(merging._Merge, "_chunk_rows", lambda _: random.choice([2, 3, 1024]))
+    monkeypatch.setattr(Merge, "_chunk_rows", lambda _: random.choice([2, 3, 1024]))
     by_column = 0
     for number in range(3):
         for _ in range(2):

@@ -1,0 +1,97 @@
+"""Rowsets that were written take the place of those whose rows they have: slots, manifest, version, old files.
+
+The rows of the old ones have their places as numbers of outputs until the outputs have slots. See `swap` for what
+writers and readers see of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+
+from ..codecs.codec import PAGE_ROWS
+from ..rowset.diskrowset import DiskRowSet
+from ..rowset.location import ROWID_BITS, rowids_of
+from ..tablet.environment import Environment
+from ..tablet.manifest import TabletEntry
+from ..tablet.open import remove_orphans
+from ..tablet.tablet import Tablet
+from ..tablet.version import Version
+from .outputs import OutputRowSet
+from .rewrite import NewFiles
+from .swap import MovedRowSet, Swap
+
+
+@contextmanager
+def moving(tablet: Tablet, moved: Sequence[MovedRowSet]) -> Iterator[None]:
+    """Let the changes of the rowsets count twice until the swap: what comes meanwhile will be carried over."""
+    tablet.moving = tuple(map(_on_disk, moved))
+    try:
+        yield
+    finally:
+        tablet.moving = ()
+
+
+def put_outputs(
+    tablet: Tablet,
+    environment: Environment,
+    new: NewFiles,
+    moved: Sequence[MovedRowSet],
+    written: Sequence[OutputRowSet],
+    lsn: int,
+    history_floor: int,
+) -> None:
+    """Commit outputs, whose files hold all changes up to log position ``lsn``, in the place of rowsets, and put them
+    there. Locations in ``moved`` name the outputs by their numbers. Raises as ``NewFiles.commit``."""
+    targets = [output.rowset for output in written]
+    for rowset in targets:
+        new.take_slot(rowset)
+    slots = np.array([rowset.slot for rowset in targets], np.int64)
+    for one in moved:
+        _point_to_slots(one.locations, slots)
+    swap = Swap(tablet, moved, targets, lsn)
+    swap.catch_up()
+    old = {_on_disk(one).rowset_id for one in moved}
+    new.commit(lambda entry: _with_outputs(entry, old, written, history_floor))
+    swap.put(lambda version: _replaced(version, old, written, history_floor), environment.halt)
+
+
+def remove_merged(environment: Environment, moved: Sequence[MovedRowSet]) -> int:
+    """Remove the files of rowsets that are gone; return their bytes. Scans that still read them may go on."""
+    freed = 0
+    for rowset in map(_on_disk, moved):
+        files = [*rowset.columns_files, *rowset.deltas.files]
+        freed += rowset.size_bytes + sum(file.size_bytes for file in rowset.deltas.files)
+        rowset.close()
+        remove_orphans(environment, rowset.path, *(file.path for file in files))
+    return freed
+
+
+def _on_disk(moved: MovedRowSet) -> DiskRowSet:
+    assert isinstance(moved.rowset, DiskRowSet)
+    return moved.rowset
+
+
+def _point_to_slots(locations: np.ndarray, slots: np.ndarray) -> None:
+    """Put the slot of each output in the place of its number, some rows at a time: there may be many."""
+    for first in range(0, len(locations), PAGE_ROWS):
+        some = locations[first : first + PAGE_ROWS]
+        kept = np.flatnonzero(some >= 0)
+        old = some[kept]
+        some[kept] = (slots[old >> ROWID_BITS] << ROWID_BITS) | rowids_of(old)
+
+
+def _with_outputs(
+    tablet: TabletEntry, old: Collection[int], written: Sequence[OutputRowSet], history_floor: int
+) -> TabletEntry:
+    rowsets = [entry for entry in tablet.rowsets if entry.id not in old] + [output.entry for output in written]
+    floor = max(tablet.history_floor, history_floor)
+    return tablet.model_copy(update={"rowsets": tuple(rowsets), "history_floor": floor})
+
+
+def _replaced(version: Version, old: Collection[int], written: Sequence[OutputRowSet], history_floor: int) -> Version:
+    rowsets = [rowset for rowset in version.disk if rowset.rowset_id not in old] + [output.rowset for output in written]
+    return replace(version, disk=tuple(rowsets), history_floor=max(version.history_floor, history_floor))
