@@ -1,8 +1,11 @@
 """The change feed as a stream: a micro-batch is what the commits between two timestamps changed.
 
 An offset is ``{"timestamp": T}``: everything up to T was read. 0 is before all; what is there then is read as it is at
-the end of the first micro-batch, as inserts, since no table keeps its history for ever. The newest offset is the last
-change of the table, not the time: a clock moves on without changes, and a query would run empty batches without end.
+one moment, as inserts, since no table keeps its history for ever. With a limit that takes several micro-batches, whose
+offsets are ``{"timestamp": T, "below": K}``: of the rows at T those below the encoded key K were read (`first_rows`).
+
+The newest offset is the last change of the table, not the time: a clock moves on without changes, and a query would run
+empty batches without end.
 """
 
 from __future__ import annotations
@@ -32,12 +35,15 @@ from ..scan_parts import ScanPart
 from .backlog import Backlog
 from .batch_read import columns_of, source_schema
 from .connection import store_at, whole_store_at
+from .first_rows import FirstRows
 from .options import StreamReadOptions
 from .types import arrow_schema, check_projection, conform
 
 _log = logging.getLogger(__name__)
 _START = 0
 """The timestamp before all."""
+_BELOW = "below"
+Offset = dict[str, Any]
 
 
 @dataclass
@@ -62,9 +68,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._options = options
         self._backlog = Backlog(options.uri, options.table, options.filter)
+        self._first_rows = FirstRows(options.uri)
         self._last: int | None = None
 
-    def initialOffset(self) -> dict[str, int]:
+    def initialOffset(self) -> Offset:
         """Where a query without a checkpoint begins."""
         start = self._options.starting_timestamp
         if start == "latest":
@@ -84,30 +91,36 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ReadAllAvailable() if options.max_bytes_per_trigger is None else ReadMaxBytes(options.max_bytes_per_trigger)
         )
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
-        """Return up to where the next micro-batch goes: ``start`` if there is nothing new."""
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        """Return up to where the next micro-batch goes: ``start`` if there is nothing new.
+
+        Raises:
+            SnapshotTooOldError: the table's history no longer reaches back to ``start``.
+        """
         begin = start["timestamp"]
         newest = self._newest() if self._last is None else self._last
-        if newest <= begin or begin == _START or not isinstance(limit, ReadMaxRows | ReadMaxBytes):
+        if _is_first(start):
+            return self._end_of_first(newest if begin == _START else begin, start.get(_BELOW), limit)
+        if newest <= begin or not isinstance(limit, ReadMaxRows | ReadMaxBytes):
             return _offset(max(newest, begin))
         return _offset(self._after_loss(begin, newest, lambda since: self._limited(since, newest, limit), newest))
 
-    def reportLatestOffset(self) -> dict[str, int]:
+    def reportLatestOffset(self) -> Offset:
         """The newest offset there is, for the progress of the query."""
         return _offset(self._newest())
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Return the tasks of a micro-batch; none if nothing lies between the offsets.
 
         Raises:
             SnapshotTooOldError: the table's history no longer reaches back to ``start``.
         """
         begin, until = start["timestamp"], end["timestamp"]
-        if begin >= until:
+        if start == end or begin > until:
             return []
-        if begin == _START:
-            parts = store_at(self._options.uri).parts(self._scan(as_of=until))
-            return [StreamPart(part, until) for part in parts.parts]
+        if _is_first(start):
+            rows = self._scan(as_of=until, key_lower=start.get(_BELOW), key_upper=end.get(_BELOW))
+            return [StreamPart(part, until) for part in store_at(self._options.uri).parts(rows).parts]
         return self._after_loss(begin, until, lambda since: self._changes(since, until), [])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -137,13 +150,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             **what,
         )
 
+    def _end_of_first(self, snapshot: int, below: str | None, limit: ReadLimit) -> Offset:
+        """Return up to where the next micro-batch goes of the rows that were there at ``snapshot``."""
+        if snapshot == _START or not isinstance(limit, ReadMaxRows | ReadMaxBytes):
+            return _offset(snapshot)
+        rows = self._scan(as_of=snapshot)
+        return _offset(snapshot, self._first_rows.end(rows, below, self._rows_of(limit, rows)))
+
     def _limited(self, since: int, newest: int, limit: ReadLimit) -> int:
+        changes = self._scan(changes=ChangeSpec(since=since, until=newest))
+        return self._backlog.end(since, newest, self._rows_of(limit, changes))
+
+    def _rows_of(self, limit: ReadLimit, scan: ScanSpec) -> int:
+        """Return how many rows a micro-batch of a scan may have."""
         if isinstance(limit, ReadMaxRows):
-            return self._backlog.end(since, newest, limit.max_rows)
+            return limit.max_rows
         assert isinstance(limit, ReadMaxBytes)
-        parts = store_at(self._options.uri).parts(self._scan(changes=ChangeSpec(since=since, until=newest))).parts
+        parts = store_at(self._options.uri).parts(scan).parts
         rows, size = sum(part.rows for part in parts), sum(part.bytes for part in parts)
-        return self._backlog.end(since, newest, max(limit.max_bytes * rows // max(size, 1), 1))
+        return max(limit.max_bytes * rows // max(size, 1), 1)
 
     def _after_loss(self, since: int, until: int, plan: Any, nothing: Any) -> Any:
         """Return ``plan(since)``; where the history of ``since`` is gone and may be, that of the oldest there is."""
@@ -160,8 +185,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return nothing if oldest >= until else plan(oldest)
 
 
-def _offset(timestamp: int) -> dict[str, int]:
-    return {"timestamp": timestamp}
+def _offset(timestamp: int, below: str | None = None) -> Offset:
+    return {"timestamp": timestamp} | ({} if below is None else {_BELOW: below})
+
+
+def _is_first(offset: Offset) -> bool:
+    """Whether what follows are rows that were there when the stream began."""
+    return offset["timestamp"] == _START or _BELOW in offset
 
 
 def _oldest(store: FlightStore, table: str) -> int:

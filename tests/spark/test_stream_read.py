@@ -104,6 +104,38 @@ def test_limits_cut_between_commits(homes: Table, stream: Stream, limit: ReadMax
     assert len(found) == len(set(found)) == sum(sizes.values())
 
 
+@pytest.mark.parametrize("limit", [ReadMaxRows(40), ReadMaxRows(300), ReadMaxRows(7000), ReadMaxBytes(3000)])
+def test_limits_cut_the_rows_that_are_there_at_first(
+    homes: Table, stream: Stream, limit: ReadMaxRows | ReadMaxBytes
+) -> None:
+    """By key, at one snapshot, whatever becomes of rows and tablets meanwhile; a new reader goes on anywhere."""
+    homes.insert({"id": range(0, 4000, 2), "v": range(2000)})
+    homes.maintain("flush")
+    homes.insert({"id": range(1, 4000, 2), "v": range(2000)})
+    there = homes.delete({"id": range(100, 200)}).timestamp
+    expected = homes.scan(as_of=there, ordered=True).to_arrow()["id"].to_pylist()
+    reader, offset = stream(), {"timestamp": 0}
+    sizes: list[int] = []
+    found: list[int] = []
+    while (end := reader.latestOffset(offset, limit)) != offset and end["timestamp"] == there:
+        part = rows(reader, offset, end)
+        assert all((row["_timestamp"], row["_op"]) == (there, "insert") for row in part)
+        sizes.append(len(part))
+        found += [row["id"] for row in part]
+        offset = end
+        if len(sizes) == 1:
+            last = homes.upsert({"id": range(4100), "v": [-1] * 4100}).timestamp
+            homes.maintain("flush")
+            homes.maintain("compact")
+            reader = stream()
+    assert sorted(found) == expected and len(found) == len(set(found)), "each row once"
+    assert offset == {"timestamp": there} and end == {"timestamp": last}, "then what has changed since"
+    if isinstance(limit, ReadMaxRows):
+        assert max(sizes) <= 2 * limit.max_rows and len(sizes) >= 3900 // (2 * limit.max_rows)
+    else:
+        assert len(sizes) > 5
+
+
 def test_available_now_reads_up_to_what_was_there(homes: Table, stream: Stream) -> None:
     there = homes.insert({"id": [1], "v": [1]}).timestamp
     reader = stream()
