@@ -14,7 +14,7 @@ from bench.report import RESULTS, Suite
 
 WORK = Path(__file__).parent / "scratch"
 ENGINE_SUITES = ("pushdown", "ordered", "compaction", "time_travel", "locks", "lookups", "tablets")
-SUITES = ("micro", "engine", "compare", *ENGINE_SUITES)
+SUITES = ("micro", "engine", "compare", "spark", *ENGINE_SUITES)
 
 
 def main() -> None:
@@ -44,14 +44,10 @@ def measure(name: str, rows: int, rounds: int, console: Console) -> None:
 
 
 def runner(name: str) -> Callable[[int, int, Path, Console], Suite]:
-    """Import a suite only when it runs: the comparison needs its peer installed."""
+    """Import a suite only when it runs: comparisons need their peers installed, Spark needs Java."""
     if name in ENGINE_SUITES:
         return importlib.import_module(f"bench.engine.{name}").run
-    if name == "engine":
-        from bench.engine.run import run
-    else:
-        from bench.compare.run import run
-    return run
+    return importlib.import_module(f"bench.{name}.run").run
 
 
 def publish(suite: Suite, console: Console) -> None:

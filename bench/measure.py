@@ -6,7 +6,9 @@ Turns matter on a shared machine: a busy minute then slows all subjects, not the
 import gc
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
+
+Sample = TypeVar("Sample")
 
 
 def seconds(action: Callable[[], Any]) -> float:
@@ -17,14 +19,18 @@ def seconds(action: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def take_turns(actions: Mapping[str, Callable[[int], Any]], rounds: int) -> dict[str, list[float]]:
-    """Call every action once a round, with the number of the round; return the seconds of each by name.
+def take_turns(
+    actions: Mapping[str, Callable[[int], Any]],
+    rounds: int,
+    measure: Callable[[Callable[[], Any]], Sample] = seconds,
+) -> dict[str, list[Sample]]:
+    """Call every action once a round, with the number of the round; return what was measured of each by name.
 
     Odd rounds go backwards, so that nobody always runs in the wake of the same neighbour.
     """
-    samples: dict[str, list[float]] = {name: [] for name in actions}
+    samples: dict[str, list[Sample]] = {name: [] for name in actions}
     for number in range(rounds):
         order = list(actions.items())
         for name, action in reversed(order) if number % 2 else order:
-            samples[name].append(seconds(lambda action=action, number=number: action(number)))
+            samples[name].append(measure(lambda action=action, number=number: action(number)))
     return samples

@@ -1,0 +1,183 @@
+"""The suite ``spark``: read, count, add up, filter, write and load the same rows, in a table and in Parquet files."""
+
+import shutil
+from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from rich.console import Console
+
+import nyala
+from bench.measure import take_turns
+from bench.report import Result, Suite
+
+from .pair import from_parquet, pair, past_server, through_server
+from .processes import cost, wait_until_idle
+from .rows import SCHEMA, TABLETS, generated
+from .session import Server, session
+
+PLAIN, NAMED, PAST, PARQUET = "Nyala", "Nyala, columns and filter named", "Nyala, past the server", "Parquet"
+REHEARSAL_ROWS = 200_000
+Action = Callable[[int], Any]
+
+
+class Comparison:
+    """One table and one directory of Parquet files with the same rows, and what was measured so far."""
+
+    def __init__(self, spark: SparkSession, pool: ProcessPoolExecutor, work: Path, console: Console) -> None:
+        self.spark, self.pool, self.work, self.console = spark, pool, work, console
+        self.server = Server(work / "store")
+        self.database: Any = nyala.connect(self.server.url)
+        self.results: list[Result] = []
+
+    def run(self, rows: int, rounds: int) -> list[Result]:
+        """Measure all cases."""
+        self.rows, self.rounds = rows, rounds
+        self._write_once()
+        self._reads()
+        self._pairs()
+        self._writes()
+        return self.results
+
+    def close(self) -> None:
+        self.database.close()
+        self.server.close()
+
+    def _write_once(self) -> None:
+        """Make what is read: written before anything is measured, and in files."""
+        frame = generated(self.spark, self.rows)
+        self.parquet = self.work / "rows.parquet"
+        frame.write.mode("overwrite").parquet(str(self.parquet))
+        if "rows" in self.database.tables():
+            self.database.drop_table("rows")
+        self.table = self._table("rows")
+        nyala.spark.write_table(frame, "rows", self.server.url)
+        self.table.maintain("flush")
+
+    def _reads(self) -> None:
+        first = self.rows - self.rows // 10
+        where = f"id >= {first}"
+        none = self._read
+        self._queries("full read", _read_all, {PLAIN: none()})
+        self._queries("count of all", lambda frame: frame.count(), {PLAIN: none()})
+        self._queries("sums of two columns", _sums, {PLAIN: none(), NAMED: none(columns=["k", "v"])})
+        self._queries("sum by 1,000 groups", _groups, {PLAIN: none(), NAMED: none(columns=["k", "v"])})
+        self._queries(
+            "a tenth of the keys, by a range",
+            lambda frame: _read_all(frame.where(where)),
+            {PLAIN: none(), NAMED: none(where=where)},
+        )
+
+    def _read(self, **named: Any) -> Callable[[], DataFrame]:
+        return lambda: nyala.spark.read_table(self.spark, "rows", self.server.url, **named)
+
+    def _queries(
+        self, case: str, query: Callable[[DataFrame], Any], frames: Mapping[str, Callable[[], DataFrame]]
+    ) -> None:
+        """Measure a query. A table is loaded anew for each, as it has to be, inside the measured time."""
+        files = self.spark.read.parquet(str(self.parquet))
+        loads = {**frames, PARQUET: lambda: files}
+        self._turns(case, {name: lambda _, load=load: query(load()) for name, load in loads.items()})
+
+    def _pairs(self) -> None:
+        actions: dict[str, Callable[[], int]] = {
+            PLAIN: lambda: through_server(self.pool, self.server.url, "rows"),
+            PAST: lambda: past_server(self.pool, self.table, self.server.folder),
+            PARQUET: lambda: from_parquet(self.pool, self.parquet),
+        }
+        self._turns("full read by 2 processes of Python", {name: self._all_rows(act) for name, act in actions.items()})
+
+    def _all_rows(self, action: Callable[[], int]) -> Action:
+        def checked(_: int) -> None:
+            found = action()
+            assert found == self.rows, f"{found:,} rows"
+
+        return checked
+
+    def _writes(self) -> None:
+        made = generated(self.spark, self.rows)
+        read = self.spark.read.parquet(str(self.parquet))
+        self._loads("write of generated rows", {PLAIN: self._into_table(made), PARQUET: self._into_files(made)})
+        self._loads(
+            "load of Parquet files",
+            {PLAIN: self._into_table(read), PAST: self._import, PARQUET: self._into_files(read)},
+        )
+
+    def _loads(self, case: str, actions: Mapping[str, Callable[[str], None]]) -> None:
+        """Measure what makes tables and directories, each under a name of its own; they are removed afterwards."""
+
+        def of(what: str, action: Callable[[str], None]) -> Action:
+            return lambda number: action(f"{what}{number}")
+
+        names = {name: f"made{place}_" for place, name in enumerate(actions)}
+        self._turns(case, {name: of(names[name], action) for name, action in actions.items()})
+        for name in self.database.tables():
+            if name.startswith("made"):
+                found = self.database.table(name).scan(columns=["id"]).count()
+                assert found == self.rows, f"{found:,} rows in {name}"
+                self.database.drop_table(name)
+        for folder in self.work.glob("made*"):
+            shutil.rmtree(folder)
+
+    def _into_table(self, frame: DataFrame) -> Callable[[str], None]:
+        def write(name: str) -> None:
+            self._table(name)
+            nyala.spark.write_table(frame, name, self.server.url)
+
+        return write
+
+    def _into_files(self, frame: DataFrame) -> Callable[[str], None]:
+        return lambda name: frame.write.parquet(str(self.work / name))
+
+    def _import(self, name: str) -> None:
+        self._table(name).bulk_import(self.parquet, directory=self.server.folder, executor=self.pool)
+
+    def _table(self, name: str) -> nyala.Table:
+        parts = [nyala.hash("id", buckets=TABLETS)]
+        return self.database.create_table(name, SCHEMA, primary_key=["id"], partition_by=parts)
+
+    def _turns(self, case: str, actions: Mapping[str, Action]) -> None:
+        """Measure actions in turns, by the clock and by the processor."""
+
+        def rested(action: Callable[[], Any]) -> Any:
+            wait_until_idle(self.server.process.pid)
+            return cost(action)
+
+        samples = take_turns(actions, self.rounds, rested)
+        for unit, place in (("", 0), (", processor time", 1)):
+            for name, costs in samples.items():
+                result = Result(case + unit, name, "s", [each[place] for each in costs])
+                self.console.print(f"  {result.case}, {name}: {result.median:.2f} s")
+                self.results.append(result)
+
+
+def _read_all(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def _sums(frame: DataFrame) -> list[Any]:
+    return frame.agg(f.sum("k"), f.sum("v")).collect()
+
+
+def _groups(frame: DataFrame) -> list[Any]:
+    return frame.groupBy("k").agg(f.sum("v")).collect()
+
+
+def run(rows: int, rounds: int, work: Path, console: Console) -> Suite:
+    """Compare on ``rows`` rows, after two rehearsals: Java compiles while it runs, what it runs often above all."""
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    with session(work) as spark, pair() as pool:
+        comparison = Comparison(spark, pool, work, Console(quiet=True))
+        try:
+            comparison.run(min(rows, REHEARSAL_ROWS), 3)
+            comparison.run(rows, 1)
+            comparison.results, comparison.console = [], console
+            results = comparison.run(rows, rounds)
+        finally:
+            comparison.close()
+            shutil.rmtree(work, ignore_errors=True)
+    return Suite("spark", {"rows": rows, "rounds": rounds}, results)

@@ -1,0 +1,53 @@
+"""A session of Spark with two cores, as users run it, and a server in a process of its own."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+import nyala
+from bench.compare.nyala_subject import free_port, wait_until_open
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.memory": "4g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+@contextmanager
+def session(folder: Path) -> Iterator[SparkSession]:
+    """Give a session that keeps its files in ``folder``; only what costs nothing to the measured work is set."""
+    settings = SETTINGS | {"spark.local.dir": str(folder), "spark.sql.warehouse.dir": str(folder / "warehouse")}
+    builder = SparkSession.builder.master("local[2]").appName("bench")
+    for name, value in settings.items():
+        builder.config(name, value)
+    made = nyala.spark.configure(builder).getOrCreate()
+    made.sparkContext.setLogLevel("OFF")
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+class Server:
+    """``nyala serve`` with its defaults, on an empty folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        port = free_port()
+        self.url = f"grpc://127.0.0.1:{port}"
+        command = [sys.executable, "-m", "nyala", "serve", "--data", str(folder), "--listen", self.url]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        wait_until_open(port, self.process)
+
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.wait(timeout=60)
