@@ -26,6 +26,8 @@ from .vectors.arrow import from_arrow
 from .vectors.keys import KeyEncoder, KeyVector
 from .vectors.physical import physical_of
 
+_UINT16_MAX = (1 << 16) - 1
+
 
 @dataclass(frozen=True, eq=False)
 class Layout:
@@ -117,7 +119,9 @@ def wrong_server(tablet: Tablet) -> WrongServerError:
 
 def grouped(numbers: np.ndarray) -> tuple[np.ndarray, list[tuple[int, int, int]]]:
     """Return the order that brings rows together by number, else as they stand, and (number, first, last) of each."""
-    order = np.argsort(numbers, kind="stable")
+    # numpy sorts 16 bits by counting, which takes a fraction of the time.
+    is_narrow = len(numbers) and numbers.min() >= 0 and numbers.max() <= _UINT16_MAX
+    order = np.argsort(numbers.astype(np.uint16) if is_narrow else numbers, kind="stable")
     sorted_numbers = numbers[order]
     starts = np.flatnonzero(np.diff(sorted_numbers, prepend=-1))
     ends = np.append(starts[1:], len(numbers))

@@ -113,7 +113,7 @@ class Transactions:
     def _apply(self, asked: TransactionCommit, parts: Sequence[StagedPart]) -> TransactionResult:
         for _ in range(_ATTEMPTS):
             works = self._works(asked, parts)
-            plan = Plan(works, self._options.limits, self._direct_load, self._most)
+            plan = Plan(works, self._options.limits, self._direct_load, self._most, self._options.scan_threads)
             try:
                 if result := self._settle(asked, plan):
                     return result

@@ -3,9 +3,14 @@
 As in `direct_load`: the rows come to the tablet by the commit's record, which names the rowsets they are in, and take
 no memory beyond what waits to be written. Rows of keys that are there, alive or dead, and what is left of too little
 for a rowset, go the ordinary way.
+
+Rowsets are sorted, encoded and synced by a pool of threads, one at a time for each tablet, beside the thread that reads
+what was staged.
 """
 
 from __future__ import annotations
+
+from concurrent.futures import Executor, Future, wait
 
 import numpy as np
 import pyarrow as pa
@@ -20,25 +25,42 @@ from .piece import Piece
 
 _KEYS_AT_ONCE = 1 << 14
 """Keys that are looked up without letting go of the lock."""
+_LAST_OF = 8
+"""The last rowset of several may be so much smaller."""
 
 
 class Loader:
     """The new rows of one tablet. For one thread. ``give_up`` must follow, whatever became of them."""
 
-    def __init__(self, direct_load: DirectLoad, layout: Layout, tablet: Tablet, bytes_at_once: int) -> None:
-        """Note from now on which keys come to the tablet."""
+    def __init__(
+        self, direct_load: DirectLoad, layout: Layout, tablet: Tablet, bytes_at_once: int, pool: Executor
+    ) -> None:
+        """Note from now on which keys come to the tablet; ``pool`` writes."""
         self._direct_load = direct_load
         self._layout = layout
         self._tablet = tablet
         self._bytes_at_once = bytes_at_once
+        self._pool = pool
         self._new = NewKeys(tablet, np.empty(0, np.uint64))
         self._waiting: list[Piece] = []
         self.waiting_bytes = 0
-        """Of rows that are in no rowset yet."""
+        """Of rows that are in no rowset yet, and not being written."""
+        self._writing: Future[np.ndarray] | None = None
+        self._writing_bytes = 0
         self._written: list[np.ndarray] = []
         self.staged: list[StagedRowSet] = []
         self.rows = 0
         """Of those that were written."""
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether a rowset is being written."""
+        return self._writing is not None and not self._writing.done()
+
+    @property
+    def held_bytes(self) -> int:
+        """Of rows that are in no rowset yet."""
+        return self.waiting_bytes + (self._writing_bytes if self.is_writing else 0)
 
     def add(self, piece: Piece) -> Piece | None:
         """Take the new rows of a piece, no two of one key; return the others.
@@ -56,14 +78,29 @@ class Loader:
         return None if absent.all() else piece.chosen(~absent)
 
     def finish(self, room_bytes: int) -> list[Piece]:
-        """Write what waits if it is enough for a rowset or more than ``room_bytes``, and return it if it is not."""
-        if self.waiting_bytes >= min(self._direct_load.sorted_bytes, room_bytes + 1):
+        """Write what waits if it is enough for a rowset or more than ``room_bytes``, and return it if it is not.
+        ``settle`` must follow."""
+        enough = self._direct_load.sorted_bytes
+        if self._writing or self.staged:
+            enough //= _LAST_OF  # the tablet's other rows are on disk: one more rowset costs less than the log
+        if self.waiting_bytes >= min(enough, room_bytes + 1):
             self.write()
-        left, self._waiting = self._waiting, []
+        left, self._waiting, self.waiting_bytes = self._waiting, [], 0
+        return left
+
+    def settle(self) -> None:
+        """Return when nothing is being written. Raises as ``add`` does."""
+        writing, self._writing = self._writing, None
+        if writing:
+            self._written.append(writing.result())
+            self.rows += len(self._written[-1])
+
+    def watch(self) -> None:
+        """Compare all that were written with the keys that came meanwhile, so that little is left to be compared under
+        the lock."""
         if self.staged:
             self._new.hashes = np.concatenate(self._written)
-            self._new.are_still_new()  # so that little is left to be compared under the lock
-        return left
+            self._new.are_still_new()
 
     def are_still_new(self) -> bool:
         """Whether nobody else has brought one of the keys meanwhile; the answer holds under the write lock."""
@@ -71,6 +108,8 @@ class Loader:
 
     def give_up(self) -> None:
         """Remove what was not attached."""
+        if self._writing:
+            wait([self._writing])
         self._new.forget()
         self._direct_load.give_up([one for one in self.staged if not one.is_logged])
 
@@ -86,11 +125,17 @@ class Loader:
         return absent
 
     def write(self) -> None:
-        """Write what waits, of which there must be some. Raises as ``add`` does."""
-        waiting, self._waiting, self.waiting_bytes = self._waiting, [], 0
+        """Let what waits be written, of which there must be some; raises, as ``add`` does, what became of the last."""
+        self.settle()
+        waiting, self._waiting = self._waiting, []
+        self._writing_bytes, self.waiting_bytes = self.waiting_bytes, 0
+        self._writing = self._pool.submit(self._write, waiting)
+
+    def _write(self, waiting: list[Piece]) -> np.ndarray:
+        """Write pieces, and return the hashes of their keys."""
         rows = pa.concat_batches([whole_rows(self._layout, piece.rows, piece.rows) for piece in waiting])
         keys, hashes = concat_keys([piece.keys for piece in waiting]), np.concatenate([p.hashes for p in waiting])
+        waiting.clear()  # the rows are there twice now
         part = Part(self._tablet, None, rows, keys, hashes, np.arange(len(hashes)))
         self._direct_load.write(self._layout, part, self._new, self.staged)
-        self._written.append(hashes)
-        self.rows += len(hashes)
+        return hashes

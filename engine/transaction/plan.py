@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 
@@ -20,8 +22,16 @@ from .loader import Loader
 from .piece import Piece, Refusals, chunks, key_hashes, pieces
 from .truncation import key_bytes_of
 
+Item = TypeVar("Item")
+
 _ROWSET_BYTES = 64 << 20
 """New rows of a tablet are collected up to this size, and then written as one rowset."""
+_SHARES = 4
+"""Hashes are sorted in so many shares, by their upper two bits."""
+_SHARE_SHIFT = np.uint64(62)
+_MANY_ROWS = 1 << 19
+"""From here on threads pay."""
+_NO_HASHES = np.empty(0, np.uint64)
 
 
 @dataclass(slots=True, eq=False)
@@ -64,8 +74,11 @@ class TableWork:
 class Plan:
     """The work of all tables. ``close`` must follow, whatever became of it."""
 
-    def __init__(self, works: Sequence[TableWork], limits: Limits, direct_load: DirectLoad | None, most: int) -> None:
-        """Plan ``works``, whose pieces are yet to be filled in; rows of ``most`` bytes may go through memory.
+    def __init__(
+        self, works: Sequence[TableWork], limits: Limits, direct_load: DirectLoad | None, most: int, threads: int
+    ) -> None:
+        """Plan ``works``, whose pieces are yet to be filled in; rows of ``most`` bytes may go through memory. New rows
+        are written by so many ``threads``.
 
         Raises:
             InvalidArgumentError: a part does not fit its table, or too many rows go through memory.
@@ -80,10 +93,12 @@ class Plan:
         self._limits = limits
         self._most = most
         self._direct_load = direct_load
+        self._threads = threads
         self._loaders: list[Loader] = []
         try:
-            for work in works:
-                self._fill(work)
+            with ThreadPoolExecutor(threads, "nyala-commit") as self._pool:
+                for work in works:
+                    self._fill(work)
         except BaseException:
             self.close()
             raise
@@ -112,23 +127,32 @@ class Plan:
                 work.of(tablet)
                 self._hold(key_bytes_of(tablet))
         repeated = self._repeated(work)
-        for part in work.parts:
-            for chunk in chunks(part):
-                for piece in pieces(chunk, work.table, work.layout, self._limits, self.refusals):
-                    self._place(work, piece, repeated)
+        read = (chunk for part in work.parts for chunk in chunks(part))
+        cut = (pieces(chunk, work.table, work.layout, self._limits, self.refusals) for chunk in read)
+        for found in self._ahead(cut) if self.rows > _MANY_ROWS else cut:
+            for piece in found:
+                self._place(work, piece, repeated)
         for each in work.tablets.values():
             room = max(self._most // 2 - self.held_bytes, 0)
-            for piece in each.loader.finish(room) if each.loader and each.loader.waiting_bytes else []:
+            for piece in each.loader.finish(room) if each.loader else []:
                 self._keep(each.single, piece)
+        for loader in [each.loader for each in work.tablets.values() if each.loader]:
+            loader.settle()
+            loader.watch()
 
     def _repeated(self, work: TableWork) -> np.ndarray:
         """Return the hashes, ascending, that several rows have: the others have a key for themselves."""
         read = (chunk for part in work.parts for chunk in chunks(part))
         hashes = [key_hashes(chunk, work.table, work.layout, self._limits) for chunk in read]
-        if not hashes:
-            return np.empty(0, np.uint64)
-        ascending = np.sort(np.concatenate(hashes))
-        return np.unique(ascending[1:][ascending[1:] == ascending[:-1]])
+        run = self._pool.map if self.rows > _MANY_ROWS else map
+        return np.concatenate(list(run(lambda share: _several(hashes, share), range(_SHARES))))
+
+    def _ahead(self, items: Iterator[Item]) -> Iterator[Item]:
+        """Yield items, each of which is made while the one before it is used."""
+        coming = self._pool.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = self._pool.submit(next, items, None)
+            yield item
 
     def _place(self, work: TableWork, piece: Piece, repeated: np.ndarray) -> None:
         each = work.of(piece.tablet)
@@ -150,7 +174,7 @@ class Plan:
             return None
         if each.loader is None:
             share = max(self._most // len(work.layout.tablets), self._direct_load.sorted_bytes)
-            each.loader = Loader(self._direct_load, work.layout, each.tablet, min(share, _ROWSET_BYTES))
+            each.loader = Loader(self._direct_load, work.layout, each.tablet, min(share, _ROWSET_BYTES), self._pool)
             self._loaders.append(each.loader)
         return each.loader
 
@@ -158,8 +182,12 @@ class Plan:
         """Give new rows to the loader of a tablet, and return the others. The loaders of all tablets together hold no
         more than may go through memory: there may be many."""
         others = loader.add(piece)
-        if sum(each.waiting_bytes for each in self._loaders) > self._most:
-            max(self._loaders, key=lambda each: each.waiting_bytes).write()
+        while sum(each.held_bytes for each in self._loaders) > self._most:
+            busy = [each for each in self._loaders if each.is_writing]
+            if len(busy) < self._threads and any(each.waiting_bytes for each in self._loaders):
+                max(self._loaders, key=lambda each: each.waiting_bytes).write()
+            elif busy:
+                busy[0].settle()
         return others
 
     def _keep(self, place: list[Piece], piece: Piece) -> None:
@@ -174,6 +202,12 @@ class Plan:
                 f"and the keys of truncated tables go through memory, and have more than {self._most:,} bytes: commit "
                 "them in several transactions, or raise transaction_bytes of the store. New rows have no such limit"
             )
+
+
+def _several(hashes: Sequence[np.ndarray], share: int) -> np.ndarray:
+    """Return the hashes of a share, ascending, that are there more than once; share follows share."""
+    own = np.sort(np.concatenate([part[part >> _SHARE_SHIFT == share] for part in (_NO_HASHES, *hashes)]))
+    return np.unique(own[1:][own[1:] == own[:-1]])
 
 
 def _are_in(hashes: np.ndarray, ascending: np.ndarray) -> np.ndarray:

@@ -139,7 +139,12 @@ def test_a_change_of_few_rows_in_the_log_is_these_bytes() -> None:
 
 def test_a_change_of_many_rows_in_the_log_is_an_arrow_stream() -> None:
     (many,) = pa.Table.from_batches([ROWS] * 33).combine_chunks().to_batches()
-    header, stream = pack_record([Change(2, ChangeKind.UPDATE, many)])
+    header, *parts = pack_record([Change(2, ChangeKind.UPDATE, many)])
+    stream = b"".join(bytes(part) for part in parts)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, many.schema) as writer:
+        writer.write_batch(many)
+    assert stream == sink.getvalue().to_pybytes()
     assert bytes(header) == bytes.fromhex("02000000 02 00 0000") + len(stream).to_bytes(8, "little")
     assert pa.ipc.open_stream(stream).read_all().to_batches() == [many]
 

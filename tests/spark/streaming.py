@@ -154,7 +154,7 @@ class Campaign:
         return self.folder / _PLANTED
 
     def _restart(self, number: int, name: str) -> None:
-        fails = self.dice.random() < 0.2
+        fails = self.dice.random() < 0.3
         trigger = self.dice.choice([{"availableNow": True}, {"processingTime": "0 seconds"}])
         wanted = self.dice.choice([0, 1, 1, 2, 3, 8])
         checkpoint = self._checkpoints[name]
@@ -213,6 +213,7 @@ class Campaign:
         idle, most = self.done["slow starts"] + self.done["failed starts"], max(1, restarts // 20)
         assert idle <= most, f"{idle} of {restarts} starts were slow or failed, {most} may be: {dict(self.done)}"
         assert self.batches >= restarts, f"{self.batches} batches in {restarts} restarts"
+        assert self.done["planted"] or restarts < 30, "no task has failed"
         again, forgotten = self.done["replayed"], self.done["forgotten"]
         assert again == forgotten, f"{again} batches came again, of {forgotten} that were forgotten"
 
