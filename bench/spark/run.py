@@ -17,9 +17,11 @@ from bench.report import Result, Suite
 from .pair import from_parquet, pair, past_server, through_server
 from .processes import cost, wait_until_idle
 from .rows import SCHEMA, TABLETS, generated
-from .session import Server, session
+from .session import PLAIN_FORMAT, Server, session
 
-PLAIN, NAMED, PAST, PARQUET = "Nyala", "Nyala, columns and filter named", "Nyala, past the server", "Parquet"
+PLAIN, NAMED, SHIM = "Nyala", "Nyala, columns and filter named", "Nyala with the shim"
+PAST, PARQUET = "Nyala, past the server", "Parquet"
+SUBJECTS = [PLAIN, NAMED, SHIM, PAST, PARQUET]
 REHEARSAL_ROWS = 200_000
 Action = Callable[[int], Any]
 
@@ -60,27 +62,24 @@ class Comparison:
     def _reads(self) -> None:
         first = self.rows - self.rows // 10
         where = f"id >= {first}"
-        none = self._read
-        self._queries("full read", _read_all, {PLAIN: none()})
-        self._queries("count of all", lambda frame: frame.count(), {PLAIN: none()})
-        self._queries("sums of two columns", _sums, {PLAIN: none(), NAMED: none(columns=["k", "v"])})
-        self._queries("sum by 1,000 groups", _groups, {PLAIN: none(), NAMED: none(columns=["k", "v"])})
-        self._queries(
-            "a tenth of the keys, by a range",
-            lambda frame: _read_all(frame.where(where)),
-            {PLAIN: none(), NAMED: none(where=where)},
-        )
+        self._query("full read", _read_all)
+        self._query("count of all", lambda frame: frame.count())
+        self._query("sums of two columns", _sums, columns="k,v")
+        self._query("sum by 1,000 groups", _groups, columns="k,v")
+        self._query("a tenth of the keys, by a range", lambda frame: _read_all(frame.where(where)), filter=where)
 
-    def _read(self, **named: Any) -> Callable[[], DataFrame]:
-        return lambda: nyala.spark.read_table(self.spark, "rows", self.server.url, **named)
-
-    def _queries(
-        self, case: str, query: Callable[[DataFrame], Any], frames: Mapping[str, Callable[[], DataFrame]]
-    ) -> None:
+    def _query(self, case: str, query: Callable[[DataFrame], Any], **named: str) -> None:
         """Measure a query. A table is loaded anew for each, as it has to be, inside the measured time."""
         files = self.spark.read.parquet(str(self.parquet))
-        loads = {**frames, PARQUET: lambda: files}
+        loads = {PLAIN: lambda: self._load(PLAIN_FORMAT), PARQUET: lambda: files}
+        if named:
+            loads[NAMED] = lambda: self._load(PLAIN_FORMAT, **named)
+        if self.spark.conf.get("spark.jars", ""):
+            loads[SHIM] = lambda: self._load("nyala")
         self._turns(case, {name: lambda _, load=load: query(load()) for name, load in loads.items()})
+
+    def _load(self, name: str, **options: str) -> DataFrame:
+        return self.spark.read.format(name).options(uri=self.server.url, table="rows", **options).load()
 
     def _pairs(self) -> None:
         actions: dict[str, Callable[[], int]] = {
@@ -180,4 +179,5 @@ def run(rows: int, rounds: int, work: Path, console: Console) -> Suite:
         finally:
             comparison.close()
             shutil.rmtree(work, ignore_errors=True)
+    results.sort(key=lambda result: SUBJECTS.index(result.subject))
     return Suite("spark", {"rows": rows, "rounds": rounds}, results)

@@ -1,5 +1,6 @@
 """A session of Spark with two cores, as users run it, and a server in a process of its own."""
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,7 +11,9 @@ from pyspark.sql import SparkSession
 
 import nyala
 from bench.compare.nyala_subject import free_port, wait_until_open
+from nyala.clients.spark.source import NyalaDataSource
 
+PLAIN_FORMAT = "nyala_alone"
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -24,17 +27,33 @@ SETTINGS = {
 
 @contextmanager
 def session(folder: Path) -> Iterator[SparkSession]:
-    """Give a session that keeps its files in ``folder``; only what costs nothing to the measured work is set."""
+    """Give a session that keeps its files in ``folder``, with the shim where there is a compiler of Java to build it.
+
+    Nothing is set that would spare the measured work. ``format(PLAIN_FORMAT)`` is the data source without the shim.
+    """
     settings = SETTINGS | {"spark.local.dir": str(folder), "spark.sql.warehouse.dir": str(folder / "warehouse")}
     builder = SparkSession.builder.master("local[2]").appName("bench")
     for name, value in settings.items():
         builder.config(name, value)
-    made = nyala.spark.configure(builder).getOrCreate()
+    jar = nyala.spark.build_shim(folder / "shim") if shutil.which("javac") else False
+    made = nyala.spark.configure(builder, shim=jar).getOrCreate()
     made.sparkContext.setLogLevel("OFF")
+    made.dataSource.register(_plain())
     try:
         yield made
     finally:
         made.stop()
+
+
+def _plain() -> type[NyalaDataSource]:
+    """Return the data source under a name that the shim does not know; made here, it is sent to Spark by its code."""
+
+    class Plain(NyalaDataSource):
+        @classmethod
+        def name(cls) -> str:
+            return PLAIN_FORMAT
+
+    return Plain
 
 
 class Server:
