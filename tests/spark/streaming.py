@@ -139,7 +139,7 @@ class Campaign:
         finally:
             writer.stop()
         for name in self._checkpoints:
-            assert self._query(name, "nyala", availableNow=True).awaitTermination(300), f"{name} never catches up"
+            assert self._query(name, "nyala", None, availableNow=True).awaitTermination(300), f"{name} never catches up"
             self._count_batches(name)
         self._compare()
         self._check_that_enough_was_done(restarts)
@@ -159,7 +159,7 @@ class Campaign:
         wanted = self.dice.choice([0, 1, 1, 2, 3, 8])
         checkpoint = self._checkpoints[name]
         before = checkpoint.batches
-        query = self._query(name, "flaky" if fails else "nyala", **trigger)
+        query = self._query(name, "flaky" if fails else "nyala", self.dice.choice([None, 50, 500]), **trigger)
         deadline = time.monotonic() + SLOW_SECONDS
         while query.isActive and checkpoint.batches < before + wanted and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -184,10 +184,10 @@ class Campaign:
     def _count_batches(self, name: str) -> None:
         self.done["replayed"] += self._checkpoints[name].has_it_again()
 
-    def _query(self, name: str, sink: str, **trigger: Any) -> StreamingQuery:
+    def _query(self, name: str, sink: str, rows_max: int | None, **trigger: Any) -> StreamingQuery:
         options = {"uri": self.uri, "readChangeFeed": "true"}
-        if rows := self.dice.choice([None, 50, 500]):
-            options["maxRowsPerTrigger"] = str(rows)
+        if rows_max:
+            options["maxRowsPerTrigger"] = str(rows_max)
         changes = self.spark.readStream.format("nyala").options(**options).load("source")
         rows, given = _written(name, changes)
         written = rows.writeStream.format(sink).options(uri=self.uri, table=name, **given).outputMode("append")
