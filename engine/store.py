@@ -158,6 +158,7 @@ class Store(Outside):
             self._direct_load,
             self.options,
             self._catalog.tables,
+            self._pool,
         )
         importer = Importer(self._environment, self._log, self.options.limits, self._gate.admitted)
         times = self._clock.physical_microseconds, self._clock.now

@@ -251,7 +251,7 @@ EXCEPTIONS: dict[Rule, dict[str, str]] = {
     no_hidden_threads: {
         "engine/wal/writer.py": "one thread writes and syncs the log",
         "engine/maintenance/manager.py": "one thread picks the next piece of upkeep",
-        "engine/store.py": "owns the pool that scans and flushes share",
+        "engine/store.py": "owns the pool that scans, flushes and transactions share",
     },
     chance_through_the_seam: {
         "engine/fs/memory.py": "names the type of the seeded Random that a test passes in",

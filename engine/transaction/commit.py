@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,6 +61,7 @@ class Transactions:
         direct_load: DirectLoad,
         options: StoreOptions,
         tables: Callable[[], list[Table]],
+        pool: Executor,
     ) -> None:
         self._area = area
         self._committed = committed
@@ -68,6 +70,7 @@ class Transactions:
         self._direct_load = direct_load
         self._options = options
         self._tables = tables
+        self._pool = pool
         self._most = min(options.transaction_bytes, options.memory_bytes // 2)
 
     def commit(self, asked: TransactionCommit) -> TransactionResult:
@@ -113,7 +116,8 @@ class Transactions:
     def _apply(self, asked: TransactionCommit, parts: Sequence[StagedPart]) -> TransactionResult:
         for _ in range(_ATTEMPTS):
             works = self._works(asked, parts)
-            plan = Plan(works, self._options.limits, self._direct_load, self._most, self._options.scan_threads)
+            threads = self._options.scan_threads
+            plan = Plan(works, self._options.limits, self._direct_load, self._most, self._pool, threads)
             try:
                 if result := self._settle(asked, plan):
                     return result

@@ -4,13 +4,14 @@ As in `direct_load`: the rows come to the tablet by the commit's record, which n
 no memory beyond what waits to be written. Rows of keys that are there, alive or dead, and what is left of too little
 for a rowset, go the ordinary way.
 
-Rowsets are sorted, encoded and synced by a pool of threads, one at a time for each tablet, beside the thread that reads
-what was staged.
+Rowsets are sorted, encoded and synced by the store's pool of threads, one at a time for each tablet, beside the thread
+that reads what was staged.
 """
 
 from __future__ import annotations
 
-from concurrent.futures import Executor, Future, wait
+from concurrent.futures import CancelledError, Executor, Future
+from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
@@ -109,7 +110,8 @@ class Loader:
     def give_up(self) -> None:
         """Remove what was not attached."""
         if self._writing:
-            wait([self._writing])
+            with suppress(CancelledError):
+                self._writing.exception()  # returns when it has ended
         self._new.forget()
         self._direct_load.give_up([one for one in self.staged if not one.is_logged])
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import CancelledError, Executor
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -75,10 +76,16 @@ class Plan:
     """The work of all tables. ``close`` must follow, whatever became of it."""
 
     def __init__(
-        self, works: Sequence[TableWork], limits: Limits, direct_load: DirectLoad | None, most: int, threads: int
+        self,
+        works: Sequence[TableWork],
+        limits: Limits,
+        direct_load: DirectLoad | None,
+        most: int,
+        pool: Executor,
+        threads: int,
     ) -> None:
         """Plan ``works``, whose pieces are yet to be filled in; rows of ``most`` bytes may go through memory. New rows
-        are written by so many ``threads``.
+        are written by ``pool``, which has so many ``threads``.
 
         Raises:
             InvalidArgumentError: a part does not fit its table, or too many rows go through memory.
@@ -93,12 +100,12 @@ class Plan:
         self._limits = limits
         self._most = most
         self._direct_load = direct_load
+        self._pool = pool
         self._threads = threads
         self._loaders: list[Loader] = []
         try:
-            with ThreadPoolExecutor(threads, "nyala-commit") as self._pool:
-                for work in works:
-                    self._fill(work)
+            for work in works:
+                self._fill(work)
         except BaseException:
             self.close()
             raise
@@ -129,8 +136,8 @@ class Plan:
         repeated = self._repeated(work)
         read = (chunk for part in work.parts for chunk in chunks(part))
         cut = (pieces(chunk, work.table, work.layout, self._limits, self.refusals) for chunk in read)
-        for found in self._ahead(cut) if self.rows > _MANY_ROWS else cut:
-            for piece in found:
+        with closing(self._ahead(cut) if self.rows > _MANY_ROWS else cut) as coming:
+            for piece in (piece for found in coming for piece in found):
                 self._place(work, piece, repeated)
         for each in work.tablets.values():
             room = max(self._most // 2 - self.held_bytes, 0)
@@ -147,12 +154,16 @@ class Plan:
         run = self._pool.map if self.rows > _MANY_ROWS else map
         return np.concatenate(list(run(lambda share: _several(hashes, share), range(_SHARES))))
 
-    def _ahead(self, items: Iterator[Item]) -> Iterator[Item]:
+    def _ahead(self, items: Iterator[Item]) -> Generator[Item]:
         """Yield items, each of which is made while the one before it is used."""
         coming = self._pool.submit(next, items, None)
-        while (item := coming.result()) is not None:
-            coming = self._pool.submit(next, items, None)
-            yield item
+        try:
+            while (item := coming.result()) is not None:
+                coming = self._pool.submit(next, items, None)
+                yield item
+        finally:
+            with suppress(CancelledError):
+                coming.exception()
 
     def _place(self, work: TableWork, piece: Piece, repeated: np.ndarray) -> None:
         each = work.of(piece.tablet)
