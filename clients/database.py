@@ -14,6 +14,7 @@ from ..schemas.column import ColumnOptions
 from ..schemas.command import explain
 from ..schemas.description import DroppedTable
 from ..schemas.errors import InvalidArgumentError
+from ..schemas.moving import MoveProgress
 from ..schemas.partition import HashLevel, RangeLevel
 from ..schemas.service import StoreService
 from ..schemas.table import TableDefinition
@@ -134,6 +135,23 @@ class Database:
     def import_abort(self, import_id: str) -> None:
         """Drop an import and its files."""
         self._store.import_abort(import_id)
+
+    def move_tablet(
+        self, table: str, tablet: int, to: str, server: str | None = None, progress: MoveProgress | None = None
+    ) -> None:
+        """Move a tablet to the server ``to``, one of several that share the table; reads and writes go on meanwhile.
+
+        ``tablet`` is its number as ``Table.tablets`` tells it, on the server that has it; ``server`` says which that is
+        where several have a tablet of this number. If it was interrupted, the same call goes on, or begins anew.
+        ``progress`` is called with the bytes of files that have come so far, and those of all. See docs/servers.md.
+
+        Raises:
+            InvalidArgumentError: there is no such server, or the tables are on one server, or in this process, alone.
+            NotFoundError: there is no such table or tablet.
+            ConflictError: the tablet was divided or dropped meanwhile, or is moved by somebody else.
+            UnavailableError: a server cannot be reached, or a transaction has rows of the table staged.
+        """
+        self._store.move_tablet(table, tablet, to, server, progress)
 
     def now(self) -> int:
         """Return a timestamp at which every write acknowledged so far is visible, and no later one."""

@@ -37,6 +37,7 @@ from ..schemas.timestamp import parse_moment
 from ..schemas.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
 from ..schemas.write import CommitMode, WriteCommand, WriteResult
 from .flight_errors import as_store_errors
+from .flight_moves import FlightMoves
 from .numbered import NumberedPut, Writer, Writers
 from .point_reads import PointReads
 from .put_stream import PutStream
@@ -63,7 +64,7 @@ class Answered:
         return self.answer
 
 
-class FlightStore:
+class FlightStore(FlightMoves):
     """A client of one server: see ``schemas.service.StoreService``. Thread safe.
 
     Fork before the first one is made, not after: gRPC does not survive it.
@@ -204,7 +205,7 @@ class FlightStore:
 
     def scan(self, spec: ScanSpec) -> ScanStream:
         """See StoreService. An aggregate, or a tablet, is one call: no tickets are asked for first."""
-        if spec.aggregate is not None or spec.tablet is not None:
+        if spec.aggregate is not None or spec.tablet is not None or spec.partition is not None:
             with as_store_errors():
                 reader = self._client.do_get(fl.Ticket(_json(spec)))
                 return ScanStream(reader.schema, _pinned_to(spec), self._batches(reader))
@@ -313,6 +314,12 @@ class FlightStore:
         with as_store_errors():
             (answer,) = self._client.do_action(fl.Action(name, sent))
             return answer.body.to_pybytes()
+
+    def _results(self, name: str, body: BaseModel) -> Iterator[bytes]:
+        """Yield the results of an action that has several."""
+        with as_store_errors():
+            for answer in self._client.do_action(fl.Action(name, _json(body))):
+                yield answer.body.to_pybytes()
 
     def __repr__(self) -> str:
         return f"FlightStore({self.url!r})"

@@ -33,6 +33,14 @@ class LoadProgress:
         elif time.monotonic() >= self._show_at:
             self._shown = self._show()
 
+    def reach(self, done: int, total: int) -> None:
+        """Say how much is done, of a total that may have grown."""
+        self._rows = total
+        self.advance(done - self._done)
+        if self._shown:
+            progress, task = self._shown
+            progress.update(task, total=total)
+
     def _show(self) -> tuple[Progress, TaskID]:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

@@ -68,6 +68,10 @@ class AutoIncrement:
         if self._column_id is not None and change.kind is ChangeKind.STORE and change.rows.num_rows:
             self._raise_to(pc.max(change.rows.column(str(self._column_id))).as_py())
 
+    def follow(self, last: int) -> None:
+        """Give no id up to ``last``, which another server may have given."""
+        self._raise_to(last)
+
     def restore_attached(self, attachment: Attachment) -> None:
         """Learn from a rowset that the log attaches which ids were given."""
         self._raise_to(attachment.last_auto_id or 0)

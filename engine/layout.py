@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..schemas.column import ColumnSchema
-from ..schemas.errors import WrongServerError
+from ..schemas.errors import UnavailableError, WrongServerError
 from ..schemas.literal import from_json
 from ..schemas.partition_schema import UNPARTITIONED, PartitionSchema, sum_of
 from ..schemas.table import TableOptions, TableSchema
@@ -27,6 +27,8 @@ from .vectors.keys import KeyEncoder, KeyVector
 from .vectors.physical import physical_of
 
 _UINT16_MAX = (1 << 16) - 1
+_CLOSED_SECONDS = 0.1
+"""After this, whoever writes to a tablet that is about to move may try again."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +97,18 @@ class Layout:
         found = np.flatnonzero(self.elsewhere if numbers is None else self.elsewhere[numbers])
         if len(found):
             raise wrong_server(self.tablets[found[0] if numbers is None else numbers[found[0]]])
+
+    def check_writable(self, numbers: np.ndarray | None) -> None:
+        """Refuse rows that are to be written as ``check_here`` does, and those of tablets that are about to move.
+
+        Raises:
+            WrongServerError: naming the server of the first.
+            UnavailableError: for a moment; nothing is applied.
+        """
+        self.check_here(numbers)
+        closed = [number for number, tablet in enumerate(self.tablets) if tablet.is_closed and tablet.is_closed()]
+        if closed and (numbers is None or np.isin(closed, numbers).any()):
+            raise UnavailableError("a tablet of the rows is being moved to another server: come again", _CLOSED_SECONDS)
 
     def covers(self, rows: pa.RecordBatch) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Return where in ``tablets`` the tablet of each row is, and which rows (bool) have none.

@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 
 from ..schemas.bulk import ImportBegin, ImportCommit, ImportPlan
 from ..schemas.compaction import CompactionBegin, CompactionCommit, CompactionDone, CompactionPlan
 from ..schemas.direct import PinnedTable, PinSnapshot
+from ..schemas.errors import InvalidArgumentError
+from ..schemas.moving import (
+    HandedOver,
+    MoveBegin,
+    MoveFetch,
+    MoveFile,
+    MoveHandOver,
+    MoveLacking,
+    MoveProgress,
+    MoveRead,
+    MoveRound,
+    Moves,
+    MoveStatus,
+)
 from ..schemas.write import WriteResult
 from .bulk.imports import Imports
 from .catalog import Catalog
@@ -14,6 +29,7 @@ from .direct.pins import Pins
 from .distributed.compactions import Compactions
 from .fs.filesystem import FileSystem
 from .maintenance.manager import MaintenanceManager
+from .moving.moves import Mover
 from .snapshots import Snapshots
 
 
@@ -27,6 +43,7 @@ class Outside(ABC):
     _pins: Pins
     _compactions: Compactions
     _snapshots: Snapshots
+    _mover: Mover
 
     @abstractmethod
     def _check_open(self) -> None:
@@ -99,3 +116,75 @@ class Outside(ABC):
         """See StoreService."""
         self._check_open()
         self._compactions.abort(compaction_id)
+
+    # Moves of tablets: see ``schemas.moving.MovingService``
+
+    def move_tablet(
+        self, table: str, tablet: int, to: str, server: str | None = None, progress: MoveProgress | None = None
+    ) -> None:
+        """Not possible. Raises InvalidArgumentError."""
+        raise InvalidArgumentError(
+            "a tablet moves between servers that share a table: connect to one of them, with nyala.connect"
+        )
+
+    def moves(self, table: str) -> Moves:
+        """See MovingService."""
+        self._check_open()
+        return self._mover.of(self._mover.table(table))
+
+    def move_begin(self, asked: MoveBegin) -> MoveRound:
+        """See MovingService."""
+        self._check_open()
+        found = self._mover.departures.begin(asked, self._catalog.table(asked.table))
+        self._maintenance.notify()
+        return found
+
+    def move_read(self, asked: MoveRead) -> Iterator[bytes]:
+        """See MovingService."""
+        self._check_open()
+        return self._mover.departures.read(asked)
+
+    def move_receive(self, asked: MoveRound) -> MoveLacking:
+        """See MovingService."""
+        self._check_open()
+        return self._mover.arrivals.receive(asked, self._catalog.table(asked.table))
+
+    def move_fetch(self, asked: MoveFetch) -> None:
+        """Not possible: a store alone reaches no other. Raises InvalidArgumentError."""
+        raise InvalidArgumentError("a store that shares its tables with no other has nowhere to fetch a file from")
+
+    def move_write(self, move: str, file: MoveFile, chunks: Iterable[bytes]) -> None:
+        """Take in a file of a tablet that moves here, as ``move_fetch`` brings it."""
+        self._check_open()
+        self._mover.arrivals.write(move, file, chunks)
+
+    def move_prepare(self, asked: MoveRound) -> None:
+        """See MovingService."""
+        self._check_open()
+        self._mover.arrivals.prepare(asked, self._catalog.table(asked.table))
+
+    def move_hand_over(self, asked: MoveHandOver) -> HandedOver:
+        """See MovingService. Whether the target has prepared the round is for the caller to know."""
+        self._check_open()
+        return self._mover.departures.hand_over(asked)
+
+    def move_take_over(self, asked: HandedOver) -> None:
+        """See MovingService."""
+        self._check_open()
+        self._mover.arrivals.take_over(asked, self._mover.table(asked.table))
+        self._maintenance.notify()
+
+    def move_forget(self, move: str) -> None:
+        """See MovingService."""
+        self._check_open()
+        self._mover.departures.forget(move)
+
+    def move_status(self, move: str) -> MoveStatus:
+        """See MovingService."""
+        self._check_open()
+        return self._mover.departures.status(move)
+
+    def move_abort(self, move: str) -> MoveStatus:
+        """See MovingService. At the target the caller must know that the source has given it up."""
+        self._check_open()
+        return self._mover.abort(move)

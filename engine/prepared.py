@@ -63,7 +63,7 @@ def prepare(
     incoming, keys = keyed(layout, incoming, operation, limits)
     incoming, keys, numbers = _covered(layout, incoming, keys)
     if len(keys):
-        layout.check_here(numbers)
+        layout.check_writable(numbers)
     return Prepared(
         layout, batch, incoming, shape_of(layout, set(incoming.column_ids)), cut(layout, incoming.rows, keys, numbers)
     )

@@ -53,9 +53,10 @@ class LoggedTablets:
         self._tables: dict[int, Table] = {}
         for table in tables:
             for tablet in table.tablets:
-                self._tablets[tablet.tablet_id] = tablet
-                for ancestor in tablet.ancestors:
-                    self._heirs.setdefault(ancestor, []).append(tablet)
+                if tablet.elsewhere is None:  # else its rows have gone to another server, with all that the log tells
+                    self._tablets[tablet.tablet_id] = tablet
+                    for ancestor in tablet.ancestors:
+                        self._heirs.setdefault(ancestor, []).append(tablet)
                 self._tables |= dict.fromkeys((tablet.tablet_id, *tablet.ancestors), table)
 
     def owners(self, tablet_id: int) -> list[Tablet]:

@@ -14,6 +14,7 @@ from ..schemas.column import ColumnSchema
 from ..schemas.description import ScanSplit
 from ..schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, SnapshotTooOldError, UnavailableError
 from ..schemas.limits import Limits
+from ..schemas.partition_schema import TabletPartition
 from ..schemas.predicate import Not, Predicate
 from ..schemas.scan import ScanSpec
 from ..schemas.table import TableSchema
@@ -160,6 +161,8 @@ def wanted_tablets(spec: ScanSpec, table: Table, layout: Layout, request: ScanRe
 def _wanted(spec: ScanSpec, table: Table, layout: Layout, request: ScanRequest) -> Wanted:
     if spec.tablet is not None:
         return Wanted(_heirs(spec.tablet, table, layout), [])
+    if spec.partition is not None:
+        return Wanted(_within(spec.partition, table, layout), [])
     if request.where is None:
         return Wanted(list(layout.tablets), [])
     partitions = [tablet.partition for tablet in layout.tablets]
@@ -172,6 +175,8 @@ def _heirs(tablet_id: int, table: Table, layout: Layout) -> list[Tablet]:
 
     Each division makes two heirs: of what is left of a tablet after n of them each counts for one part in 2**n.
     """
+    if known := [tablet for tablet in layout.tablets if tablet_id in tablet.aliases]:
+        return known
     lines = [(tablet, (*tablet.ancestors, tablet.tablet_id)) for tablet in layout.tablets]
     found = [(tablet, len(line) - 1 - line.index(tablet_id)) for tablet, line in lines if tablet_id in line]
     if not found:
@@ -184,6 +189,22 @@ def _heirs(tablet_id: int, table: Table, layout: Layout) -> list[Tablet]:
             "part of it was dropped; plan again"
         )
     return [tablet for tablet, _ in found]
+
+
+def _within(partition: TabletPartition, table: Table, layout: Layout) -> list[Tablet]:
+    """Return the tablets that hold a partition, which may have been divided: from its lower end on, one at a time."""
+    begins = {each.partition.lower: each for each in layout.tablets if each.partition.buckets == partition.buckets}
+    found: list[Tablet] = []
+    lower = partition.lower
+    while (tablet := begins.get(lower)) and len(found) < len(begins):
+        found.append(tablet)
+        if tablet.partition.upper == partition.upper:
+            return found
+        lower = tablet.partition.upper
+    raise NotFoundError(
+        f"table {table.name!r} has no tablets that hold what the scan was planned for: its range was dropped; plan "
+        "the scan again"
+    )
 
 
 def run(
@@ -287,6 +308,7 @@ def _described(tablet: Tablet, part: Split, request: ScanRequest) -> ScanSplit:
     keys = ALL_KEYS if part.keys is request.keys and not request.is_split else part.keys
     return ScanSplit(
         tablet=tablet.tablet_id,
+        partition=tablet.partition,
         rows=part.rows,
         bytes=part.bytes,
         key_lower=None if keys.lower is None else keys.lower.hex(),

@@ -45,6 +45,7 @@ def split_in_place(table: Table, state: TableState, split: RangeSplit, environme
             table.check_in_use()
             if tablet.retired:
                 raise UnavailableError(tablet.retired)
+            _check_settled(tablet, environment)
         divisions = [Division(tablet, environment, state, split) for tablet in old]
         try:
             _divide(table, state, divisions, environment)
@@ -59,6 +60,17 @@ def split_in_place(table: Table, state: TableState, split: RangeSplit, environme
         with heir.maintenance_lock:
             if not heir.retired:  # there is the memory of the old index now
                 index_keys(heir)
+
+
+def _check_settled(tablet: Tablet, environment: Environment) -> None:
+    """Refuse to divide a tablet that is between two servers."""
+    entry = environment.manifest.current.tablet(tablet.tablet_id)
+    if entry and entry.elsewhere and (entry.arriving or entry.moved):
+        raise UnavailableError(
+            f"a tablet of the range is being moved between this server and {entry.elsewhere!r}: make the change again "
+            "when that is over",
+            1.0,
+        )
 
 
 def _divide(table: Table, state: TableState, divisions: Sequence[Division], environment: Environment) -> None:

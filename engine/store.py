@@ -47,6 +47,7 @@ from .log_freeing import LogFreeing
 from .maintenance.manager import MaintenanceManager
 from .maintenance.op import MaintenanceOp
 from .memory_gate import MemoryGate, patiently
+from .moving.moves import Mover
 from .mvcc.clock import Clock, SystemClock
 from .mvcc.mvcc import MvccManager
 from .options import StoreOptions
@@ -165,6 +166,8 @@ class Store(Outside):
         self._imports = imports.Imports(importer, self._writers, storage, *times)
         self._pins = pins.Pins(self._environment, self.options.limits, *times)
         self._compactions = compactions.Compactions(self._environment, *times)
+        shared = self._log, self._writers, self._staging, self._snapshots, self._catalog.tables
+        self._mover = Mover(self._environment, *shared, self._clock.physical_microseconds)
         if self.options.maintenance == "on":
             self._maintenance.start()
 

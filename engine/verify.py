@@ -135,19 +135,28 @@ def _verify_tables(fs: FileSystem, manifest: Manifest, report: VerifyReport, pro
         tablets = [tablet.partition for tablet in table.tablets]
         router = Router(table.partitions, table.schema_, tablets) if table.partitions != UNPARTITIONED else None
         for number, tablet in enumerate(table.tablets):
-            sound: list[DiskRowSet] = []
-            for rowset in tablet.rowsets:
-                named |= set(_paths(tablet, rowset))
-                progress(files.path(tablet.home, rowset.id, "base"))
-                if found := _attempt(report, partial(_verify_rowset, scope, tablet, rowset)):
-                    sound.append(found)
-            if router:
-                for rowset in sound:
-                    _attempt(report, partial(verify_partition, table.schema_, router, number, rowset))
-            _attempt(report, partial(_verify_disjoint, sound))
+            for held in _held(tablet):
+                sound: list[DiskRowSet] = []
+                for rowset in held.rowsets:
+                    named |= set(_paths(held, rowset))
+                    progress(files.path(held.home, rowset.id, "base"))
+                    if found := _attempt(report, partial(_verify_rowset, scope, held, rowset)):
+                        sound.append(found)
+                if router:
+                    for rowset in sound:
+                        _attempt(report, partial(verify_partition, table.schema_, router, number, rowset))
+                _attempt(report, partial(_verify_disjoint, sound))
     for path in _all_files(fs):
         if path not in named:
             report.notes.append(f"{path}: no table names this file; a crash left it, the next start removes it")
+
+
+def _held(tablet: TabletEntry) -> list[TabletEntry]:
+    """Return the tablet, or what has come of it from another server beside the empty one that stands for it."""
+    coming = tablet.arriving
+    if coming is None:
+        return [tablet]
+    return [tablet, tablet.model_copy(update={"rowsets": coming.rowsets, "directory": coming.tablet})]
 
 
 def _verify_rowset(scope: _Scope, tablet: TabletEntry, entry: RowsetEntry) -> DiskRowSet:

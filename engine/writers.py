@@ -14,13 +14,14 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from pydantic import BaseModel, ValidationError
 
 from ..schemas.errors import CorruptionError, InvalidArgumentError
+from ..schemas.moving import MovedAnswers
 from ..schemas.write import SEQ_MAX, Durability, WriteResult
 from .tablet.note import Note, NoteKind
 
@@ -186,6 +187,22 @@ class Writers:
                 kept.logged_from = min(kept.logged_from, lsn)
             self._trim()
 
+    def of_tablet(self, table_id: int, suffix: str) -> tuple[MovedAnswers, ...]:
+        """Return the answers to writers on a table whose names end with ``suffix``: those that write to one tablet."""
+        with self._changed:
+            return tuple(
+                MovedAnswers(
+                    writer=name,
+                    floor=writer.floor,
+                    answers=tuple(
+                        {"seq": seq, "timestamp": each.timestamp, "answer": json.loads(each.body)}
+                        for seq, each in writer.answers.items()
+                    ),
+                )
+                for (number, name), writer in self._writers.items()
+                if number == table_id and name.endswith(suffix)
+            )
+
     @contextmanager
     def saved_before(self, lsn: int) -> Iterator[tuple[Note | None, list[int]]]:
         """Give a note of all that the log before ``lsn`` tells, None if that is nothing; the body logs it.
@@ -270,6 +287,20 @@ class Ticket:
     def keep(self, answer: WriteResult, lsn: int, timestamp: int) -> None:
         """Remember the answer, under the lock under which it was logged."""
         self.writers.keep(self.number, Answered(lsn, timestamp, _body(answer)))
+
+
+def moved_note(table_id: int, moved: Sequence[MovedAnswers]) -> Note:
+    """Return what the log is to say of answers that another server gave; they are durable there."""
+    writers = [
+        _LoggedWriter(
+            table=table_id,
+            writer=each.writer,
+            floor=each.floor,
+            answers=[_LoggedAnswer.model_validate({"lsn": 0, **answer}) for answer in each.answers],
+        )
+        for each in moved
+    ]
+    return Note(0, NoteKind.WRITERS, _WritersNote(writers=writers).model_dump_json(exclude_defaults=True).encode())
 
 
 def _body(answer: WriteResult) -> bytes:

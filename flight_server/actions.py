@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pyarrow.flight as fl
@@ -19,6 +19,7 @@ from ..schemas.scan import ScanSpec
 from ..schemas.service import StoreService
 from ..schemas.table import TableDefinition
 from ..schemas.transaction import TransactionAbort, TransactionCommit
+from . import move_actions as move
 from .config import ServerConfig
 from .gateway import Gateway
 from .get import sized
@@ -26,10 +27,10 @@ from .get import sized
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """One action: ``run`` takes the body and returns the JSON of the answer."""
+    """One action: ``run`` takes the body and returns the JSON of the answer, or bytes piece by piece."""
 
     about: str
-    run: Callable[[StoreService, bytes], str]
+    run: Callable[[StoreService, bytes], str | Iterator[bytes]]
     is_long: bool = False
     """Whether the body may be long: a scan with its filter, the files of an import, the parts of a transaction."""
 
@@ -252,6 +253,37 @@ VERBS = {
     ),
     "compaction_renew": Verb('Wait for the commits as long again: {"compaction_id"}. Answers {}.', _compaction_renew),
     "compaction_abort": Verb('Drop what was not committed: {"compaction_id"}. Answers {}.', _compaction_abort),
+    "moves": Verb(
+        'The moves of a table\'s tablets that did not end, and those by which tablets came: {"table"}. Answers '
+        '{"arriving","left","arrived"}.',
+        move.moves,
+    ),
+    "move_begin": Verb(
+        'Begin to move a tablet away from this server, or the next round: {"move","table","tablet","to","last"}. '
+        "Answers the round: the tablet's files.",
+        move.begin,
+    ),
+    "move_read": Verb('The bytes of a file of the newest round, as several results: {"move","name"}.', move.read),
+    "move_receive": Verb(
+        'Tell the server that a tablet moves to of a round: its JSON. Answers {"names"}, the files to be fetched.',
+        move.receive,
+        True,
+    ),
+    "move_fetch": Verb('Fetch a file from the server that has it: {"move","source","file"}. Answers {}.', move.fetch),
+    "move_prepare": Verb("Keep the files of the last round, durably: its JSON. Answers {}.", move.prepare, True),
+    "move_hand_over": Verb(
+        'Give a tablet up, durably, once the other server has prepared the round: {"move","number"}. Answers what '
+        "move_take_over takes.",
+        move.hand_over,
+    ),
+    "move_take_over": Verb("Serve a tablet that was handed over: what move_hand_over answered.", move.take_over, True),
+    "move_forget": Verb('End a move, at the server that the tablet came from: {"move"}. Answers {}.', move.forget),
+    "move_status": Verb(
+        'Where a move away from this server stands: {"move"}. Answers {"state":"under_way"|"handed_over"|"unknown"}, '
+        "and what was handed over.",
+        move.status,
+    ),
+    "move_abort": Verb('Give a move up, unless the tablet was handed over: {"move"}. As move_status.', move.abort),
     "now": Verb(
         'A timestamp at which every write acknowledged so far is visible: no body, or {"at_least"} with a timestamp '
         'that this clock is to follow. Answers {"timestamp"}.',
@@ -263,8 +295,8 @@ VERBS = {
 }
 
 
-def run(store: StoreService, action: fl.Action, config: ServerConfig) -> list[fl.Result]:
-    """Run one action and return its one result.
+def run(store: StoreService, action: fl.Action, config: ServerConfig) -> Iterator[fl.Result]:
+    """Run one action and return its one result, or its results if they are pieces of data.
 
     Raises:
         StoreError: what the action raises; INVALID_ARGUMENT for an unknown one or a body that is wrong or too large.
@@ -274,7 +306,8 @@ def run(store: StoreService, action: fl.Action, config: ServerConfig) -> list[fl
         raise InvalidArgumentError(f"no action is called {action.type!r}; there are {', '.join(VERBS)}")
     most = config.scan_bytes_max if chosen.is_long else config.request_bytes_max
     body = sized(action.body.to_pybytes(), f"the body of {action.type}", most)
-    return [fl.Result(chosen.run(store, body).encode())]
+    found = chosen.run(store, body)
+    return iter([fl.Result(found.encode())] if isinstance(found, str) else map(fl.Result, found))
 
 
 def listed() -> list[fl.ActionType]:

@@ -6,14 +6,18 @@ from all servers. Writes go to no other server: they are refused, with the name 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
 
+from ..clients.servers import moving
 from ..clients.servers.members import Members
 from ..clients.servers.store import PlacedStore
-from ..schemas.description import ScanPlan
-from ..schemas.errors import WrongServerError
+from ..schemas.alter import Alteration
+from ..schemas.description import ScanPlan, TableDescription, TabletMap
+from ..schemas.errors import ConflictError, NotFoundError, UnavailableError, WrongServerError
+from ..schemas.moving import HandedOver, MoveFetch, MoveHandOver, MoveProgress, MoveRead, MoveState, MoveStatus
 from ..schemas.placement import Here
 from ..schemas.scan import ScanSpec
 from ..schemas.service import ScanStream, StoreService
@@ -48,6 +52,7 @@ class Gateway:
     def plan(self, spec: ScanSpec) -> ScanPlan:
         """See StoreService. Splits that others have carry their locations."""
         if _is_for_one(spec):
+            self._settle(spec.table)
             return self._local.plan(spec)
         plan = self._all.plan(spec)
         mine = {"server": None, "locations": []}
@@ -63,6 +68,57 @@ class Gateway:
         except WrongServerError:
             return self._all.get(table, keys)
 
+    # Moves of tablets: what has to be asked of another server is asked here
+
+    def tablets(self, name: str) -> TabletMap:
+        """See StoreService. Takes over what was handed over to this server and not taken."""
+        self._settle(name)
+        return self._local.tablets(name)
+
+    def alter_table(self, alteration: Alteration) -> TableDescription:
+        """See StoreService."""
+        self._settle(alteration.table)
+        return self._local.alter_table(alteration)
+
+    def move_tablet(
+        self, table: str, tablet: int, to: str, server: str | None = None, progress: MoveProgress | None = None
+    ) -> None:
+        """See StoreService."""
+        self._all.move_tablet(table, tablet, to, server, progress)
+
+    def move_fetch(self, asked: MoveFetch) -> None:
+        """See MovingService."""
+        chunks = moving.mover(self._members, asked.source).move_read(MoveRead(move=asked.move, name=asked.file.name))
+        self._mover.move_write(asked.move, asked.file, chunks)
+
+    def move_hand_over(self, asked: MoveHandOver) -> HandedOver:
+        """See MovingService. Refused unless the target says that it has prepared the round."""
+        if self._mover.move_status(asked.move).state is MoveState.UNDER_WAY:
+            prepared = moving.mover(self._members, asked.to).moves(asked.table).arriving
+            if not any((each.move, each.number) == (asked.move, asked.number) for each in prepared):
+                raise ConflictError(f"the server {asked.to!r} has not prepared round {asked.number} of the move")
+        return self._mover.move_hand_over(asked)
+
+    def move_abort(self, move: str) -> MoveStatus:
+        """See MovingService. Refused where it would throw away what the source has handed over."""
+        status = self._mover.move_status(move)
+        if status.state is MoveState.UNKNOWN:
+            for table in self._local.tables():
+                for each in self._mover.moves(table).arriving:
+                    if each.move == move:
+                        moving.check_given_up(self._members, each)
+        return self._mover.move_abort(move)
+
+    def _settle(self, table: str) -> None:
+        """Bring moves to this server to their ends, as far as their sources can be asked."""
+        with suppress(NotFoundError, UnavailableError):
+            if self._mover.moves(table).arriving:
+                moving.settle(self._members, table, [self._here.server])
+
+    @property
+    def _mover(self) -> Any:
+        return self._local
+
     def close(self) -> None:
         """Close the connections to others, and the store."""
         self._members.close()
@@ -71,4 +127,4 @@ class Gateway:
 
 def _is_for_one(spec: ScanSpec) -> bool:
     """Whether a scan is meant for this server, by whoever asks them all."""
-    return spec.here or spec.tablet is not None
+    return spec.here or spec.tablet is not None or spec.partition is not None

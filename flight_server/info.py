@@ -92,11 +92,16 @@ def _planned(store: StoreService, spec: ScanSpec) -> tuple[ScanPlan, pa.Schema]:
 
 
 def _part(spec: ScanSpec, plan: ScanPlan, split: ScanSplit) -> fl.FlightEndpoint:
-    part = {"tablet": split.tablet, "key_lower": split.key_lower, "key_upper": split.key_upper}
+    part = {
+        "tablet": split.tablet,
+        "partition": split.partition,
+        "key_lower": split.key_lower,
+        "key_upper": split.key_upper,
+    }
     return _endpoint(
         spec.model_copy(update=part),
         plan,
-        split.model_dump_json(exclude_none=True, exclude={"locations", "planned"}),
+        split.model_dump_json(exclude_none=True, exclude={"locations", "planned", "partition"}),
         split,
     )
 

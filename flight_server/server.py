@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pyarrow.flight as fl
 
 from ..schemas.service import StoreService
@@ -81,7 +83,7 @@ class FlightServer(fl.FlightServerBase):
         return actions.listed()
 
     @verb
-    def do_action(self, context: fl.ServerCallContext, action: fl.Action) -> list[fl.Result]:
-        """One action, JSON in and JSON out."""
+    def do_action(self, context: fl.ServerCallContext, action: fl.Action) -> Iterator[fl.Result]:
+        """One action, JSON in and JSON out; files of tablets that move come as bytes."""
         with self.admission.admit(Kind.CALL):
             return actions.run(self.store, action, self.config)

@@ -162,6 +162,8 @@ class ScanSplit(BaseModel):
     key_lower: str | None = None
     """Encoded keys from here on, hexadecimal; None from the first. See ``ScanSpec``."""
     key_upper: str | None = None
+    partition: TabletPartition | None = None
+    """What the tablet holds."""
     server: str | None = None
     """The server that has the tablet; None: the one that was asked."""
     locations: list[str] = Field(default_factory=list)

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, PositiveInt
 from .aggregate import aggregate_schema, measures_json
 from .changes import ChangeSpec, feed_schema
 from .errors import InvalidArgumentError
+from .partition_schema import TabletPartition
 
 
 class ScanSpec(BaseModel):
@@ -36,6 +37,9 @@ class ScanSpec(BaseModel):
     split_bytes: PositiveInt | None = None
     tablet: int | None = None
     """Read this tablet only: set by the store in the tickets that it hands out."""
+    partition: TabletPartition | None = None
+    """What the tablet holds, by which another server finds it: set by the store in the tickets that it hands out.
+    Without ``tablet``: read the tablets that hold it now."""
     here: bool = False
     """Read the tablets that this server has, and not those of others: for whoever asks all servers."""
     tablets_here: str | None = None
@@ -74,7 +78,7 @@ class ScanSpec(BaseModel):
         for part in ("columns", "changes", "limit"):
             if getattr(self, part) is not None:
                 raise InvalidArgumentError(f"{part} does not go with aggregate, which is of all rows that match")
-        is_part = (self.tablet, self.key_lower, self.key_upper) != (None, None, None)
+        is_part = (self.tablet, self.partition, self.key_lower, self.key_upper) != (None, None, None, None)
         if self.ordered or is_part:
             raise InvalidArgumentError("an aggregate is of the whole table: ordered and tablet do not go with it")
 

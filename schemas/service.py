@@ -14,6 +14,7 @@ from .bulk import ImportBegin, ImportCommit, ImportPlan
 from .compaction import CompactionBegin, CompactionCommit, CompactionDone, CompactionPlan
 from .description import DroppedTable, Health, ScanPlan, TableDescription, TableStats, TabletMap
 from .direct import PinnedTable, PinSnapshot
+from .moving import MoveProgress
 from .scan import ScanSpec
 from .table import TableDefinition
 from .transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
@@ -204,6 +205,15 @@ class StoreService(TransactionService, Protocol):
 
     def compaction_abort(self, compaction_id: str) -> None:
         """Drop what of a compaction was not committed."""
+        ...
+
+    def move_tablet(
+        self, table: str, tablet: int, to: str, server: str | None = None, progress: MoveProgress | None = None
+    ) -> None:
+        """Move a tablet to another of the servers that share the table; reads and writes go on meanwhile.
+
+        ``tablet`` is its number on the server that has it; ``server`` names that one where several have such a number.
+        """
         ...
 
     def maintain(self, table: str, op: str) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""``nyala tablet``: where the tablets of a table are."""
+"""``nyala tablet``: where the tablets of a table are, and moving them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,7 +11,7 @@ from .target import Data, Json, Name, Url, database
 if TYPE_CHECKING:
     from ...schemas.partition_schema import TabletPartition
 
-app = typer.Typer(no_args_is_help=True, help="See where the tablets of a table are.")
+app = typer.Typer(no_args_is_help=True, help="See where the tablets of a table are, and move them.")
 
 
 @app.command("list")
@@ -28,6 +28,25 @@ def list_tablets(
         return
     rows = [(str(place.tablet), place.server or "", *_shown(place.partition)) for place in found]
     print_table(["tablet", "server", "from", "up to", "buckets"], rows)
+
+
+@app.command("move")
+def move_tablet(
+    context: typer.Context,
+    name: Name,
+    tablet: Annotated[int, typer.Argument(help="Its number on the server that has it, as `nyala tablet list` tells.")],
+    to: Annotated[str, typer.Option("--to", help="The server that is to have it, by its name in the placement.")],
+    server: Annotated[
+        str | None, typer.Option("--from", help="The server that has it, where several have one of this number.")
+    ] = None,
+    url: Url = None,
+) -> None:
+    """Move a tablet to another server while it is used; if that was interrupted, the same command goes on."""
+    from ..progress import LoadProgress
+
+    with database(context, url, None) as db, LoadProgress(f"move tablet {tablet}", None) as shown:
+        db.move_tablet(name, tablet, to, server, shown.reach)
+    typer.echo(f"tablet {tablet} of {name} is on {to}")
 
 
 def _shown(partition: TabletPartition) -> tuple[str, str, str]:

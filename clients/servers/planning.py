@@ -36,7 +36,14 @@ class ServersPlan:
         """Return a scan for each split of a server. They follow a tablet that moves."""
         spec = self.spec.model_copy(update={"split_bytes": None, "planned": self.plans[name].planned})
         return [
-            spec.model_copy(update={"tablet": split.tablet, "key_lower": split.key_lower, "key_upper": split.key_upper})
+            spec.model_copy(
+                update={
+                    "tablet": split.tablet,
+                    "partition": split.partition,
+                    "key_lower": split.key_lower,
+                    "key_upper": split.key_upper,
+                }
+            )
             for split in self.plans[name].splits
         ]
 
@@ -80,7 +87,7 @@ def planned(members: Members, spec: ScanSpec) -> ServersPlan:
         UnavailableError: a tablet is on its way between servers for longer than a move takes.
     """
     spec.checked()
-    if spec.tablet is not None:
+    if spec.tablet is not None or spec.partition is not None:
         raise InvalidArgumentError("a ticket for a tablet is for the server that made it")
     snapshot = _snapshot(members, spec)
     pinned = spec.pinned(snapshot)

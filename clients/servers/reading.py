@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +22,8 @@ from .planning import ServersPlan
 _WAITING_BATCHES = 4
 """Of each server, before it waits."""
 _LOOK_SECONDS = 0.2
+_PAUSES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
+"""Seconds between looks for a tablet that moves."""
 
 
 def unordered(members: Members, plan: ServersPlan) -> Iterator[pa.RecordBatch]:
@@ -58,18 +62,40 @@ def opened(members: Members, name: str, ticket: ScanSpec) -> Iterator[pa.RecordB
     """Return the batches of a ticket: of another server than ``name``, if it has the tablet now.
 
     Raises:
-        WrongServerError, NotFoundError: no server has it.
+        WrongServerError: no server has it.
     """
     try:
         return members.store(name).scan(ticket).batches
-    except WrongServerError as error:
-        moved = ticket.model_copy(update={"planned": None})  # which only the server that planned can compare
-        for other in members.names:
+    except WrongServerError:
+        if ticket.partition is None:
+            raise
+        return followed(members, ticket)
+
+
+def followed(members: Members, ticket: ScanSpec) -> Iterator[pa.RecordBatch]:
+    """Return the batches of a ticket of a tablet that has moved, from the server that has it now.
+
+    Raises:
+        WrongServerError: no server has it for longer than a move takes.
+    """
+    # What the number of the tablet means, and the digest of the columns, is known to the server alone that planned.
+    moved = ticket.model_copy(update={"planned": None, "tablet": None})
+    for pause in (*_PAUSES, None):
+        for name in members.names:
             try:
-                return members.store(other).scan(moved).batches
+                return _begun(members.store(name).scan(moved).batches)
             except (WrongServerError, NotFoundError):
                 continue
-        raise error
+        if pause is not None:
+            members.each_with(lambda store: store.tablets(ticket.table))  # who was handed a tablet over takes it now
+            time.sleep(pause)
+    raise WrongServerError("no server has the tablet that the scan is to read: plan it again")
+
+
+def _begun(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Return the same batches, once the first has come: over Flight a refusal may come with it."""
+    first = next(batches, None)
+    return iter(()) if first is None else chain([first], batches)
 
 
 class _Gathered:

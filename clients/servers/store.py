@@ -23,13 +23,14 @@ from ...schemas.description import (
 )
 from ...schemas.direct import PinnedTable, PinSnapshot
 from ...schemas.errors import InvalidArgumentError, UnavailableError, WrongServerError
+from ...schemas.moving import MoveProgress
 from ...schemas.scan import ScanSpec
 from ...schemas.service import ScanStream
 from ...schemas.table import TableDefinition
 from ...schemas.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
 from ...schemas.write import CommitMode, WriteCommand, WriteResult
 from ..flight import Answered
-from . import aggregating, definitions, point_reads, reading, transactions
+from . import aggregating, definitions, moving, point_reads, reading, transactions
 from .members import Members
 from .planning import ServersPlan, now, planned
 from .whereabouts import WhereaboutsCache
@@ -241,6 +242,23 @@ class PlacedStore:
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
         """See StoreService. The rows of several servers are read one after the other, each as of now."""
         return point_reads.get(self.members, self._cache, table, keys)
+
+    def move_tablet(
+        self, table: str, tablet: int, to: str, server: str | None = None, progress: MoveProgress | None = None
+    ) -> None:
+        """See StoreService. Raises as ``moving.move``."""
+        try:
+            moving.move(self.members, table, tablet, to, server, progress)
+        finally:
+            self._cache.forget(table)
+
+    def follow(self, ticket: ScanSpec) -> Iterator[pa.RecordBatch]:
+        """Return the batches of a ticket that the server which made it refused, since the tablet has moved.
+
+        Raises:
+            WrongServerError: no server has it.
+        """
+        return reading.followed(self.members, ticket)
 
     # The store
 

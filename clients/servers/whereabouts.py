@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from ...schemas.description import TableDescription, TabletMap
 from ...schemas.errors import ConflictError, UnavailableError
+from ...schemas.partition_schema import TabletPartition, sum_of
 from .members import Members
 from .router import NOWHERE, TabletRouter
 
@@ -28,20 +29,43 @@ class Whereabouts:
     names: list[str]
     owners: np.ndarray
     """The place in ``names`` of the server of each tablet, in the router's order."""
+    partitions: tuple[TabletPartition, ...] = ()
+    """What each tablet holds, in that order."""
 
     def cut(self, rows: pa.RecordBatch) -> dict[str, np.ndarray]:
         """Return the positions of the rows of each server, ascending, by its name.
 
         Rows that no tablet takes, and a batch without the columns that matter, are some server's to refuse.
         """
-        wanted = [column.name for column in self.description.columns if column.id in self.router.column_ids]
-        if any(rows.schema.names.count(name) != 1 for name in wanted):
+        numbers = self._numbers(rows)
+        if numbers is None:
             return {self.names[0]: np.arange(rows.num_rows)}
-        numbers = self.router.numbers_of(rows)
         owners = np.where(numbers == NOWHERE, 0, self.owners[numbers]) if len(self.owners) else np.zeros_like(numbers)
         if not len(owners):
             return {self.names[0]: owners}
         return {self.names[place]: np.flatnonzero(owners == place) for place in np.unique(owners).tolist()}
+
+    def cut_by_tablet(self, rows: pa.RecordBatch) -> list[tuple[str, str, np.ndarray]]:
+        """Return the server of each tablet that rows belong to, what stands for the tablet wherever it is, and the
+        positions of its rows. What no tablet takes comes under an empty name."""
+        numbers = self._numbers(rows)
+        if numbers is None or not len(numbers) or not len(self.owners):
+            return [(self.names[0], "", np.arange(rows.num_rows))]
+        return [
+            (
+                self.names[0 if number == NOWHERE else self.owners[number]],
+                "" if number == NOWHERE else sum_of([self.partitions[number]]),
+                np.flatnonzero(numbers == number),
+            )
+            for number in np.unique(numbers).tolist()
+        ]
+
+    def _numbers(self, rows: pa.RecordBatch) -> np.ndarray | None:
+        """Return the tablet of each row, in the router's order; None for rows without the columns that matter."""
+        wanted = [column.name for column in self.description.columns if column.id in self.router.column_ids]
+        if any(rows.schema.names.count(name) != 1 for name in wanted):
+            return None
+        return self.router.numbers_of(rows)
 
 
 class WhereaboutsCache:
@@ -116,4 +140,4 @@ def united(description: TableDescription, maps: Mapping[str, TabletMap]) -> Wher
                 owners[number] = place
     if (owners < 0).any():
         raise incomplete(description.name)
-    return Whereabouts(description, TabletRouter(first.partitions, description.columns), names, owners)
+    return Whereabouts(description, TabletRouter(first.partitions, description.columns), names, owners, tuple(numbers))

@@ -12,12 +12,13 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from hashlib import blake2b
 
 import numpy as np
 import pyarrow as pa
 
 from ...schemas.errors import UnavailableError, WrongServerError
-from ...schemas.write import ROW_ERRORS_MAX, WriteCommand, WriteResult, combine
+from ...schemas.write import ROW_ERRORS_MAX, WRITER_LENGTH_MAX, WriteCommand, WriteResult, combine
 from .members import Members
 from .whereabouts import WhereaboutsCache
 
@@ -50,26 +51,25 @@ class _Sent:
 class _Lane:
     """One server's parts, in order."""
 
-    def __init__(self, members: Members, name: str, command: WriteCommand, seq: int | None) -> None:
+    def __init__(self, members: Members, name: str, seq: int | None) -> None:
         self._members = members
         self._name = name
-        self._command = command
         self._seq = seq
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"nyala-write-{name}")
         self._stopped: WrongServerError | None = None
 
-    def send(self, rows: pa.RecordBatch) -> Future[WriteResult]:
-        return self._thread.submit(self._write, rows)
+    def send(self, command: WriteCommand, rows: pa.RecordBatch) -> Future[WriteResult]:
+        return self._thread.submit(self._write, command, rows)
 
     def close(self, at_once: bool) -> None:
         """Return when nothing is under way any more, or ``at_once``, when the part that is under way is through."""
         self._thread.shutdown(wait=True, cancel_futures=at_once)
 
-    def _write(self, rows: pa.RecordBatch) -> WriteResult:
+    def _write(self, command: WriteCommand, rows: pa.RecordBatch) -> WriteResult:
         if self._stopped:
             raise self._stopped
         try:
-            return self._members.store(self._name).write(self._command, rows, self._seq)
+            return self._members.store(self._name).write(command, rows, self._seq)
         except WrongServerError as error:
             self._stopped = error
             raise
@@ -109,11 +109,24 @@ class PlacedWrite:
 
     def _send(self, sent: _Sent, rows: pa.RecordBatch, positions: np.ndarray) -> None:
         """Cut rows of a batch, at ``positions`` in it, and send them."""
-        for name, mine in self._cache.of(self._command.table).cut(rows).items():
+        for name, command, mine in self._cut(rows):
             part = rows if len(mine) == rows.num_rows else rows.take(pa.array(mine))
             if name not in self._lanes:
-                self._lanes[name] = _Lane(self._members, name, self._command, self._seq)
-            sent.parts.append(_Part(part, positions[mine], self._lanes[name].send(part)))
+                self._lanes[name] = _Lane(self._members, name, self._seq)
+            sent.parts.append(_Part(part, positions[mine], self._lanes[name].send(command, part)))
+
+    def _cut(self, rows: pa.RecordBatch) -> list[tuple[str, WriteCommand, np.ndarray]]:
+        """Return the parts of rows: the server, what it is to do, and the positions.
+
+        Numbered ones are numbered by tablet: the answer goes where the tablet goes, and nothing else is known by it.
+        """
+        found, command = self._cache.of(self._command.table), self._command
+        if command.writer is None or self._seq is None:
+            return [(name, command, mine) for name, mine in found.cut(rows).items()]
+        return [
+            (name, command.model_copy(update={"writer": numbered_by(command.writer, tablet)}), mine)
+            for name, tablet, mine in found.cut_by_tablet(rows)
+        ]
 
     def _first_answer(self) -> WriteResult:
         first = self._sent[0]
@@ -153,6 +166,19 @@ class PlacedWrite:
         lanes, self._lanes = self._lanes, {}
         for lane in lanes.values():
             lane.close(at_once)
+
+
+def numbered_by(writer: str, tablet: str) -> str:
+    """Return the name of a writer to one tablet, which ``tablet`` stands for: servers keep its answers with the tablet.
+
+    A name that would be too long is cut, and stays different from others.
+    """
+    if not tablet:
+        return writer
+    name = f"{writer}@{tablet}"
+    if len(name) <= WRITER_LENGTH_MAX:
+        return name
+    return f"{blake2b(writer.encode(), digest_size=16).hexdigest()}@{tablet}"
 
 
 def _at(answer: WriteResult, positions: np.ndarray) -> WriteResult:

@@ -19,7 +19,7 @@ from ...schemas.aggregate import aggregate_schema
 from ...schemas.changes import BEFORE, ChangeSpec
 from ...schemas.scan import ScanSpec
 from ..scan_parts import ScanPart
-from .connection import store_at
+from .connection import batches_of, store_at
 from .options import ReadOptions, StreamReadOptions
 from .types import answer_schema, arrow_schema, changes_schema, check_projection, chosen, conform, table_schema
 
@@ -58,7 +58,7 @@ class BatchReader(DataSourceReader):
 def read_part(uri: str, part: ScanPart, schema: StructType) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a part in the form that Spark demands for ``schema``."""
     wanted = arrow_schema(schema)
-    for batch in store_at(part.locations[0] if part.locations else uri).read_part(part):
+    for batch in batches_of(uri, part):
         yield conform(batch, wanted)
 
 

@@ -7,10 +7,16 @@ used, and never looked at by a process that did not make it.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
+import pyarrow as pa
+
+from ...schemas.errors import WrongServerError
+from ...schemas.scan import ScanSpec
 from ...schemas.service import StoreService
 from ..connect import store_of
 from ..flight import FlightStore
+from ..scan_parts import ScanPart
 
 _stores: dict[tuple[int, str], FlightStore] = {}
 _whole: dict[tuple[int, str], StoreService] = {}
@@ -40,3 +46,25 @@ def whole_store_at(uri: str) -> StoreService:
     if key not in _whole:
         _whole[key] = store_of(uri)
     return _whole[key]
+
+
+def batches_of(uri: str, part: ScanPart) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a part as they come, from the server that has its tablet now.
+
+    Raises:
+        WrongServerError: no server has it.
+    """
+    try:
+        yield from store_at(part.locations[0] if part.locations else uri).read_part(part)
+    except WrongServerError:  # raised before the first batch: the tablet was moved since the scan was planned
+        yield from _followed(uri, part)
+
+
+def _followed(uri: str, part: ScanPart) -> Iterator[pa.RecordBatch]:
+    """Return the batches of a part whose tablet is not where it was planned, from the server that it was moved to."""
+    from ..servers.store import PlacedStore  # needs numpy, and only here
+
+    store, ticket = whole_store_at(uri), ScanSpec.model_validate_json(part.ticket)
+    if not isinstance(store, PlacedStore) or ticket.partition is None:
+        raise WrongServerError("the part is of a tablet that was moved to another server: plan the scan again")
+    return store.follow(ticket)

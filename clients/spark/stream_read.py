@@ -34,7 +34,7 @@ from ..flight import FlightStore
 from ..scan_parts import ScanPart
 from .backlog import Backlog
 from .batch_read import columns_of, source_schema
-from .connection import store_at, whole_store_at
+from .connection import batches_of, store_at, whole_store_at
 from .first_rows import FirstRows
 from .options import StreamReadOptions
 from .types import arrow_schema, check_projection, conform
@@ -127,7 +127,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Yield the rows of one task."""
         assert isinstance(partition, StreamPart)
         wanted = arrow_schema(self._schema)
-        for batch in _store(self._options.uri, partition.part).read_part(partition.part):
+        for batch in batches_of(self._options.uri, partition.part):
             if partition.inserted_at is not None:
                 batch = _as_inserts(batch, partition.inserted_at, wanted)
             yield conform(batch, wanted)
@@ -200,10 +200,6 @@ def _oldest(store: FlightStore, table: str) -> int:
     age = store.describe_table(table).options.history_max_age_seconds
     spare = min(60.0, age / 10)
     return max(kept, last_of(microseconds_of(store.now()) - int((age - spare) * 1_000_000)))
-
-
-def _store(uri: str, part: ScanPart) -> FlightStore:
-    return store_at(part.locations[0] if part.locations else uri)
 
 
 def _as_inserts(batch: pa.RecordBatch, timestamp: int, wanted: pa.Schema) -> pa.RecordBatch:

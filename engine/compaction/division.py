@@ -109,6 +109,8 @@ class Division:
                     "partition": heir.partition,
                     "directory": heir.directory_id,
                     "ancestors": heir.ancestors,
+                    "aliases": (),
+                    "moved": None,
                     "rowsets": tuple(each for each in old.rowsets if self._side_of[each.id] == side),
                 }
             )

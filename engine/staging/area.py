@@ -144,6 +144,14 @@ class StagingArea:
                 )
             yield parts
 
+    def holds(self, table_id: int) -> bool:
+        """Whether rows of a table are staged, or any are being staged or committed."""
+        with self._lock:
+            return any(
+                each.users or any(part.info.table_id == table_id for part in each.parts.values())
+                for each in self._transactions.values()
+            )
+
     def drop(self, transaction: str) -> None:
         """Throw away all parts of a transaction.
 

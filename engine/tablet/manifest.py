@@ -55,6 +55,39 @@ class RowsetEntry(_Entry):
         return [*bases, *(f"{file_id}.undo" for file_id in self.undo), *(f"{file_id}.redo" for file_id in self.redo)]
 
 
+class MovedEntry(_Entry):
+    """How a tablet changed its server."""
+
+    name: str
+    """Of the move."""
+    server: str
+    """The other one."""
+    tablet: PositiveInt
+    """The number that it had on the server that it came from."""
+
+
+class ArrivingEntry(_Entry):
+    """The files of a tablet that another server is about to hand over: all are here, nobody reads them yet."""
+
+    name: str
+    """Of the move."""
+    server: str
+    """The one that has the tablet, or had it: whether it was handed over is for that one to tell."""
+    came_as: PositiveInt
+    """The number of the tablet there."""
+    number: PositiveInt
+    """Of the round of the move."""
+    tablet: PositiveInt
+    """The number that it will have here, also that of its directory."""
+    rowsets: tuple[RowsetEntry, ...] = ()
+    history_floor: NonNegativeInt = 0
+
+    @property
+    def file_names(self) -> list[str]:
+        """The names of its files in its directory."""
+        return [name for rowset in self.rowsets for name in rowset.file_names]
+
+
 class TabletEntry(_Entry):
     """A tablet."""
 
@@ -77,6 +110,12 @@ class TabletEntry(_Entry):
 
     elsewhere: str | None = None
     """The server that has its rows, where several share a table and it is another one; None: this one."""
+    aliases: tuple[int, ...] = ()
+    """The numbers that it had here before it moved: tickets may name them, the log is not meant."""
+    moved: MovedEntry | None = None
+    """With ``elsewhere``: how it went there, until that server has said that it has it. Else how it came here."""
+    arriving: ArrivingEntry | None = None
+    """With ``elsewhere``: what has come of it so far."""
 
     @property
     def home(self) -> int:

@@ -25,6 +25,7 @@ def open_tablet(entry: TabletEntry, schema: TableSchema, environment: Files) -> 
     tablet = Tablet(
         entry.id, schema, environment.key_index, entry.partition, entry.home, entry.ancestors, entry.elsewhere
     )
+    tablet.aliases = entry.aliases
     tablet.version = replace(tablet.version, history_floor=entry.history_floor)
     tablet.inserts_durable_lsn = tablet.last_lsn = entry.inserts_durable_lsn
     tablet.in_files_lsn = entry.in_files_lsn
@@ -86,6 +87,8 @@ def sweep(environment: Environment, manifest: Manifest) -> list[str]:
     names: dict[str, set[str]] = {}
     for tablet in (tablet for table in manifest.tables for tablet in table.tablets):
         names.setdefault(str(tablet.home), set()).update(_file_names(tablet))
+        if tablet.arriving:
+            names.setdefault(str(tablet.arriving.tablet), set()).update(tablet.arriving.file_names)
     swept: list[str] = []
     for name in fs.list(files.ROOT):
         directory = f"{files.ROOT}/{name}"

@@ -8,6 +8,7 @@ it for moments only. Where keys live is known to ``key_lookup``.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -56,6 +57,10 @@ class Tablet:
         """The tablets that it was a part of before they were divided."""
         self.elsewhere = elsewhere
         """The server that has its rows, when that is another one: this tablet is empty then, and stays so."""
+        self.aliases: tuple[int, ...] = ()
+        """The numbers that it had here before it moved to another server, or back."""
+        self.is_closed: Callable[[], bool] | None = None
+        """Whether writers are sent away for a moment, since it is about to move; None: they are not."""
         self.partition = partition
         """Which rows of the table it holds."""
         self.schema = schema

@@ -309,6 +309,9 @@ class FakeStore:
     def compaction_abort(self, compaction_id: str) -> None:
         raise UnavailableError("this store has no files")
 
+    def move_tablet(self, table: str, tablet: int, to: str, server: str | None = None, progress: object = None) -> None:
+        raise InvalidArgumentError("there is no other server")
+
     def maintain(self, table: str, op: str) -> dict[str, Any]:
         self._table(table)
         if op not in ("flush", "flush_deltas"):

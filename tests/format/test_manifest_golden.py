@@ -7,7 +7,16 @@ import struct
 import zlib
 
 from nyala.engine.fs import MemoryFileSystem
-from nyala.engine.tablet.manifest import Manifest, RowsetEntry, TableEntry, TabletEntry, pack_manifest, read_manifest
+from nyala.engine.tablet.manifest import (
+    ArrivingEntry,
+    Manifest,
+    MovedEntry,
+    RowsetEntry,
+    TableEntry,
+    TabletEntry,
+    pack_manifest,
+    read_manifest,
+)
 from nyala.schemas.column import ColumnDefinition, ColumnSchema
 from nyala.schemas.table import TableOptions, TableSchema
 
@@ -42,7 +51,7 @@ TABLET = (
     '{"id":5,"undo":[],"redo":[],"columns":{},"durable_lsn":7,"born":6963200000000000001},'
     '{"id":6,"undo":[8],"redo":[],"columns":{},"durable_lsn":9,"born":null}'
     '],"history_floor":0,"partition":{"lower":[],"upper":[],"buckets":[]},"directory":null,"ancestors":[],'
-    '"elsewhere":null}'
+    '"elsewhere":null,"aliases":[],"moved":null,"arriving":null}'
 )
 
 
@@ -70,6 +79,27 @@ def test_a_dropped_table_in_a_manifest() -> None:
     assert read(packed) == dropped
 
 
+def test_a_tablet_between_two_servers_in_a_manifest() -> None:
+    """One that is prepared here, and one that was handed over."""
+    arriving = ArrivingEntry(
+        name="f00", server="b", came_as=4, number=3, tablet=11, rowsets=ROWSETS[1:], history_floor=12
+    )
+    tablets = (
+        TabletEntry(id=3, elsewhere="b", arriving=arriving),
+        TabletEntry(id=9, elsewhere="b", aliases=(3, 7), moved=MovedEntry(name="ba7", server="b", tablet=7)),
+    )
+    moving = MANIFEST.with_altered(2, lambda table: table.model_copy(update={"tablets": tablets}))
+    packed = pack_manifest(moving)
+    text = packed[24:].decode()
+    assert (
+        '"elsewhere":"b","aliases":[],"moved":null,"arriving":{"name":"f00","server":"b","came_as":4,"number":3,'
+        '"tablet":11,"rowsets":[{"id":6,"undo":[8],"redo":[],"columns":{},"durable_lsn":9,"born":null}],'
+        '"history_floor":12}}' in text
+    )
+    assert '"aliases":[3,7],"moved":{"name":"ba7","server":"b","tablet":7},"arriving":null}' in text
+    assert read(packed) == moving
+
+
 def test_one_written_before_these_members_were() -> None:
     body = pack_manifest(MANIFEST)[24:].decode()
     newer_ones = (
@@ -80,6 +110,9 @@ def test_one_written_before_these_members_were() -> None:
         ',"directory":null',
         ',"ancestors":[]',
         ',"elsewhere":null',
+        ',"aliases":[]',
+        ',"moved":null',
+        ',"arriving":null',
         ',"dropped_until":null',
         ',"last_change":0',
     )

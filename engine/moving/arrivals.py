@@ -1,0 +1,367 @@
+"""The target of a move: takes in the files of a tablet, prepares them, and takes the tablet over.
+
+A file comes as bytes and lies in a directory of its own (``moves/<number>``) until it is whole and has the checksum
+that the source told. All of it is checked then, and it is written once more, as a file of this store with a number of
+this store, into the directory that the tablet will have. The log of this store knows nothing of the rows, so all of
+them are in files from the first record on: ``durable_lsn`` is 0, and the tablet's number is new, so that no record is
+for it.
+
+With the last round the manifest names the files, as ``arriving`` (`prepare`); until the source has handed the tablet
+over nobody reads them. What is not prepared is swept at the next start.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...schemas.errors import AlreadyPresentError, ConflictError, CorruptionError, InvalidArgumentError, NotFoundError
+from ...schemas.moving import HandedOver, MoveFile, MoveLacking, MoveRound
+from ...schemas.write import Durability
+from ..cfile.reader import CFileReader
+from ..cfile.renumber import write_renumbered
+from ..codecs.checksum import crc32
+from ..commit_log import CommitLog
+from ..fs.failures import named
+from ..fs.tree import remove_quietly
+from ..layout import write_locks
+from ..rowset.soundness import verify_partition
+from ..snapshots import Snapshots
+from ..table import Table
+from ..tablet import files
+from ..tablet.directories import retire
+from ..tablet.environment import Environment
+from ..tablet.manifest import ArrivingEntry, Manifest, MovedEntry, RowsetEntry, TableEntry, TabletEntry
+from ..tablet.open import open_tablet
+from ..tablet.tablet import Tablet
+from ..writers import Writers, moved_note
+from .replaced import with_tablet
+
+ROOT = "moves"
+
+
+@dataclass(slots=True, eq=False)
+class _Arrival:
+    """A move whose files are coming."""
+
+    round: MoveRound
+    tablet: int
+    """The number that the tablet will have here."""
+    numbers: dict[int, int] = field(default_factory=dict)
+    """Of files here, by their numbers at the source."""
+    done: set[str] = field(default_factory=set)
+    """The names, at the source, of the files that are here."""
+
+
+class Arrivals:
+    """The moves to one store. Thread safe; the files of one move come one after the other."""
+
+    def __init__(self, environment: Environment, log: CommitLog, writers: Writers, snapshots: Snapshots) -> None:
+        self._environment = environment
+        self._log = log
+        self._writers = writers
+        self._snapshots = snapshots
+        self._open: dict[str, _Arrival] = {}
+        self._lock = threading.Lock()
+        remove_quietly(environment.fs, ROOT)
+
+    def receive(self, asked: MoveRound, table: Table) -> MoveLacking:
+        """Learn of a round; return which of its files are not here yet.
+
+        Raises:
+            InvalidArgumentError: the round is for another server, or its clock is too far ahead of this one's.
+            NotFoundError, AlreadyPresentError: the table has no such tablet, or it is here.
+            ConflictError: the table has not the same schema here.
+            StorageFullError, UnavailableError: there is no room.
+        """
+        self._check(asked, table)
+        with self._lock:
+            arrival = self._open.get(asked.move)
+            if arrival is None:
+                arrival = _Arrival(asked, self._environment.manifest.new_id())
+                self._make_directories(arrival.tablet)
+                self._open[asked.move] = arrival
+            arrival.round = asked
+            return MoveLacking(names=tuple(file.name for file in asked.files if file.name not in arrival.done))
+
+    def write(self, move: str, file: MoveFile, chunks: Iterable[bytes]) -> None:
+        """Take in a file.
+
+        Raises:
+            NotFoundError: the move has no such file.
+            CorruptionError: it is not what the source has, or is not sound; it is not kept.
+            StorageFullError, UnavailableError: it could not be written.
+        """
+        arrival = self._of(move)
+        if file not in arrival.round.files:
+            raise NotFoundError(f"no file {file.name!r} of these bytes is in the newest round of the move")
+        path = f"{ROOT}/{arrival.tablet}/{file.name}"
+        fs = self._environment.fs
+        with named("a file of a tablet that is moved here could not be written"):
+            try:
+                self._write_as_it_is(path, file, chunks)
+                self._renumber(arrival, file, path)
+            finally:
+                with suppress(OSError):
+                    if fs.exists(path):
+                        fs.unlink(path)
+        arrival.done.add(file.name)
+
+    def prepare(self, asked: MoveRound, table: Table) -> None:
+        """Let the manifest name the files of the last round. The tablet is still the source's.
+
+        Raises:
+            ConflictError: a file is missing, or the round is not the last.
+            CorruptionError: the files are not those of the tablet.
+            StorageFullError, UnavailableError: it could not be made durable.
+        """
+        self._check(asked, table)
+        arrival = self._of(asked.move)
+        missing = [file.name for file in asked.files if file.name not in arrival.done]
+        if missing or not asked.last:
+            raise ConflictError(f"the move cannot be prepared by a round that lacks {missing or 'its end'}")
+        arriving = ArrivingEntry(
+            name=asked.move,
+            server=asked.source,
+            came_as=asked.tablet,
+            number=asked.number,
+            tablet=arrival.tablet,
+            rowsets=tuple(self._rowset(arrival, entry) for entry in asked.rowsets),
+            history_floor=asked.history_floor,
+        )
+        self._remove_others(arriving)
+        with named("the files of a tablet that is moved here could not be made durable"):
+            self._environment.fs.sync_directory(files.directory(arriving.tablet))
+        with table.alteration_lock:
+            empty = self._check(asked, table)
+            self._verify(arriving, empty, table)
+            with self._lock:
+                if self._open.get(asked.move) is not arrival:
+                    raise ConflictError(f"the move {asked.move!r} was given up")
+                old = self._arriving_at(empty)
+                self._set_arriving(empty, arriving)
+        if old and old.tablet != arriving.tablet:
+            remove_quietly(self._environment.fs, files.directory(old.tablet))
+
+    def take_over(self, asked: HandedOver, table: Table) -> None:
+        """Serve the tablet, durably; asked again, nothing happens.
+
+        Raises:
+            NotFoundError: nothing was prepared by that move.
+            StorageFullError, UnavailableError: the log or the manifest could not be written; ask again.
+        """
+        with table.alteration_lock:
+            if any(moved.name == asked.move for _, moved in arrived(self._manifest, table)):
+                return
+            empty, arriving = self._prepared(asked.move, table)
+            self._environment.mvcc.wait_for(asked.clock)
+            entry = _entry(empty, arriving)
+            tablet = open_tablet(entry, table.schema, self._environment)
+            with write_locks(table.tablets):
+                table.check_in_use()
+                self._keep_answers(table, asked)
+                self._put_in_place(table, asked, empty, entry, tablet)
+        retire(self._environment, [empty], "a tablet came in its place")
+        with self._lock:
+            self._open.pop(asked.move, None)
+        remove_quietly(self._environment.fs, f"{ROOT}/{entry.id}")
+
+    def abort(self, move: str) -> None:
+        """Throw away what has come by a move; nothing happens if there is nothing. The source must have given it up.
+
+        Raises:
+            StorageFullError, UnavailableError: the manifest could not be written.
+        """
+        with self._lock:
+            arrival = self._open.pop(move, None)
+            gone = {arrival.tablet} if arrival else set()
+            for entry in [tablet for table in self._manifest.tables for tablet in table.tablets]:
+                if entry.arriving and entry.arriving.name == move:
+                    gone.add(entry.arriving.tablet)
+                    self._set_arriving_of(entry.id, None)
+        for number in gone:
+            remove_quietly(self._environment.fs, f"{ROOT}/{number}")
+            remove_quietly(self._environment.fs, files.directory(number))
+
+    @property
+    def _manifest(self) -> Manifest:
+        return self._environment.manifest.current
+
+    def _check(self, asked: MoveRound, table: Table) -> Tablet:
+        """Return the empty tablet that the round is for."""
+        here = self._environment.here
+        if here is None or here.server != asked.to:
+            name = repr(here.server) if here else "alone"
+            raise InvalidArgumentError(f"the tablet is to be moved to {asked.to!r}; this server is {name}")
+        found = next((each for each in table.tablets if each.partition == asked.partition), None)
+        if found is None or table.schema.version != asked.schema_version:
+            raise ConflictError(
+                f"table {table.name!r} is not the same on {asked.source!r} and {asked.to!r}: an alteration has reached "
+                "only some of the servers; make it again, which brings it to the others"
+            )
+        if found.elsewhere is None:
+            raise AlreadyPresentError(f"the tablet is here already, with the number {found.tablet_id}")
+        self._snapshots.check_not_ahead(asked.clock, asked.clock, "the clock of the source")
+        return found
+
+    def _make_directories(self, number: int) -> None:
+        fs = self._environment.fs
+        with named("the directory of a tablet that is moved here could not be made"):
+            fs.make_directory(ROOT)
+            fs.make_directory(f"{ROOT}/{number}")
+            fs.make_directory(files.directory(number))
+            fs.sync_directory(files.ROOT)
+
+    def _of(self, move: str) -> _Arrival:
+        arrival = self._open.get(move)
+        if arrival is None:
+            raise NotFoundError(f"no move {move!r} to this server has begun: begin it anew")
+        return arrival
+
+    def _number(self, arrival: _Arrival, number: int) -> int:
+        """Return the number that a file of the source has here."""
+        if number not in arrival.numbers:
+            arrival.numbers[number] = self._environment.manifest.new_id()
+        return arrival.numbers[number]
+
+    def _write_as_it_is(self, path: str, file: MoveFile, chunks: Iterable[bytes]) -> None:
+        fs = self._environment.fs
+        if fs.exists(path):
+            fs.unlink(path)
+        crc, new = 0, fs.create(path)
+        try:
+            for chunk in chunks:
+                crc = crc32(chunk, crc)
+                new.append(chunk)
+                if new.size > file.bytes:
+                    break
+            size = new.size
+        finally:
+            new.close()
+        if (size, crc) != (file.bytes, file.crc):
+            why = f"{size:,} bytes came of the {file.bytes:,} bytes of the source, or others: the checksum"
+            raise CorruptionError(path, min(size, file.bytes), why)
+
+    def _renumber(self, arrival: _Arrival, file: MoveFile, path: str) -> None:
+        fs = self._environment.fs
+        at_source, kind = file.name.split(".")
+        reader = CFileReader.open(fs, path, int(at_source))
+        if reader.kind != kind:
+            raise CorruptionError(path, 0, f"this is a file of kind {reader.kind}, not {kind}")
+        number = self._number(arrival, int(at_source))
+        target = files.path(arrival.tablet, number, kind)
+        if fs.exists(target):
+            fs.unlink(target)
+        write_renumbered(reader, fs, target, number, self._metadata(arrival, reader.metadata))
+        reader.close()
+
+    def _metadata(self, arrival: _Arrival, metadata: dict[str, Any]) -> dict[str, Any]:
+        """Return what the footer says, with the number of the rowset, which is that of its base file, as it is here."""
+        rowset = metadata.get("rowset_id")
+        return {**metadata, "rowset_id": self._number(arrival, rowset)} if isinstance(rowset, int) else metadata
+
+    def _rowset(self, arrival: _Arrival, entry: dict[str, Any]) -> RowsetEntry:
+        there = RowsetEntry.model_validate(entry)
+        numbers = arrival.numbers
+        try:
+            return there.model_copy(
+                update={
+                    "id": numbers[there.id],
+                    "undo": tuple(numbers[each] for each in there.undo),
+                    "redo": tuple(numbers[each] for each in there.redo),
+                    "columns": {column: numbers[each] for column, each in there.columns.items()},
+                    "durable_lsn": 0,
+                }
+            )
+        except KeyError as error:
+            raise ConflictError(f"the round names a rowset, but not its file {error}") from None
+
+    def _remove_others(self, arriving: ArrivingEntry) -> None:
+        """Remove files that were compacted away at the source after they had come here."""
+        fs, directory = self._environment.fs, files.directory(arriving.tablet)
+        with suppress(OSError):
+            for name in set(fs.list(directory)).difference(arriving.file_names):
+                fs.unlink(f"{directory}/{name}")
+
+    def _verify(self, arriving: ArrivingEntry, empty: Tablet, table: Table) -> None:
+        """Open the tablet as it will be, and check that its rows are those of its partition."""
+        with named("the files of a tablet that is moved here could not be read"):
+            tablet = open_tablet(_entry(empty, arriving), table.schema, self._environment)
+        try:
+            layout = table.layout
+            if len(layout.tablets) > 1 or layout.partitions.range_columns:
+                for rowset in tablet.version.disk:
+                    verify_partition(layout.schema, layout.router, layout.tablets.index(empty), rowset)
+        finally:
+            tablet.close()
+
+    def _prepared(self, move: str, table: Table) -> tuple[Tablet, ArrivingEntry]:
+        for tablet in table.tablets:
+            arriving = self._arriving_at(tablet)
+            if arriving and arriving.name == move:
+                return tablet, arriving
+        raise NotFoundError(f"the move {move!r} of a tablet of {table.name!r} was not prepared here")
+
+    def _arriving_at(self, tablet: Tablet) -> ArrivingEntry | None:
+        entry = self._manifest.tablet(tablet.tablet_id)
+        return entry.arriving if entry else None
+
+    def _set_arriving(self, tablet: Tablet, arriving: ArrivingEntry | None) -> None:
+        self._set_arriving_of(tablet.tablet_id, arriving)
+
+    def _set_arriving_of(self, tablet_id: int, arriving: ArrivingEntry | None) -> None:
+        self._environment.manifest.commit(
+            lambda manifest: manifest.with_tablet(
+                tablet_id, lambda entry: entry.model_copy(update={"arriving": arriving})
+            )
+        )
+
+    def _keep_answers(self, table: Table, asked: HandedOver) -> None:
+        """Remember the answers to numbered writes, durably, before the first of them can be sent again to here."""
+        if not asked.answers:
+            return
+        note = moved_note(table.table_id, asked.answers)
+        with self._log.commit([], [note]) as commit:
+            self._writers.restore(note, commit.lsn, commit.timestamp)
+        self._log.acknowledge(commit, Durability.FSYNC)
+
+    def _put_in_place(self, table: Table, asked: HandedOver, empty: Tablet, entry: TabletEntry, tablet: Tablet) -> None:
+        table.auto_increment.follow(asked.last_auto_id)
+        layout = with_tablet(table.layout, empty, tablet)
+
+        def edited(old: TableEntry) -> TableEntry:
+            kept = tuple(each for each in old.tablets if each.id != empty.tablet_id)
+            return old.model_copy(
+                update={
+                    "tablets": (*kept, entry),
+                    "last_auto_id": max(old.last_auto_id, asked.last_auto_id),
+                    "last_change": max(old.last_change, asked.last_change),
+                }
+            )
+
+        self._environment.manifest.commit(lambda manifest: manifest.with_altered(table.table_id, edited))
+        with self._environment.halt.on_failure("a tablet that was moved could not be put in place"):
+            table.changed(asked.last_change)
+            table.layout = layout
+
+
+def arrived(manifest: Manifest, table: Table) -> list[tuple[TabletEntry, MovedEntry]]:
+    """Return the tablets of a table that came from other servers, and how."""
+    entry = next((each for each in manifest.tables if each.id == table.table_id), None)
+    tablets = entry.tablets if entry else ()
+    return [(tablet, tablet.moved) for tablet in tablets if tablet.elsewhere is None and tablet.moved]
+
+
+def _entry(empty: Tablet, arriving: ArrivingEntry) -> TabletEntry:
+    """Return the entry of the tablet that is to stand in the place of an empty one."""
+    return TabletEntry(
+        id=arriving.tablet,
+        rowsets=arriving.rowsets,
+        history_floor=arriving.history_floor,
+        partition=empty.partition,
+        aliases=(*empty.aliases, empty.tablet_id),
+        moved=MovedEntry(name=arriving.name, server=arriving.server, tablet=arriving.came_as),
+    )

@@ -1,0 +1,333 @@
+"""The source of a move: gives out the files of a tablet, round by round, and hands the tablet over.
+
+A round flushes the tablet and takes views of its files, which last whatever compactions do to them; nothing of it is on
+disk. Before the last round the tablet is closed to writers for some seconds. That only helps to come to an end: what
+counts is checked when the tablet is handed over, under its locks: nothing is in memory, and its files are those of the
+round that the target has prepared. Then the manifest names an empty tablet in its place that is ``elsewhere``, which is
+the one moment at which the owner changes, and remembers the move until the target has said that it serves the tablet.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from ...schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, UnavailableError
+from ...schemas.moving import (
+    HandedOver,
+    MoveBegin,
+    MoveFile,
+    MoveHandOver,
+    MoveRead,
+    MoveRound,
+    MoveState,
+    MoveStatus,
+)
+from ...schemas.partition_schema import TabletPartition, sum_of
+from ..codecs.checksum import crc32
+from ..fs.failures import named
+from ..fs.whole import view_of
+from ..layout import write_locks, wrong_server
+from ..staging.area import StagingArea
+from ..table import Table
+from ..tablet import files
+from ..tablet.directories import make_directories, retire
+from ..tablet.environment import Environment
+from ..tablet.manifest import MovedEntry, TableEntry, TabletEntry
+from ..tablet.tablet import Tablet
+from ..upkeep import flushed
+from ..writers import Writers
+from .replaced import with_tablet
+
+_CLOSED_SECONDS = 10
+"""Writers are let in again when a move does not come to its end after its last round."""
+_PATIENCE_SECONDS = 2.0
+_CHUNK_BYTES = 1 << 20
+_WHY = "the tablet was moved to another server"
+
+
+@dataclass(slots=True, eq=False)
+class _Departure:
+    """A move that has begun."""
+
+    asked: MoveBegin
+    table: Table
+    tablet: Tablet
+    number: int = 0
+    """Of the newest round."""
+    is_last: bool = False
+    entry: TabletEntry | None = None
+    """What its files were then."""
+    views: dict[str, memoryview] = field(default_factory=dict)
+    files: dict[str, MoveFile] = field(default_factory=dict)
+
+
+class Departures:
+    """The moves away from one store. Thread safe."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        writers: Writers,
+        staging: StagingArea,
+        tables: Callable[[], list[Table]],
+        now: Callable[[], int],
+    ) -> None:
+        """``now`` tells the time in microseconds since 1970."""
+        self._environment = environment
+        self._writers = writers
+        self._staging = staging
+        self._tables = tables
+        self._now = now
+        self._open: dict[str, _Departure] = {}
+        self._lock = threading.RLock()
+        """Held while a tablet is handed over: so a move is given up before, or not at all."""
+
+    def begin(self, asked: MoveBegin, table: Table) -> MoveRound:
+        """Begin a move, which ends any other of the same tablet, or its next round; return the round.
+
+        Raises:
+            InvalidArgumentError: there is no such server to move to.
+            NotFoundError, WrongServerError: the tablet is not here.
+            UnavailableError, StorageFullError: it could not be flushed, or rows of the table are staged.
+        """
+        self._check_target(asked.to)
+        tablet = _found(table, asked.tablet)
+        with self._lock:
+            departure = self._open.get(asked.move)
+            if departure is None:
+                self._check_unstaged(table)
+                self._open = {name: each for name, each in self._open.items() if each.tablet is not tablet}
+                departure = self._open[asked.move] = _Departure(asked, table, tablet)
+        if asked.last:
+            with tablet.maintenance_lock:  # not while a long compaction goes on
+                until = self._now() + _CLOSED_SECONDS * 1_000_000
+                tablet.is_closed = lambda: self._now() < until
+        with flushed(tablet, self._environment):
+            entry = self._environment.manifest.current.tablet(tablet.tablet_id)
+            if entry is None:
+                raise NotFoundError(f"tablet {tablet.tablet_id} was dropped")
+            views = self._views(entry, departure.views)
+        found = {name: departure.files.get(name) or _described(name, view) for name, view in views.items()}
+        with self._lock:
+            if self._open.get(asked.move) is not departure:
+                raise _given_up(asked.move)
+            departure.number, departure.is_last, departure.entry = departure.number + 1, asked.last, entry
+            departure.views, departure.files = views, found
+            return self._round(departure, entry)
+
+    def read(self, asked: MoveRead) -> Iterator[bytes]:
+        """Return the bytes of a file of the newest round, piece by piece.
+
+        Raises:
+            ConflictError: the move was given up.
+            NotFoundError: the round has no such file.
+        """
+        with self._lock:
+            departure = self._of(asked.move)
+            view = departure.views.get(asked.name)
+        if view is None:
+            raise NotFoundError(f"no file {asked.name!r} is in the newest round of the move")
+        return (bytes(view[first : first + _CHUNK_BYTES]) for first in range(0, len(view), _CHUNK_BYTES))
+
+    def hand_over(self, asked: MoveHandOver) -> HandedOver:
+        """Give the tablet up, durably; asked again, answer as before.
+
+        Raises:
+            ConflictError: the move was given up, the table was altered, or the round is not the last.
+            UnavailableError: the tablet has changed since; another round is needed, or rows of the table are staged.
+            StorageFullError: the manifest could not be written; nothing happened.
+        """
+        with self._lock:
+            if known := self._told(asked.move):
+                return known
+            departure = self._of(asked.move)
+            if (departure.number, departure.asked.to) != (asked.number, asked.to) or not departure.is_last:
+                raise ConflictError(f"round {asked.number} of the move is not its last: begin another")
+            self._leave(departure)
+            del self._open[asked.move]
+        retire(self._environment, [departure.tablet], _WHY)
+        told = self._told(asked.move)
+        assert told is not None, "the manifest says so"
+        return told
+
+    def status(self, move: str) -> MoveStatus:
+        """Return where a move stands.
+
+        Raises:
+            UnavailableError: the manifest on disk is in doubt: it may say that the tablet was handed over, or not.
+        """
+        if self._environment.manifest.failed:
+            self._environment.halt.check()
+        if move in self._open:  # looked at first: one that leaves here is in the manifest by then
+            return MoveStatus(state=MoveState.UNDER_WAY)
+        told = self._told(move)
+        return MoveStatus(state=MoveState.HANDED_OVER if told else MoveState.UNKNOWN, handed_over=told)
+
+    def abort(self, move: str) -> MoveStatus:
+        """Give a move up unless the tablet was handed over; return where it stands then. Raises as ``status``."""
+        with self._lock:
+            self.status(move)
+            if departure := self._open.pop(move, None):
+                departure.tablet.is_closed = None
+            return self.status(move)
+
+    def forget(self, move: str) -> None:
+        """End a move: the target serves the tablet."""
+        tablets = [tablet.id for table in self._environment.manifest.current.tables for tablet in _left(table, move)]
+        for tablet_id in tablets:
+            self._environment.manifest.commit(
+                lambda manifest, number=tablet_id: manifest.with_tablet(
+                    number, lambda entry: entry.model_copy(update={"moved": None})
+                )
+            )
+
+    def _of(self, move: str) -> _Departure:
+        departure = self._open.get(move)
+        if departure is None:
+            raise _given_up(move)
+        return departure
+
+    def _check_target(self, to: str) -> None:
+        here = self._environment.here
+        if here is None:
+            raise InvalidArgumentError("this server shares its tables with no other: a tablet has nowhere to move to")
+        if to not in here.placement.servers or to == here.server:
+            others = ", ".join(name for name in here.placement.servers if name != here.server)
+            raise InvalidArgumentError(f"a tablet of this server can be moved to {others}, not to {to!r}")
+
+    def _check_unstaged(self, table: Table) -> None:
+        if self._staging.holds(table.table_id):
+            raise UnavailableError(
+                f"a transaction has rows of table {table.name!r} staged: move its tablets when that is committed", 1.0
+            )
+
+    def _views(self, entry: TabletEntry, known: dict[str, memoryview]) -> dict[str, memoryview]:
+        home = files.directory(entry.home)
+        names = [name for rowset in entry.rowsets for name in rowset.file_names]
+        with named("a file of the tablet could not be read"):
+            return {name: known.get(name) or view_of(self._environment.fs, f"{home}/{name}") for name in names}
+
+    def _round(self, departure: _Departure, entry: TabletEntry) -> MoveRound:
+        here = self._environment.here
+        assert here is not None, "it was checked"
+        return MoveRound(
+            move=departure.asked.move,
+            number=departure.number,
+            last=departure.is_last,
+            table=departure.table.name,
+            tablet=entry.id,
+            partition=entry.partition,
+            source=here.server,
+            to=departure.asked.to,
+            schema_version=departure.table.schema.version,
+            clock=self._environment.mvcc.now(),
+            rowsets=tuple(rowset.model_dump(mode="json") for rowset in entry.rowsets),
+            history_floor=max(entry.history_floor, departure.tablet.version.history_floor),
+            files=tuple(departure.files.values()),
+        )
+
+    def _leave(self, departure: _Departure) -> None:
+        """Put an empty tablet that is elsewhere in the place of the one that moves."""
+        environment, table, tablet = self._environment, departure.table, departure.tablet
+        with table.alteration_lock, _at_rest(tablet):
+            if tablet not in table.tablets or tablet.retired:
+                raise _given_up(departure.asked.move)
+            number, budget, to = environment.manifest.new_id(), environment.key_index, departure.asked.to
+            empty = Tablet(number, table.schema, budget, tablet.partition, None, tablet.ancestors, to)
+            empty.aliases = (*tablet.aliases, tablet.tablet_id)
+            make_directories(environment, [empty])
+            with write_locks(table.tablets):
+                table.check_in_use()
+                self._check_same(departure)
+                self._commit(departure, empty)
+                with environment.halt.on_failure("a tablet that was moved could not be taken out"):
+                    table.layout = with_tablet(table.layout, tablet, empty)
+
+    def _check_same(self, departure: _Departure) -> None:
+        """Check, under the locks, that the round has all of the tablet."""
+        tablet, known = departure.tablet, departure.entry
+        now = self._environment.manifest.current.tablet(tablet.tablet_id)
+        self._environment.halt.check()
+        is_same = now and known and (now.rowsets, now.history_floor) == (known.rowsets, known.history_floor)
+        if not is_same or tablet.version.attached or tablet.first_unflushed_lsn() is not None:
+            raise UnavailableError("the tablet has changed since the last round of the move: begin another", 0.0)
+        self._check_unstaged(departure.table)
+
+    def _commit(self, departure: _Departure, empty: Tablet) -> None:
+        table, tablet, to = departure.table, departure.tablet, departure.asked.to
+        moved = MovedEntry(name=departure.asked.move, server=to, tablet=tablet.tablet_id)
+        entry = TabletEntry(
+            id=empty.tablet_id,
+            partition=empty.partition,
+            ancestors=empty.ancestors,
+            elsewhere=to,
+            aliases=empty.aliases,
+            moved=moved,
+        )
+        last_id, last_change = table.auto_increment.last, table.last_change
+
+        def edited(old: TableEntry) -> TableEntry:
+            kept = tuple(each for each in old.tablets if each.id != tablet.tablet_id)
+            return old.model_copy(
+                update={
+                    "tablets": (*kept, entry),
+                    "last_auto_id": max(old.last_auto_id, last_id),
+                    "last_change": max(old.last_change, last_change),
+                }
+            )
+
+        self._environment.manifest.commit(lambda manifest: manifest.with_altered(table.table_id, edited))
+
+    def _told(self, move: str) -> HandedOver | None:
+        """Return what is to be told of a move by which a tablet was handed over and which was not forgotten."""
+        tables = {table.table_id: table for table in self._tables()}
+        for entry in self._environment.manifest.current.tables:
+            for tablet in _left(entry, move):
+                if table := tables.get(entry.id):  # else it was dropped at this moment
+                    return self._handed_over(move, table, tablet.partition)
+        return None
+
+    def _handed_over(self, move: str, table: Table, partition: TabletPartition) -> HandedOver:
+        return HandedOver(
+            move=move,
+            table=table.name,
+            clock=self._environment.mvcc.now(),  # above the snapshot of every scan that has read the tablet here
+            last_auto_id=table.auto_increment.last,
+            last_change=table.last_change,
+            answers=self._writers.of_tablet(table.table_id, f"@{sum_of([partition])}"),
+        )
+
+
+@contextmanager
+def _at_rest(tablet: Tablet) -> Iterator[None]:
+    """Hold a tablet's maintenance lock. Raises UnavailableError when a compaction has just begun."""
+    if not tablet.maintenance_lock.acquire(timeout=_PATIENCE_SECONDS):
+        raise UnavailableError("the tablet is being compacted: begin another round of the move", 0.0)
+    try:
+        yield
+    finally:
+        tablet.maintenance_lock.release()
+
+
+def _found(table: Table, tablet_id: int) -> Tablet:
+    tablet = next((each for each in table.tablets if tablet_id in (each.tablet_id, *each.aliases)), None)
+    if tablet is None:
+        raise NotFoundError(f"table {table.name!r} has no tablet {tablet_id} on this server")
+    if tablet.elsewhere is not None:
+        raise wrong_server(tablet)
+    return tablet
+
+
+def _left(table: TableEntry, move: str) -> list[TabletEntry]:
+    return [each for each in table.tablets if each.elsewhere and each.moved and each.moved.name == move]
+
+
+def _described(name: str, view: memoryview) -> MoveFile:
+    return MoveFile(name=name, bytes=len(view), crc=crc32(view) if len(view) else 0)
+
+
+def _given_up(move: str) -> ConflictError:
+    return ConflictError(f"the move {move!r} of a tablet was given up, by another or by an alteration: begin anew")

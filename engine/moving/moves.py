@@ -1,0 +1,76 @@
+"""The moves of a store's tablets: from here to other servers (`departures`), and from there to here (`arrivals`).
+
+A move has a name. The source decides: what it has not handed over, and does not know as under way, can never be handed
+over by that name, so that a target may throw away what it prepared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...schemas.errors import NotFoundError
+from ...schemas.moving import MoveNote, Moves, MoveState, MoveStatus
+from ..commit_log import CommitLog
+from ..snapshots import Snapshots
+from ..staging.area import StagingArea
+from ..table import Table
+from ..tablet.environment import Environment
+from ..writers import Writers
+from .arrivals import Arrivals, arrived
+from .departures import Departures
+
+
+class Mover:
+    """What a store does for moves. Thread safe."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        log: CommitLog,
+        writers: Writers,
+        staging: StagingArea,
+        snapshots: Snapshots,
+        tables: Callable[[], list[Table]],
+        now: Callable[[], int],
+    ) -> None:
+        """``now`` tells the time in microseconds since 1970."""
+        self._environment = environment
+        self._tables = tables
+        self.departures = Departures(environment, writers, staging, tables, now)
+        self.arrivals = Arrivals(environment, log, writers, snapshots)
+
+    def of(self, table: Table) -> Moves:
+        """Return the moves of a table's tablets that did not end, and those by which tablets came."""
+        manifest = self._environment.manifest.current
+        entry = next((each for each in manifest.tables if each.id == table.table_id), None)
+        tablets = entry.tablets if entry else ()
+        return Moves(
+            arriving=tuple(
+                MoveNote(move=come.name, server=come.server, tablet=come.came_as, number=come.number)
+                for come in (each.arriving for each in tablets)
+                if come
+            ),
+            left=tuple(
+                MoveNote(move=each.moved.name, server=each.moved.server, tablet=each.moved.tablet)
+                for each in tablets
+                if each.moved and each.elsewhere
+            ),
+            arrived=tuple(
+                MoveNote(move=moved.name, server=moved.server, tablet=moved.tablet)
+                for _, moved in arrived(manifest, table)
+            ),
+        )
+
+    def abort(self, move: str) -> MoveStatus:
+        """Give a move up, unless a tablet was handed over by it from here; return where it stands then."""
+        status = self.departures.abort(move)
+        if status.state is MoveState.UNKNOWN:
+            self.arrivals.abort(move)
+        return status
+
+    def table(self, name: str) -> Table:
+        """Return a table by its name, also one that was dropped and can be recalled: moves come to their ends."""
+        found = [table for table in self._tables() if table.name == name]
+        if not found:
+            raise NotFoundError(f"there is no table {name!r}")
+        return min(found, key=lambda table: table.dropped_until is not None)

@@ -1,0 +1,96 @@
+"""Servers that share their tables, in this process and without sockets, on disks that can lose power."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, cast
+
+from nyala.clients.database import Database
+from nyala.clients.servers.members import Members
+from nyala.clients.servers.store import PlacedStore
+from nyala.engine.fs.memory import MemoryFileSystem
+from nyala.engine.options import StoreOptions
+from nyala.engine.store import Store
+from nyala.flight_server.gateway import Gateway
+from nyala.schemas.placement import Here, Placement
+from nyala.schemas.service import StoreService
+
+
+class _Door:
+    """A server as others reach it: whichever process runs there now. May be told to break off after some calls."""
+
+    def __init__(self, pair: Pair, name: str) -> None:
+        self._pair = pair
+        self._name = name
+
+    def __getattr__(self, verb: str) -> Any:
+        found = getattr(self._pair.gateways[self._name], verb)
+        return self._pair.watched(self._name, verb, found) if verb.startswith("move_") else found
+
+
+class Stopped(BaseException):
+    """Whoever drives a move is gone."""
+
+
+class Pair:
+    """Two servers, or as many as there are names."""
+
+    def __init__(self, names: str = "ab") -> None:
+        self.placement = Placement(servers={name: (f"grpc://{name}:1",) for name in names})
+        self.disks = {name: MemoryFileSystem() for name in names}
+        self.stores: dict[str, Store] = {}
+        self.gateways: dict[str, Gateway] = {}
+        known = {name: cast(StoreService, _Door(self, name)) for name in names}
+        self.members = Members(self.placement, known=known)
+        self.db = Database(cast(StoreService, PlacedStore(self.members)))
+        self.calls: list[str] = []
+        self.stop_at: int | None = None
+        self.after = False
+        """Whether the call at which it stops is still made."""
+        for name in names:
+            self.start(name)
+
+    def start(self, name: str) -> None:
+        here = Here(self.placement, name)
+        options = StoreOptions(
+            maintenance="off", placement=self.placement, server=name, scan_threads=1, wal_segment_bytes=1 << 18
+        )
+        self.stores[name] = Store.open(self.disks[name], options)
+        gateway = self.gateways[name] = Gateway(cast(StoreService, self.stores[name]), here)
+        gateway._members.close()
+        gateway._members = self.members
+        gateway._all = PlacedStore(self.members)
+
+    def crash(self, name: str, seed: int = 0) -> None:
+        """Let the power fail on a server, and start it again with what its disk has."""
+        self.disks[name] = self.disks[name].crash_image(Random(seed))
+        self.start(name)
+
+    def watched(self, name: str, verb: str, found: Any) -> Any:
+        def call(*arguments: Any) -> Any:
+            stops = self.stop_at == len(self.calls)
+            self.calls.append(f"{name} {verb}")
+            if stops and not self.after:
+                raise Stopped
+            answer = found(*arguments)
+            if stops:
+                raise Stopped
+            return answer
+
+        return call
+
+    def owners(self, table: str) -> list[str]:
+        """The servers that have each tablet, in an order of the partitions."""
+        found: dict[Any, list[str]] = {}
+        for name, store in self.stores.items():
+            for place in store.tablets(table).tablets:
+                owner = found.setdefault(place.partition.buckets, [])
+                if place.server is None:
+                    owner.append(name)
+        assert all(len(names) == 1 for names in found.values()), found
+        return [found[key][0] for key in sorted(found)]
+
+    def close(self) -> None:
+        self.members.close()
+        for store in self.stores.values():
+            store.close()

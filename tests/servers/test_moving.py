@@ -1,0 +1,280 @@
+"""A tablet moves from one server to another: what is there before, meanwhile and afterwards."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from cluster import Cluster
+from pair import Pair
+
+import nyala
+from nyala.clients.table import Table
+from nyala.engine.verify import verify_store
+from nyala.schemas.errors import (
+    ConflictError,
+    CorruptionError,
+    InvalidArgumentError,
+    NotFoundError,
+    UnavailableError,
+    WrongServerError,
+)
+from nyala.schemas.moving import HandedOver, MoveBegin, MoveHandOver, MoveRead
+from nyala.schemas.scan import ScanSpec
+from nyala.schemas.transaction import StagedBatch
+from nyala.schemas.write import Stage, WriteCommand
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64()), ("s", pa.string())])
+COUNT = 400
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    made = Pair()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def table(pair: Pair) -> Table:
+    return filled(pair.db.create_table("t", SCHEMA, ["id"], partition_by=[nyala.hash("id", buckets=4)]))
+
+
+def filled(table: Table) -> Table:
+    """Rows in files and in memory, changed and deleted, some of them before the files were written."""
+    table.insert(rows(0))
+    table.maintain("flush")
+    table.upsert(rows(1).slice(0, COUNT // 2))
+    table.delete({"id": range(0, COUNT, 10)})
+    table.maintain("flush_deltas")
+    table.update_ignore(rows(2).slice(COUNT // 4, COUNT // 4))
+    return table
+
+
+def rows(n: int, count: int = COUNT) -> pa.Table:
+    ids = np.arange(count)
+    return pa.table([pa.array(ids), pa.array(ids * 10 + n), pa.array([f"{n} {i}" for i in ids])], schema=SCHEMA)
+
+
+def content(table: Table, moment: int | None = None) -> pa.Table:
+    return table.scan(as_of=moment).to_arrow().sort_by("id").combine_chunks()
+
+
+def place_of(table: Table, server: str) -> int:
+    return next(place.tablet for place in table.tablets() if place.server == server)
+
+
+def test_all_of_a_tablet_moves_and_back(pair: Pair, table: Table) -> None:
+    before, moment = content(table), pair.db.now()
+    seen: list[tuple[int, int]] = []
+    number = place_of(table, "a")
+    pair.db.move_tablet("t", number, "b", progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1][0] == seen[-1][1] > 0
+    assert sorted(pair.owners("t")) == ["a", "b", "b", "b"]
+    assert content(table) == before == content(table, moment)
+    pair.db.move_tablet("t", number, "b")  # it is there: nothing happens
+    table.upsert(rows(5))
+    assert content(table) == rows(5).combine_chunks()
+    assert content(table, moment) == before
+    changed = table.changes(since=moment).to_arrow()
+    assert changed.num_rows == COUNT
+    for name in "ab":
+        pair.crash(name)
+    assert content(table) == rows(5).combine_chunks()
+    assert content(table, moment) == before
+    moved = next(place.tablet for place in pair.stores["b"].tablets("t").tablets if place.server is None)
+    for place in [place.tablet for place in pair.stores["b"].tablets("t").tablets if place.server is None]:
+        moved = max(moved, place)
+    pair.db.move_tablet("t", moved, "a", server="b")
+    assert sorted(pair.owners("t")) == ["a", "a", "b", "b"]
+    for name in "ba":
+        pair.crash(name, seed=3)
+    assert content(table) == rows(5).combine_chunks()
+    assert content(table, moment) == before
+    for op in ("flush", "flush_deltas", "compact"):
+        table.maintain(op)
+    assert content(table) == rows(5).combine_chunks()
+    pair.close()
+    assert [problem for disk in pair.disks.values() for problem in verify_store(disk).problems] == []
+
+
+def test_writes_and_scans_go_on(cluster: Cluster) -> None:
+    db = cluster.connect()
+    table = db.create_table("t", SCHEMA, ["id"], partition_by=[nyala.hash("id", buckets=3)])
+    table.insert(rows(0))
+    failed: list[BaseException] = []
+    done = threading.Event()
+
+    def write() -> None:
+        try:
+            mine = cluster.connect().table("t")
+            n = 0
+            while not done.is_set() or n < 3:
+                n += 1
+                mine.upsert(rows(n))
+            last.append(n)
+        except BaseException as error:
+            failed.append(error)
+
+    last: list[int] = []
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for to in ("b", "a", "b"):
+            number = place_of(table, "a" if to == "b" else "b")
+            snapshot = db.now()
+            stream = table.scan(as_of=snapshot).to_reader()
+            first = content(table, snapshot)
+            db.move_tablet("t", number, to, server="a" if to == "b" else "b")
+            assert content(table, snapshot) == first
+            assert stream.read_all().sort_by("id").combine_chunks() == first  # planned before, read afterwards
+    finally:
+        done.set()
+        writer.join()
+    assert not failed
+    assert content(table) == rows(last[0]).combine_chunks()
+    assert table.stats()["live_rows"] == COUNT
+
+
+def test_a_numbered_write_is_known_where_its_tablet_went(pair: Pair, table: Table) -> None:
+    command = WriteCommand(table="t", writer="w")
+    (batch,) = rows(7).to_batches()
+    first = table._store.write(command, batch, 1)
+    for number in [place.tablet for place in table.tablets() if place.server == "a"]:
+        pair.db.move_tablet("t", number, "b", server="a")
+    assert pair.owners("t") == ["b"] * 4
+    table.upsert(rows(8))
+    for _ in range(2):
+        again = table._store.write(command, batch, 1)
+        assert (again.rows, again.applied, again.timestamp) == (first.rows, first.applied, first.timestamp)
+        assert content(table) == rows(8).combine_chunks()
+        pair.crash("b")
+    assert table._store.write(command, batch, 2).timestamp > first.timestamp
+    assert content(table) == rows(7).combine_chunks()
+
+
+def test_numbers_of_rows_go_on(pair: Pair) -> None:
+    table = pair.db.create_table("log", SCHEMA, ["id"], unique_key=False, partition_by=[nyala.hash("id", buckets=2)])
+    same = pa.table({"id": [1, 1, 2, 2, 3, 3], "n": [0] * 6, "s": [None] * 6}, schema=SCHEMA)
+    for _ in range(5):
+        table.insert(same)
+    last_change = table._store.last_change("log")
+    (number,) = [place.tablet for place in table.tablets() if place.server == "a"]
+    pair.db.move_tablet("log", number, "b", server="a")
+    assert table._store.last_change("log") == last_change
+    pair.crash("b")
+    assert table._store.last_change("log") == last_change
+    assert table.insert(same).applied == 6
+    assert table.scan().count() == 36
+
+
+def test_what_cannot_be_moved(pair: Pair, table: Table) -> None:
+    number = place_of(table, "a")
+    with pytest.raises(InvalidArgumentError, match="no server 'x'"):
+        pair.db.move_tablet("t", number, "x")
+    with pytest.raises(NotFoundError, match="no tablet 999"):
+        pair.db.move_tablet("t", 999, "b")
+    with pytest.raises(NotFoundError, match="'x'"):
+        pair.db.move_tablet("x", number, "b")
+    stage = WriteCommand(table="t", stage=Stage(transaction="x", part="p"))
+    table._store.stage(stage, [StagedBatch(rows(1).to_batches()[0])])
+    with pytest.raises(UnavailableError, match="staged"):
+        pair.db.move_tablet("t", number, "b", server="a")
+    table._store.abort_transaction("x")
+    pair.db.move_tablet("t", number, "b", server="a")
+
+
+def test_bytes_that_are_not_the_source_s(pair: Pair, table: Table) -> None:
+    number = place_of(table, "a")
+    before = content(table)
+    source, target = (pair.stores[name] for name in "ab")
+    begun = source.move_begin(MoveBegin(move="m", table="t", tablet=number, to="b", last=True))
+    assert len(target.move_receive(begun).names) == len(begun.files)
+    with pytest.raises(UnavailableError, match="being moved"):
+        source.write(WriteCommand(table="t"), whole_of(table, "a"))
+    for file in begun.files:
+        sound = b"".join(source.move_read(MoveRead(move="m", name=file.name)))
+        middle = len(sound) // 2
+        for torn in (sound[:-1], sound + b"x", b"", sound[:middle] + bytes([sound[middle] ^ 1]) + sound[middle + 1 :]):
+            with pytest.raises(CorruptionError, match=file.name):
+                target.move_write("m", file, [torn])
+        with pytest.raises(ConflictError, match="lacks"):
+            target.move_prepare(begun)
+        target.move_write("m", file, [sound[:middle], sound[middle:]])
+    with pytest.raises(ConflictError, match="has not prepared"):
+        pair.gateways["a"].move_hand_over(MoveHandOver(move="m", table="t", to="b", number=begun.number))
+    target.move_prepare(begun)
+    with pytest.raises(ConflictError, match="not its last"):
+        source.move_hand_over(MoveHandOver(move="m", table="t", to="b", number=begun.number + 1))
+    source.move_abort("m")
+    with pytest.raises(ConflictError, match="given up"):
+        source.move_hand_over(MoveHandOver(move="m", table="t", to="b", number=begun.number))
+    assert pair.gateways["b"].tablets("t")  # which asks the source, and throws away what was prepared
+    assert not target.moves("t").arriving
+    with pytest.raises(NotFoundError):
+        target.move_take_over(HandedOver(move="m", table="t", clock=1, last_auto_id=0, last_change=0))
+    assert content(table) == before
+    table.upsert(rows(1))
+
+
+def whole_of(table: Table, server: str) -> pa.RecordBatch:
+    """Rows that all belong to a server."""
+    (batch,) = rows(3).to_batches()
+    mine = table._store._cache.of("t").cut(batch)[server]  # type: ignore[attr-defined]
+    return batch.take(pa.array(mine))
+
+
+def test_what_changed_since_the_last_round_is_not_lost(pair: Pair, table: Table) -> None:
+    number = place_of(table, "a")
+    source, target = (pair.stores[name] for name in "ab")
+    begun = source.move_begin(MoveBegin(move="m", table="t", tablet=number, to="b", last=True))
+    target.move_receive(begun)
+    for file in begun.files:
+        target.move_write("m", file, source.move_read(MoveRead(move="m", name=file.name)))
+    target.move_prepare(begun)
+    moving = next(each for each in source._catalog.table("t").tablets if each.tablet_id == number)
+    moving.is_closed = None  # as if the driver had been away for long
+    table.upsert(rows(9))
+    with pytest.raises(UnavailableError, match="changed since"):
+        source.move_hand_over(MoveHandOver(move="m", table="t", to="b", number=begun.number))
+    assert content(table) == rows(9).combine_chunks()
+
+
+def test_a_range_that_is_divided_while_it_moves(pair: Pair) -> None:
+    table = pair.db.create_table("r", SCHEMA, ["id"], partition_by=[nyala.range("id", bounds=[(0, COUNT)])])
+    table.insert(rows(0))
+    (place,) = table.tablets()
+    source, to = str(place.server), "b" if place.server == "a" else "a"
+    begun = pair.stores[source].move_begin(MoveBegin(move="m", table="r", tablet=place.tablet, to=to, last=True))
+    table.alter().split_partition(100).apply()
+    with pytest.raises(ConflictError, match="given up"):
+        pair.stores[source].move_hand_over(MoveHandOver(move="m", table="r", to=to, number=begun.number))
+    halves = table.tablets()
+    pair.db.move_tablet("r", halves[1].tablet, to)
+    assert content(table) == rows(0).combine_chunks()
+    table.alter().split_partition(200).apply()
+    table.upsert(rows(4))
+    assert content(table) == rows(4).combine_chunks()
+
+
+def test_a_ticket_follows_by_what_its_tablet_holds(pair: Pair, table: Table) -> None:
+    before = content(table)
+    plan = table._store.plan(ScanSpec(table="t"))
+    tickets = [
+        ScanSpec(table="t", as_of=plan.snapshot, tablet=split.tablet, partition=split.partition, planned=split.planned)
+        for split in plan.splits
+    ]
+    servers = [str(split.server) for split in plan.splits]
+    table.upsert(rows(6))
+    for number in [place.tablet for place in table.tablets() if place.server == "a"]:
+        pair.db.move_tablet("t", number, "b", server="a")
+    parts: list[pa.RecordBatch] = []
+    for ticket, server in zip(tickets, servers, strict=True):
+        try:
+            parts += pair.stores[server].scan(ticket).batches
+        except WrongServerError:
+            parts += table._store.follow(ticket)  # type: ignore[attr-defined]
+    assert pa.Table.from_batches(parts).sort_by("id").combine_chunks() == before
