@@ -29,6 +29,7 @@ from .direct.pins import Pins
 from .distributed.compactions import Compactions
 from .fs.filesystem import FileSystem
 from .maintenance.manager import MaintenanceManager
+from .maintenance.op import MaintenanceOp
 from .moving.moves import Mover
 from .snapshots import Snapshots
 
@@ -57,6 +58,11 @@ class Outside(ABC):
     def directory(self) -> FileSystem:
         """Where the store lies, for those in this process who build files for it or read them."""
         return self._fs
+
+    def _removals(self) -> list[MaintenanceOp]:
+        """Return the work of dropping what was kept for others who did not come back."""
+        kept = self._imports, self._pins, self._compactions, self._mover
+        return [operation for each in kept for operation in each.removals()]
 
     def import_begin(self, asked: ImportBegin) -> ImportPlan:
         """See StoreService."""

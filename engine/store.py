@@ -464,7 +464,7 @@ class Store(Outside):
             return operations
         operations += self._catalog.removals(self._clock.physical_microseconds(), self._forget)
         operations.append(ExpiryOp(self._staging))
-        operations += self._imports.removals() + self._pins.removals() + self._compactions.removals()
+        operations += self._removals()
         for table in self._catalog.tables():
             mark = partial(self._snapshots.ancient_history_mark, table)
             for tablet in table.tablets:

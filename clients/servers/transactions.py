@@ -59,6 +59,7 @@ def stage(
     members: Members, cache: WhereaboutsCache, command: WriteCommand, batches: Iterable[StagedBatch]
 ) -> StageResult:
     """Stage a part on all servers, each with the rows of its tablets, in the order in which they come."""
+    cache.forget(command.table)  # what is staged in a wrong place cannot be committed, and what is staged is not moved
     known = cache.of(command.table)
     with ThreadPoolExecutor(len(members.names), thread_name_prefix="nyala-stage") as pool:
         feeds = {name: _Feed(members, name, command, pool) for name in known.names}

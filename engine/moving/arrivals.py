@@ -13,7 +13,7 @@ over nobody reads them. What is not prepared is swept at the next start.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -54,16 +54,27 @@ class _Arrival:
     """Of files here, by their numbers at the source."""
     done: set[str] = field(default_factory=set)
     """The names, at the source, of the files that are here."""
+    used_at: int = 0
+    """In microseconds since 1970."""
 
 
 class Arrivals:
     """The moves to one store. Thread safe; the files of one move come one after the other."""
 
-    def __init__(self, environment: Environment, log: CommitLog, writers: Writers, snapshots: Snapshots) -> None:
+    def __init__(
+        self,
+        environment: Environment,
+        log: CommitLog,
+        writers: Writers,
+        snapshots: Snapshots,
+        now: Callable[[], int],
+    ) -> None:
+        """``now`` tells the time in microseconds since 1970."""
         self._environment = environment
         self._log = log
         self._writers = writers
         self._snapshots = snapshots
+        self._now = now
         self._open: dict[str, _Arrival] = {}
         self._lock = threading.Lock()
         remove_quietly(environment.fs, ROOT)
@@ -84,7 +95,7 @@ class Arrivals:
                 arrival = _Arrival(asked, self._environment.manifest.new_id())
                 self._make_directories(arrival.tablet)
                 self._open[asked.move] = arrival
-            arrival.round = asked
+            arrival.round, arrival.used_at = asked, self._now()
             return MoveLacking(names=tuple(file.name for file in asked.files if file.name not in arrival.done))
 
     def write(self, move: str, file: MoveFile, chunks: Iterable[bytes]) -> None:
@@ -109,6 +120,7 @@ class Arrivals:
                     if fs.exists(path):
                         fs.unlink(path)
         arrival.done.add(file.name)
+        arrival.used_at = self._now()
 
     def prepare(self, asked: MoveRound, table: Table) -> None:
         """Let the manifest name the files of the last round. The tablet is still the source's.
@@ -185,6 +197,21 @@ class Arrivals:
         for number in gone:
             remove_quietly(self._environment.fs, f"{ROOT}/{number}")
             remove_quietly(self._environment.fs, files.directory(number))
+
+    def drop_idle(self, move: str) -> None:
+        """Remove the files of a move that nobody drives; what is prepared stays, for it may have been handed over."""
+        with self._lock:
+            arrival = self._open.pop(move, None)
+            prepared = [each.arriving for table in self._manifest.tables for each in table.tablets if each.arriving]
+        if arrival is None:
+            return
+        remove_quietly(self._environment.fs, f"{ROOT}/{arrival.tablet}")
+        if all(each.tablet != arrival.tablet for each in prepared):
+            remove_quietly(self._environment.fs, files.directory(arrival.tablet))
+
+    def idle(self, before: int) -> list[str]:
+        """Return the moves of which nothing has come since a moment, in microseconds since 1970."""
+        return [move for move, each in list(self._open.items()) if each.used_at < before]
 
     @property
     def _manifest(self) -> Manifest:

@@ -62,6 +62,8 @@ class _Departure:
     """What its files were then."""
     views: dict[str, memoryview] = field(default_factory=dict)
     files: dict[str, MoveFile] = field(default_factory=dict)
+    used_at: int = 0
+    """In microseconds since 1970."""
 
 
 class Departures:
@@ -101,6 +103,7 @@ class Departures:
                 self._check_unstaged(table)
                 self._open = {name: each for name, each in self._open.items() if each.tablet is not tablet}
                 departure = self._open[asked.move] = _Departure(asked, table, tablet)
+            departure.used_at = self._now()
         if asked.last:
             with tablet.maintenance_lock:  # not while a long compaction goes on
                 until = self._now() + _CLOSED_SECONDS * 1_000_000
@@ -127,6 +130,7 @@ class Departures:
         """
         with self._lock:
             departure = self._of(asked.move)
+            departure.used_at = self._now()
             view = departure.views.get(asked.name)
         if view is None:
             raise NotFoundError(f"no file {asked.name!r} is in the newest round of the move")
@@ -173,6 +177,10 @@ class Departures:
             if departure := self._open.pop(move, None):
                 departure.tablet.is_closed = None
             return self.status(move)
+
+    def idle(self, before: int) -> list[str]:
+        """Return the moves that nobody has driven since a moment, in microseconds since 1970."""
+        return [move for move, each in list(self._open.items()) if each.used_at < before]
 
     def forget(self, move: str) -> None:
         """End a move: the target serves the tablet."""

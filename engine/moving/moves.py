@@ -7,17 +7,23 @@ over by that name, so that a target may throw away what it prepared.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from ...schemas.errors import NotFoundError
 from ...schemas.moving import MoveNote, Moves, MoveState, MoveStatus
 from ..commit_log import CommitLog
+from ..maintenance.op import MaintenanceOp
 from ..snapshots import Snapshots
 from ..staging.area import StagingArea
 from ..table import Table
 from ..tablet.environment import Environment
+from ..upkeep import TabletOp
 from ..writers import Writers
 from .arrivals import Arrivals, arrived
 from .departures import Departures
+
+_IDLE_SECONDS = 3600
+"""After so long without a step a move counts as given up; until then files are held for it."""
 
 
 class Mover:
@@ -37,7 +43,8 @@ class Mover:
         self._environment = environment
         self._tables = tables
         self.departures = Departures(environment, writers, staging, tables, now)
-        self.arrivals = Arrivals(environment, log, writers, snapshots)
+        self.arrivals = Arrivals(environment, log, writers, snapshots, now)
+        self._now = now
 
     def of(self, table: Table) -> Moves:
         """Return the moves of a table's tablets that did not end, and those by which tablets came."""
@@ -67,6 +74,18 @@ class Mover:
         if status.state is MoveState.UNKNOWN:
             self.arrivals.abort(move)
         return status
+
+    def removals(self) -> list[MaintenanceOp]:
+        """Return the work of letting go of moves that nobody drives any more."""
+        before = self._now() - _IDLE_SECONDS * 1_000_000
+        return [
+            TabletOp(f"give up move {move}", lambda: 1.0, partial(drop, move))
+            for idle, drop in (
+                (self.departures.idle, self.departures.abort),
+                (self.arrivals.idle, self.arrivals.drop_idle),
+            )
+            for move in idle(before)
+        ]
 
     def table(self, name: str) -> Table:
         """Return a table by its name, also one that was dropped and can be recalled: moves come to their ends."""

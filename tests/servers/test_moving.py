@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ from cluster import Cluster
 from pair import Pair
 
 import nyala
+from nyala.clients.database import Database
 from nyala.clients.table import Table
 from nyala.engine.verify import verify_store
 from nyala.schemas.errors import (
@@ -24,6 +26,7 @@ from nyala.schemas.errors import (
 )
 from nyala.schemas.moving import HandedOver, MoveBegin, MoveHandOver, MoveRead
 from nyala.schemas.scan import ScanSpec
+from nyala.schemas.service import StoreService
 from nyala.schemas.transaction import StagedBatch
 from nyala.schemas.write import Stage, WriteCommand
 
@@ -173,6 +176,8 @@ def test_numbers_of_rows_go_on(pair: Pair) -> None:
 
 def test_what_cannot_be_moved(pair: Pair, table: Table) -> None:
     number = place_of(table, "a")
+    with pytest.raises(InvalidArgumentError, match="connect to one of them"):
+        Database(cast(StoreService, pair.stores["a"])).move_tablet("t", number, "b")
     with pytest.raises(InvalidArgumentError, match="no server 'x'"):
         pair.db.move_tablet("t", number, "x")
     with pytest.raises(NotFoundError, match="no tablet 999"):
@@ -241,6 +246,25 @@ def test_what_changed_since_the_last_round_is_not_lost(pair: Pair, table: Table)
     with pytest.raises(UnavailableError, match="changed since"):
         source.move_hand_over(MoveHandOver(move="m", table="t", to="b", number=begun.number))
     assert content(table) == rows(9).combine_chunks()
+
+
+def test_a_move_that_nobody_drives_is_given_up(pair: Pair, table: Table) -> None:
+    number = place_of(table, "a")
+    source, target = (pair.stores[name] for name in "ab")
+    begun = source.move_begin(MoveBegin(move="m", table="t", tablet=number, to="b"))
+    target.move_receive(begun)
+    target.move_write("m", begun.files[0], source.move_read(MoveRead(move="m", name=begun.files[0].name)))
+    assert not source._mover.removals() and not target._mover.removals()
+    for store in (source, target):
+        store._mover._now = lambda: store._clock.physical_microseconds() + 3601 * 1_000_000  # noqa: B023
+        (operation,) = store._mover.removals()
+        operation.perform()
+        assert not store._mover.removals()
+    with pytest.raises(ConflictError, match="given up"):
+        source.move_read(MoveRead(move="m", name=begun.files[0].name))
+    with pytest.raises(NotFoundError, match="no move"):
+        target.move_prepare(begun.model_copy(update={"last": True}))
+    pair.db.move_tablet("t", number, "b", server="a")
 
 
 def test_a_range_that_is_divided_while_it_moves(pair: Pair) -> None:

@@ -78,6 +78,13 @@ def test_load_scan_kill_and_go_on(servers: Servers) -> None:
     assert {place["server"] for place in listed} == {"a", "b"}
     assert len(listed) == 5
 
+    number = next(place["tablet"] for place in listed if place["server"] == "a")
+    assert f"tablet {number} of t is on b" in nyala_tablet(
+        servers, "move", "t", str(number), "--to", "b", "--from", "a"
+    )
+    check_scans_beside_writes(table)
+    assert {place["server"] for place in tablets_of(servers, "t")} == {"a", "b"}
+
     servers.kill("b")
     with nyala.connect(servers.url("a"), retries=False) as other, pytest.raises(UnavailableError):
         other.table("t").scan().count()
@@ -127,10 +134,14 @@ def check_a_table_that_is_on_one(servers: Servers) -> None:
 
 
 def tablets_of(servers: Servers, table: str) -> list[dict]:
-    command = [sys.executable, "-m", "nyala", "tablet", "list", table, "--url", servers.url("b"), "--json"]
+    return json.loads(nyala_tablet(servers, "list", table, "--json"))
+
+
+def nyala_tablet(servers: Servers, *arguments: str) -> str:
+    command = [sys.executable, "-m", "nyala", "tablet", *arguments, "--url", servers.url("b")]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ, timeout=60)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return done.stdout
 
 
 def test_a_server_that_comes_later_has_what_is_made_from_then_on(servers: Servers) -> None:

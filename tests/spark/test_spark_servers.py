@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import tempfile
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +14,8 @@ from pyspark.sql import SparkSession
 
 import nyala
 from nyala.clients.database import Database
+from nyala.clients.spark.source import NyalaDataSource
+from nyala.clients.spark.types import table_schema
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
@@ -45,14 +49,59 @@ def shared() -> Iterator[tuple[str, Database, list[Store]]]:
             gateway.close()
 
 
+@contextmanager
+def moved_meanwhile(db: Database) -> Iterator[list[int]]:
+    """Move the tablets of the table to and fro, and count how often."""
+    moves: list[int] = []
+    failed: list[BaseException] = []
+    done = threading.Event()
+
+    def move() -> None:
+        try:
+            while not done.wait(0.2):
+                place = db.table("t").tablets()[len(moves) // 2 % 4]
+                with suppress(nyala.UnavailableError):  # while rows are staged
+                    db.move_tablet("t", place.tablet, "b" if place.server == "a" else "a", server=place.server)
+                    moves.append(place.tablet)
+        except BaseException as error:
+            failed.append(error)
+
+    mover = threading.Thread(target=move)
+    mover.start()
+    try:
+        yield moves
+    finally:
+        done.set()
+        mover.join()
+    assert not failed
+
+
+def test_a_task_finds_a_tablet_that_was_moved_since_the_plan(shared: tuple[str, Database, list[Store]]) -> None:
+    url, db, _ = shared
+    table = db.create_table("t", SCHEMA, ["id"], partition_by=[nyala.hash("id", buckets=4)])
+    table.insert({"id": range(100), "n": [1] * 100})
+    reader = NyalaDataSource({"uri": url, "table": "t"}).reader(table_schema(db._store.describe_table("t").columns))
+    parts = reader.partitions()
+    table.update({"id": range(100), "n": [2] * 100})
+    for place in table.tablets():
+        if place.server == "b":
+            db.move_tablet("t", place.tablet, "a", server="b")
+    found = pa.Table.from_batches(batch for part in parts for batch in reader.read(part))  # pyright: ignore[reportArgumentType]
+    assert sorted(found["id"].to_pylist()) == list(range(100))
+    assert set(found["n"].to_pylist()) == {1}
+
+
 def test_a_job_over_both(spark: SparkSession, shared: tuple[str, Database, list[Store]]) -> None:
+    """Tablets are moved while it reads and writes."""
     url, db, stores = shared
     table = db.create_table("t", SCHEMA, ["id"], partition_by=[nyala.hash("id", buckets=4)])
     table.insert({"id": range(ROWS), "n": [1] * ROWS})
     assert min(store.table_stats("t").live_rows for store in stores) > ROWS // 4
     frame = read_table(spark, "t", uri=url)
-    assert frame.selectExpr("count(*)", "sum(id)", "sum(n)").first()[:] == (ROWS, ROWS * (ROWS - 1) // 2, ROWS)  # type: ignore[index]
-    write_table(frame.selectExpr("id + 5000 as id", "n + 1 as n"), "t", uri=url)
+    with moved_meanwhile(db) as moves:
+        assert frame.selectExpr("count(*)", "sum(id)", "sum(n)").first()[:] == (ROWS, ROWS * (ROWS - 1) // 2, ROWS)  # type: ignore[index]
+        write_table(frame.selectExpr("id + 5000 as id", "n + 1 as n"), "t", uri=url)
+    assert moves
     assert table.scan().aggregate({"n": ("*", "count"), "sum": ("n", "sum")}).to_pylist() == [
         {"n": ROWS + 5000, "sum": 2 * ROWS + 5000}
     ]
