@@ -51,12 +51,18 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[ScanSpec]:
     return specs
 
 
+def city_of(homes: Table, key: int) -> str:
+    row = homes.get({"id": key})
+    assert row
+    return row["city"]
+
+
 def plan_of(frame: DataFrame) -> str:
     return planned(frame).executedPlan().toString()
 
 
 def planned(frame: DataFrame) -> Any:
-    return frame._jdf.queryExecution()  # pyright: ignore[reportCallIssue]
+    return frame._jdf.queryExecution()  # pyright: ignore[reportCallIssue, reportOptionalCall]
 
 
 def scan_of(frame: DataFrame) -> str:
@@ -209,7 +215,7 @@ def test_the_catalog(homes: Table, db: Database, spark: SparkSession) -> None:
     assert (count(""), count(f"VERSION AS OF {before}"), count("WHERE id < 5")) == (ROWS, ROWS + 1, 5)
     assert count(f"TIMESTAMP AS OF '{datetime_of(before).isoformat()}'") == ROWS + 1
     spark.sql("INSERT INTO nyala.default.homes VALUES (2000, 'Rome', 1.5, 3)")
-    assert homes.get({"id": 2000})["city"] == "Rome"
+    assert city_of(homes, 2000) == "Rome"
     copy = db.create_table("copy", pa.schema([("id", pa.int64()), ("city", pa.string())]), ["id"])
     copy.insert({"id": [-1], "city": ["gone"]})
     spark.sql("INSERT OVERWRITE nyala.default.copy SELECT id, city FROM nyala.default.homes WHERE id < 3")
@@ -259,7 +265,7 @@ def test_a_table_of_spark_keeps_its_options(homes: Table, spark: SparkSession, u
     try:
         assert spark.table("kept").where("id < 7").count() == 7
         spark.sql("INSERT INTO kept VALUES (3000, 'Bern', 2, 2)")
-        assert homes.get({"id": 3000})["city"] == "Bern"
+        assert city_of(homes, 3000) == "Bern"
     finally:
         spark.sql("DROP TABLE kept")
     assert homes.scan().count() == ROWS + 1
