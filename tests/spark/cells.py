@@ -29,6 +29,7 @@ _CELLS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "price": (pa.decimal128(9, 2), [Decimal("-9999999.99"), Decimal("0.00"), Decimal("0.01"), Decimal("9999999.99")]),
     "wide": (pa.decimal128(38, 10), [Decimal("-1E-10"), Decimal("1234567890123456789012345678.0123456789")]),
     "text": (pa.string(), ["", "a", "ab", "a%b", "a_b", "a\\b", "it's", "\u00e9", "e\u0301", "\uffff", "\U0001f98c"]),
+    'odd.na"me': (pa.int16(), [-1, 0, 32767]),
     "raw": (pa.binary(), [b"", b"\x00", b"\x7f", b"\x80", b"\xff\x00"]),
 }  # fmt: skip
 RANDOM_SCHEMA = pa.schema([pa.field("id", pa.int64(), False), *((name, kind) for name, (kind, _) in _CELLS.items())])
@@ -45,6 +46,7 @@ CONDITIONS = [
     "text < 'e\u0301'", "text >= '\uffff'", "NOT text IN ('a', '', 'it\\'s')", "text <=> NULL", "i8 IN (1, NULL)",
     "price <= 0.005", "wide > 0", "at < TIMESTAMP '1970-01-01 00:00:00'", "day > DATE '1969-12-31' OR day IS NULL",
     "raw >= X'80'", "raw = X''", "NOT (i64 = 1 OR f64 > 0)", "(i64 > 0) = (i8 > 0)", "i64 < i8",
+    "f64 IN (0.0D, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)", "f64 IN (double('NaN'), 1)", "text = CAST(X'ff' AS STRING)",
 ]  # fmt: skip
 
 
@@ -65,18 +67,19 @@ def random_condition(rng: random.Random, depth: int = 3) -> str:
         return f"({random_condition(rng, depth - 1)} {word} {random_condition(rng, depth - 1)})"
     name = rng.choice(list(_CELLS))
     kind, cells = _CELLS[name]
+    column = f"`{name}`"
     match rng.randrange(8):
         case 0:
-            return f"{name} IS {rng.choice(['', 'NOT '])}NULL"
+            return f"{column} IS {rng.choice(['', 'NOT '])}NULL"
         case 1 | 2:
             values = ", ".join(_literal(cell, kind) for cell in rng.sample(cells, rng.randint(1, min(3, len(cells)))))
-            return f"{name} {rng.choice(['', 'NOT '])}IN ({values})"
+            return f"{column} {rng.choice(['', 'NOT '])}IN ({values})"
         case 3 if name == "text":
             return f"startswith(text, {_literal(rng.choice(cells), kind)})"
         case 4 if name == "text":
             return f"contains(text, {_literal(rng.choice(cells), kind)})"
     operator = rng.choice(["=", "<>", "<", "<=", ">", ">=", "<=>"])
-    return f"{name} {operator} {_literal(rng.choice(cells), kind)}"
+    return f"{column} {operator} {_literal(rng.choice(cells), kind)}"
 
 
 def _literal(cell: Any, kind: pa.DataType) -> str:
