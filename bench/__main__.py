@@ -13,7 +13,7 @@ from bench import plots, report
 from bench.report import RESULTS, Suite
 
 WORK = Path(__file__).parent / "scratch"
-ENGINE_SUITES = ("pushdown", "ordered", "compaction", "time_travel", "locks", "lookups", "tablets")
+ENGINE_SUITES = ("pushdown", "ordered", "compaction", "outside", "time_travel", "locks", "lookups", "tablets")
 SUITES = ("micro", "engine", "compare", "spark", *ENGINE_SUITES)
 
 

@@ -101,7 +101,8 @@ class Table:
         executor: Any = None,
         workers: int | None = None,
         tablets: Sequence[int] | None = None,
-        ttl_seconds: int = 3600,
+        replace: bool = False,
+        ttl_seconds: int = 900,
         show: Literal["auto", "lines", "off"] = "off",
     ) -> CompactionSummary:
         """Merge rowsets as ``maintain("compact")`` does, here or in other processes, past the server.
@@ -109,8 +110,8 @@ class Table:
         The server flushes the table and hands out the rowsets that are worth merging; ``executor`` runs a task for each
         group of them, as in ``bulk_import``, and each is put in place when it has ended. Writers and readers go on, and
         nothing that a reader sees at a snapshot changes. ``directory`` is the store's directory as this process and the
-        executor see it; of an embedded store that is known. Run again, it does what is left to be done.
-        See docs/bulk.md.
+        executor see it; of an embedded store that is known. Run again, it does what is left to be done. What a process
+        that was killed has begun stands in the way for ``ttl_seconds``, unless ``replace`` ends it. See docs/bulk.md.
 
         Raises:
             ConflictError: rowsets of a tablet are being merged outside already.
@@ -123,6 +124,7 @@ class Table:
             self._store,
             self.name,
             tablets=tablets,
+            replace=replace,
             directory=directory,
             executor=executor,
             workers=workers,

@@ -242,7 +242,7 @@ VERBS = {
     "renew_pin": Verb('Keep them for as long again: {"pin_id"}. Answers {}.', _renew_pin),
     "release_pin": Verb('Keep them no longer: {"pin_id"}. Answers {}.', _release_pin),
     "compaction_begin": Verb(
-        'Hand out rowsets to be merged outside: {"table","tablets","ttl_seconds"}. Answers the tasks.',
+        'Hand out rowsets to be merged outside: {"table","tablets","replace","ttl_seconds"}. Answers the tasks.',
         _compaction_begin,
     ),
     "compaction_commit": Verb(

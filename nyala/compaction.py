@@ -53,7 +53,8 @@ def bulk_compact(
     directory: Where | None = None,
     executor: Any = None,
     workers: int | None = None,
-    ttl_seconds: int = 3600,
+    replace: bool = False,
+    ttl_seconds: int = 900,
     show: Show = "off",
 ) -> CompactionSummary:
     """Compact a table by tasks of an executor: see ``Table.bulk_compact``."""
@@ -64,7 +65,8 @@ def bulk_compact(
             "give the store's directory, as this process and its executors see it, as directory=: files lie there"
         )
     wanted = None if tablets is None else tuple(tablets)
-    plan = store.compaction_begin(CompactionBegin(table=table, tablets=wanted, ttl_seconds=ttl_seconds))
+    asked = CompactionBegin(table=table, tablets=wanted, replace=replace, ttl_seconds=ttl_seconds)
+    plan = store.compaction_begin(asked)
     if not plan.tasks:
         return _summary(plan, [], [])
     try:
@@ -75,9 +77,9 @@ def bulk_compact(
         tasks = [MergeTask(shared, task, where) for task in plan.tasks]
         with _renewed(store, plan):
             for _, merged in run_tasks(runs_on, merge, tasks, _rows, f"compact {table}", show):
-                asked = CompactionCommit(compaction_id=plan.compaction_id, task=merged)
+                commit = CompactionCommit(compaction_id=plan.compaction_id, task=merged)
                 try:
-                    done.append(store.compaction_commit(asked))
+                    done.append(store.compaction_commit(commit))
                 except ConflictError as error:
                     conflicts.append(error.message)
         return _summary(plan, done, conflicts)

@@ -28,6 +28,9 @@ class CompactionBegin(_Body):
     table: str
     tablets: tuple[PositiveInt, ...] | None = None
     """Only these; None: all that the server has."""
+    replace: bool = False
+    """Whether compactions end that have rowsets of these tablets, as of a job that was killed; else they stand in the
+    way of this one until their time is over."""
     ttl_seconds: int = Field(default=3600, ge=1, le=COMPACTION_SECONDS_MAX)
     """After so many seconds without a renewal what was not committed is dropped."""
 

@@ -326,6 +326,7 @@ def compact_command(
     directory: Annotated[
         Path | None, typer.Option(help="The store's directory as executors see it.", show_default="that of --data")
     ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="End what a run that was killed has begun.")] = False,
     executor: Runs = "local",
     workers: Workers = None,
     url: Url = None,
@@ -335,7 +336,9 @@ def compact_command(
     """Merge a table's rowsets past the server (docs/bulk.md); run again, it does what is left. Exit 1 if any is."""
     with database(context, url, data) as db:
         table = db.table(name)
-        made = table.bulk_compact(directory=directory, executor=executor, workers=workers, show="lines")
+        made = table.bulk_compact(
+            directory=directory, replace=replace, executor=executor, workers=workers, show="lines"
+        )
     if json_output:
         print_result(made)
     else:

@@ -91,11 +91,15 @@ class Compactions:
             NotFoundError: there is no such tablet.
             StorageFullError, UnavailableError: it could not be flushed, or files cannot have two names on this disk.
         """
+        for compaction_id in self._leases.expired():
+            self._drop_expired(compaction_id)
         for _ in range(_ATTEMPTS):
             found = _Compaction(f"{table.table_id}-{self._new_timestamp():x}", table, table.layout)
             try:
                 with named("rowsets could not be handed out to be merged"):
                     for tablet in _chosen(found.layout, asked.tablets, table.name):
+                        if asked.replace and tablet.handed_out:
+                            self.abort(tablet.handed_out)
                         self._hand_out(found, tablet, ancient_history_mark)
             except StoreError:
                 self._drop(found)
@@ -176,7 +180,7 @@ class Compactions:
             if tablet.handed_out:
                 raise ConflictError(
                     f"rowsets of tablet {tablet.tablet_id} are handed out already, to compaction "
-                    f"{tablet.handed_out!r}: wait until it has ended, or end it with compaction_abort"
+                    f"{tablet.handed_out!r}: wait until it has ended, or end it: replace=True"
                 )
             timestamp = prepared(tablet, environment, ancient_history_mark)
             entry = environment.manifest.current.tablet(tablet.tablet_id)

@@ -137,3 +137,14 @@ def test_parquet_files_are_imported_past_the_server(run: Run, data: Path, tmp_pa
     assert code == 1 and "in the table already" in err
     code, out, _ = run("import", "homes", tmp_path / "more.parquet", "--data", data, "--mode", "upsert")
     assert code == 0 and "imported 2 rows" in out
+
+
+def test_rowsets_are_merged_past_the_server(run: Run, data: Path) -> None:
+    with nyala.open(data, maintenance="off") as db:
+        table = db.table("homes")
+        table.maintain("flush")
+        table.upsert({"id": [2, 4], "city": ["Moss", "Bodo"]})
+    code, out, err = run("compact", "homes", "--data", data)
+    assert code == 0 and "merged 2 rowsets into 1, 4 rows in 1 tasks" in out and "all 1 tasks, 4 rows" in err
+    code, out, _ = run("compact", "homes", "--data", data, "--json")
+    assert code == 0 and json.loads(out)["tasks"] == 0

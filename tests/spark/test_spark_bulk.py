@@ -27,5 +27,9 @@ def test_tasks_build_and_read_files(spark: SparkSession, tmp_path: Path) -> None
         assert table.scan(ordered=True).to_arrow().equals(rows.sort_by("id").cast(table.schema))
         with table.direct_scan(where="id < 100", directory=home) as scan:
             assert scan.to_arrow(executor).num_rows == 100
+        table.upsert({"id": range(0, 1_100, 50), "city": ["moved"] * 22})
+        made = table.bulk_compact(directory=home, executor=executor)
+        assert (made.rowsets, made.rows, made.conflicts) == (2, 1_001, [])
+        assert table.scan(where="city = 'moved'").to_arrow().num_rows == 22
         with pytest.raises(nyala.AlreadyPresentError, match="in the table already"):
             table.bulk_import(files[0], directory=home, executor=executor)

@@ -135,6 +135,22 @@ def test_rows_that_were_left_out_come_back(flushes: tuple[int, ...], aging: bool
     subject.close()
 
 
+@pytest.mark.parametrize("again", [(), (1,)], ids=["gone", "one comes back"])
+def test_all_rows_may_be_left_out(again: tuple[int, ...]) -> None:
+    clock = ManualClock(1_700_000_000_000_000)
+    subject = Subject(clock=clock, table_options={"history_max_age_seconds": 100})
+    subject.upsert(1, 2, 3)
+    subject.flush()
+    subject.delete(1, 2, 3)
+    clock.advance(500_000_000)
+    subject.history = [(subject.store.now(), {})]
+    compact(subject, lambda: again and subject.upsert(*again))
+    assert sum(len(rowset) for rowset in subject.tablet.version.disk) == len(again)
+    subject.upsert(2)
+    subject.crash(Random(0))
+    subject.close()
+
+
 @pytest.mark.parametrize(
     "planted",
     [
@@ -295,8 +311,13 @@ def test_maintenance_leaves_what_is_handed_out_alone() -> None:
     done = {subject.store.run_maintenance_once() for _ in range(8)}
     assert done <= {"flush deltas of tablet 2", "index keys of tablet 2", None} and "flush deltas of tablet 2" in done
     assert set(files) < set(subject.fs.list("tablets/2"))
+    with pytest.raises(ConflictError, match="handed out already"):
+        subject.store.compaction_begin(BEGIN)
+    newer = subject.store.compaction_begin(BEGIN.model_copy(update={"replace": True}))
     subject.store.compaction_abort(plan.compaction_id)
-    subject.store.compaction_abort(plan.compaction_id)
+    assert subject.tablet.handed_out == newer.compaction_id and subject.fs.list("compactions") == [newer.compaction_id]
+    subject.store.compaction_abort(newer.compaction_id)
+    subject.store.compaction_abort(newer.compaction_id)
     assert not subject.fs.list("compactions")
     subject.store.maintain("t", "compact")
     subject.close()
@@ -429,6 +450,8 @@ def test_a_compaction_has_a_time_to_live_and_does_not_survive_the_process() -> N
     with pytest.raises(NotFoundError, match="its time is over"):
         subject.store.compaction_renew(plan.compaction_id)
     subject.upsert(4)
+    subject.store.compaction_begin(CompactionBegin(table="t", ttl_seconds=1))
+    clock.advance(2_000_000)  # nobody has come by to drop it
     (commit,) = merged(subject, subject.store.compaction_begin(BEGIN))
     subject.crash(Random(0))
     assert not subject.fs.exists("compactions")
