@@ -83,7 +83,7 @@ def followed(members: Members, ticket: ScanSpec) -> Iterator[pa.RecordBatch]:
     for pause in (*_PAUSES, None):
         for name in members.names:
             try:
-                return _begun(members.store(name).scan(moved).batches)
+                return begun(members.store(name).scan(moved).batches)
             except (WrongServerError, NotFoundError):
                 continue
         if pause is not None:
@@ -92,7 +92,7 @@ def followed(members: Members, ticket: ScanSpec) -> Iterator[pa.RecordBatch]:
     raise WrongServerError("no server has the tablet that the scan is to read: plan it again")
 
 
-def _begun(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def begun(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Return the same batches, once the first has come: over Flight a refusal may come with it."""
     first = next(batches, None)
     return iter(()) if first is None else chain([first], batches)

@@ -225,15 +225,17 @@ class PlacedStore:
         """Start a scan of what each server has; plan again when tablets have moved since."""
         for _ in range(_ATTEMPTS):
             try:
-                return [stream.batches for stream in self._parts(plan).values()]
+                return list(self._parts(plan).values())
             except (UnavailableError, WrongServerError) as error:
                 if isinstance(error, UnavailableError) and error.retry_after_seconds is None:
                     raise
                 plan = planned(self.members, plan.spec)
         raise UnavailableError("tablets are moved faster than the scan can follow; try again", 1.0)
 
-    def _parts(self, plan: ServersPlan) -> dict[str, ScanStream]:
-        return self.members.each_named(lambda name, store: store.scan(plan.part(name)), list(plan.plans))
+    def _parts(self, plan: ServersPlan) -> dict[str, Iterator[pa.RecordBatch]]:
+        return self.members.each_named(
+            lambda name, store: reading.begun(store.scan(plan.part(name)).batches), list(plan.plans)
+        )
 
     def plan(self, spec: ScanSpec) -> ScanPlan:
         """See StoreService. Each split says which server has it."""

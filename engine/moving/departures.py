@@ -151,10 +151,11 @@ class Departures:
             if (departure.number, departure.asked.to) != (asked.number, asked.to) or not departure.is_last:
                 raise ConflictError(f"round {asked.number} of the move is not its last: begin another")
             self._leave(departure)
+            told = self._told(asked.move)  # nobody can end the move before it is known as handed over
             del self._open[asked.move]
         retire(self._environment, [departure.tablet], _WHY)
-        told = self._told(asked.move)
-        assert told is not None, "the manifest says so"
+        if told is None:
+            raise NotFoundError(f"table {asked.table!r} was dropped at the moment at which its tablet was handed over")
         return told
 
     def status(self, move: str) -> MoveStatus:
