@@ -15,7 +15,7 @@ WORKERS ?= auto
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-spark shim test lint format bench fuzz kill9 filters race churn streaming clean
+.PHONY: help demo demo-spark shim test lint format bench fuzz kill9 filters race moves churn streaming clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -54,6 +54,9 @@ kill9: .venv/.installed-dev  ## kill -9 a loaded server and look for lost rows (
 
 race: .venv/.installed-dev  ## writers, scanners and all compactions at once, every scan checked (SECONDS=60 SEED=0)
 	@$(BIN)/python tests/race/race.py --seconds $(SECONDS) --seed $(SEED)
+
+moves: .venv/.installed-dev  ## tablets that move all the time between servers, every scan checked (SECONDS=60 SEED=0)
+	@$(BIN)/python tests/servers/moves_campaign.py --seconds $(SECONDS) --seed $(SEED)
 
 churn: ROWS = 5000000
 churn: .venv/.installed-dev  ## update all rows ten times in bounded memory (ROWS=5000000 ROUNDS=10 MEMORY_MB=512)

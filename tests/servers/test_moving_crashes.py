@@ -106,7 +106,7 @@ def test_the_power_fails(pairs: list[Pair], name: str) -> None:
     pair.db.move_tablet("t", number, "b")
     count = pair.disks[name].operations - before
     assert count > 10
-    for call in range(0, count, 3):
+    for call in range(0, count, 2):
         pair, table, number = loaded(pairs)
         pair.disks[name].crash_at = pair.disks[name].operations + call
         with suppress(StoreError, PowerFailure, OSError):
