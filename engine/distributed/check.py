@@ -29,7 +29,7 @@ def check_task(merged: MergedTask, task: CompactionTask, schema: TableSchema, ta
         OSError: it cannot be read.
     """
     _check_numbers(merged, task)
-    previous = b""
+    previous: bytes | None = None  # the least key may be empty
     for rowset in merged.rowsets:
         _check_whole(rowset.base, "base", tablet, fs)
         if rowset.undo:
@@ -38,7 +38,7 @@ def check_task(merged: MergedTask, task: CompactionTask, schema: TableSchema, ta
             _check_content(rowset, task, schema, tablet, fs)
         except CorruptionError as error:
             raise _wrong(rowset.base, error.why) from error
-        if bytes.fromhex(rowset.min_key) <= previous:
+        if previous is not None and bytes.fromhex(rowset.min_key) <= previous:
             raise _wrong(rowset.base, "its keys are not above those of the one before it")
         previous = bytes.fromhex(rowset.max_key)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import nyala
@@ -246,8 +247,6 @@ def test_a_table_that_was_altered_meanwhile() -> None:
 
 
 def nyala_batch(subject: Subject, columns: dict[str, list[Any]]) -> Any:
-    import pyarrow as pa
-
     schema = subject.store._catalog.table("t").layout.schema.arrow
     names = [name for name in schema.names if name in columns]
     arrays = [pa.array(columns[name], schema.field(name).type) for name in names]
@@ -298,6 +297,21 @@ def test_tablets_that_are_named() -> None:
             store.compaction_commit(CompactionCommit(compaction_id=some.compaction_id, task=done))
         found = store.scan(ScanSpec(table="t")).to_reader().read_all()
         assert found.num_rows == 90 and rest.tablet == 2
+
+
+def test_a_key_may_be_empty() -> None:
+    fs = MemoryFileSystem()
+    with Store.open(fs, StoreOptions(maintenance="off")) as store:
+        schema = pa.schema([pa.field("k", pa.string(), False)])
+        store.create_table(TableDefinition.from_arrow("t", schema, ["k"]))
+        for keys in (["", "b"], ["a", "c"]):
+            store.write(WriteCommand(table="t"), pa.record_batch({"k": keys}, schema))
+            store.maintain("t", "flush")
+        plan = store.compaction_begin(BEGIN)
+        done = merge_task(plan, plan.tasks[0], fs, token())
+        store.compaction_commit(CompactionCommit(compaction_id=plan.compaction_id, task=done))
+        found = store.scan(ScanSpec(table="t", ordered=True)).to_reader().read_all()
+        assert found["k"].to_pylist() == ["", "a", "b", "c"]
 
 
 def test_maintenance_leaves_what_is_handed_out_alone() -> None:
