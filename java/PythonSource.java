@@ -60,8 +60,20 @@ final class PythonSource {
   }
 
   private static PythonDataSourceV2 fresh() {
+    checkVersion();
     PythonDataSourceV2 source = new PythonDataSourceV2();
     source.setShortName(FORMAT);
     return source;
+  }
+
+  /** Refuses another Spark than the one it was compiled against: what it might do there nobody has seen. */
+  private static void checkVersion() {
+    String built = PythonSource.class.getPackage().getImplementationVersion(); // as the jar says
+    String running = org.apache.spark.package$.MODULE$.SPARK_VERSION();
+    if (built != null && !built.equals(running)) {
+      throw new IllegalStateException(
+          "the shim in Java was compiled against Spark " + built + ", and this is " + running + ": build it anew by "
+              + "`nyala spark build-shim`, or leave its jar out of spark.jars");
+    }
   }
 }

@@ -26,6 +26,8 @@ _SERIES = "4.3"
 _SOURCES = Path(__file__).parents[2] / "java"  # in a checkout and where it is installed
 _MANIFEST = "META-INF/MANIFEST.MF"
 _SERVICE = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
+_VERSION = "Implementation-Version"
+"""The version of Spark, under the name by which Java finds it."""
 _OLDEST = (1980, 1, 1, 0, 0, 0)
 
 
@@ -65,7 +67,7 @@ def why_not(jar: Path) -> str | None:
             said = dict(line.split(": ", 1) for line in archive.read(_MANIFEST).decode().split("\r\n") if line)
     except (OSError, zipfile.BadZipFile, KeyError, ValueError) as error:
         return f"{jar} cannot be read ({error})"
-    built_for, running = said.get("Spark-Version"), spark_version()
+    built_for, running = said.get(_VERSION), spark_version()
     if built_for != running:
         return f"it was compiled against Spark {built_for}, and this is {running}"
     if said.get("Source-Digest") != _digest():
@@ -114,7 +116,7 @@ def _digest() -> str:
 
 def _write_jar(jar: Path, classes: dict[str, bytes], version: str) -> None:
     """Write it whole or not at all, and the same bytes whenever it is built."""
-    manifest = f"Manifest-Version: 1.0\r\nSpark-Version: {version}\r\nSource-Digest: {_digest()}\r\n\r\n"
+    manifest = f"Manifest-Version: 1.0\r\n{_VERSION}: {version}\r\nSource-Digest: {_digest()}\r\n\r\n"
     files = {_MANIFEST: manifest.encode(), _SERVICE: b"io.nyala.spark.NyalaProvider\n"} | dict(sorted(classes.items()))
     part = jar.with_suffix(f".{os.getpid()}")
     with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
