@@ -97,17 +97,15 @@ def needs_java() -> None:
         pytest.fail(why) if os.environ.get("CI") else pytest.skip(why)
 
 
-class PlainNyala(NyalaDataSource):
-    """The data source under a name that the shim does not have: as Spark reads where there is none."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "nyala_plain"
-
-
 @pytest.fixture
 def plain(spark: SparkSession, uri: str) -> Callable[..., DataFrame]:
     """Load a table anew, without the shim."""
+
+    class PlainNyala(NyalaDataSource):  # made here, it is sent by its code: Python of Spark need not load this file
+        @classmethod
+        def name(cls) -> str:
+            return "nyala_plain"
+
     spark.dataSource.register(PlainNyala)
 
     def load(table: str = "homes", where: str | None = None) -> DataFrame:
