@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -13,8 +13,8 @@ from ..schemas.description import DroppedTable
 from ..schemas.errors import AlreadyPresentError, ConflictError, InvalidArgumentError, NotFoundError
 from ..schemas.limits import Limits
 from ..schemas.names import check_identifier
-from ..schemas.partition_schema import PartitionSchema
-from ..schemas.table import TableDefinition, TableSchema
+from ..schemas.partition_schema import PartitionSchema, TabletPartition
+from ..schemas.table import TableDefinition, TableOptions, TableSchema
 from .alteration import put_in_place
 from .layout import Layout, write_locks
 from .maintenance.op import MaintenanceOp
@@ -84,8 +84,26 @@ class Catalog:
                 if definition.if_not_exists:
                     return found
                 raise AlreadyPresentError(f"there is a table {definition.name!r} already")
-            table = self._make(definition, schema, partitions)
+            here = self._environment.here
+            elsewhere = here.elsewhere(definition.name, partitions) if here else {}
+            table = self._make(definition.name, schema, definition.options, partitions, elsewhere)
             self._tables[table.name] = table
+            return table
+
+    def adopt(
+        self, name: str, schema: TableSchema, options: TableOptions, partitions: PartitionSchema, server: str
+    ) -> Table:
+        """Return a table; make it as another server, ``server``, has it, without any of its tablets, if it is not here.
+
+        Raises:
+            StorageFullError, UnavailableError: it could not be made.
+        """
+        check_identifier(name, "table", self._limits)
+        with self._lock:
+            if found := self._tables.get(name):
+                return found
+            elsewhere = dict.fromkeys(partitions.tablets(), server)
+            table = self._tables[name] = self._make(name, schema, options, partitions, elsewhere)
             return table
 
     def alter(self, alteration: Alteration) -> Table:
@@ -260,12 +278,17 @@ class Catalog:
         """Return the tablets of all tables."""
         return [tablet for table in self.tables() for tablet in table.tablets]
 
-    def _make(self, definition: TableDefinition, schema: TableSchema, partitions: PartitionSchema) -> Table:
+    def _make(
+        self,
+        name: str,
+        schema: TableSchema,
+        options: TableOptions,
+        partitions: PartitionSchema,
+        elsewhere: Mapping[TabletPartition, str | None],
+    ) -> Table:
         manifest = self._environment.manifest
         table_id = manifest.new_id()
         budget = self._environment.key_index
-        here = self._environment.here
-        elsewhere = here.elsewhere(definition.name, partitions) if here else {}
         tablets = tuple(
             Tablet(manifest.new_id(), schema, budget, partition, elsewhere=elsewhere.get(partition))
             for partition in partitions.tablets()
@@ -273,9 +296,9 @@ class Catalog:
         make_directories(self._environment, tablets)
         entry = TableEntry(
             id=table_id,
-            name=definition.name,
+            name=name,
             schema_=schema,
-            options=definition.options,
+            options=options,
             partitions=partitions,
             tablets=tuple(
                 TabletEntry(id=tablet.tablet_id, partition=tablet.partition, elsewhere=tablet.elsewhere)
@@ -283,7 +306,7 @@ class Catalog:
             ),
         )
         manifest.commit(lambda current: current.with_table(entry))
-        return Table(table_id, definition.name, Layout(schema, definition.options, tablets, partitions))
+        return Table(table_id, name, Layout(schema, options, tablets, partitions))
 
 
 def _checked_seconds(keep_seconds: int) -> int:

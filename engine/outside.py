@@ -153,7 +153,8 @@ class Outside(ABC):
     def move_receive(self, asked: MoveRound) -> MoveLacking:
         """See MovingService."""
         self._check_open()
-        return self._mover.arrivals.receive(asked, self._catalog.table(asked.table))
+        table = self._catalog.adopt(asked.table, asked.schema_, asked.options, asked.partitions, asked.source)
+        return self._mover.arrivals.receive(asked, table)
 
     def move_fetch(self, asked: MoveFetch) -> None:
         """Not possible: a store alone reaches no other. Raises InvalidArgumentError."""

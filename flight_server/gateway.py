@@ -16,7 +16,7 @@ from ..clients.servers.members import Members
 from ..clients.servers.store import PlacedStore
 from ..schemas.alter import Alteration
 from ..schemas.description import ScanPlan, TableDescription, TabletMap
-from ..schemas.errors import ConflictError, NotFoundError, UnavailableError, WrongServerError
+from ..schemas.errors import ConflictError, StoreError, WrongServerError
 from ..schemas.moving import HandedOver, MoveFetch, MoveHandOver, MoveProgress, MoveRead, MoveState, MoveStatus
 from ..schemas.placement import Here
 from ..schemas.scan import ScanSpec
@@ -111,7 +111,7 @@ class Gateway:
 
     def _settle(self, table: str) -> None:
         """Bring moves to this server to their ends, as far as their sources can be asked."""
-        with suppress(NotFoundError, UnavailableError):
+        with suppress(StoreError):  # who asks is told by what follows
             if self._mover.moves(table).arriving:
                 moving.settle(self._members, table, [self._here.server])
 

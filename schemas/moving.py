@@ -13,7 +13,8 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
-from .partition_schema import TabletPartition
+from .partition_schema import PartitionSchema, TabletPartition
+from .table import TableOptions, TableSchema
 
 MOVE_NAME_LENGTH_MAX = 64
 
@@ -61,7 +62,10 @@ class MoveRound(MoveName):
     partition: TabletPartition
     source: str
     to: str
-    schema_version: PositiveInt
+    schema_: TableSchema
+    options: TableOptions
+    partitions: PartitionSchema
+    """What the table is made of: a server that came later does not have it yet."""
     clock: NonNegativeInt
     """A timestamp that the source's clock has reached."""
     rowsets: tuple[dict[str, Any], ...]

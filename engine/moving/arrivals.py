@@ -224,7 +224,7 @@ class Arrivals:
             name = repr(here.server) if here else "alone"
             raise InvalidArgumentError(f"the tablet is to be moved to {asked.to!r}; this server is {name}")
         found = next((each for each in table.tablets if each.partition == asked.partition), None)
-        if found is None or table.schema.version != asked.schema_version:
+        if found is None or table.schema.version != asked.schema_.version:
             raise ConflictError(
                 f"table {table.name!r} is not the same on {asked.source!r} and {asked.to!r}: an alteration has reached "
                 "only some of the servers; make it again, which brings it to the others"

@@ -222,6 +222,7 @@ class Departures:
     def _round(self, departure: _Departure, entry: TabletEntry) -> MoveRound:
         here = self._environment.here
         assert here is not None, "it was checked"
+        layout = departure.table.layout
         return MoveRound(
             move=departure.asked.move,
             number=departure.number,
@@ -231,7 +232,9 @@ class Departures:
             partition=entry.partition,
             source=here.server,
             to=departure.asked.to,
-            schema_version=departure.table.schema.version,
+            schema_=layout.schema,
+            options=layout.options,
+            partitions=layout.partitions,
             clock=self._environment.mvcc.now(),
             rowsets=tuple(rowset.model_dump(mode="json") for rowset in entry.rowsets),
             history_floor=max(entry.history_floor, departure.tablet.version.history_floor),

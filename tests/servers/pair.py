@@ -12,7 +12,7 @@ from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.gateway import Gateway
-from nyala.schemas.placement import Here, Placement
+from nyala.schemas.placement import Here, Placement, TablePlacement
 from nyala.schemas.service import StoreService
 
 
@@ -35,8 +35,10 @@ class Stopped(BaseException):
 class Pair:
     """Two servers, or as many as there are names."""
 
-    def __init__(self, names: str = "ab") -> None:
-        self.placement = Placement(servers={name: (f"grpc://{name}:1",) for name in names})
+    def __init__(self, names: str = "ab", placed_on: str | None = None) -> None:
+        """New tables are placed on the servers ``placed_on``, all if that is None."""
+        tables = {"t": TablePlacement(servers=tuple(placed_on))} if placed_on else {}
+        self.placement = Placement(servers={name: (f"grpc://{name}:1",) for name in names}, tables=tables)
         self.disks = {name: MemoryFileSystem() for name in names}
         self.stores: dict[str, Store] = {}
         self.gateways: dict[str, Gateway] = {}

@@ -188,10 +188,12 @@ def test_numbers_of_rows_go_on(pair: Pair) -> None:
     (number,) = [place.tablet for place in table.tablets() if place.server == "a"]
     pair.db.move_tablet("log", number, "b", server="a")
     assert table._store.last_change("log") == last_change
+    assert table.insert(mine).applied == len(mine)
+    last_change = table._store.last_change("log")
     pair.crash("b")
     assert table._store.last_change("log") == last_change
     assert table.insert(mine).applied == len(mine)
-    assert table.scan().count() == 6 + 10 * len(mine)
+    assert table.scan().count() == 6 + 11 * len(mine)
 
 
 def test_what_cannot_be_moved(pair: Pair, table: Table) -> None:
@@ -266,6 +268,29 @@ def test_what_changed_since_the_last_round_is_not_lost(pair: Pair, table: Table)
     with pytest.raises(UnavailableError, match="changed since"):
         source.move_hand_over(MoveHandOver(move="m", table="t", to="b", number=begun.number))
     assert content(table) == rows(9).combine_chunks()
+
+
+def test_a_server_that_comes_later_gets_tablets_of_a_table_that_is_there() -> None:
+    pair = Pair("abc", placed_on="ab")
+    pair.members.names.remove("c")  # as it was before
+    levels = [nyala.hash("id", buckets=2), nyala.range("id", bounds=[(0, COUNT)])]
+    table = pair.db.create_table("t", SCHEMA, ["id"], partition_by=levels)
+    table.insert(rows(0))
+    table.alter().add_column("new", "int32").drop_column("s").apply()
+    table.alter().split_partition(100).apply()
+    table = pair.db.table("t")
+    before = table.scan().to_arrow().sort_by("id").combine_chunks()
+    pair.members.names.append("c")
+    for place in table.tablets()[:2]:
+        pair.db.move_tablet("t", place.tablet, "c", server=place.server)
+    assert [place.server for place in table.tablets()].count("c") == 2
+    pair.crash("c")
+    assert table.scan().to_arrow().sort_by("id").combine_chunks() == before
+    table.alter().widen_column("new", "int64").apply()
+    table = pair.db.table("t")
+    table.upsert({"id": range(COUNT), "n": [1] * COUNT, "new": [1 << 40] * COUNT})
+    assert table.scan().aggregate({"sum": ("new", "sum")})["sum"][0].as_py() == COUNT << 40
+    pair.close()
 
 
 def test_a_move_that_nobody_drives_is_given_up(pair: Pair, table: Table) -> None:
