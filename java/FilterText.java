@@ -21,10 +21,11 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Conditions of Spark as SQL text of the store (docs/filters.md), where both select the same rows whatever the cells are.
+ * Conditions of Spark as SQL text of the store (docs/filters.md), where both select the same rows whatever cells there
+ * are.
  *
- * <p>What differs is NaN: for Spark it equals itself and is greater than all numbers, for the store, as in IEEE 754, all
- * comparisons with it are false. So {@code x > 1} becomes {@code NOT x <= 1}, which is true for NaN, and false or
+ * <p>What differs is NaN: for Spark it equals itself and is greater than all numbers, for the store, as in IEEE 754,
+ * all comparisons with it are false. So {@code x > 1} becomes {@code NOT x <= 1}, which is true for NaN, and false or
  * unknown where {@code x > 1} is. All other kinds of cells compare alike: numbers by value, strings and binary byte by
  * byte, NULL by the logic of three values.
  */
@@ -152,13 +153,14 @@ final class FilterText {
     }
     if (value instanceof Float || value instanceof Double) {
       double number = ((Number) value).doubleValue(); // exactly the same, and so its digits are
-      return Double.isFinite(number) ? Optional.of(new BigDecimal(Double.toString(number)).toString()) : Optional.empty();
+      return Optional.of(number).filter(Double::isFinite).map(each -> BigDecimal.valueOf(each).toString());
     }
     if (type instanceof BinaryType) {
       return Optional.of("X'" + HexFormat.of().formatHex((byte[]) value) + "'");
     }
     // Whole numbers; days and microseconds since 1970, of dates and timestamps.
-    boolean isWhole = value instanceof Byte || value instanceof Short || value instanceof Integer || value instanceof Long;
+    boolean isSmall = value instanceof Byte || value instanceof Short;
+    boolean isWhole = isSmall || value instanceof Integer || value instanceof Long;
     return isWhole ? Optional.of(value.toString()) : Optional.empty();
   }
 

@@ -31,11 +31,11 @@ import org.apache.spark.sql.types.TimestampType;
 /**
  * Aggregates of all rows that the store works out in the place of Spark, where the answer is the same.
  *
- * <p>Left to Spark are groups, which may be as many as rows; the least and greatest of numbers that may be NaN, which the
- * store passes over; and sums that may overflow.
+ * <p>Left to Spark are groups, which may be as many as rows; the least and greatest of numbers that may be NaN, which
+ * the store passes over; and sums that may overflow.
  */
 record Measures(Map<String, List<String>> byName, StructType schema) {
-  /** {@code decimal(p,s)} is summed as {@code decimal(p+10,s)}; where that has all digits there are, nothing overflows. */
+  /** {@code decimal(p,s)} is summed as {@code decimal(p+10,s)}: where that can be, no number of rows overflows it. */
   private static final int SUMMED_PRECISION_MAX = DecimalType.MAX_PRECISION() - 10;
 
   /** Returns the measures of an aggregation of rows of a schema; nothing where Spark has to work it out. */

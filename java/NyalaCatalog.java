@@ -20,8 +20,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /**
  * The tables of a store in SQL: {@code nyala.default.homes}, and {@code nyala.default.homes.changes}, the change feed.
  *
- * <p>{@code spark.sql.catalog.nyala} names this class, {@code spark.sql.catalog.nyala.uri} the server. Tables are made and
- * altered by other ways than this.
+ * <p>{@code spark.sql.catalog.nyala} names this class, {@code spark.sql.catalog.nyala.uri} the server. Tables are made
+ * and altered by other ways than this.
  */
 public final class NyalaCatalog implements TableCatalog, SupportsNamespaces {
   private static final String NAMESPACE = "default";
@@ -88,8 +88,8 @@ public final class NyalaCatalog implements TableCatalog, SupportsNamespaces {
     if (schema.isEmpty()) {
       throw new NoSuchTableException(table);
     }
-    String shown = String.join(".", name, String.join(".", namespace.length == 0 ? defaultNamespace() : namespace), table.name());
-    return new NyalaTable(shown, schema, new CaseInsensitiveStringMap(options));
+    String where = String.join(".", namespace.length == 0 ? defaultNamespace() : namespace);
+    return new NyalaTable(name + "." + where + "." + table.name(), schema, new CaseInsensitiveStringMap(options));
   }
 
   @Override

@@ -46,7 +46,8 @@ final class NyalaScan implements SupportsReportStatistics {
 
   @Override
   public String description() {
-    String what = measures == null ? "columns: " + String.join(", ", schema.fieldNames()) : "aggregate: " + measures.byName();
+    String columns = "columns: " + String.join(", ", schema.fieldNames());
+    String what = measures == null ? columns : "aggregate: " + measures.byName();
     return "nyala " + name + " [" + what + "], filter: [" + pushedFilter + "]";
   }
 
@@ -57,7 +58,7 @@ final class NyalaScan implements SupportsReportStatistics {
 
   @Override
   public MicroBatchStream toMicroBatchStream(String checkpointLocation) {
-    if (schema.getFieldIndex("_op").isEmpty()) {
+    if (!TableOptions.isOfChanges(options)) {
       throw new UnsupportedOperationException(
           "a stream is one of changes, with the columns _op and _timestamp: read " + name + ".changes, or load it by "
               + "readStream.format(\"nyala\") with the option readChangeFeed");

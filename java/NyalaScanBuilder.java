@@ -18,8 +18,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /**
  * Takes over from Spark what the store does better: leaving columns and rows out, and aggregates of all rows.
  *
- * <p>It is handed on as options that a user may give too: columns as a schema, {@code filter}, {@code aggregate}. The data
- * source in Python is never asked to take filters itself, which Spark 4.3.0 does wrong.
+ * <p>It is handed on as options that a user may give too: columns as a schema, {@code filter}, {@code aggregate}. The
+ * data source in Python is never asked to take filters itself, which Spark 4.3.0 does wrong.
  */
 final class NyalaScanBuilder
     implements SupportsPushDownV2Filters, SupportsPushDownAggregates, SupportsPushDownRequiredColumns {
@@ -84,7 +84,8 @@ final class NyalaScanBuilder
 
   /** Spark's Python must give one column at least, also where rows are only counted. */
   private StructField narrowest() {
-    return Stream.of(schema.fields()).min(Comparator.comparingInt(field -> field.dataType().defaultSize())).orElseThrow();
+    Comparator<StructField> byWidth = Comparator.comparingInt(field -> field.dataType().defaultSize());
+    return Stream.of(schema.fields()).min(byWidth).orElseThrow();
   }
 
   private boolean isOfRows() {

@@ -46,7 +46,13 @@ final class NyalaTable implements SupportsRead, SupportsWrite {
 
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap ofQuery) {
-    return new NyalaScanBuilder(name, schema, TableOptions.of(options, ofQuery));
+    CaseInsensitiveStringMap all = TableOptions.of(options, ofQuery);
+    if (TableOptions.isOfChanges(all) && !TableOptions.isOfChanges(options)) {
+      // The schema is that of rows, so that deletes would look like rows.
+      throw new IllegalArgumentException(
+          "changes come with the columns _op and _timestamp, which " + name + " has not: read " + name + ".changes");
+    }
+    return new NyalaScanBuilder(name, schema, all);
   }
 
   @Override

@@ -36,8 +36,8 @@ final class PythonSource {
   }
 
   /**
-   * Asks the part in Python, which alone can reach the store. When it plans, a data source in Python has nothing to give
-   * but a schema: so the answers are the names of its fields, and what their metadata holds.
+   * Asks the part in Python, which alone can reach the store. When it plans, a data source in Python has nothing to
+   * give but a schema: so the answers are the names of its fields, and what their metadata holds.
    */
   static StructType ask(String question, Map<String, String> options) {
     return schema(with(new CaseInsensitiveStringMap(options), Map.of("ask", question)));

@@ -9,8 +9,8 @@ import scala.Option;
 /**
  * The moment at which all tables of a store are read in one query: a table that is joined with itself is one table.
  *
- * <p>Spark plans each scan of a query by itself, and does not say which belong together, but has one tracker in each query
- * while it optimizes it. A query with a single scan needs no moment: its tasks are pinned by the store.
+ * <p>Spark plans each scan of a query by itself, and does not say which belong together, but has one tracker in each
+ * query while it optimizes it. A query with a single scan needs no moment: its tasks are pinned by the store.
  */
 final class QueryMoment {
   private static final Map<QueryPlanningTracker, QueryMoment> BY_QUERY = new WeakHashMap<>();

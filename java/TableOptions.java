@@ -13,8 +13,8 @@ final class TableOptions {
   private TableOptions() {}
 
   /**
-   * Returns the options among the properties of a table. {@code CREATE TABLE ... OPTIONS} keeps each under a prefix too,
-   * beside properties of others; {@code load()} hands over options and nothing else.
+   * Returns the options among the properties of a table. {@code CREATE TABLE ... OPTIONS} keeps each under a prefix
+   * too, beside properties of others; {@code load()} hands over options and nothing else.
    */
   static CaseInsensitiveStringMap of(Map<String, String> properties) {
     Map<String, String> kept = new HashMap<>();
