@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import uuid
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -59,7 +60,8 @@ def stage(
     members: Members, cache: WhereaboutsCache, command: WriteCommand, batches: Iterable[StagedBatch]
 ) -> StageResult:
     """Stage a part on all servers, each with the rows of its tablets, in the order in which they come."""
-    cache.forget(command.table)  # what is staged in a wrong place cannot be committed, and what is staged is not moved
+    _hold(members, command)
+    cache.forget(command.table)  # what is staged in a wrong place cannot be committed
     known = cache.of(command.table)
     with ThreadPoolExecutor(len(members.names), thread_name_prefix="nyala-stage") as pool:
         feeds = {name: _Feed(members, name, command, pool) for name in known.names}
@@ -77,6 +79,18 @@ def stage(
         staged = [feed.answer.result() for feed in feeds.values()]
     rows, seconds = sum(each.rows for each in staged), min(each.seconds_to_live for each in staged)
     return staged[0].model_copy(update={"rows": rows, "seconds_to_live": seconds})
+
+
+def _hold(members: Members, command: WriteCommand) -> None:
+    """Stage an empty part everywhere: from then on the tablets of the table stay where they are.
+
+    It is none of those that are committed, and thrown away with the transaction.
+    """
+    if command.stage is not None:
+        held = command.model_copy(
+            update={"stage": command.stage.model_copy(update={"part": f"hold-{uuid.uuid4().hex}"})}
+        )
+        members.each_with(lambda store: store.stage(held, []))
 
 
 def commit(members: Members, asked: TransactionCommit) -> TransactionResult:
