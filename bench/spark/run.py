@@ -172,8 +172,8 @@ def run(rows: int, rounds: int, work: Path, console: Console) -> Suite:
     with session(work) as spark, pair() as pool:
         comparison = Comparison(spark, pool, work, Console(quiet=True))
         try:
-            comparison.run(min(rows, REHEARSAL_ROWS), 3)
-            comparison.run(rows, 1)
+            comparison.run(min(rows, REHEARSAL_ROWS), 2)
+            comparison.run(rows // 5, 1)
             comparison.results, comparison.console = [], console
             results = comparison.run(rows, rounds)
         finally:

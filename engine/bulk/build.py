@@ -21,7 +21,16 @@ from ..fs.whole import view_of
 from ..rowset.base_file import write_base_file
 from ..tablet import files
 from ..vectors.arrow import from_arrow
-from ..vectors.keys import KeyVector, argsort_keys, concat_keys, equal_at, key_bytes, slice_keys, take_keys
+from ..vectors.keys import (
+    KeyVector,
+    argsort_keys,
+    concat_keys,
+    equal_at,
+    key_bytes,
+    keys_ascend,
+    slice_keys,
+    take_keys,
+)
 from ..vectors.physical import physical_of
 from .runs import Run, read_run
 from .target import Target, key_of
@@ -71,14 +80,15 @@ def build_tablet(
     rows = pa.Table.from_batches(batches)
     if rows.nbytes < _COMBINED_BYTES:
         rows = rows.combine_chunks()
-    order = argsort_keys(keys)
-    keys = take_keys(keys, order)
-    _check_distinct(target, rows, order, keys)
+    order = None if keys_ascend(keys) else argsort_keys(keys)  # exports are often in key order
+    if order is not None:
+        keys = take_keys(keys, order)
+        _check_distinct(target, rows, order, keys)
     built: list[ImportFile] = []
     with named("a file of an import could not be written"):
         for first, last in _spans(len(keys), file_count(target, runs)):
-            chosen = order[first:last]
-            part = rows.take(pa.array(chosen)).combine_chunks()
+            chosen = rows.slice(first, last - first) if order is None else rows.take(pa.array(order[first:last]))
+            part = chosen.combine_chunks()
             file_keys = slice_keys(keys, first, last)
             file_id = first_file_id + len(built)
             name = f"{runs[0].tablet}-{file_id}-{token}.base"
