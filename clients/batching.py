@@ -38,12 +38,17 @@ def in_batches(pieces: Iterable[pa.RecordBatch], order: KeyOrder | None = None) 
     for piece in pieces:
         ascends, follows = order.place(piece) if order else (False, False)
         if waiting.pieces and not waiting.has_room(piece, follows, min(sent, ORDERED_COMMIT_BYTES)):
-            yield pa.concat_batches(waiting.pieces)
+            yield _together(waiting.pieces)
             sent += waiting.size
             waiting = _Waiting()
         waiting.add(piece, follows if waiting.pieces else ascends)
     if waiting.pieces:
-        yield pa.concat_batches(waiting.pieces)
+        yield _together(waiting.pieces)
+
+
+def _together(pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return the pieces as one batch; Arrow would copy a single one too."""
+    return pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces)
 
 
 class _Waiting:
@@ -70,4 +75,4 @@ class _Waiting:
 def in_one_batch(pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield all rows as one batch, nothing if there are none."""
     if together := list(pieces):
-        yield pa.concat_batches(together)
+        yield _together(together)

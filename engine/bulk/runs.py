@@ -16,9 +16,9 @@ from ..codecs.checksum import crc32
 from ..fs.failures import named
 from ..fs.filesystem import FileSystem, WritableFile
 from ..tablet.open import unlink_quietly
+from ..vectors.arrow_stream import END_OF_STREAM
 from .target import Target
 
-_END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 _BUFFERED_BYTES = 32 << 20
 """Rows that are cut by tablet at once: few and long pieces are read faster than many short ones."""
 
@@ -84,7 +84,7 @@ class _RunFile:
         self._bytes += rows.nbytes
 
     def finish(self, tablet_id: int) -> Run:
-        self._append(pa.py_buffer(_END_OF_STREAM))
+        self._append(END_OF_STREAM)
         self._file.close()
         return Run(tablet_id, self._path, self._rows, self._bytes, self._crc)
 

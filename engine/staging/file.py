@@ -23,6 +23,7 @@ from ...schemas.errors import CorruptionError
 from ...schemas.operation import Operation
 from ..codecs.checksum import crc32
 from ..fs.filesystem import FileSystem, WritableFile
+from ..vectors.arrow_stream import stream_of
 
 _MAGIC = b"NYALASTG"
 _VERSION = 1
@@ -68,30 +69,24 @@ class PartWriter:
 
     def add(self, operation: Operation, batch: pa.RecordBatch) -> None:
         """Append rows."""
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, batch.schema) as writer:
-            writer.write_batch(batch)
-        body = sink.getvalue()
-        self._append(_ROWS, _OPERATIONS[operation], batch.num_rows, memoryview(body), bytes(-body.size % 8))
+        parts = [memoryview(part) for part in stream_of(batch)]
+        self._append(_ROWS, _OPERATIONS[operation], batch.num_rows, parts)
         self.rows += batch.num_rows
 
     def finish(self) -> None:
         """Append the end and make the content durable."""
-        self._append(_END, 0, self.rows, memoryview(b""), b"")
+        self._append(_END, 0, self.rows, [])
         self._file.sync()
 
     def close(self) -> None:
         """Forget the file."""
         self._file.close()
 
-    def _append(self, kind: int, operation: int, rows: int, body: memoryview, padding: bytes) -> None:
-        head = _BLOCK.pack(kind, operation, rows, len(body) + len(padding), 0, 0)
-        crc = _crc_of(head, body, padding, self._file.size)
-        self._file.append(_BLOCK.pack(kind, operation, rows, len(body) + len(padding), crc, 0))
-        if len(body):
-            self._file.append(body)
-        if padding:
-            self._file.append(padding)
+    def _append(self, kind: int, operation: int, rows: int, body: list[memoryview]) -> None:
+        size = sum(part.nbytes for part in body)
+        head = _BLOCK.pack(kind, operation, rows, size, 0, 0)
+        crc = _crc_of(head, body, self._file.size)
+        self._file.pwrite(self._file.size, _BLOCK.pack(kind, operation, rows, size, crc, 0), *body)
 
 
 def read_info(fs: FileSystem, path: str) -> tuple[PartInfo, int] | None:
@@ -109,7 +104,7 @@ def read_info(fs: FileSystem, path: str) -> tuple[PartInfo, int] | None:
         at = len(view) - _BLOCK.size
         kind, operation, rows, length, crc, zero = _BLOCK.unpack_from(view, at)
         head = _BLOCK.pack(kind, operation, rows, length, 0, 0)
-        if (kind, operation, length, zero) != (_END, 0, 0, 0) or crc != _crc_of(head, memoryview(b""), b"", at):
+        if (kind, operation, length, zero) != (_END, 0, 0, 0) or crc != _crc_of(head, [], at):
             return None
         return info, rows
     finally:
@@ -134,7 +129,7 @@ def read_rows(fs: FileSystem, path: str) -> Iterator[tuple[Operation, pa.RecordB
             raise CorruptionError(path, at, "the file ends in the middle of a block")
         kind, number, count, length, crc, zero = _BLOCK.unpack_from(view, at)
         body = view[at + _BLOCK.size : at + _BLOCK.size + length]
-        if zero or len(body) != length or crc != _crc_of(_BLOCK.pack(kind, number, count, length, 0, 0), body, b"", at):
+        if zero or len(body) != length or crc != _crc_of(_BLOCK.pack(kind, number, count, length, 0, 0), [body], at):
             raise CorruptionError(path, at, "checksum of a block")
         if kind == _END:
             if count != rows or at + _BLOCK.size != len(view):
@@ -176,7 +171,8 @@ def _batch(
     return operation, batch
 
 
-def _crc_of(head: bytes, body: memoryview, padding: bytes, offset: int) -> int:
+def _crc_of(head: bytes, body: list[memoryview], offset: int) -> int:
     crc = crc32(head[:24], crc32(offset.to_bytes(8, "little")))
-    crc = crc32(body, crc) if len(body) else crc
-    return crc32(padding, crc) if padding else crc
+    for part in body:
+        crc = crc32(part, crc) if len(part) else crc
+    return crc

@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 from ...schemas.errors import CorruptionError
 from ..codecs.codec import CorruptPageError, require
 from ..vectors.arrow import from_arrow
+from ..vectors.arrow_stream import stream_of
 from ..vectors.physical import physical_of
 from ..vectors.vector import Vector
 from .change_rows import pack_rows, unpack_rows
@@ -76,7 +77,6 @@ class Attachment(BaseModel):
     """The largest number that the store gave to one of the rows, where it numbers them."""
 
 
-_END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 _HEADER = struct.Struct("<IBBxxQ")
 """tablet id (of a note: table id), kind, form of a change, bytes that follow"""
 _ARROW, _ROWS = 0, 1
@@ -104,15 +104,10 @@ def pack_record(
         )
     for change in changes:
         form = _ROWS if change.rows.num_rows <= ROW_FORM_MAX else _ARROW
-        body = [pack_rows(change.cells, change.rows.num_rows)] if form == _ROWS else _stream(change.rows)
+        body = [pack_rows(change.cells, change.rows.num_rows)] if form == _ROWS else stream_of(change.rows)
         size = sum(len(part) for part in body)
         pieces += [_HEADER.pack(change.tablet_id, change.kind, form, size), *body]
     return pieces
-
-
-def _stream(rows: pa.RecordBatch) -> list[pa.Buffer | bytes]:
-    """Return an Arrow stream in parts, each of the size that it takes: one that grows is copied again and again."""
-    return [rows.schema.serialize(), rows.serialize(), _END_OF_STREAM]
 
 
 def _json_part(owner: int, kind: int, body: bytes) -> list[pa.Buffer | bytes]:
