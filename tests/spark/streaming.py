@@ -212,7 +212,7 @@ class Campaign:
         self.done["planted"] = len(self._planted.read_bytes())
         idle, most = self.done["slow starts"] + self.done["failed starts"], max(1, restarts // 20)
         assert idle <= most, f"{idle} of {restarts} starts were slow or failed, {most} may be: {dict(self.done)}"
-        assert self.batches >= restarts, f"{self.batches} batches in {restarts} restarts"
+        assert self.batches >= max(restarts - 2, 2), f"{self.batches} batches in {restarts} restarts"
         assert self.done["planted"] or restarts < 30, "no task has failed"
         again, forgotten = self.done["replayed"], self.done["forgotten"]
         assert again == forgotten, f"{again} batches came again, of {forgotten} that were forgotten"
