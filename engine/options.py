@@ -1,5 +1,6 @@
 """Every knob of a store, with its unit in its name."""
 
+import os
 from typing import Any, Literal
 
 from pydantic import (
@@ -87,6 +88,8 @@ class StoreOptions(BaseModel):
     """Pages that were compressed as a whole, decompressed."""
     scan_threads: NonNegativeInt = 0
     """Threads that read ahead of whoever scans; 0: whoever scans reads, which was the faster (`caller_runs`)."""
+    load_threads: PositiveInt = Field(default_factory=lambda: min(os.cpu_count() or 1, 8))
+    """Threads that write the rowsets of large transactions, beside the one that reads what was staged."""
     scan_batch_bytes: PositiveInt = 4 * MIB
     """About how many bytes of cells a scan decodes at once; up to four times as many where a filter leaves all rows."""
     import_storage: str | None = None

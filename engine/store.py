@@ -145,22 +145,15 @@ class Store(Outside):
         )
         threads = self.options.scan_threads
         self._pool: Executor = ThreadPoolExecutor(threads, "nyala-scan") if threads else CallerRuns()
+        self._load_pool = ThreadPoolExecutor(self.options.load_threads, "nyala-load")
         at_least = self.options.direct_load_bytes, self.options.direct_load_unsorted_bytes
         self._direct_load = DirectLoad(self._environment, *at_least)
         self._maintenance = MaintenanceManager(self._operations)
         notify = self._maintenance.notify
         self._gate = MemoryGate(self.options, self._catalog.tablets, self._maintained_tablets, notify)
         self._staging = StagingArea(self._fs, self._clock.physical_microseconds, self.options.staging_ttl_seconds)
-        self._transactions = Transactions(
-            self._staging,
-            self._committed,
-            self._log,
-            self._gate,
-            self._direct_load,
-            self.options,
-            self._catalog.tables,
-            self._pool,
-        )
+        shared = self._committed, self._log, self._gate, self._direct_load, self.options
+        self._transactions = Transactions(self._staging, *shared, self._catalog.tables, self._load_pool)
         importer = Importer(self._environment, self._log, self.options.limits, self._gate.admitted)
         times = self._clock.physical_microseconds, self._clock.now
         self._imports = imports.Imports(importer, self._writers, storage, *times)
@@ -416,7 +409,8 @@ class Store(Outside):
             return
         self._closed = True
         self._maintenance.stop()
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        for pool in (self._pool, self._load_pool):
+            pool.shutdown(wait=True, cancel_futures=True)
         tablets = self._catalog.tablets()
         for tablet in tablets:
             with tablet.maintenance_lock:

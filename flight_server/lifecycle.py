@@ -65,6 +65,11 @@ class StopSignals:
         if self._received_count > 1:
             hurry()
 
+    def ignore(self) -> None:
+        """Take no more of them: all is done, and one that comes while the interpreter ends would kill it."""
+        for number in STOPPING:
+            signal.signal(number, signal.SIG_IGN)
+
     def _listen(self, heard: socket.socket, woken: socket.socket) -> None:
         """Read numbers of signals for ever; ``woken`` is held open for the interpreter."""
         while numbers := heard.recv(64):
@@ -86,7 +91,8 @@ def run_server(
     config: ServerConfig,
     announce: Callable[[str], None],
 ) -> None:
-    """Serve until a signal comes, then drain and close the store; return if all ended in time, else end the process.
+    """Serve until a signal comes, then drain and close the store; return if all ended in time, else end the process,
+    which is all that is left to do: signals that stop it are not heard any more.
 
     ``open_store`` is called before the first request can come in, ``announce`` with the bound location when it can.
 
@@ -104,7 +110,9 @@ def run_server(
     announce(bound_location(location, server.port))
     signals.wait()
     signals.on_second(server.admission.expire)
-    if not drain(server, store):
+    has_ended = drain(server, store)
+    signals.ignore()
+    if not has_ended:
         # Threads of the transport are stuck in clients that stopped reading; the store is closed, nothing is lost.
         logging.shutdown()
         sys.stdout.flush()

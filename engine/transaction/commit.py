@@ -116,7 +116,7 @@ class Transactions:
     def _apply(self, asked: TransactionCommit, parts: Sequence[StagedPart]) -> TransactionResult:
         for _ in range(_ATTEMPTS):
             works = self._works(asked, parts)
-            threads = self._options.scan_threads
+            threads = self._options.load_threads
             plan = Plan(works, self._options.limits, self._direct_load, self._most, self._pool, threads)
             try:
                 if result := self._settle(asked, plan):

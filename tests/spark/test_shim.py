@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import warnings
 import zipfile
@@ -16,6 +17,12 @@ from nyala.clients.spark import shim
 from nyala.clients.spark.source import NyalaDataSource
 from nyala.schemas.errors import InvalidArgumentError
 from nyala.spark import configure
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take back what `configure` says to the processes that Spark will start."""
+    monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
 
 
 def fake_jar(folder: Path, version: str | None = None, digest: str | None = None) -> Path:

@@ -25,7 +25,7 @@ from tests.engine.subject import Subject
 
 PHASES = [
     (Environment, "wait_until_settled"),
-    (flushing, "_write_rows"),
+    (flushing, "write_rows"),
     (OutputWriter, "end_run"),
     (OutputWriter, "finish"),
     (outputs, "open_rowset"),

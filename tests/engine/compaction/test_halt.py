@@ -173,7 +173,7 @@ def test_what_others_say_of_the_tablet_is_not_taken_for_the_commit(monkeypatch: 
         subject.environment.manifest.assume(lambda manifest: manifest.with_in_files({subject.tablet.tablet_id: 2}))
         raise StorageFullError("the disk is full")
 
-    at(monkeypatch, (flushing, "_write_rows"), True, meanwhile)
+    at(monkeypatch, (flushing, "write_rows"), True, meanwhile)
     with pytest.raises(StorageFullError):
         subject.flush()
     assert subject.environment.halt.reason is None

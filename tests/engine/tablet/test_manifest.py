@@ -65,7 +65,7 @@ def test_golden_partitions():
     assert tablet.model_dump_json() == (
         '{"id":5,"inserts_durable_lsn":0,"in_files_lsn":0,"attached_durable_lsn":0,"rowsets":[],"history_floor":0,'
         '"partition":{"lower":[],"upper":["2014-01-01"],"buckets":[3]},'
-        '"directory":null,"ancestors":[],"elsewhere":null}'
+        '"directory":null,"ancestors":[],"elsewhere":null,"aliases":[],"moved":null,"arriving":null}'
     )
     assert TabletEntry.model_validate_json('{"id":5,"inserts_durable_lsn":0,"rowsets":[]}').partition == WHOLE
     assert UNPARTITIONED.model_dump_json() == (
