@@ -18,6 +18,7 @@ import pyarrow as pa
 from nyala.bulk import Where, file_system, ran
 from nyala.clients.where import Where as Filter
 from nyala.clients.where import where_json
+from nyala.engine.caller_runs import CallerRuns
 from nyala.engine.direct.reader import PinnedReader
 from nyala.schemas.direct import PinnedTable, PinSnapshot
 from nyala.schemas.errors import InvalidArgumentError, StoreError
@@ -35,13 +36,14 @@ class DirectSplit:
     rows: int
     """An estimate from statistics."""
 
-    def batches(self, threads: int = 1) -> Iterator[pa.RecordBatch]:
-        """Yield the rows.
+    def batches(self, threads: int = 0) -> Iterator[pa.RecordBatch]:
+        """Yield the rows; so many ``threads`` read ahead, by default none: whoever asks for a batch reads it.
 
         Raises:
             NotFoundError: the files are gone: the pin's time is over, it was released, or the server was restarted.
         """
-        with ThreadPoolExecutor(threads) as pool, _reader(self.pinned, self.directory, self.spec) as reader:
+        pool = ThreadPoolExecutor(threads) if threads else CallerRuns()
+        with pool, _reader(self.pinned, self.directory, self.spec) as reader:
             yield from reader.scan(self.spec, pool, 2 * threads).batches
 
 
