@@ -13,7 +13,17 @@ from bench import plots, report
 from bench.report import RESULTS, Suite
 
 WORK = Path(__file__).parent / "scratch"
-ENGINE_SUITES = ("pushdown", "ordered", "compaction", "outside", "time_travel", "locks", "lookups", "tablets")
+ENGINE_SUITES = (
+    "pushdown",
+    "density",
+    "ordered",
+    "compaction",
+    "outside",
+    "time_travel",
+    "locks",
+    "lookups",
+    "tablets",
+)
 SUITES = ("micro", "engine", "compare", "spark", *ENGINE_SUITES)
 
 

@@ -1,12 +1,10 @@
 """What deltas cost a scan, before any compaction: by how many rows were changed, and by how unevenly.
 
 A clean and a dirty table of the same rows take turns in every round, and a figure is the time of the dirty one over
-that of the clean one in the same round: so a busy minute cancels out. The processor time of all threads is measured
-beside the wall clock: on a busy machine it tells more.
+that of the clean one in the same round: so a busy minute cancels out.
 """
 
 import shutil
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,15 +15,15 @@ from rich.console import Console
 
 import nyala
 from bench import data
-from bench.measure import take_turns
-from bench.report import Result
+from bench.measure import seconds, take_turns
+from bench.report import Result, Suite
 
 SUBJECT = "Nyala in process"
-CLOCKS = {SUBJECT: time.perf_counter, "processor time": time.process_time}
-DENSITIES = (0.0, 0.001, 0.01, 0.1)
+DENSITIES = (0.001, 0.01, 0.1)
 BATCHES = 10
 SCANS_A_ROUND = 7
 NARROW = ["price", "reading"]
+REHEARSAL_ROWS = 50_000
 SKEWED_BATCH_ROWS = 10_000
 SKEWED_SHARE = 0.2
 ZIPF_EXPONENT = 1.2
@@ -44,11 +42,14 @@ class DensityBench:
         self.database = nyala.open(str(work), maintenance=maintenance)
 
     def density(self) -> list[Result]:
-        """Scan time against the share of rows that were updated: all columns, and two of eight."""
+        """Scan time against the share of rows that were updated, in all columns and in two of eight, by one commit and
+        by several; the first scan, which sorts what it finds, beside the usual one."""
         clean = self._loaded("clean")
+        self._compare("nothing updated", "in memory", clean, self._loaded("dirty"))
+        self.database.drop_table("dirty")
         for density in DENSITIES:
-            for columns in (data.SCHEMA.names, [data.KEY, *NARROW])[: 2 if density else 1]:
-                for batches in (1, BATCHES)[: 2 if density else 1]:
+            for columns in (data.SCHEMA.names, [data.KEY, *NARROW]):
+                for batches in (1, BATCHES):
                     self._case(clean, density, columns, batches)
         return self._closed()
 
@@ -72,23 +73,21 @@ class DensityBench:
 
     def _case(self, clean: Any, density: float, columns: list[str], batches: int) -> None:
         dirty = self._loaded("dirty")
-        what = f"{density:.1%} updated, {len(columns) - 1} columns, {batches} batches"
-        if density:
-            changes = data.changed(self.data, density, seed=1).select(columns)
-            self._update(dirty, np.array_split(np.arange(changes.num_rows), batches), changes)
-        self._compare(f"scan, {what}, in memory" if density else f"scan, {what}", clean, dirty)
-        if density:
-            dirty.maintain("flush_deltas")
-            self._compare(f"scan, {what}, on disk", clean, dirty)
+        changes = data.changed(self.data, density, seed=1).select(columns)
+        self._update(dirty, np.array_split(np.arange(changes.num_rows), batches), changes)
+        commits = "one commit" if batches == 1 else f"{batches} commits"
+        case = f"{100 * density:g} % of the rows, {len(columns) - 1} columns, {commits}"
+        self._compare(case, "in memory", clean, dirty)
+        dirty.maintain("flush_deltas")
+        self._compare(case, "on disk", clean, dirty)
         self.database.drop_table("dirty")
 
-    def _compare(self, case: str, clean: Any, dirty: Any) -> None:
+    def _compare(self, case: str, where: str, clean: Any, dirty: Any) -> None:
         first = _scanned(dirty)
         turns = [(_scanned(clean), _scanned(dirty)) for _ in range(self.rounds * SCANS_A_ROUND)]
-        for subject in CLOCKS:
-            usual = float(np.median([one[subject] for one, _ in turns]))
-            self._add(case, [other[subject] / one[subject] for one, other in turns], subject)
-            self._add(f"first {case}", [first[subject] / usual], subject)
+        usual = float(np.median([one for one, _ in turns]))
+        self._add(case, [other / one for one, other in turns], where)
+        self._add(case, [first / usual], f"{where}, first scan")
 
     def _skewed(self, kind: str, seed: int) -> list[pa.Table]:
         random = np.random.default_rng(seed)
@@ -100,10 +99,7 @@ class DensityBench:
 
     def _update(self, table: Any, parts: list[Any], changes: pa.Table | None = None) -> float:
         batches = parts if changes is None else [changes.take(pa.array(part)) for part in parts]
-        start = time.perf_counter()
-        for batch in batches:
-            table.update(batch)
-        return time.perf_counter() - start
+        return seconds(lambda: _update_all(table, batches))
 
     def _loaded(self, name: str) -> Any:
         table = self.database.create_table(name, data.SCHEMA, primary_key=[data.KEY])
@@ -123,11 +119,14 @@ class DensityBench:
         return self.results
 
 
-def _scanned(table: Any) -> dict[str, float]:
-    """Scan a table whole and return what each clock says it took."""
-    starts = {subject: clock() for subject, clock in CLOCKS.items()}
-    table.scan().to_arrow()
-    return {subject: clock() - starts[subject] for subject, clock in CLOCKS.items()}
+def _update_all(table: Any, batches: list[Any]) -> None:
+    for batch in batches:
+        table.update(batch)
+
+
+def _scanned(table: Any) -> float:
+    """Scan a table whole and return how long it took."""
+    return seconds(lambda: table.scan().to_arrow())
 
 
 def _scans(tables: Mapping[str, Any]) -> dict[str, Callable[[int], Any]]:
@@ -138,19 +137,15 @@ def _ratios(above: list[float], below: list[float]) -> list[float]:
     return [one / other for one, other in zip(above, below, strict=True)]
 
 
-def run(rows: int, rounds: int, work: Path, console: Console) -> list[Result]:
-    """Measure on ``rows`` orders; ratios of times, and of rates where the case says so."""
-    results = DensityBench(rows, rounds, work, console).density()
+def skew(rows: int, rounds: int, work: Path, console: Console) -> list[Result]:
+    """Measure what uneven updates cost, on ``rows`` orders, with background maintenance and without."""
+    results: list[Result] = []
     for maintenance in ("off", "on"):
         results += DensityBench(rows, rounds, work, console, maintenance).skew()
     return results
 
 
-if __name__ == "__main__":
-    import argparse
-
-    parser = argparse.ArgumentParser(prog="python -m bench.engine.density", description=__doc__)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    given = parser.parse_args()
-    run(given.rows, given.rounds, Path(__file__).parent.parent / "scratch" / "density", Console())
+def run(rows: int, rounds: int, work: Path, console: Console) -> Suite:
+    """Measure scans against update density on ``rows`` orders, after a short rehearsal that compiles what has to be."""
+    DensityBench(REHEARSAL_ROWS, 1, work, Console(quiet=True)).density()
+    return Suite("density", {"rows": rows, "rounds": rounds}, DensityBench(rows, rounds, work, console).density())

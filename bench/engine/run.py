@@ -111,5 +111,5 @@ def run(rows: int, rounds: int, work: Path, console: Console) -> Suite:
     """Measure the embedded store on ``rows`` orders, after a short rehearsal that compiles what has to be compiled."""
     EngineBench(REHEARSAL_ROWS, 1, work, Console(quiet=True)).run()
     results = EngineBench(rows, rounds, work, console).run()
-    results += density.run(rows, rounds, work, console)
+    results += density.skew(rows, rounds, work, console)
     return Suite("engine", {"rows": rows, "rounds": rounds}, results)

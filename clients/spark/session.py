@@ -17,8 +17,9 @@ from .shim import CATALOG, default_jar, why_not
 _SETTINGS = {
     # From the Java machine to Python by a socket in the file system: a small query takes half the time.
     "spark.python.unix.domain.socket.enabled": "true",
-    # Rows in an Arrow batch on the way to a writer.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    # No limit to the bytes of a batch on the way to Python, only to its rows (10,000 unless set), as before Spark 4.1:
+    # with a limit Spark 4.3 adds up the sizes of all columns after every row, which is half of what a write takes.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
 }
 _JARS = "spark.jars"
 

@@ -53,6 +53,13 @@ def test_a_jar_that_fits_is_used(tmp_path: Path) -> None:
     assert plain["spark.jars"] == "other.jar" and not any("catalog" in name for name in plain)
 
 
+def test_what_was_set_before_stays() -> None:
+    name = "spark.sql.execution.arrow.maxBytesPerBatch"
+    assert settings(shim=False)[name] == str((1 << 31) - 1)
+    builder = SparkSession.Builder().master("local[1]").config(name, "1048576")
+    assert dict(configure(builder, shim=False)._options)[name] == "1048576"  # pyright: ignore[reportArgumentType]
+
+
 UNFIT = {
     "of another Spark": ({"version": "4.3.1"}, "compiled against Spark 4.3.1, and this is 4.3.0"),
     "of other sources": ({"digest": "0" * 40}, "from other sources"),
