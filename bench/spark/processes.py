@@ -66,13 +66,13 @@ def cost(action: Callable[[], Any]) -> Cost:
     return Cost(seconds, processor_seconds)
 
 
-def wait_until_idle(root: int, patience_seconds: float = 60) -> None:
-    """Return when a process and all below it have nothing left to do, or after some time."""
+def wait_until_idle(root: int, quiet_seconds: float = 0.5, patience_seconds: float = 60) -> None:
+    """Return when a process and all below it have had nothing to do for a while, or after some time."""
     deadline = time.monotonic() + patience_seconds
     while time.monotonic() < deadline:
         meter = Meter(root)
-        time.sleep(0.5)
-        if meter.stop() < 0.5 * _IDLE_SHARE:
+        time.sleep(quiet_seconds)
+        if meter.stop() < quiet_seconds * _IDLE_SHARE:
             return
 
 

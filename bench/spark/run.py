@@ -23,6 +23,8 @@ PLAIN, NAMED, SHIM = "Nyala", "Nyala, columns and filter named", "Nyala with the
 PAST, PARQUET = "Nyala, past the server", "Parquet"
 SUBJECTS = [PLAIN, NAMED, SHIM, PAST, PARQUET]
 REHEARSAL_ROWS = 200_000
+AFTER_A_LOAD = 2.5
+"""So many seconds of rest: within them the server looks for work, and compactions of what was loaded before show."""
 Action = Callable[[int], Any]
 
 
@@ -112,7 +114,7 @@ class Comparison:
             return lambda number: action(f"{what}{number}")
 
         names = {name: f"made{place}_" for place, name in enumerate(actions)}
-        self._turns(case, {name: of(names[name], action) for name, action in actions.items()})
+        self._turns(case, {name: of(names[name], action) for name, action in actions.items()}, AFTER_A_LOAD)
         for name in self.database.tables():
             if name.startswith("made"):
                 found = self.database.table(name).scan(columns=["id"]).count()
@@ -138,11 +140,11 @@ class Comparison:
         parts = [nyala.hash("id", buckets=TABLETS)]
         return self.database.create_table(name, SCHEMA, primary_key=["id"], partition_by=parts)
 
-    def _turns(self, case: str, actions: Mapping[str, Action]) -> None:
-        """Measure actions in turns, by the clock and by the processor."""
+    def _turns(self, case: str, actions: Mapping[str, Action], rest_seconds: float = 0.5) -> None:
+        """Measure actions in turns, by the clock and by the processor, each after some rest."""
 
         def rested(action: Callable[[], Any]) -> Any:
-            wait_until_idle(self.server.process.pid)
+            wait_until_idle(self.server.process.pid, rest_seconds)
             return cost(action)
 
         samples = take_turns(actions, self.rounds, rested)
