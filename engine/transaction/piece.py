@@ -144,18 +144,22 @@ def key_hashes(chunk: Chunk, table: Table, layout: Layout, limits: Limits) -> np
         return hash_keys(layout.keys_of(table.auto_increment.number(incoming, schema, chunk.operation).rows))
 
 
-def pieces(chunk: Chunk, table: Table, layout: Layout, limits: Limits, refusals: Refusals) -> list[Piece]:
-    """Check a chunk and cut it by tablet.
+def prepared(chunk: Chunk, table: Table, layout: Layout, limits: Limits) -> Prepared:
+    """Check a chunk and cut it by tablet. Several threads may, unless the store numbers the rows: then in their order.
 
     Raises:
         InvalidArgumentError: it does not fit the table, whatever its cells.
     """
     with _about(chunk):
-        prepared = prepare(layout, chunk.batch, chunk.operation, limits, table.auto_increment)
+        return prepare(layout, chunk.batch, chunk.operation, limits, table.auto_increment)
+
+
+def pieces(chunk: Chunk, prepared: Prepared, table: Table, refusals: Refusals) -> list[Piece]:
+    """Return the rows of a chunk by tablet, those that are refused left out and entered."""
     incoming = prepared.incoming
     if incoming.refusals.by_row is not None:
         applied = np.zeros(incoming.rows.num_rows, np.int8)
-        refusals.add(chunk.part, layout, table, incoming, applied, chunk.first_row)
+        refusals.add(chunk.part, prepared.layout, table, incoming, applied, chunk.first_row)
     return _cut(chunk, prepared)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import CancelledError, Executor
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import CancelledError, Executor, Future
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -20,10 +21,10 @@ from ..table import Table
 from ..tablet.attach import StagedRowSet
 from ..tablet.tablet import Tablet
 from .loader import Loader
-from .piece import Piece, Refusals, chunks, key_hashes, pieces
+from .piece import Chunk, Piece, Refusals, chunks, key_hashes, pieces, prepared
 from .truncation import key_bytes_of
 
-Item = TypeVar("Item")
+Made = TypeVar("Made")
 
 _ROWSET_BYTES = 64 << 20
 """New rows of a tablet are collected up to this size, and then written as one rowset."""
@@ -32,6 +33,8 @@ _SHARES = 4
 _SHARE_SHIFT = np.uint64(62)
 _MANY_ROWS = 1 << 19
 """From here on threads pay."""
+_CHUNKS_AHEAD = 3
+"""So many chunks, which have the bytes of their rows twice, are worked on or wait at most."""
 _NO_HASHES = np.empty(0, np.uint64)
 
 
@@ -134,11 +137,10 @@ class Plan:
                 work.of(tablet)
                 self._hold(key_bytes_of(tablet))
         repeated = self._repeated(work)
-        read = (chunk for part in work.parts for chunk in chunks(part))
-        cut = (pieces(chunk, work.table, work.layout, self._limits, self.refusals) for chunk in read)
-        with closing(self._ahead(cut) if self.rows > _MANY_ROWS else cut) as coming:
-            for piece in (piece for found in coming for piece in found):
-                self._place(work, piece, repeated)
+        with closing(self._each(work, lambda chunk: prepared(chunk, work.table, work.layout, self._limits))) as cut:
+            for chunk, parts in cut:
+                for piece in pieces(chunk, parts, work.table, self.refusals):
+                    self._place(work, piece, repeated)
         for each in work.tablets.values():
             room = max(self._most // 2 - self.held_bytes, 0)
             for piece in each.loader.finish(room) if each.loader else []:
@@ -149,21 +151,33 @@ class Plan:
 
     def _repeated(self, work: TableWork) -> np.ndarray:
         """Return the hashes, ascending, that several rows have: the others have a key for themselves."""
-        read = (chunk for part in work.parts for chunk in chunks(part))
-        hashes = [key_hashes(chunk, work.table, work.layout, self._limits) for chunk in read]
+        with closing(self._each(work, lambda chunk: key_hashes(chunk, work.table, work.layout, self._limits))) as each:
+            hashes = [found for _, found in each]
         run = self._pool.map if self.rows > _MANY_ROWS else map
         return np.concatenate(list(run(lambda share: _several(hashes, share), range(_SHARES))))
 
-    def _ahead(self, items: Iterator[Item]) -> Generator[Item]:
-        """Yield items, each of which is made while the one before it is used."""
-        coming = self._pool.submit(next, items, None)
+    def _each(self, work: TableWork, make: Callable[[Chunk], Made]) -> Generator[tuple[Chunk, Made]]:
+        """Yield the chunks in order, each with what is made of it. Threads make that of the next ones meanwhile, where
+        it pays, and where nothing depends on which is first: rows are numbered in their order."""
+        read = (chunk for part in work.parts for chunk in chunks(part))
+        if self.rows <= _MANY_ROWS or work.layout.schema.auto_incrementing:
+            yield from ((chunk, make(chunk)) for chunk in read)
+            return
+        coming: deque[tuple[Chunk, Future[Made]]] = deque()
         try:
-            while (item := coming.result()) is not None:
-                coming = self._pool.submit(next, items, None)
-                yield item
+            for chunk in read:
+                coming.append((chunk, self._pool.submit(make, chunk)))
+                if len(coming) > min(self._threads, _CHUNKS_AHEAD):
+                    first, made = coming.popleft()
+                    yield first, made.result()
+            while coming:
+                first, made = coming.popleft()
+                yield first, made.result()
         finally:
-            with suppress(CancelledError):
-                coming.exception()
+            for _, made in coming:
+                made.cancel()
+                with suppress(CancelledError):
+                    made.exception()
 
     def _place(self, work: TableWork, piece: Piece, repeated: np.ndarray) -> None:
         each = work.of(piece.tablet)

@@ -18,7 +18,7 @@ from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.engine.transaction import commit as commits
 from nyala.engine.transaction.loader import Loader
-from nyala.engine.transaction.piece import Chunk, Piece, Refusals, pieces
+from nyala.engine.transaction.piece import Chunk, Piece, Refusals, pieces, prepared
 from nyala.engine.transaction.plan import Plan, TableWork
 from nyala.engine.vectors.keys import hash_keys, slice_keys
 from nyala.engine.verify import verify_store
@@ -325,11 +325,11 @@ def test_new_rows_of_many_tablets_take_no_more_memory_than_those_of_one(monkeypa
 def test_rows_that_wait_do_not_keep_those_that_they_came_with() -> None:
     subject = Subject()
     table = subject.db.create_table("t", SCHEMA, ["k"], partition_by=[hash_by("k", buckets=2)])
-    layout = subject.store._catalog.table("t").layout
+    own = subject.store._catalog.table("t")
     batch = pa.record_batch([pa.array(range(40_000), pa.int64()), ["v"] * 40_000], schema=SCHEMA)
     chunk = Chunk("part", 0, Operation.UPSERT, batch)
-    refusals, limits = Refusals(1), subject.options.limits
-    for piece in pieces(chunk, subject.store._catalog.table("t"), layout, limits, refusals):
+    parts = prepared(chunk, own, own.layout, subject.options.limits)
+    for piece in pieces(chunk, parts, own, Refusals(1)):
         few = replace(piece, rows=piece.rows.slice(5, 7), keys=slice_keys(piece.keys, 5, 12), hashes=piece.hashes[5:12])
         assert few.rows.get_total_buffer_size() > 100_000
         alone = few.alone()
