@@ -110,9 +110,10 @@ class Gateway:
         return self._mover.move_abort(move)
 
     def _settle(self, table: str) -> None:
-        """Bring moves to this server to their ends, as far as their sources can be asked."""
+        """Bring moves to this server and from it to their ends, as far as the other servers can be asked."""
         with suppress(StoreError):  # who asks is told by what follows
-            if self._mover.moves(table).arriving:
+            found = self._mover.moves(table)
+            if found.arriving or found.left:
                 moving.settle(self._members, table, [self._here.server])
 
     @property

@@ -37,6 +37,8 @@ class MoveBegin(MoveName):
     """Its number on this server."""
     to: str
     """The server that is to have it."""
+    again: bool = False
+    """Whether it is the next round of a move that has begun: then one that was given up meanwhile is not begun anew."""
     last: bool = False
     """Let no one write to the tablet for some seconds, so that little can come after this round."""
 

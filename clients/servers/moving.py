@@ -84,7 +84,10 @@ def settle(members: Members, table: str, names: Sequence[str]) -> None:
             _settle(members, name, note)
         for note in found.left:
             with suppress(UnavailableError, NotFoundError):
-                if any(each.move == note.move for each in mover(members, note.server).moves(table).arrived):
+                # It was prepared there when it was handed over, and nothing but taking it over ends that.
+                if any(each.move == note.move for each in mover(members, note.server).moves(table).arriving):
+                    _settle(members, note.server, note.model_copy(update={"server": name}))
+                else:
                     store.move_forget(note.move)
 
 
@@ -128,6 +131,7 @@ class _Move:
     def __init__(
         self, members: Members, table: str, tablet: int, source: str, to: str, progress: MoveProgress | None
     ) -> None:
+        self._members = members
         self._source = mover(members, source)
         self._target = mover(members, to)
         self._begin = MoveBegin(move=uuid.uuid4().hex, table=table, tablet=tablet, to=to)
@@ -150,7 +154,8 @@ class _Move:
         little = False
         for number in range(_ROUNDS):
             last = little or number >= _OPEN_ROUNDS
-            current = self._source.move_begin(self._begin.model_copy(update={"last": last}))
+            asked = self._begin.model_copy(update={"again": number > 0, "last": last})
+            current = self._source.move_begin(asked)
             little = self._fetch(current) <= _LITTLE_BYTES and number > 0
             if last and (told := self._hand_over(current)):
                 return told
@@ -170,6 +175,7 @@ class _Move:
 
     def _hand_over(self, current: MoveRound) -> HandedOver | None:
         """Hand the tablet over; None when it has changed since the round."""
+        settle(self._members, current.table, [current.to])  # what this move has put an end to may be prepared there
         self._target.move_prepare(current)
         asked = MoveHandOver(move=current.move, table=current.table, to=current.to, number=current.number)
         try:

@@ -126,7 +126,8 @@ class Arrivals:
         """Let the manifest name the files of the last round. The tablet is still the source's.
 
         Raises:
-            ConflictError: a file is missing, or the round is not the last.
+            ConflictError: a file is missing, or the round is not the last, or another move has prepared the tablet: its
+                source may have handed it over.
             CorruptionError: the files are not those of the tablet.
             StorageFullError, UnavailableError: it could not be made durable.
         """
@@ -154,9 +155,12 @@ class Arrivals:
                 if self._open.get(asked.move) is not arrival:
                     raise ConflictError(f"the move {asked.move!r} was given up")
                 old = self._arriving_at(empty)
+                if old and old.name != arriving.name:
+                    raise ConflictError(
+                        f"the tablet has been prepared by another move, {old.name!r}, from {old.server!r}: try again "
+                        "when that has come to its end"
+                    )
                 self._set_arriving(empty, arriving)
-        if old and old.tablet != arriving.tablet:
-            remove_quietly(self._environment.fs, files.directory(old.tablet))
 
     def take_over(self, asked: HandedOver, table: Table) -> None:
         """Serve the tablet, durably; asked again, nothing happens.
@@ -176,9 +180,9 @@ class Arrivals:
                 table.check_in_use()
                 self._keep_answers(table, asked)
                 self._put_in_place(table, asked, empty, entry, tablet)
+            with self._lock:
+                self._open.pop(asked.move, None)
         retire(self._environment, [empty], "a tablet came in its place")
-        with self._lock:
-            self._open.pop(asked.move, None)
         remove_quietly(self._environment.fs, f"{ROOT}/{entry.id}")
 
     def abort(self, move: str) -> None:
@@ -195,19 +199,20 @@ class Arrivals:
                     gone.add(entry.arriving.tablet)
                     self._set_arriving_of(entry.id, None)
         for number in gone:
-            remove_quietly(self._environment.fs, f"{ROOT}/{number}")
-            remove_quietly(self._environment.fs, files.directory(number))
+            self._remove(number)
 
     def drop_idle(self, move: str) -> None:
         """Remove the files of a move that nobody drives; what is prepared stays, for it may have been handed over."""
         with self._lock:
-            arrival = self._open.pop(move, None)
-            prepared = [each.arriving for table in self._manifest.tables for each in table.tablets if each.arriving]
-        if arrival is None:
-            return
-        remove_quietly(self._environment.fs, f"{ROOT}/{arrival.tablet}")
-        if all(each.tablet != arrival.tablet for each in prepared):
-            remove_quietly(self._environment.fs, files.directory(arrival.tablet))
+            if arrival := self._open.pop(move, None):
+                self._remove(arrival.tablet)
+
+    def _remove(self, number: int) -> None:
+        """Remove the files of a tablet that the manifest knows neither as prepared nor as one that is here."""
+        remove_quietly(self._environment.fs, f"{ROOT}/{number}")
+        entries = [entry for table in self._manifest.tables for entry in table.tablets]
+        if all(entry.id != number and (not entry.arriving or entry.arriving.tablet != number) for entry in entries):
+            remove_quietly(self._environment.fs, files.directory(number))
 
     def idle(self, before: int) -> list[str]:
         """Return the moves of which nothing has come since a moment, in microseconds since 1970."""

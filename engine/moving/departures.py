@@ -93,6 +93,7 @@ class Departures:
         Raises:
             InvalidArgumentError: there is no such server to move to.
             NotFoundError, WrongServerError: the tablet is not here.
+            ConflictError: the next round is asked for, and the move was given up.
             UnavailableError, StorageFullError: it could not be flushed, or rows of the table are staged.
         """
         self._check_target(asked.to)
@@ -100,8 +101,14 @@ class Departures:
         with self._lock:
             departure = self._open.get(asked.move)
             if departure is None:
+                if asked.again:  # what it has prepared at the target may be gone since
+                    raise _given_up(asked.move)
                 self._check_unstaged(table)
-                self._open = {name: each for name, each in self._open.items() if each.tablet is not tablet}
+                self._open = {
+                    name: each
+                    for name, each in self._open.items()
+                    if each.tablet is not tablet and not each.tablet.retired
+                }
                 departure = self._open[asked.move] = _Departure(asked, table, tablet)
             departure.used_at = self._now()
         if asked.last:
@@ -166,7 +173,8 @@ class Departures:
         """
         if self._environment.manifest.failed:
             self._environment.halt.check()
-        if move in self._open:  # looked at first: one that leaves here is in the manifest by then
+        departure = self._open.get(move)  # looked at first: one that leaves here is in the manifest by then
+        if departure and not departure.tablet.retired:  # a tablet that was divided or dropped can't be handed over
             return MoveStatus(state=MoveState.UNDER_WAY)
         told = self._told(move)
         return MoveStatus(state=MoveState.HANDED_OVER if told else MoveState.UNKNOWN, handed_over=told)

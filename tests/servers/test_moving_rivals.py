@@ -1,0 +1,160 @@
+"""Several who move one tablet at once, and moves whose last step was never made: no server loses what it was given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pair import Pair
+
+import nyala
+from nyala.clients.servers.moving import mover
+from nyala.clients.table import Table
+from nyala.schemas.errors import ConflictError, UnavailableError
+from nyala.schemas.moving import HandedOver, MoveBegin, MoveFetch, MoveHandOver, MoveRound, MoveState
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64())])
+COUNT = 60
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    made = Pair()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def table(pair: Pair) -> Table:
+    table = pair.db.create_table("t", SCHEMA, ["id"], partition_by=[nyala.hash("id", buckets=2)])
+    table.insert(rows(0))
+    return table
+
+
+def rows(n: int) -> pa.Table:
+    return pa.table([pa.array(range(COUNT)), pa.array([n] * COUNT)], schema=SCHEMA)
+
+
+def check(table: Table, n: int) -> None:
+    """All rows are there, and can be changed."""
+    assert table.scan(ordered=True).to_arrow().combine_chunks() == rows(n).combine_chunks()
+    table.upsert(rows(n + 1))
+    assert table.scan(ordered=True).to_arrow().combine_chunks() == rows(n + 1).combine_chunks()
+
+
+class Rival:
+    """One who moves a tablet of the table from one server to the other, step by step."""
+
+    def __init__(self, pair: Pair, table: Table, name: str, source: str = "a", target: str = "b") -> None:
+        self.source: Any = mover(pair.members, source)
+        self.target: Any = mover(pair.members, target)
+        self.names = source, target
+        self.name = name
+        self.tablet = next(place.tablet for place in table.tablets() if place.server == source)
+
+    def brought(self, again: bool = False) -> MoveRound:
+        """All files are at the target."""
+        source, target = self.names
+        begin = MoveBegin(move=self.name, table="t", tablet=self.tablet, to=target, again=again, last=True)
+        begun = self.source.move_begin(begin)
+        missing = self.target.move_receive(begun).names
+        for file in begun.files:
+            if file.name in missing:
+                self.target.move_fetch(MoveFetch(move=self.name, source=source, file=file))
+        return begun
+
+    def handed_over(self, begun: MoveRound) -> HandedOver:
+        asked = MoveHandOver(move=self.name, table="t", to=self.names[1], number=begun.number)
+        return self.source.move_hand_over(asked)
+
+
+def test_what_was_handed_over_is_not_replaced_by_another_move(pair: Pair, table: Table) -> None:
+    first, second = Rival(pair, table, "first"), Rival(pair, table, "second")
+    late = second.brought()
+    begun = first.brought()  # ends the second's move at the source; its files stay at the target
+    first.target.move_prepare(begun)
+    told = first.handed_over(begun)
+    with pytest.raises(ConflictError, match="prepared by another move, 'first', from 'a'"):
+        second.target.move_prepare(late)
+    pair.crash("b")
+    first.target.move_take_over(told)
+    first.source.move_forget("first")
+    assert pair.owners("t") == ["b", "b"]
+    check(table, 0)
+
+
+def test_a_move_that_was_given_up_does_not_come_back(pair: Pair, table: Table) -> None:
+    first, second = Rival(pair, table, "first"), Rival(pair, table, "second")
+    first.target.move_prepare(first.brought())
+    second.brought()
+    with pytest.raises(ConflictError, match="'first' of a tablet was given up"):
+        first.brought(again=True)
+    pair.db.move_tablet("t", first.tablet, "b", server="a")  # finds what the first has prepared, and throws it away
+    assert pair.owners("t") == ["b", "b"]
+    check(table, 0)
+
+
+@pytest.mark.parametrize("verb", ["abort", "drop_idle"])
+def test_the_files_of_a_tablet_that_is_served_stay(pair: Pair, table: Table, verb: str) -> None:
+    """Somebody who has looked before the tablet was taken over throws the move away after it."""
+    rival = Rival(pair, table, "first")
+    begun = rival.brought()
+    arrivals = pair.stores["b"]._mover.arrivals
+    arrival = arrivals._open["first"]
+    rival.target.move_prepare(begun)
+    rival.target.move_take_over(rival.handed_over(begun))
+    rival.source.move_forget("first")
+    arrivals._open["first"] = arrival
+    getattr(arrivals, verb)("first")
+    pair.crash("b")
+    check(table, 0)
+
+
+def ranged(pair: Pair, server: str) -> Table:
+    """A table of one tablet, which is on a server."""
+    table = pair.db.create_table("t", SCHEMA, ["id"], partition_by=[nyala.range("id", bounds=[(0, COUNT)])])
+    table.insert(rows(0))
+    (place,) = table.tablets()
+    pair.db.move_tablet("t", place.tablet, server)
+    return table
+
+
+@pytest.mark.parametrize(("source", "target"), ["ab", "ba"])
+@pytest.mark.parametrize("is_taken_over", [False, True])
+def test_a_range_is_divided_after_a_move_that_nobody_has_ended(
+    pair: Pair, source: str, target: str, is_taken_over: bool
+) -> None:
+    table = ranged(pair, source)
+    rival = Rival(pair, table, "first", source, target)
+    begun = rival.brought()
+    rival.target.move_prepare(begun)
+    told = rival.handed_over(begun)
+    if is_taken_over:
+        rival.target.move_take_over(told)
+    table.alter().split_partition(30).apply()
+    check(table, 0)
+    check_all_is_settled(pair)
+
+
+@pytest.mark.parametrize(("source", "target"), ["ab", "ba"])
+def test_a_range_is_divided_after_it_was_prepared_elsewhere(pair: Pair, source: str, target: str) -> None:
+    table = ranged(pair, source)
+    rival = Rival(pair, table, "first", source, target)
+    rival.target.move_prepare(rival.brought())
+    if target == "a":  # it is asked first, and waits for the move, which another one ends
+        with pytest.raises(UnavailableError, match="being moved between this server and 'b'"):
+            table.alter().split_partition(30).apply()
+        pair.db.move_tablet("t", rival.tablet, target)
+    table.alter().split_partition(30).apply()
+    check(table, 0)
+    assert rival.source.move_status("first").state is MoveState.UNKNOWN
+    check_all_is_settled(pair)
+
+
+def check_all_is_settled(pair: Pair) -> None:
+    """The servers know the same table, and no move that has not ended."""
+    stores = pair.stores.values()
+    assert len({store.describe_table("t").schema_version for store in stores}) == 1
+    assert not any(store.moves("t").arriving or store.moves("t").left for store in stores)
