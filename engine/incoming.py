@@ -20,7 +20,7 @@ from ..schemas.errors import InvalidArgumentError
 from ..schemas.limits import Limits
 from ..schemas.operation import Operation
 from ..schemas.table import TableSchema
-from ..schemas.wrapped import unwrapped
+from ..schemas.wrapped import bare_type, unwrapped
 from .casts import bools, cast, is_castable, range_of
 
 _FIRST_DATE, _LAST_DATE = -719_162, 2_932_896
@@ -103,12 +103,42 @@ def check_batch(batch: pa.RecordBatch, schema: TableSchema, operation: Operation
 
 def _check_row_count(count: int, columns: Sequence[ColumnSchema], limits: Limits) -> None:
     """Refuse rows of NULLs, runs or codes that take hardly a byte as they come, before they are spelled out."""
-    kinds = [column.logical.arrow for column in columns]
-    size = count * sum(
-        4 if pa.types.is_binary(kind) or pa.types.is_string(kind) else kind.bit_width // 8 for kind in kinds
-    )
+    size = count * row_bytes(columns)
     if size > limits.batch_bytes:
         raise InvalidArgumentError(f"{count:,} rows of the table's types {over_limit(size, limits)}")
+
+
+def row_bytes(columns: Sequence[ColumnSchema]) -> int:
+    """Return the bytes that a row takes at least."""
+    kinds = [column.logical.arrow for column in columns]
+    return sum(4 if pa.types.is_binary(kind) or pa.types.is_string(kind) else kind.bit_width // 8 for kind in kinds)
+
+
+def spelled_out(batch: pa.RecordBatch, schema: TableSchema, limits: Limits) -> pa.RecordBatch:
+    """Return a batch of columns of the table with its cells alone: no dictionaries, no runs, no extension types.
+
+    Raises:
+        InvalidArgumentError: the buffers are not what they claim to be, or the cells are too many bytes for a batch.
+    """
+    if all(bare_type(kind) == kind for kind in batch.schema.types):
+        return batch
+    _validate(batch)
+    columns = [schema.by_name[name] for name in batch.schema.names]
+    _check_row_count(batch.num_rows, columns, limits)
+    arrays = [_spelled_out(batch.column(column.name), column, limits) for column in columns]
+    rows = pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+    if rows.nbytes > limits.batch_bytes:
+        raise InvalidArgumentError(f"the rows, spelled out, {over_limit(rows.nbytes, limits)}")
+    return rows
+
+
+def _spelled_out(array: pa.Array, column: ColumnSchema, limits: Limits) -> pa.Array:
+    array = unwrapped(array)
+    while isinstance(array, pa.DictionaryArray):
+        if column.logical.is_variable:
+            _check_decoded_size(array, column, limits)
+        array = unwrapped(array.dictionary.take(array.indices))
+    return array
 
 
 def in_one_batch(batches: Iterable[pa.RecordBatch], limits: Limits) -> list[pa.RecordBatch]:

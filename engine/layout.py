@@ -7,7 +7,7 @@ write locks of all tablets. A scan keeps the layout that it began with.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -59,6 +59,10 @@ class Layout:
     def default_bytes(self) -> dict[int, int]:
         """The size of each of ``defaults`` in a row."""
         return {column_id: pa.array([cell.as_py()], cell.type).nbytes for column_id, cell in self.defaults.items()}
+
+    def bytes_of_defaults(self, sent: Iterable[int]) -> int:
+        """Return how many bytes a new row gets by ``defaults`` when only the columns ``sent`` (ids) come with it."""
+        return sum(self.default_bytes[column_id] for column_id in set(self.defaults).difference(sent))
 
     @cached_property
     def encoder(self) -> KeyEncoder:

@@ -126,8 +126,7 @@ def shape_of(layout: Layout, sent: set[int]) -> Shape:
 def _check_defaults(layout: Layout, incoming: Incoming, operation: Operation, limits: Limits) -> None:
     """Refuse few bytes whose long defaults would make them many."""
     if operation.base in (Operation.INSERT, Operation.UPSERT):
-        absent = set(layout.defaults).difference(incoming.column_ids)
-        size = incoming.rows.num_rows * sum(layout.default_bytes[column_id] for column_id in absent)
+        size = incoming.rows.num_rows * layout.bytes_of_defaults(incoming.column_ids)
         if size > limits.batch_bytes:
             raise InvalidArgumentError(f"the write_defaults of the columns left out {over_limit(size, limits)}")
 

@@ -244,6 +244,7 @@ class Compactions:
             with work_on(tablet, environment):
                 done = put_merged(tablet, environment, outside, give_place)
         except UnavailableError:
+            environment.halt.check()  # it may be in place
             check_current(tablet, environment, task.rowsets.rowsets)  # the tablet may have gone meanwhile
             raise
         return CompactionDone(

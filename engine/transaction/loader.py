@@ -45,7 +45,7 @@ class Loader:
         self._new = NewKeys(tablet, np.empty(0, np.uint64))
         self._waiting: list[Piece] = []
         self.waiting_bytes = 0
-        """Of rows that are in no rowset yet, and not being written."""
+        """Of rows that are in no rowset yet, and not being written; with what they get by default."""
         self._writing: Future[np.ndarray] | None = None
         self._writing_bytes = 0
         self._written: list[np.ndarray] = []
@@ -73,7 +73,8 @@ class Loader:
         if absent.any():
             new = piece.chosen(absent).alone()
             self._waiting.append(new)
-            self.waiting_bytes += new.rows.nbytes
+            defaults = self._layout.bytes_of_defaults(int(name) for name in new.rows.schema.names)
+            self.waiting_bytes += new.rows.nbytes + len(new) * defaults
             if self.waiting_bytes >= self._bytes_at_once:
                 self.write()
         return None if absent.all() else piece.chosen(~absent)
@@ -84,7 +85,7 @@ class Loader:
         enough = self._direct_load.sorted_bytes
         if self._writing or self.staged:
             enough //= _LAST_OF  # the tablet's other rows are on disk: one more rowset costs less than the log
-        if self.waiting_bytes >= min(enough, room_bytes + 1):
+        if self._waiting and self.waiting_bytes >= min(enough, room_bytes + 1):
             self.write()
         left, self._waiting, self.waiting_bytes = self._waiting, [], 0
         return left

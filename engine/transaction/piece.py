@@ -15,7 +15,7 @@ from ...schemas.operation import Operation
 from ...schemas.transaction import StagedRowError
 from ...schemas.write import Durability
 from ..answer import answer
-from ..incoming import Incoming, RowRefusals, check_batch
+from ..incoming import Incoming, RowRefusals, check_batch, row_bytes
 from ..layout import Layout
 from ..prepared import Prepared, prepare
 from ..staging.area import StagedPart
@@ -106,26 +106,35 @@ class Refusals:
             self.add(piece.part, layout, table, incoming, status, 0)
 
 
-def chunks(part: StagedPart) -> Iterator[Chunk]:
-    """Yield the rows of a part in order.
+def chunks(part: StagedPart, layout: Layout, limits: Limits) -> Iterator[Chunk]:
+    """Yield the rows of a part in order. Batches are not put together to more than a batch may be.
 
     Raises:
         CorruptionError: its file is not what was written.
     """
     waiting: list[pa.RecordBatch] = []
-    size = first = 0
-    operation = Operation.UPSERT
+    size = rows = first = 0
+    most_bytes, operation = min(CHUNK_BYTES, limits.batch_bytes), Operation.UPSERT
     for next_operation, batch in part.batches():
         is_same = bool(waiting) and next_operation is operation and batch.schema.equals(waiting[0].schema)
-        if waiting and (not is_same or size + batch.nbytes > CHUNK_BYTES):
-            whole = _in_one(waiting)
-            yield Chunk(part.info.part, first, operation, whole)
-            first, waiting, size = first + whole.num_rows, [], 0
+        is_full = size + batch.nbytes > most_bytes or (
+            rows + batch.num_rows > limits.batch_bytes // _row_bytes(batch.schema, layout)
+        )
+        if waiting and (not is_same or is_full):
+            yield Chunk(part.info.part, first, operation, _in_one(waiting))
+            first, waiting, size, rows = first + rows, [], 0, 0
         operation = next_operation
         waiting.append(batch)
         size += batch.nbytes
+        rows += batch.num_rows
     if waiting:
         yield Chunk(part.info.part, first, operation, _in_one(waiting))
+
+
+def _row_bytes(sent: pa.Schema, layout: Layout) -> int:
+    """Return the bytes of a row that count when a batch is checked: what was sent, or what stands for the rest."""
+    columns = [layout.schema.by_name[name] for name in sent.names if name in layout.schema.by_name]
+    return max(row_bytes(columns), layout.bytes_of_defaults(column.id for column in columns), 1)
 
 
 def _in_one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

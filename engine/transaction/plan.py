@@ -159,7 +159,7 @@ class Plan:
     def _each(self, work: TableWork, make: Callable[[Chunk], Made]) -> Generator[tuple[Chunk, Made]]:
         """Yield the chunks in order, each with what is made of it. Threads make that of the next ones meanwhile, where
         it pays, and where nothing depends on which is first: rows are numbered in their order."""
-        read = (chunk for part in work.parts for chunk in chunks(part))
+        read = (chunk for part in work.parts for chunk in chunks(part, work.layout, self._limits))
         if self.rows <= _MANY_ROWS or work.layout.schema.auto_incrementing:
             yield from ((chunk, make(chunk)) for chunk in read)
             return

@@ -13,7 +13,7 @@ from ...schemas.operation import Operation
 from ...schemas.table import TableSchema
 from ...schemas.transaction import StagedBatch, StageResult
 from ...schemas.write import CommitMode, WriteCommand
-from ..incoming import check_batch, over_limit
+from ..incoming import check_batch, over_limit, spelled_out
 from ..staging.area import StagingArea
 from ..table import Table
 
@@ -56,7 +56,8 @@ class ExpiryOp:
 def _checked(
     schema: TableSchema, op: Operation, batches: Iterable[StagedBatch], limits: Limits
 ) -> Iterator[tuple[Operation, pa.RecordBatch]]:
-    """Yield the batches with what they ask for, those that delete rows without the columns that say nothing."""
+    """Yield the batches with what they ask for, those that delete rows without the columns that say nothing; cells
+    only, since a batch is kept without dictionaries."""
     for batch, own in batches:
         operation = own or op
         if operation.base is Operation.DELETE:
@@ -65,4 +66,4 @@ def _checked(
         if batch.nbytes > limits.batch_bytes:
             raise InvalidArgumentError(f"the rows {over_limit(batch.nbytes, limits)}")
         check_batch(batch.slice(0, 0), schema, operation, limits)
-        yield operation, batch
+        yield operation, spelled_out(batch, schema, limits)

@@ -22,7 +22,14 @@ from nyala.engine.transaction.piece import Chunk, Piece, Refusals, pieces, prepa
 from nyala.engine.transaction.plan import Plan, TableWork
 from nyala.engine.vectors.keys import hash_keys, slice_keys
 from nyala.engine.verify import verify_store
-from nyala.schemas.errors import ConflictError, CorruptionError, NotFoundError, UnavailableError
+from nyala.schemas.errors import (
+    ConflictError,
+    CorruptionError,
+    InvalidArgumentError,
+    NotFoundError,
+    UnavailableError,
+)
+from nyala.schemas.limits import Limits
 from nyala.schemas.operation import Operation
 from nyala.schemas.partition import hash as hash_by
 from nyala.schemas.transaction import StagedBatch, TransactionCommit
@@ -336,3 +343,58 @@ def test_rows_that_wait_do_not_keep_those_that_they_came_with() -> None:
         assert alone.rows.equals(few.rows) and alone.rows.get_total_buffer_size() < 1_000
         assert hash_keys(alone.keys).tolist() == few.hashes.tolist()
     assert table.scan().count() == 0
+
+
+def coded(values: list[str | None]) -> pa.Array:
+    """Codes of one byte, of a dictionary that no other batch has."""
+    return pa.DictionaryArray.from_arrays(pa.array(range(len(values)), pa.int8()), pa.array(values, pa.string()))
+
+
+def in_runs(values: list[str | None]) -> pa.Array:
+    return pa.RunEndEncodedArray.from_arrays(pa.array(range(1, len(values) + 1), pa.int32()), pa.array(values))
+
+
+@pytest.mark.parametrize("wrapped", [coded, in_runs], ids=["dictionary", "runs"])
+def test_staged_columns_may_be_dictionaries_and_runs(wrapped: Any) -> None:
+    """Also more of them than one dictionary of that type could hold, and after a restart."""
+    subject = Subject()
+    subject.db.create_table("t", SCHEMA, ["k"])
+    cells: list[list[str | None]] = [[f"{n}-{i}" if i else None for i in range(100)] for n in range(3)]
+    batches = [
+        StagedBatch(pa.record_batch([pa.array(range(100 * n, 100 * n + 100)), wrapped(some)], names=["k", "v"]))
+        for n, some in enumerate(cells)
+    ]
+    command = WriteCommand(table="t", op=Operation.UPSERT, stage=Stage(transaction="x", part="p"))
+    subject.store.stage(command, batches)
+    subject.restart(crash=True)
+    assert subject.commit("x", "p").applied == 300
+    assert subject.rows() == dict(enumerate(cell for some in cells for cell in some))
+
+
+def test_a_dictionary_that_stands_for_too_much_is_refused() -> None:
+    subject = Subject(limits=Limits(batch_bytes=10_000))
+    subject.db.create_table("t", SCHEMA, ["k"])
+    codes = pa.DictionaryArray.from_arrays(pa.array([0] * 200, pa.int8()), pa.array(["x" * 100]))
+    command = WriteCommand(table="t", op=Operation.UPSERT, stage=Stage(transaction="x", part="p"))
+    with pytest.raises(InvalidArgumentError, match="'v', spelled out, have 20,000 bytes"):
+        subject.store.stage(command, [StagedBatch(pa.record_batch([range(200), codes], names=["k", "v"]))])
+    broken = pa.DictionaryArray.from_arrays(pa.array([0, 9], pa.int8()), pa.array(["x"]), safe=False)
+    with pytest.raises(InvalidArgumentError, match="not valid Arrow"):
+        subject.store.stage(command, [StagedBatch(pa.record_batch([range(2), broken], names=["k", "v"]))])
+    assert not subject.staged()
+
+
+@pytest.mark.parametrize("defaults", [0, 40])
+def test_batches_that_fit_are_committed_however_many_they_are(defaults: int) -> None:
+    """Together they are more than one batch may be, by what was sent or by what stands for the columns left out."""
+    subject = Subject(limits=Limits(batch_bytes=1 << 18))
+    more = [pa.field(f"d{n}", pa.int64()) for n in range(defaults)]
+    subject.db.create_table("t", pa.schema([*SCHEMA, *more]), ["k"])
+    batches = [
+        StagedBatch(pa.record_batch([range(500 * n, 500 * n + 500), ["x" * 200] * 500], schema=SCHEMA))
+        for n in range(8)
+    ]
+    command = WriteCommand(table="t", op=Operation.UPSERT, stage=Stage(transaction="x", part="p"))
+    subject.store.stage(command, batches)
+    assert subject.commit("x", "p").applied == 4_000
+    assert subject.db.table("t").scan().count() == 4_000
