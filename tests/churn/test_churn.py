@@ -6,8 +6,9 @@ from nyala.engine.kernels.warmup import warm_up
 from tests.churn.churn import MIB, Result, run
 
 BUDGET_MB = 64
-PROCESS_MB = 340
-"""Python, its libraries and the machine code of the kernels; 40 more than ``make churn`` allows on any machine."""
+PROCESS_MB = 380
+"""Python, its libraries, the machine code of the kernels, and what compactions have in hand, which is not less with a small
+budget: 390 to 420 MB were seen in all. ``make churn`` allows 300 beside a budget that has room for the last of these."""
 
 
 def test_a_table_whose_rows_are_all_updated_again_and_again_stays_small(tmp_path: Path) -> None:
