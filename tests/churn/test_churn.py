@@ -7,8 +7,8 @@ from tests.churn.churn import MIB, Result, run
 
 BUDGET_MB = 64
 PROCESS_MB = 380
-"""Python, its libraries, the machine code of the kernels, and what compactions have in hand, which is not less with a small
-budget: 390 to 420 MB were seen in all. ``make churn`` allows 300 beside a budget that has room for the last of these."""
+"""Python, its libraries, the machine code of the kernels, and what compactions have in hand, which is not less with a
+small budget: 390 to 420 MB were seen in all. ``make churn`` allows 300 beside a budget with room for the last."""
 
 
 def test_a_table_whose_rows_are_all_updated_again_and_again_stays_small(tmp_path: Path) -> None:
