@@ -3,8 +3,9 @@
     python tests/churn/churn.py --rows 5000000 --rounds 10 --memory-mb 512
 
 A process holds the store, its background maintenance on, its history a second long. Its resident memory is sampled: it
-must stay under the budget and ``--more-mb``. When maintenance has settled, the table's files may take ``--ratio`` times
-what a freshly compacted copy of its rows takes. Exit code 1 when one of the two is violated.
+must stay under the budget and ``--more-mb`` until maintenance has settled and all rows were looked at. Then the table's
+files may take ``--ratio`` times what a freshly compacted copy of its rows takes; making that is no part of what is measured.
+Exit code 1 when one of the two is violated.
 """
 
 from __future__ import annotations
@@ -89,7 +90,8 @@ def run(directory: Path, rows: int, rounds: int, memory_mb: int) -> Result:
         watcher.start()
         for facts in _lines(process):
             peaks = resident.take()
-            result.peak_bytes = max(result.peak_bytes, peaks.get("VmRSS", 0))
+            if facts["phase"] != "copy":
+                result.peak_bytes = max(result.peak_bytes, peaks.get("VmRSS", 0))
             print(_line(facts, peaks), flush=True)
             if facts["phase"] in ("checked", "copy"):
                 setattr(result, "table_bytes" if facts["phase"] == "checked" else "copy_bytes", facts["table_bytes"])
