@@ -2,10 +2,10 @@
 
     python tests/churn/churn.py --rows 5000000 --rounds 10 --memory-mb 512
 
-A process holds the store, its background maintenance on, its history a second long. Its resident memory is sampled: it
-must stay under the budget and ``--more-mb`` until maintenance has settled and all rows were looked at. Then the table's
-files may take ``--ratio`` times what a freshly compacted copy of its rows takes; making that is no part of what is measured.
-Exit code 1 when one of the two is violated.
+A process holds the store, its background maintenance on, its history a second long. Its resident memory is sampled:
+it must stay under the budget and ``--more-mb`` until maintenance has settled and all rows were looked at. Then the
+table's files may take ``--ratio`` times what a freshly compacted copy of its rows takes, whose making is not
+measured. Exit code 1 when one of the two is violated.
 """
 
 from __future__ import annotations
