@@ -108,7 +108,7 @@ def run_server(
     except BaseException:
         store.close()
         raise
-    gc.freeze()  # what was imported stays: each full collection would go through it, for 0.1 seconds and more
+    gc.freeze()  # what was imported stays: no full collection need go through it
     announce(bound_location(location, server.port))
     signals.wait()
     signals.on_second(server.admission.expire)
