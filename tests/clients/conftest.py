@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,12 @@ from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """Where a store on disk is, for tests that read its files; they give a ``store`` of their own."""
+    return tmp_path / "store"
 
 
 @pytest.fixture

@@ -13,11 +13,9 @@ import pytest
 
 import nyala
 from nyala import compaction
-from nyala.clients.connect import connect
 from nyala.clients.database import Database
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.flight_server.server import FlightServer
 from nyala.schemas.errors import ConflictError, InvalidArgumentError, NotFoundError
 from tests.engine.phases import at
 
@@ -25,20 +23,9 @@ SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("city", pa.string()), ("
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return tmp_path / "store"
-
-
-@pytest.fixture(params=["embedded", "remote"])
-def db(request: pytest.FixtureRequest, home: Path) -> Iterator[Database]:
-    with Store.open(home, StoreOptions(maintenance="off")) as store:
-        if request.param == "embedded":
-            yield Database(store)
-            return
-        server = FlightServer(store, "grpc://127.0.0.1:0")
-        with connect(f"grpc://127.0.0.1:{server.port}") as database:
-            yield database
-        server.shutdown()
+def store(home: Path) -> Iterator[Store]:
+    with Store.open(home, StoreOptions(maintenance="off")) as opened:
+        yield opened
 
 
 def cities(db: Database) -> nyala.Table:

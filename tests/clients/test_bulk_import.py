@@ -12,12 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import nyala
-from nyala.clients.connect import connect
 from nyala.clients.database import Database
 from nyala.engine.fs.arrow import ArrowFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.flight_server.server import FlightServer
 from nyala.schemas.bulk import ImportBegin
 from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError
 
@@ -31,20 +29,9 @@ ROWS = pa.table(
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return tmp_path / "store"
-
-
-@pytest.fixture(params=["embedded", "remote"])
-def db(request: pytest.FixtureRequest, home: Path) -> Iterator[Database]:
-    with Store.open(home, StoreOptions(maintenance="off")) as store:
-        if request.param == "embedded":
-            yield Database(store)
-            return
-        server = FlightServer(store, "grpc://127.0.0.1:0")
-        with connect(f"grpc://127.0.0.1:{server.port}") as database:
-            yield database
-        server.shutdown()
+def store(home: Path) -> Iterator[Store]:
+    with Store.open(home, StoreOptions(maintenance="off")) as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -21,11 +21,6 @@ from nyala.schemas.errors import NotFoundError
 ROWS = pa.table({"id": pa.array(range(3_000), pa.int64()), "city": [f"city {n % 9}" for n in range(3_000)]})
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return tmp_path / "store"
-
-
 @pytest.fixture(params=["embedded", "remote"])
 def table(request: pytest.FixtureRequest, home: Path) -> Iterator[nyala.Table]:
     with Store.open(home, StoreOptions(maintenance="off")) as store:
