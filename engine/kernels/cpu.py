@@ -26,3 +26,6 @@ HAS_AFFINE = {"gfni", "avx512f", "avx512bw"} <= FEATURES
 
 HAS_CARRYLESS_PRODUCT = "pclmul" in FEATURES and not config.DISABLE_JIT  # pyright: ignore[reportAttributeAccessIssue]
 """Whether one instruction multiplies polynomials over two elements."""
+
+HAS_WIDE_MINIMUM = "avx512f" in FEATURES and not config.DISABLE_JIT  # pyright: ignore[reportAttributeAccessIssue]
+"""Whether one instruction finds the lesser of each of eight pairs of 8-byte integers."""

@@ -2,12 +2,13 @@
 
 Two forms. `merge_words` merges two runs of words, each with its row, and settles equal words by whole strings.
 `merge_packed` merges any number of runs, rows in the low bits of their words: half of the memory moves, nothing can be
-equal, and a merge is cut into two that run side by side, both from both of their ends: four chains of loads that do
-not wait for one another.
+equal, and two runs are merged eight words at a time (`merge_vectors`), or at least from several places at once, in
+chains of loads that do not wait for one another (`merge_portable`).
 """
 
 import numpy as np
 
+from .cpu import HAS_WIDE_MINIMUM
 from .gather import load_offset
 from .kernel import inline, kernel
 from .keys import string_less
@@ -15,8 +16,11 @@ from .simd import copy_bytes, leading_zeros64, load_u64, store_u64, view_i64, vi
 
 _LONGEST_TIE = 32
 """So many rows whose words tie are sorted by insertion."""
-_FEWEST_STEPS = 8
-"""Below so many steps that no run can end in, the rest is merged without cutting."""
+
+if HAS_WIDE_MINIMUM:
+    from .merge_vectors import merge_overlapping
+else:
+    from .merge_portable import merge_overlapping_portable as merge_overlapping
 
 
 @inline
@@ -72,95 +76,51 @@ def merge_words(offsets, data, words, rows, first, middle, last, result_words, r
     copy_bytes(place + to_result, rest + to_row, rest_end - rest)
 
 
-@kernel
-def _merge_rest(left, left_end, right, right_end, place, place_end):
-    """Merge two runs of distinct words from both of their ends."""
-    while left < left_end and right < right_end:
-        steps = min(left_end - left, right_end - right) >> 4
-        for _ in range(max(steps, 1)):
-            left_word, right_word = load_u64(left), load_u64(right)
-            taken = np.int64(right_word < left_word) << 3
-            store_u64(place, min(left_word, right_word))
-            right += taken
-            left += 8 - taken
-            place += 8
-            if steps == 0:
-                break
-            left_word, right_word = load_u64(left_end - 8), load_u64(right_end - 8)
-            taken = np.int64(right_word < left_word) << 3
-            place_end -= 8
-            store_u64(place_end, max(left_word, right_word))
-            left_end -= taken
-            right_end -= 8 - taken
-    rest, rest_end = (left, left_end) if left < left_end else (right, right_end)
-    copy_bytes(place, rest, rest_end - rest)
-
-
-@kernel
-def _lower_half(left, left_count, right, right_count):
-    """Return how many words of the left run are among the smaller half of both."""
-    half = (left_count + right_count) >> 1
-    low, high = max(half - right_count, 0), min(half, left_count)
+@inline
+def _words_below(words, end, word):
+    """Return the address past the words of a run that are less than ``word``."""
+    low, high = np.int64(0), (end - words) >> 3
     while low < high:
-        taken = (low + high) >> 1
-        if load_u64(left + taken * 8) < load_u64(right + (half - taken - 1) * 8):
-            low = taken + 1
+        middle = (low + high) >> 1
+        if load_u64(words + middle * 8) < word:
+            low = middle + 1
         else:
-            high = taken
-    return low
+            high = middle
+    return words + low * 8
 
 
 @kernel
 def _merge_distinct(left, right, right_end, place):
-    """Merge the runs of distinct words at [left, right) and [right, right_end)."""
-    size = right_end - left
-    if left == right or right == right_end or load_u64(right - 8) < load_u64(right):
-        copy_bytes(place, left, size)
+    """Merge the runs of distinct words at [left, right) and [right, right_end); what lies below or above all of the
+    other run is copied whole."""
+    left_end, place_end = right, place + (right_end - left)
+    if left < left_end and right < right_end:
+        left_first, right_first = load_u64(left), load_u64(right)
+        if left_first < right_first:
+            start, left = left, _words_below(left, left_end, right_first)
+            copy_bytes(place, start, left - start)
+            place += left - start
+        else:
+            start, right = right, _words_below(right, right_end, left_first)
+            copy_bytes(place, start, right - start)
+            place += right - start
+    if left < left_end and right < right_end:
+        left_last, right_last = load_u64(left_end - 8), load_u64(right_end - 8)
+        if left_last < right_last:
+            end, right_end = right_end, _words_below(right, right_end, left_last)
+            copy_bytes(place_end - (end - right_end), right_end, end - right_end)
+        else:
+            end, left_end = left_end, _words_below(left, left_end, right_last)
+            copy_bytes(place_end - (end - left_end), left_end, end - left_end)
+        merge_overlapping(left, left_end, right, right_end, place)
         return
-    lower = _lower_half(left, (right - left) >> 3, right, (right_end - right) >> 3)
-    half = size >> 4
-    left_end, right_middle = left + lower * 8, right + (half - lower) * 8
-    upper_left, upper_left_end, upper_right, upper_right_end = left_end, right, right_middle, right_end
-    place_end = place + half * 8
-    upper_place, upper_place_end = place_end, place + size
-    right_end = right_middle
-    while True:
-        shortest = min(left_end - left, right_end - right)
-        steps = min(shortest, min(upper_left_end - upper_left, upper_right_end - upper_right)) >> 4
-        if steps < _FEWEST_STEPS:
-            break
-        for _ in range(steps):
-            left_word, right_word = load_u64(left), load_u64(right)
-            taken = np.int64(right_word < left_word) << 3
-            store_u64(place, min(left_word, right_word))
-            right += taken
-            left += 8 - taken
-            place += 8
-            left_word, right_word = load_u64(left_end - 8), load_u64(right_end - 8)
-            taken = np.int64(right_word < left_word) << 3
-            place_end -= 8
-            store_u64(place_end, max(left_word, right_word))
-            left_end -= taken
-            right_end -= 8 - taken
-            left_word, right_word = load_u64(upper_left), load_u64(upper_right)
-            taken = np.int64(right_word < left_word) << 3
-            store_u64(upper_place, min(left_word, right_word))
-            upper_right += taken
-            upper_left += 8 - taken
-            upper_place += 8
-            left_word, right_word = load_u64(upper_left_end - 8), load_u64(upper_right_end - 8)
-            taken = np.int64(right_word < left_word) << 3
-            upper_place_end -= 8
-            store_u64(upper_place_end, max(left_word, right_word))
-            upper_left_end -= taken
-            upper_right_end -= 8 - taken
-    _merge_rest(left, left_end, right, right_end, place, place_end)
-    _merge_rest(upper_left, upper_left_end, upper_right, upper_right_end, upper_place, upper_place_end)
+    rest, rest_end = (left, left_end) if left < left_end else (right, right_end)
+    copy_bytes(place, rest, rest_end - rest)
 
 
 @inline
-def _run_entry(table, place, row_bits):
-    """Return the entry of ``table`` for the run that a place, run << ``row_bits`` | row, names."""
+def _entry(table, place, row_bits):
+    """Return the entry of ``table`` for the vector that a place, its number << ``row_bits`` | row, names."""
     return np.int64(load_u64(table + (place >> row_bits) * 8))
 
 
@@ -168,11 +128,11 @@ def _run_entry(table, place, row_bits):
 def _key_less(offsets, data, place, other, row_bits):
     """Whether the key at ``place`` sorts before that at ``other``: strings, or words at ``data`` with ``offsets`` 0."""
     row_mask = (np.int64(1) << row_bits) - 1
-    start, other_start = _run_entry(data, place, row_bits), _run_entry(data, other, row_bits)
+    start, other_start = _entry(data, place, row_bits), _entry(data, other, row_bits)
     row, other_row = place & row_mask, other & row_mask
     if offsets == 0:
         return load_u64(start + row * 8) < load_u64(other_start + other_row * 8)
-    ends, other_ends = _run_entry(offsets, place, row_bits), _run_entry(offsets, other, row_bits)
+    ends, other_ends = _entry(offsets, place, row_bits), _entry(offsets, other, row_bits)
     length = load_offset(ends, row + 1) - load_offset(ends, row)
     other_length = load_offset(other_ends, other_row + 1) - load_offset(other_ends, other_row)
     return string_less(
@@ -198,12 +158,6 @@ def _settle_ties(offsets, data, words, place_bits, row_bits):
             at -= 1
         words[at] = word
     return True
-
-
-@inline
-def _bits_of(count):
-    """Return how many bits the numbers below ``count`` need."""
-    return 64 - np.int64(leading_zeros64(np.uint64(count - 1)))
 
 
 @kernel
@@ -235,22 +189,37 @@ def squeeze_words(words, count):
 
 
 @kernel
-def _packed_bits(starts, ends):
-    """Return the least word of all runs, the bits of a row, those of a place, and those that words have too many."""
+def _extent(starts, ends):
+    """Return the least word of all runs, and how far the greatest is from it."""
     lowest = highest = load_u64(starts[0])
-    longest = np.int64(1)
     for run in range(starts.size):
         length = ends[run + 1] - ends[run]
-        lowest, longest = min(lowest, load_u64(starts[run])), max(longest, length)
-        highest = max(highest, load_u64(starts[run] + (length - 1) * 8))
-    row_bits = _bits_of(longest)
-    place_bits = row_bits + _bits_of(starts.size)
-    return lowest, row_bits, place_bits, max(place_bits - np.int64(leading_zeros64(highest - lowest)), 0)
+        lowest, highest = min(lowest, load_u64(starts[run])), max(highest, load_u64(starts[run] + (length - 1) * 8))
+    return lowest, highest - lowest
+
+
+@kernel
+def _join(starts, ends, joined):
+    """Take runs that follow one another for one: write the ends of those that are left, and return how many."""
+    runs, last = np.int64(0), np.uint64(0)
+    joined[0] = 0
+    for run in range(starts.size):
+        if run == 0 or load_u64(starts[run]) < last:
+            runs += 1
+        joined[runs] = ends[run + 1]
+        last = load_u64(starts[run] + (ends[run + 1] - ends[run] - 1) * 8)
+    return runs
+
+
+@inline
+def _rounds(runs):
+    """Return how often runs are merged two by two until one is left."""
+    return 64 - np.int64(leading_zeros64(np.uint64(runs - 1)))
 
 
 @kernel
 def _merge_all(ends, runs, words, spare):
-    """Merge runs two by two until one is left, to and fro between ``words`` and ``spare``; return where it is."""
+    """Merge runs two by two until one is left, to and fro between ``words`` and ``spare``."""
     while runs > 1:
         if runs & 1:  # an odd run out is merged with nothing
             ends[runs + 1] = ends[runs]
@@ -260,35 +229,45 @@ def _merge_all(ends, runs, words, spare):
             _merge_distinct(words + first * 8, words + middle * 8, words + last * 8, spare + first * 8)
             ends[pair + 1] = last
         words, spare = spare, words
-    return words
 
 
 @kernel
-def merge_packed(offsets, data, sources, cuts, runs, firsts, words, spare, result):
-    """Merge sorted runs of words; write for each row, in order, its run's entry in ``firsts`` + its number there.
+def merge_packed(offsets, data, sources, cuts, numbers, runs, row_bits, place_bits, result, spare):
+    """Merge sorted runs of words, packed with the places of their rows: the number of a run's vector << ``row_bits`` |
+    its row, in the low ``place_bits``.
 
-    Run n, not empty, lies at ``sources[n]`` and has cuts[n + 1] - cuts[n] words; cuts[0] is 0. Words are packed with
-    the places of their rows, run << bits | row, in the low bits. Bits that have no room above are dropped, and whole
-    keys decide then: the strings at ``offsets[n]`` and ``data[n]``, which decide in any case, or the words at
-    ``data[n]`` with ``offsets`` 0. ``words`` may be the memory of the sources, end to end; it, ``spare`` and ``cuts``,
-    with room for ``runs`` + 2, are overwritten. Returns 0 when too many words tie.
+    Run n, not empty, lies at ``sources[n]``, has cuts[n + 1] - cuts[n] words, where cuts[0] is 0, and is vector
+    ``numbers[n]``; numbers ascend. Bits that have no room above the places are dropped, and whole keys decide then: the
+    strings at ``offsets`` and ``data`` of the vector, which decide in any case, or the words at ``data`` with
+    ``offsets`` 0. ``result`` and ``spare`` have room for all; ``result`` may hold the sources, end to end. Returns 0
+    when too many words tie.
     """
-    ends, starts = view_i64(cuts, runs + 2), view_i64(sources, runs)
+    ends, starts, vectors = view_i64(cuts, runs + 1), view_i64(sources, runs), view_i64(numbers, runs)
     count = ends[runs]
-    lowest, row_bits, place_bits, dropped_bits = _packed_bits(starts, ends)
+    lowest, extent = _extent(starts, ends)
+    dropped_bits = max(place_bits - np.int64(leading_zeros64(extent)), 0)
     shift, drop = np.uint64(place_bits), np.uint64(dropped_bits)
+    joined = np.empty(runs + 2, np.int64)
+    runs_left = _join(starts, ends, joined)
+    is_odd = _rounds(runs_left) & 1  # so that the last round ends in the result
+    words, other = (spare, result) if is_odd else (result, spare)
     for run in range(runs):
         length = ends[run + 1] - ends[run]
         source, packed = view_u64(starts[run], length), view_u64(words + ends[run] * 8, length)
-        place = np.uint64(run << row_bits)
+        place = np.uint64(vectors[run] << row_bits)
         for i in range(length):
             packed[i] = (((source[i] - lowest) >> drop) << shift) | (place + np.uint64(i))
-    in_order = view_u64(_merge_all(ends, runs, words, spare), count)
-    if (offsets != 0 or dropped_bits != 0) and not _settle_ties(offsets, data, in_order, place_bits, row_bits):
-        return 0
-    places, first_places = view_i64(result, count), view_i64(firsts, runs)
+    _merge_all(joined, runs_left, words, other)
+    if offsets != 0 or dropped_bits != 0:
+        return np.int64(_settle_ties(offsets, data, view_u64(result, count), place_bits, row_bits))
+    return 1
+
+
+@kernel
+def rows_at_places(places, count, row_bits, place_bits, firsts, result):
+    """Write for each place (see `merge_packed`) its row + the entry of its vector in ``firsts``."""
+    words, rows = view_u64(places, count), view_i64(result, count)
     place_mask, row_mask = (np.int64(1) << place_bits) - 1, (np.int64(1) << row_bits) - 1
     for i in range(count):
-        place = np.int64(in_order[i]) & place_mask
-        places[i] = first_places[place >> row_bits] + (place & row_mask)
-    return 1
+        place = np.int64(words[i]) & place_mask
+        rows[i] = _entry(firsts, place, row_bits) + (place & row_mask)

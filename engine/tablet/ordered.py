@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
 
-import numpy as np
 import pyarrow as pa
 
 from ...schemas.column import ColumnSchema
@@ -21,6 +20,7 @@ from ..rowset.diskrowset import DiskRowSet
 from ..rowset.memrowset import MemRowSet
 from ..rowset.rowset import RowSet
 from ..vectors.keys import KeyEncoder
+from ..vectors.places import Places
 from .chunk import PruneCount, ScanRequest, chunks
 from .read import empty_batch
 from .runs import Head, Run, RunReader, Span, batch_of, cut, merged_column, merged_places
@@ -120,7 +120,7 @@ class _Merge:
         self._schema = schema
         self._pool = pool
         self._whole: Future[pa.RecordBatch] | None = None
-        self._places: Future[np.ndarray] | None = None
+        self._places: Future[Places] | None = None
         if not len(schema):
             return
         if self.is_single:
@@ -151,7 +151,7 @@ class _Merge:
             return result(self._whole)
         return self._in_order(result(self._places)) if self._places else empty_batch(rows)
 
-    def _in_order(self, places: np.ndarray) -> pa.RecordBatch:
+    def _in_order(self, places: Places) -> pa.RecordBatch:
         types = enumerate(self._schema.types)
         columns = [submit(self._pool, merged_column, self._spans, number, places, kind) for number, kind in types]
         try:

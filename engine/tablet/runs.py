@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ...schemas.column import ColumnSchema
 from ..vectors.arrow import from_arrow, to_arrow
-from ..vectors.gather_many import place_of, take_from
+from ..vectors.gather_many import take_from
 from ..vectors.keys import (
     KeyEncoder,
     KeyVector,
@@ -26,6 +26,7 @@ from ..vectors.keys import (
     take_keys,
 )
 from ..vectors.physical import physical_of
+from ..vectors.places import Places
 from ..vectors.vector import Vector, concat
 from .chunk import Chunk, ScanRequest
 from .read import read_chunk
@@ -139,7 +140,7 @@ class RunReader:
         ids = [column.id for column in request.columns]
         added = tuple(column for column in key if column.id not in ids)
         self._wider = replace(request, columns=(*request.columns, *added))
-        self._places = [(*ids, *(column.id for column in added)).index(column.id) for column in key]
+        self._only_for_keys = [column.id for column in added]
         self._key = key
         self._encoder = encoder
 
@@ -154,6 +155,7 @@ class RunReader:
         if rows is not None and not len(rows):
             return None
         keys = self._encoder.encode([cells.at(column.id, rows) for column in self._key])
+        cells.forget(self._only_for_keys)
         return Run(keys, [Column(partial(cells.at, column.id, rows)) for column in self.request.columns])
 
     def sorted_whole(self, wanted: Sequence[Chunk]) -> Run | None:
@@ -211,13 +213,12 @@ def _every(spans: Sequence[Span], step: int) -> Iterator[bytes]:
         place += len(places) * step - len(span)
 
 
-def merged_places(spans: Sequence[Span]) -> np.ndarray:
-    """Return the order of the rows of spans that share no key, as places."""
-    firsts = np.array([place_of(number, 0) for number in range(len(spans))], np.int64)
-    return merge_places([span.keys for span in spans], firsts)
+def merged_places(spans: Sequence[Span]) -> Places:
+    """Return the order of the rows of spans that share no key."""
+    return merge_places([span.keys for span in spans])
 
 
-def merged_column(spans: Sequence[Span], number: int, places: np.ndarray, arrow_type: pa.DataType) -> pa.Array:
+def merged_column(spans: Sequence[Span], number: int, places: Places, arrow_type: pa.DataType) -> pa.Array:
     """Return column ``number`` of the spans' rows at ``places``, as `merged_places` returns them."""
     return to_arrow(take_from([span.cells(number) for span in spans], places), arrow_type)
 

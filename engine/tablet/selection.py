@@ -7,7 +7,7 @@ when no row is left.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -45,6 +45,11 @@ class ChunkCells(Mapping[int, Vector]):
         if column_id not in self._known and len(rows) < (chunk.last - chunk.first) * GATHER_BELOW:
             return chunk.rowset.gather(self._columns[column_id], rows + chunk.first, self._snapshot)
         return self[column_id].take(rows)
+
+    def forget(self, column_ids: Iterable[int]) -> None:
+        """Drop the cells of columns that are not needed any more: the next that are decoded find their memory warm."""
+        for column_id in column_ids:
+            self._known.pop(column_id, None)
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._columns)

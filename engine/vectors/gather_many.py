@@ -1,6 +1,6 @@
 """Copy rows of many vectors into one: how merges bring rows into order, without laying the vectors end to end first.
 
-A place is a vector's number << 32 | a row of it (int64). Places are trusted: they come from merges, not from disk.
+Places are trusted: they come from merges, not from disk.
 """
 
 from collections.abc import Callable, Sequence
@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ..kernels import gather_many as kernels
-from .gather import check_data_bytes
+from .gather import check_data_bytes, concat_bytes
 from .memory import address_of, addresses, allocate
+from .places import Places
 from .vector import BytesVector, DictionaryVector, FixedVector, Vector, as_bytes
 
-_GATHER_FIXED: dict[int, Callable[[int, int, int, int], None]] = {
+_GATHER_FIXED: dict[int, Callable[[int, int, int, int, int, int], None]] = {
     1: kernels.gather_u8_at_places,
     2: kernels.gather_u16_at_places,
     4: kernels.gather_u32_at_places,
@@ -21,17 +22,8 @@ _GATHER_FIXED: dict[int, Callable[[int, int, int, int], None]] = {
 }
 
 
-_SHORT_BYTES = 32
-"""Strings up to so long are copied in one piece."""
-
-
-def place_of(number: int, row: int) -> int:
-    """Return the place of a row of the vector ``number``; those of the rows after it follow one by one."""
-    return row + (number << kernels.ROW_BITS)
-
-
-def take_from(vectors: Sequence[Vector], places: np.ndarray) -> FixedVector | BytesVector:
-    """Return the cells at ``places`` (int64, each at most once) of vectors of one physical type. Dictionaries are
+def take_from(vectors: Sequence[Vector], places: Places) -> FixedVector | BytesVector:
+    """Return the cells at ``places`` (each at most once) of vectors of one physical type. Dictionaries are
     resolved.
 
     Raises OverflowError when the result would hold more than 2**31 - 1 bytes of strings.
@@ -45,49 +37,74 @@ def take_from(vectors: Sequence[Vector], places: np.ndarray) -> FixedVector | By
     if len(coded) < len(vectors):
         return _take_bytes([as_bytes(vector) for vector in vectors], places, valid)
     codes, dictionaries = [vector.codes for vector in coded], [vector.dictionary for vector in coded]
-    if sum(map(len, dictionaries)) <= len(places) and (longest := max(map(_longest, dictionaries))) <= _SHORT_BYTES:
-        bases = addresses(codes)  # room for the longest in the place of each is not much
-        return _copy_at_once(dictionaries, address_of(bases), places, valid, len(places) * longest)
+    lengths = np.concatenate([dictionary.lengths for dictionary in dictionaries])
+    if len(lengths) <= len(places) and (longest := int(lengths.max())) <= kernels.SHORT_BYTES:
+        return _take_coded(codes, dictionaries, longest, places, valid)
     values = allocate(len(places), np.int64)
     bases = addresses(codes)
-    kernels.gather_codes_at_places(address_of(bases), address_of(places), len(places), address_of(values))
-    return _take_repeated(dictionaries, values, valid)
+    kernels.gather_codes_at_places(address_of(bases), *_wanted(places), address_of(values))
+    return _take_values(dictionaries, values, valid)
 
 
-def _take_fixed(cells: Sequence[np.ndarray], places: np.ndarray) -> np.ndarray:
+def _wanted(places: Places) -> tuple[int, int, int, int]:
+    """Return places as the kernels take them."""
+    return address_of(places.words), len(places), places.row_bits, places.place_bits
+
+
+def _take_fixed(cells: Sequence[np.ndarray], places: Places) -> np.ndarray:
     result = allocate(len(places), cells[0].dtype)
     bases = addresses(cells)
     gather = _GATHER_FIXED[result.dtype.itemsize]
-    gather(address_of(bases), address_of(places), len(places), address_of(result))
+    gather(address_of(bases), *_wanted(places), address_of(result))
     return result
 
 
-def _take_bytes(vectors: Sequence[BytesVector], places: np.ndarray, valid: np.ndarray | None) -> BytesVector:
+def _take_bytes(vectors: Sequence[BytesVector], places: Places, valid: np.ndarray | None) -> BytesVector:
     """Cells that are taken once have no more bytes than there are."""
-    return _copy_at_once(vectors, 0, places, valid, sum(vector.data_bytes for vector in vectors))
-
-
-def _copy_at_once(
-    vectors: Sequence[BytesVector], codes: int, places: np.ndarray, valid: np.ndarray | None, bytes_max: int
-) -> BytesVector:
-    """Copy strings of at most ``bytes_max`` bytes together, by their codes unless ``codes`` is 0."""
-    count, flags = len(places), 0 if valid is None else address_of(valid)
-    ends, cells = allocate(count + 1, np.int32), allocate(check_data_bytes(bytes_max), np.uint8)
+    ends, cells = _room(len(places), sum(vector.data_bytes for vector in vectors))
     offsets, data, data_ends = _string_tables(vectors)
-    strings = codes, address_of(offsets), address_of(data), address_of(data_ends)
-    kernels.copy_strings_at_places(*strings, address_of(places), count, flags, address_of(ends), address_of(cells))
+    strings = address_of(offsets), address_of(data), address_of(data_ends)
+    target = address_of(ends), address_of(cells)
+    kernels.copy_strings_at_places(*strings, *_wanted(places), _address_or_0(valid), *target)
     return BytesVector(ends, cells[: ends[-1]], valid)
 
 
-def _take_repeated(vectors: Sequence[BytesVector], places: np.ndarray, valid: np.ndarray | None) -> BytesVector:
-    """Strings that may be taken again and again: their lengths are added up first."""
-    count, flags = len(places), 0 if valid is None else address_of(valid)
-    offsets, data, data_ends = _string_tables(vectors)
-    ends = allocate(count + 1, np.int32)
-    strings, wanted = (address_of(offsets), address_of(data), address_of(data_ends)), (address_of(places), count)
-    total = int(kernels.gather_offsets_at_places(strings[0], *wanted, flags, address_of(ends)))
+def _take_coded(
+    codes: Sequence[np.ndarray],
+    dictionaries: Sequence[BytesVector],
+    longest: int,
+    places: Places,
+    valid: np.ndarray | None,
+) -> BytesVector:
+    """Short strings of small dictionaries, laid end to end: room for the longest in each place is not much."""
+    offsets, data = concat_bytes([(dictionary.offsets, dictionary.data) for dictionary in dictionaries])
+    ends, cells = _room(len(places), len(places) * longest)
+    first_codes = np.cumsum([0, *map(len, dictionaries[:-1])])
+    code_bases, offset_bases = addresses(codes), address_of(offsets) + first_codes * offsets.itemsize
+    strings, target = (address_of(code_bases), address_of(offset_bases)), (address_of(ends), address_of(cells))
+    kernels.copy_coded_at_places(*strings, address_of(data), *_wanted(places), _address_or_0(valid), *target)
+    return BytesVector(ends, cells[: ends[-1]], valid)
+
+
+def _room(count: int, bytes_max: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return memory for the offsets and the data of ``count`` strings that take at most ``bytes_max``."""
+    return allocate(count + 1, np.int32), allocate(check_data_bytes(bytes_max), np.uint8)
+
+
+def _address_or_0(valid: np.ndarray | None) -> int:
+    return 0 if valid is None else address_of(valid)
+
+
+def _take_values(dictionaries: Sequence[BytesVector], values: np.ndarray, valid: np.ndarray | None) -> BytesVector:
+    """Values may be taken again and again: their lengths are added up first."""
+    offsets, data, data_ends = _string_tables(dictionaries)
+    ends, wanted = allocate(len(values) + 1, np.int32), (address_of(values), len(values))
+    flags = _address_or_0(valid)
+    total = int(kernels.gather_offsets_of_values(address_of(offsets), *wanted, flags, address_of(ends)))
     cells = allocate(check_data_bytes(total), np.uint8)
-    kernels.gather_strings_at_places(*strings, *wanted, address_of(ends), address_of(cells))
+    strings = address_of(offsets), address_of(data), address_of(data_ends)
+    target = address_of(ends), address_of(cells)
+    kernels.gather_values(*strings, *wanted, *target)
     return BytesVector(ends, cells, valid)
 
 
@@ -97,11 +114,7 @@ def _string_tables(vectors: Sequence[BytesVector]) -> tuple[np.ndarray, np.ndarr
     return offsets, data, data + np.array([len(vector.data) for vector in vectors])
 
 
-def _longest(cells: BytesVector) -> int:
-    return int(cells.lengths.max())
-
-
-def _valid(vectors: Sequence[Vector], places: np.ndarray) -> np.ndarray | None:
+def _valid(vectors: Sequence[Vector], places: Places) -> np.ndarray | None:
     if all(vector.valid is None for vector in vectors):
         return None
     all_valid = np.ones(max(len(vector) for vector in vectors), np.bool_)

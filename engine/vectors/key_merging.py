@@ -13,6 +13,7 @@ from ..kernels import merging as kernels
 from .key_order import words_at, write_words
 from .key_vector import BytesKeys, KeyVector, U64Keys, concat_keys, key_bytes
 from .memory import address_of, addresses, allocate
+from .places import Places, bits_for
 
 
 def merge_order(streams: Sequence[KeyVector]) -> np.ndarray:
@@ -20,25 +21,35 @@ def merge_order(streams: Sequence[KeyVector]) -> np.ndarray:
 
     Equal keys of two streams come in any order; those of one stay as they are.
     """
-    lengths = np.array([len(keys) for keys in streams], np.int64)
-    return merge_places(streams, np.cumsum(lengths) - lengths)
+    places = merge_places(streams)
+    firsts = np.cumsum([0, *map(len, streams)])
+    rows = allocate(len(places), np.int64)
+    bits = places.row_bits, places.place_bits
+    kernels.rows_at_places(address_of(places.words), len(places), *bits, address_of(firsts), address_of(rows))
+    return rows
 
 
-def merge_places(streams: Sequence[KeyVector], firsts: np.ndarray) -> np.ndarray:
-    """Return the merged order as `merge_order` does, but row n of stream s as ``firsts[s]`` (int64) + n."""
+def merge_places(streams: Sequence[KeyVector]) -> Places:
+    """Return the merged order as `merge_order` does, but as the number of a stream and a row of it."""
+    row_bits, place_bits = bits_for([len(keys) for keys in streams])
     numbers = [number for number, keys in enumerate(streams) if len(keys)]
     numbers.sort(key=lambda number: key_bytes(streams[number], 0))
-    result = allocate(sum(len(streams[number]) for number in numbers), np.int64)
+    places = Places(allocate(sum(len(streams[number]) for number in numbers), np.uint64), row_bits, place_bits)
     first = 0
     for cluster in _overlapping(streams, numbers):
-        keys = [streams[number] for number in cluster]
-        last = first + sum(map(len, keys))
+        last = first + sum(len(streams[number]) for number in cluster)
+        part = Places(places.words[first:last], row_bits, place_bits)
         if len(cluster) == 1:
-            result[first:last] = np.arange(firsts[cluster[0]], firsts[cluster[0]] + last - first)
+            part.words[:] = _places_of(cluster[0], last - first, row_bits)
         else:
-            _merge(keys, firsts[cluster], result[first:last])
+            _merge(streams, sorted(cluster), part)
         first = last
-    return result
+    return places
+
+
+def _places_of(number: int, length: int, row_bits: int) -> np.ndarray:
+    """Return the places of all rows of a stream."""
+    return np.arange(number << row_bits, (number << row_bits) + length, dtype=np.uint64)
 
 
 def _overlapping(streams: Sequence[KeyVector], numbers: Sequence[int]) -> list[list[int]]:
@@ -55,35 +66,34 @@ def _overlapping(streams: Sequence[KeyVector], numbers: Sequence[int]) -> list[l
     return clusters
 
 
-def _merge(streams: Sequence[KeyVector], firsts: np.ndarray, result: np.ndarray) -> None:
-    """Write the merged order of streams that overlap."""
-    lengths = [len(stream) for stream in streams]
-    depth = _shared_prefix(streams)
-    if not _merge_packed(streams, depth, lengths, firsts, result):
-        laid = np.concatenate([np.arange(first, first + length) for first, length in zip(firsts, lengths, strict=True)])
-        np.take(laid, _cascade(concat_keys(streams), depth, lengths), out=result)
+def _merge(streams: Sequence[KeyVector], numbers: Sequence[int], result: Places) -> None:
+    """Write the merged order of those streams, which overlap."""
+    keys = [streams[number] for number in numbers]
+    depth = _shared_prefix(keys)
+    if not _merge_packed(streams, numbers, depth, result):
+        laid = [_places_of(number, len(streams[number]), result.row_bits) for number in numbers]
+        np.take(np.concatenate(laid), _cascade(concat_keys(keys), depth, list(map(len, keys))), out=result.words)
 
 
-def _merge_packed(
-    streams: Sequence[KeyVector], depth: int, lengths: Sequence[int], firsts: np.ndarray, result: np.ndarray
-) -> bool:
+def _merge_packed(streams: Sequence[KeyVector], numbers: Sequence[int], depth: int, result: Places) -> bool:
     """Merge with the places in the low bits of the words; False when these do not tell enough of the keys apart."""
-    words, spare = allocate(len(result), np.uint64), allocate(len(result), np.uint64)
-    cuts = np.zeros(len(lengths) + 2, np.int64)
-    np.cumsum(lengths, out=cuts[1:-1])
+    spare, words = allocate(len(result), np.uint64), address_of(result.words)
+    cuts = np.cumsum([0, *(len(streams[number]) for number in numbers)])
     strings = [stream for stream in streams if isinstance(stream, BytesKeys)]
     if strings:
-        sources = address_of(words) + cuts[:-2] * 8
-        for stream, source in zip(strings, sources.tolist(), strict=True):
-            write_words(stream, depth, source)
-        kernels.squeeze_words(address_of(words), len(words))
+        sources = words + cuts[:-1] * 8
+        for number, source in zip(numbers, sources.tolist(), strict=True):
+            write_words(strings[number], depth, source)
+        kernels.squeeze_words(words, len(result))
         ends, cells = addresses([stream.offsets for stream in strings]), addresses([stream.data for stream in strings])
         whole = address_of(ends), address_of(cells)
     else:
-        sources = addresses([stream.values for stream in streams if isinstance(stream, U64Keys)])
-        whole = 0, address_of(sources)
-    runs = address_of(sources), address_of(cuts), len(lengths), address_of(firsts)
-    return bool(kernels.merge_packed(*whole, *runs, address_of(words), address_of(spare), address_of(result)))
+        cells = addresses([stream.values for stream in streams if isinstance(stream, U64Keys)])
+        sources = cells[numbers]
+        whole = 0, address_of(cells)
+    vectors = np.array(numbers, np.int64)
+    runs = address_of(sources), address_of(cuts), address_of(vectors), len(numbers), result.row_bits, result.place_bits
+    return bool(kernels.merge_packed(*whole, *runs, words, address_of(spare)))
 
 
 def _cascade(keys: KeyVector, depth: int, lengths: Sequence[int]) -> np.ndarray:

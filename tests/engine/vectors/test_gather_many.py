@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nyala.engine.vectors.gather_many import place_of, take_from
+from nyala.engine.vectors.gather_many import take_from
 from nyala.engine.vectors.physical import PhysicalType
+from nyala.engine.vectors.places import Places, bits_for
 from nyala.engine.vectors.vector import (
     BytesVector,
     DictionaryVector,
@@ -39,10 +40,13 @@ def cells_of(vector: Vector) -> list[bytes | None]:
     return [data[offsets[row] : offsets[row + 1]] if valid[row] else None for row in range(len(laid))]
 
 
-def places_in(vectors: list[Vector], wanted: list[int]) -> np.ndarray:
-    """Return places of rows of the vectors laid end to end."""
-    laid = np.concatenate([place_of(number, 0) + np.arange(len(vector)) for number, vector in enumerate(vectors)])
-    return laid[np.array(wanted, np.int64)]
+def places_in(vectors: list[Vector], wanted: list[int]) -> Places:
+    """Return places of rows of the vectors laid end to end, with something else above them."""
+    row_bits, place_bits = bits_for([len(vector) for vector in vectors])
+    laid = [(number << row_bits) + np.arange(len(vector), dtype=np.uint64) for number, vector in enumerate(vectors)]
+    words = np.concatenate(laid)[np.array(wanted, np.int64)]
+    words |= np.arange(len(words), dtype=np.uint64) << np.uint64(place_bits)
+    return Places(words, row_bits, place_bits)
 
 
 VECTORS = st.lists(

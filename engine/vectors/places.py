@@ -1,0 +1,31 @@
+"""Places: rows of several vectors in one array, as merges find them and copies take them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+_WHOLE_ROW_BITS = 32
+"""Room for any row of a vector, or code of a dictionary."""
+_WHOLE_PLACE_BITS = 63
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Places:
+    """The low ``place_bits`` of each word (uint64) are the number of a vector << ``row_bits`` | a row of it.
+
+    What stands above is no part of the place: merges leave bits of the keys there, by which they sort.
+    """
+
+    words: np.ndarray
+    row_bits: int = _WHOLE_ROW_BITS
+    place_bits: int = _WHOLE_PLACE_BITS
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+
+def bits_for(lengths: Sequence[int]) -> tuple[int, int]:
+    """Return how many bits the rows, and how many the places, of vectors of the given lengths need."""
+    row_bits = (max(lengths, default=1) - 1).bit_length()
+    return row_bits, row_bits + (len(lengths) - 1).bit_length()
