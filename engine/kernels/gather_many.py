@@ -185,13 +185,13 @@ def copy_strings_at_places(
 
 @kernel
 def copy_coded_at_places(
-    code_bases, offset_bases, data, places, count, row_bits, place_bits, valid, result_offsets, result
+    code_bases, offset_bases, data, longest, places, count, row_bits, place_bits, valid, result_offsets, result
 ):
     """Write short strings, and their offsets, by code: a place names a code (int32), and that one of the strings whose
     offsets begin where the entry of its vector in ``offset_bases`` says.
 
-    All strings, of at most 32 bytes, are at ``data``, which has slack, as ``result`` has beside room for all; ``valid``
-    is as in `copy_strings_at_places`.
+    All strings, of at most ``longest`` <= 32 bytes, are at ``data``, which has slack, as ``result`` has beside room for
+    all; ``valid`` is as in `copy_strings_at_places`.
     """
     wanted = view_u64(places, count)
     ends = view_i32(result_offsets, count + 1)
@@ -205,7 +205,10 @@ def copy_coded_at_places(
         prefetch(code + _BYTES_AHEAD)
         span = load_u64(_entry(offset_bases, number) + np.int64(load_u32(code)) * 4)
         start = np.int64(span & _LOW_HALF)
-        copy32(result + end, data + start)
+        if longest <= 16:  # fewer stores straddle cache lines
+            copy16(result + end, data + start)
+        else:
+            copy32(result + end, data + start)
         length = np.int64(span >> np.uint64(32)) - start
         if valid != 0 and load_u8(valid + i) == 0:
             length = np.int64(0)

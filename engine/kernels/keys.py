@@ -179,6 +179,21 @@ def string_less(left, left_length, right, right_length):
 
 
 @kernel
+def outermost_strings(offsets, data, count, result):
+    """Write which of the strings, at least one, is the least and which the greatest (int64)."""
+    found = view_i64(result, 2)
+    least = greatest = np.int64(0)
+    for i in range(1, count):
+        start, first, last = load_offset(offsets, i), load_offset(offsets, least), load_offset(offsets, greatest)
+        length = load_offset(offsets, i + 1) - start
+        if string_less(data + start, length, data + first, load_offset(offsets, least + 1) - first):
+            least = i
+        elif string_less(data + last, load_offset(offsets, greatest + 1) - last, data + start, length):
+            greatest = i
+    found[0], found[1] = least, greatest
+
+
+@kernel
 def equal_strings_at(offsets, data, indices, other_offsets, other_data, other_indices, count, result):
     """Write for each pair of rows, one of each batch, whether their strings are equal."""
     rows = view_i64(indices, count)

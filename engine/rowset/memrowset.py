@@ -23,6 +23,7 @@ from ..vectors.keys import (
     argsort_keys,
     equal_at,
     hash_keys,
+    outermost_keys,
     slice_keys,
     take_keys,
 )
@@ -98,6 +99,10 @@ class MemRowSet(RowSet):
         timestamps = self._timestamps.view(self._row_count)
         assert isinstance(timestamps, FixedVector)
         return int(np.searchsorted(timestamps.values, snapshot, "right"))
+
+    def key_range(self, snapshot: int) -> tuple[bytes, bytes] | None:
+        count = self.row_count(snapshot)
+        return outermost_keys(self.keys(count)) if count else None
 
     def base(self, column: ColumnSchema, first: int, last: int) -> Vector:
         stored = self._columns.get(column.id)

@@ -46,6 +46,10 @@ class RowSet(ABC):
         """Return how many rows, counted from row 0, a snapshot has to look at."""
 
     @abstractmethod
+    def key_range(self, snapshot: int) -> tuple[bytes, bytes] | None:
+        """Return a least and a greatest key of the rows born by the snapshot; None when there are none."""
+
+    @abstractmethod
     def base(self, column: ColumnSchema, first: int, last: int) -> Vector:
         """Return the base cells of rows [first, last)."""
 

@@ -1,10 +1,11 @@
 """Ordered scans: merge the rowsets of a tablet by encoded primary key, with a chunk or two of each in memory.
 
-Every rowset is a stream of chunks in key order. In each round the smallest of the streams' last keys in memory is the
-bound: all rows up to it are known, whichever stream they come from. Very many are cut into pieces at keys that divide
-them evenly (`cut`). The pool works out the order of a piece from its keys, while it reads the chunks that come next;
-then it merges the columns, several at once. A stream whose first key lies above the bound is not opened yet, so that
-memory goes with how many rowsets overlap, not with how many there are. No two streams share a key.
+A DiskRowSet whose keys overlap those of no other is read as it stands, without its keys. Where rowsets do overlap, each
+is a stream of chunks in key order. In each round the smallest of the streams' last keys in memory is the bound: all
+rows up to it are known, whichever stream they come from. Very many are cut into pieces at keys that divide them evenly
+(`cut`). The pool works out the order of a piece from its keys, while it reads the chunks that come next; then it merges
+the columns, several at once. A stream whose first key lies above the bound is not opened yet, so that memory goes with
+how many rowsets overlap, not with how many there are. No two streams share a key.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
+from functools import partial
+from itertools import groupby
 
 import pyarrow as pa
 
@@ -22,9 +25,9 @@ from ..rowset.rowset import RowSet
 from ..vectors.keys import KeyEncoder
 from ..vectors.places import Places
 from .chunk import PruneCount, ScanRequest, chunks
-from .read import empty_batch
+from .read import empty_batch, read_chunk
 from .runs import Head, Run, RunReader, Span, batch_of, cut, merged_column, merged_places
-from .scan import result, submit
+from .scan import read_ahead, result, submit
 
 _BATCHES_AT_ONCE = 16
 """So many batches are merged as one and cut afterwards: then most of what is decoded of a chunk is copied at once,
@@ -36,7 +39,7 @@ _MERGES_AHEAD = 1
 class _Stream:
     """One rowset, read chunk by chunk."""
 
-    def __init__(self, rowset: RowSet, reader: RunReader, pool: Executor, ahead: int) -> None:
+    def __init__(self, rowset: RowSet, first_key: bytes, reader: RunReader, pool: Executor, ahead: int) -> None:
         wanted = chunks(rowset, reader.request, PruneCount())
         # A MemRowSet stands in the order of arrival and fits in memory as it is: it is one run.
         self._works = iter([tuple(wanted)]) if isinstance(rowset, MemRowSet) else ((chunk,) for chunk in wanted)
@@ -45,7 +48,7 @@ class _Stream:
         self._pool = pool
         self._ahead = ahead
         self._coming: deque[Future[Run | None]] = deque()
-        self.first_key = rowset.min_key if isinstance(rowset, DiskRowSet) else b""
+        self.first_key = first_key
         """No key of the stream is below it."""
         self.head = Head()
 
@@ -91,14 +94,48 @@ def scan_ordered(
 
     ``pool`` works on up to ``ahead`` batches before they are asked for.
     """
-    reader = RunReader(request, key, encoder)
+    clusters = _overlapping(rowsets, request.snapshot)
+    for is_alone, near in groupby(clusters, key=_is_in_order):
+        if is_alone:
+            wanted = (chunk for ((_, rowset),) in near for chunk in chunks(rowset, request, PruneCount()))
+            yield from read_ahead(wanted, partial(read_chunk, request=request), pool, ahead)
+        else:
+            reader = RunReader(request, key, encoder)
+            for cluster in near:
+                yield from _merged(cluster, reader, pool, ahead)
+
+
+_Cluster = list[tuple[bytes, RowSet]]
+"""Rowsets whose keys overlap, each with its least key, in their order."""
+
+
+def _overlapping(rowsets: Sequence[RowSet], snapshot: int) -> list[_Cluster]:
+    """Return rowsets that have rows in clusters that do not overlap, in the order of their keys."""
+    ranges = [(keys, rowset) for rowset in rowsets if (keys := rowset.key_range(snapshot))]
+    clusters: list[_Cluster] = []
+    end = b""
+    for (first_key, last_key), rowset in sorted(ranges, key=lambda each: each[0]):
+        if clusters and first_key <= end:
+            clusters[-1].append((first_key, rowset))
+        else:
+            clusters.append([(first_key, rowset)])
+        end = max(end, last_key)
+    return clusters
+
+
+def _is_in_order(cluster: _Cluster) -> bool:
+    """Whether the rows of a cluster stand in key order as they are."""
+    return len(cluster) == 1 and isinstance(cluster[0][1], DiskRowSet)
+
+
+def _merged(cluster: _Cluster, reader: RunReader, pool: Executor, ahead: int) -> Iterator[pa.RecordBatch]:
     # One chunk ahead of each stream is enough where there are many of them; all come from one pool.
-    each = min(ahead, max(1, ahead // max(len(rowsets), 1)))
-    streams = [_Stream(rowset, reader, pool, each) for rowset in rowsets]
+    each = min(ahead, max(1, ahead // len(cluster)))
+    streams = [_Stream(rowset, first_key, reader, pool, each) for first_key, rowset in cluster]
     merging: deque[_Merge] = deque()
     try:
         for spans, batch_rows in _rounds(streams):
-            merging.append(_Merge(spans, batch_rows, request.schema, pool))
+            merging.append(_Merge(spans, batch_rows, reader.request.schema, pool))
             if len(merging) > (ahead if merging[0].is_single else min(ahead, _MERGES_AHEAD)):
                 yield from merging.popleft().batches()
         while merging:

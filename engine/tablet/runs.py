@@ -154,7 +154,8 @@ class RunReader:
         rows = wanted_rows(chunk, self._wider, cells)
         if rows is not None and not len(rows):
             return None
-        keys = self._encoder.encode([cells.at(column.id, rows) for column in self._key])
+        is_done = chunk.rowset.base_is_own and len(self._only_for_keys) == len(self._key)
+        keys = self._encoder.encode([cells.at(column.id, rows) for column in self._key], overwrite=is_done)
         cells.forget(self._only_for_keys)
         return Run(keys, [Column(partial(cells.at, column.id, rows)) for column in self.request.columns])
 

@@ -27,7 +27,7 @@ def scan_unordered(
     """Yield the selected rows, tablet by tablet and rowset by rowset; ``ahead`` chunks are read by ``pool`` before they
     are asked for."""
     wanted = (chunk for version in versions for chunk in _wanted(version, request))
-    yield from _read_ahead(wanted, partial(read_chunk, request=request), pool, ahead)
+    yield from read_ahead(wanted, partial(read_chunk, request=request), pool, ahead)
 
 
 def aggregate(
@@ -47,7 +47,7 @@ def aggregate(
             else:
                 unknown.append(chunk)
     work = partial(aggregate_chunk, request=request, plan=plan)
-    yield from _read_ahead(in_runs(unknown, request), work, pool, ahead)
+    yield from read_ahead(in_runs(unknown, request), work, pool, ahead)
 
 
 def _wanted(version: Version, request: ScanRequest) -> Iterator[Chunk]:
@@ -64,7 +64,7 @@ def prune(version: Version, request: ScanRequest) -> PruneCount:
     return count
 
 
-def _read_ahead(
+def read_ahead(
     wanted: Iterator[Chunk], read: Callable[[Chunk], Result | None], pool: Executor, ahead: int
 ) -> Iterator[Result]:
     """Read chunks in order; ``ahead`` of them before they are asked for, where the pool has threads for it."""

@@ -82,7 +82,7 @@ def _take_coded(
     first_codes = np.cumsum([0, *map(len, dictionaries[:-1])])
     code_bases, offset_bases = addresses(codes), address_of(offsets) + first_codes * offsets.itemsize
     strings, target = (address_of(code_bases), address_of(offset_bases)), (address_of(ends), address_of(cells))
-    kernels.copy_coded_at_places(*strings, address_of(data), *_wanted(places), _address_or_0(valid), *target)
+    kernels.copy_coded_at_places(*strings, address_of(data), longest, *_wanted(places), _address_or_0(valid), *target)
     return BytesVector(ends, cells[: ends[-1]], valid)
 
 

@@ -43,12 +43,15 @@ class KeyEncoder:
         self.is_u64 = 0 < self.width <= 8
         """Whether `encode` gives U64Keys, else BytesKeys."""
 
-    def encode(self, columns: Sequence[Vector]) -> KeyVector:
-        """Return the keys of rows whose key cells are ``columns``; key cells are never NULL."""
+    def encode(self, columns: Sequence[Vector], overwrite: bool = False) -> KeyVector:
+        """Return the keys of rows whose key cells are ``columns``; key cells are never NULL.
+
+        With ``overwrite`` nobody needs the cells any more, and keys may take their memory.
+        """
         assert len(columns) == len(self.physicals), "one vector for each key column"
         assert all(column.valid is None or column.valid.all() for column in columns), "NULL in key"
         if self.is_u64:
-            return U64Keys(_pack([_fixed(column) for column in columns]), self.width)
+            return U64Keys(_pack([_fixed(column) for column in columns], overwrite), self.width)
         if self.physicals == (PhysicalType.BYTES,):
             cells = as_bytes(columns[0])
             return BytesKeys(cells.offsets, cells.data)
@@ -103,13 +106,13 @@ def _fixed(column: Vector) -> FixedVector:
     return column
 
 
-def _pack(columns: Sequence[FixedVector]) -> np.ndarray:
+def _pack(columns: Sequence[FixedVector], overwrite: bool) -> np.ndarray:
     """Return the columns side by side in one uint64 a row, the first column on top."""
     keys = None
     for column in columns:
         bits = column.values.dtype.itemsize * 8
         unsigned = column.values.view(_UNSIGNED[bits // 8])
-        flipped = allocate(len(unsigned), unsigned.dtype)
+        flipped = unsigned if overwrite else allocate(len(unsigned), unsigned.dtype)
         np.bitwise_xor(unsigned, unsigned.dtype.type(1 << (bits - 1)), out=flipped)
         if keys is None:
             keys = flipped.astype(np.uint64, copy=False)

@@ -59,6 +59,17 @@ def key_bytes(keys: KeyVector, row: int) -> bytes:
     return keys.data[keys.offsets[row] : keys.offsets[row + 1]].tobytes()
 
 
+def outermost_keys(keys: KeyVector) -> tuple[bytes, bytes]:
+    """Return the least and the greatest of keys in any order, at least one."""
+    if isinstance(keys, U64Keys):
+        least, greatest = int(keys.values.argmin()), int(keys.values.argmax())
+    else:
+        rows = np.zeros(2, np.int64)
+        kernels.outermost_strings(address_of(keys.offsets), address_of(keys.data), len(keys), address_of(rows))
+        least, greatest = rows.tolist()
+    return key_bytes(keys, least), key_bytes(keys, greatest)
+
+
 def keys_as_bytes(keys: KeyVector) -> BytesVector:
     """Return the encoded keys as cells of bytes."""
     if isinstance(keys, BytesKeys):

@@ -16,6 +16,7 @@ from .key_vector import (
     keys_at_least,
     keys_less_equal,
     lower_bound,
+    outermost_keys,
     slice_keys,
     take_keys,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "lower_bound",
     "merge_order",
     "merge_places",
+    "outermost_keys",
     "slice_keys",
     "take_keys",
 ]

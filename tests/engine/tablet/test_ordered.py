@@ -11,6 +11,7 @@ import pytest
 from nyala.engine.rowset.diskrowset import DiskRowSet
 from nyala.engine.store import Store
 from nyala.engine.tablet import runs
+from nyala.engine.vectors.keys import KeyEncoder
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.table import TableDefinition
 from nyala.schemas.write import WriteCommand
@@ -117,6 +118,72 @@ def test_a_rowset_is_not_read_before_its_keys_are_due(store: Store, monkeypatch:
     next(batches)
     assert len(seen) == 2
     batches.close()  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def subject_of(*parts: np.ndarray, in_memory: np.ndarray | None = None) -> Subject:
+    """Return a store whose table has a rowset on disk of each part, and rows in memory."""
+    subject = Subject(scan_batch_bytes=1 << 12)
+    for keys in parts:
+        load(subject.store, keys)
+        subject.store.maintain("t", "flush")
+    if in_memory is not None:
+        load(subject.store, in_memory)
+    return subject
+
+
+def keys_asked_for(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Note how many keys scans have encoded, call by call."""
+    encode, asked = KeyEncoder.encode, list[int]()
+
+    def noted(self: KeyEncoder, columns: Any, overwrite: bool = False) -> Any:
+        asked.append(len(columns[0]))
+        return encode(self, columns, overwrite)
+
+    monkeypatch.setattr(KeyEncoder, "encode", noted)
+    return asked
+
+
+THOUSAND = np.arange(1_000)
+
+
+@pytest.mark.parametrize("in_memory", [None, THOUSAND + 9_000, THOUSAND + 3_500], ids=["none", "above", "between"])
+def test_rowsets_that_overlap_no_other_are_read_without_their_keys(
+    monkeypatch: pytest.MonkeyPatch, in_memory: np.ndarray | None
+) -> None:
+    parts = [THOUSAND + 5_000, THOUSAND + 1_000, THOUSAND + 2_500, THOUSAND * 2 + 7_000]
+    subject = subject_of(*parts, in_memory=in_memory)
+    expected = np.sort(np.concatenate([*parts, THOUSAND[:0] if in_memory is None else in_memory]))
+    asked = keys_asked_for(monkeypatch)
+    for columns in (["k", "v"], ["v"]):
+        rows = scan(subject.store, columns=columns)
+        assert rows["v"].to_pylist() == (expected % 1000).tolist()
+    assert sum(asked) == (0 if in_memory is None else 2 * len(in_memory)), "rows in memory stand in no order"
+    subject.store.close()
+
+
+def test_rowsets_that_share_no_more_than_their_ends_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [THOUSAND * 2, THOUSAND * 2 + 1_997, THOUSAND * 2 + 3_994, THOUSAND + 50_000]
+    subject = subject_of(*parts)
+    asked = keys_asked_for(monkeypatch)
+    expected = np.sort(np.concatenate(parts))
+    assert keys_of(scan(subject.store)) == expected.tolist()
+    assert sum(asked) == 3 * len(THOUSAND)
+    subject.store.close()
+
+
+def test_a_scan_that_leaves_the_key_out_leaves_the_cells_alone() -> None:
+    """Keys take the memory of cells that nobody puts out, and of no others: the filter, later scans, the cache."""
+    subject = subject_of(THOUSAND * 2, THOUSAND * 2 + 1)
+    keys = np.arange(100, 1_900)
+    for columns in (["v"], ["k", "v"], ["s"]):
+        for _ in range(2):
+            rows = scan(subject.store, columns=columns, where="k >= 100 and k < 1900")
+            assert rows.num_rows == len(keys)
+            if "v" in columns:
+                assert rows["v"].to_pylist() == (keys % 1000).tolist()
+            if "k" in columns:
+                assert keys_of(rows) == keys.tolist()
+    subject.store.close()
 
 
 def explained(store: Store, **spec: Any) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from nyala.engine.vectors.keys import (
     keys_ascend,
     keys_less_equal,
     lower_bound,
+    outermost_keys,
     slice_keys,
     take_keys,
 )
@@ -43,6 +44,14 @@ def make_keys(width, values):
 
 def values_of(keys):
     return [key_bytes(keys, row) for row in range(len(keys))]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@compiled
+@given(data=st.data())
+def test_the_least_and_the_greatest(width, data):
+    values = data.draw(lists_of_keys(width, min_size=1, max_size=20))
+    assert outermost_keys(make_keys(width, values)) == (min(values), max(values))
 
 
 @pytest.mark.parametrize("width", WIDTHS)
