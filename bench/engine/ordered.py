@@ -13,6 +13,8 @@ from bench.measure import take_turns
 from bench.report import Suite
 
 ROWSETS = (1, 4, 16)
+TWO_COLUMNS = ["status", "price"]
+"""Neither is the key: a scan in no order does not read it."""
 
 
 def measure(rows: int, rounds: int, work: Path, console: Console) -> Results:
@@ -21,13 +23,16 @@ def measure(rows: int, rounds: int, work: Path, console: Console) -> Results:
     with scratch_store(work) as database:
         for count in ROWSETS:
             table = rowsets_of(database, f"shuffled_{count}", shuffled_parts(orders, count))
-            _compare(f"{count} rowsets, all overlapping", table, None, rounds, results)
-            _compare(f"{count} rowsets, all overlapping, two columns", table, ["status", "price"], rounds, results)
+            case = f"{count} rowsets, all overlapping" if count > 1 else "1 rowset"
+            _compare(case, table, None, rounds, results)
+            _compare(f"{case}, two columns", table, TWO_COLUMNS, rounds, results)
+        _compare(f"{case}, the key alone", table, [data.KEY], rounds, results)
         count = ROWSETS[-1]
         table = rowsets_of(database, "series", time_series_parts(orders, count))
         _compare(f"{count} rowsets, overlapping at their ends", table, None, rounds, results)
         table = _string_keys(database, orders, count)
-        _compare(f"{count} rowsets, all overlapping, keys of 20 bytes", table, None, rounds, results)
+        _compare(f"{case}, keys of 20 bytes", table, None, rounds, results)
+        _compare(f"{case}, keys of 20 bytes, two columns", table, TWO_COLUMNS, rounds, results)
     return results
 
 
