@@ -50,7 +50,7 @@ def merge_from_both_ends(left, left_end, right, right_end, place, place_end):
 
 @kernel
 def merge_overlapping_portable(left, left_end, right, right_end, place):
-    """Merge two runs, neither of them empty, in two halves side by side, each from both of its ends."""
+    """Merge two runs in two halves side by side, each from both of its ends."""
     left_count, right_count = (left_end - left) >> 3, (right_end - right) >> 3
     half = (left_count + right_count) >> 1
     lower = words_of_first(left, left_count, right, right_count, half)

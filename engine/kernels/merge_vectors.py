@@ -86,7 +86,7 @@ def _finish(merge):
 
 @kernel
 def _cut_into_merges(left, left_end, right, right_end, place, merges):
-    """Describe merges of equal length, one after the other, of all words."""
+    """Describe merges of equal length but for the last, one after the other, of all words."""
     left_count, right_count = (left_end - left) >> 3, (right_end - right) >> 3
     length = (left_count + right_count) // _MERGES
     taken = np.int64(0)
@@ -115,7 +115,7 @@ def _begin(merge):
 
 @kernel
 def merge_overlapping(left, left_end, right, right_end, place):
-    """Merge the runs at [left, left_end) and [right, right_end), neither of them empty."""
+    """Merge the runs at [left, left_end) and [right, right_end)."""
     if (left_end - left) + (right_end - right) < 8 * _FEWEST_WORDS:
         merge_from_both_ends(left, left_end, right, right_end, place, place + (left_end - left) + (right_end - right))
         return

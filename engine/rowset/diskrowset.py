@@ -190,7 +190,7 @@ class DiskRowSet(RowSet):
     def row_count(self, snapshot: int) -> int:
         return 0 if self.born is not None and snapshot < self.born else self.metadata.row_count
 
-    def key_range(self, snapshot: int) -> tuple[bytes, bytes] | None:
+    def key_bounds(self, snapshot: int) -> tuple[bytes, bytes] | None:
         return (self.min_key, self.max_key) if self.row_count(snapshot) else None
 
     def births(self, first: int, last: int) -> DeltaRun | None:

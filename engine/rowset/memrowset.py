@@ -100,7 +100,7 @@ class MemRowSet(RowSet):
         assert isinstance(timestamps, FixedVector)
         return int(np.searchsorted(timestamps.values, snapshot, "right"))
 
-    def key_range(self, snapshot: int) -> tuple[bytes, bytes] | None:
+    def key_bounds(self, snapshot: int) -> tuple[bytes, bytes] | None:
         count = self.row_count(snapshot)
         return outermost_keys(self.keys(count)) if count else None
 

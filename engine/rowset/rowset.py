@@ -46,7 +46,7 @@ class RowSet(ABC):
         """Return how many rows, counted from row 0, a snapshot has to look at."""
 
     @abstractmethod
-    def key_range(self, snapshot: int) -> tuple[bytes, bytes] | None:
+    def key_bounds(self, snapshot: int) -> tuple[bytes, bytes] | None:
         """Return a least and a greatest key of the rows born by the snapshot; None when there are none."""
 
     @abstractmethod

@@ -22,6 +22,7 @@ from ...schemas.column import ColumnSchema
 from ..rowset.diskrowset import DiskRowSet
 from ..rowset.memrowset import MemRowSet
 from ..rowset.rowset import RowSet
+from ..vectors.key_ranges import KeyRange, overlapping
 from ..vectors.keys import KeyEncoder
 from ..vectors.places import Places
 from .chunk import PruneCount, ScanRequest, chunks
@@ -94,8 +95,7 @@ def scan_ordered(
 
     ``pool`` works on up to ``ahead`` batches before they are asked for.
     """
-    clusters = _overlapping(rowsets, request.snapshot)
-    for is_alone, near in groupby(clusters, key=_is_in_order):
+    for is_alone, near in groupby(_clusters(rowsets, request), key=_is_in_order):
         if is_alone:
             wanted = (chunk for ((_, rowset),) in near for chunk in chunks(rowset, request, PruneCount()))
             yield from read_ahead(wanted, partial(read_chunk, request=request), pool, ahead)
@@ -109,18 +109,16 @@ _Cluster = list[tuple[bytes, RowSet]]
 """Rowsets whose keys overlap, each with its least key, in their order."""
 
 
-def _overlapping(rowsets: Sequence[RowSet], snapshot: int) -> list[_Cluster]:
-    """Return rowsets that have rows in clusters that do not overlap, in the order of their keys."""
-    ranges = [(keys, rowset) for rowset in rowsets if (keys := rowset.key_range(snapshot))]
-    clusters: list[_Cluster] = []
-    end = b""
-    for (first_key, last_key), rowset in sorted(ranges, key=lambda each: each[0]):
-        if clusters and first_key <= end:
-            clusters[-1].append((first_key, rowset))
-        else:
-            clusters.append([(first_key, rowset)])
-        end = max(end, last_key)
-    return clusters
+def _clusters(rowsets: Sequence[RowSet], request: ScanRequest) -> list[_Cluster]:
+    """Return the rowsets that may have rows of the scan in clusters that do not overlap, in the order of their keys."""
+    bounds: list[KeyRange] = []
+    wanted: list[RowSet] = []
+    for rowset in rowsets:
+        first, last = rowset.row_range(request.keys.lower, request.keys.upper)
+        if first < last and (known := rowset.key_bounds(request.snapshot)):
+            bounds.append(known)
+            wanted.append(rowset)
+    return [[(bounds[number][0], wanted[number]) for number in cluster] for cluster in overlapping(bounds)]
 
 
 def _is_in_order(cluster: _Cluster) -> bool:

@@ -37,8 +37,7 @@ def take_from(vectors: Sequence[Vector], places: Places) -> FixedVector | BytesV
     if len(coded) < len(vectors):
         return _take_bytes([as_bytes(vector) for vector in vectors], places, valid)
     codes, dictionaries = [vector.codes for vector in coded], [vector.dictionary for vector in coded]
-    lengths = np.concatenate([dictionary.lengths for dictionary in dictionaries])
-    if len(lengths) <= len(places) and (longest := int(lengths.max())) <= kernels.SHORT_BYTES:
+    if sum(map(len, dictionaries)) <= len(places) and (longest := _longest(dictionaries)) <= kernels.SHORT_BYTES:
         return _take_coded(codes, dictionaries, longest, places, valid)
     values = allocate(len(places), np.int64)
     bases = addresses(codes)
@@ -112,6 +111,11 @@ def _string_tables(vectors: Sequence[BytesVector]) -> tuple[np.ndarray, np.ndarr
     """Return for each vector the addresses of its offsets, of its data, and past its data."""
     offsets, data = addresses([vector.offsets for vector in vectors]), addresses([vector.data for vector in vectors])
     return offsets, data, data + np.array([len(vector.data) for vector in vectors])
+
+
+def _longest(vectors: Sequence[BytesVector]) -> int:
+    """Return the bytes of the longest string of all."""
+    return int(np.concatenate([vector.lengths for vector in vectors]).max())
 
 
 def _valid(vectors: Sequence[Vector], places: Places) -> np.ndarray | None:

@@ -46,7 +46,7 @@ class KeyEncoder:
     def encode(self, columns: Sequence[Vector], overwrite: bool = False) -> KeyVector:
         """Return the keys of rows whose key cells are ``columns``; key cells are never NULL.
 
-        With ``overwrite`` nobody needs the cells any more, and keys may take their memory.
+        With ``overwrite`` nobody needs the cells any more, and keys may take their memory, slack or not.
         """
         assert len(columns) == len(self.physicals), "one vector for each key column"
         assert all(column.valid is None or column.valid.all() for column in columns), "NULL in key"

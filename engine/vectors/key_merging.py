@@ -11,6 +11,7 @@ import numpy as np
 
 from ..kernels import merging as kernels
 from .key_order import words_at, write_words
+from .key_ranges import KeyRange, overlapping
 from .key_vector import BytesKeys, KeyVector, U64Keys, concat_keys, key_bytes
 from .memory import address_of, addresses, allocate
 from .places import Places, bits_for
@@ -33,10 +34,11 @@ def merge_places(streams: Sequence[KeyVector]) -> Places:
     """Return the merged order as `merge_order` does, but as the number of a stream and a row of it."""
     row_bits, place_bits = bits_for([len(keys) for keys in streams])
     numbers = [number for number, keys in enumerate(streams) if len(keys)]
-    numbers.sort(key=lambda number: key_bytes(streams[number], 0))
-    places = Places(allocate(sum(len(streams[number]) for number in numbers), np.uint64), row_bits, place_bits)
+    ranges = [_range_of(streams[number]) for number in numbers]
+    places = Places(allocate(sum(map(len, streams)), np.uint64), row_bits, place_bits)
     first = 0
-    for cluster in _overlapping(streams, numbers):
+    for near in overlapping(ranges):
+        cluster = [numbers[which] for which in near]
         last = first + sum(len(streams[number]) for number in cluster)
         part = Places(places.words[first:last], row_bits, place_bits)
         if len(cluster) == 1:
@@ -47,23 +49,14 @@ def merge_places(streams: Sequence[KeyVector]) -> Places:
     return places
 
 
+def _range_of(keys: KeyVector) -> KeyRange:
+    """Return the first key and the last."""
+    return key_bytes(keys, 0), key_bytes(keys, len(keys) - 1)
+
+
 def _places_of(number: int, length: int, row_bits: int) -> np.ndarray:
     """Return the places of all rows of a stream."""
     return np.arange(number << row_bits, (number << row_bits) + length, dtype=np.uint64)
-
-
-def _overlapping(streams: Sequence[KeyVector], numbers: Sequence[int]) -> list[list[int]]:
-    """Cut streams, numbered in the order of their first keys, where no key range crosses the cut."""
-    clusters: list[list[int]] = []
-    end = b""
-    for number in numbers:
-        keys = streams[number]
-        if clusters and key_bytes(keys, 0) <= end:
-            clusters[-1].append(number)
-        else:
-            clusters.append([number])
-        end = max(end, key_bytes(keys, len(keys) - 1))
-    return clusters
 
 
 def _merge(streams: Sequence[KeyVector], numbers: Sequence[int], result: Places) -> None:

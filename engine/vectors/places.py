@@ -5,10 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-_WHOLE_ROW_BITS = 32
-"""Room for any row of a vector, or code of a dictionary."""
-_WHOLE_PLACE_BITS = 63
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Places:
@@ -18,8 +14,8 @@ class Places:
     """
 
     words: np.ndarray
-    row_bits: int = _WHOLE_ROW_BITS
-    place_bits: int = _WHOLE_PLACE_BITS
+    row_bits: int
+    place_bits: int
 
     def __len__(self) -> int:
         return len(self.words)

@@ -171,6 +171,15 @@ def test_rowsets_that_share_no_more_than_their_ends_are_merged(monkeypatch: pyte
     subject.store.close()
 
 
+def test_rowsets_outside_the_scanned_keys_overlap_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = subject_of(THOUSAND, THOUSAND * 5 + 500, THOUSAND + 7_000)
+    asked = keys_asked_for(monkeypatch)
+    rows = scan(subject.store, columns=["v"], where="k >= 4000")
+    assert rows["v"].to_pylist() == [key % 1000 for key in [*range(4_000, 5_500, 5), *range(7_000, 8_000)]]
+    assert not asked
+    subject.store.close()
+
+
 def test_a_scan_that_leaves_the_key_out_leaves_the_cells_alone() -> None:
     """Keys take the memory of cells that nobody puts out, and of no others: the filter, later scans, the cache."""
     subject = subject_of(THOUSAND * 2, THOUSAND * 2 + 1)

@@ -1,0 +1,20 @@
+"""Which ranges of encoded keys overlap: what is read as it stands, and what has to be merged."""
+
+from collections.abc import Sequence
+
+KeyRange = tuple[bytes, bytes]
+"""The least key and the greatest."""
+
+
+def overlapping(ranges: Sequence[KeyRange]) -> list[list[int]]:
+    """Return the numbers of the ranges in clusters that do not overlap, both in the order of their least keys."""
+    clusters: list[list[int]] = []
+    end = b""
+    for number in sorted(range(len(ranges)), key=lambda number: ranges[number]):
+        least, greatest = ranges[number]
+        if clusters and least <= end:
+            clusters[-1].append(number)
+        else:
+            clusters.append([number])
+        end = max(end, greatest)
+    return clusters
