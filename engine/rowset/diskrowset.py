@@ -19,6 +19,7 @@ from ..delta import LIVE
 from ..delta.run import DeltaRun
 from ..delta.tracker import DeltaTracker
 from ..fs.filesystem import FileSystem
+from ..vectors.key_bounds import KeyBounds
 from ..vectors.key_search import keys_from_bytes
 from ..vectors.keys import KeyEncoder, KeyVector, U64Keys, keys_less_equal, lower_bound, take_keys
 from ..vectors.physical import PhysicalType, physical_of
@@ -190,7 +191,7 @@ class DiskRowSet(RowSet):
     def row_count(self, snapshot: int) -> int:
         return 0 if self.born is not None and snapshot < self.born else self.metadata.row_count
 
-    def key_bounds(self, snapshot: int) -> tuple[bytes, bytes] | None:
+    def key_bounds(self, snapshot: int) -> KeyBounds | None:
         return (self.min_key, self.max_key) if self.row_count(snapshot) else None
 
     def births(self, first: int, last: int) -> DeltaRun | None:

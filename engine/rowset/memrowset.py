@@ -15,6 +15,7 @@ from ..cfile.zone_map import ZoneMap
 from ..delta.run import DeltaRun
 from ..delta.tracker import DeltaTracker
 from ..vectors.growable import GrowableColumn
+from ..vectors.key_bounds import KeyBounds
 from ..vectors.keys import (
     BytesKeys,
     KeyEncoder,
@@ -100,7 +101,7 @@ class MemRowSet(RowSet):
         assert isinstance(timestamps, FixedVector)
         return int(np.searchsorted(timestamps.values, snapshot, "right"))
 
-    def key_bounds(self, snapshot: int) -> tuple[bytes, bytes] | None:
+    def key_bounds(self, snapshot: int) -> KeyBounds | None:
         count = self.row_count(snapshot)
         return outermost_keys(self.keys(count)) if count else None
 

@@ -18,6 +18,7 @@ from ..delta.history import History, Moments, moments_of, within
 from ..delta.patch import apply_all
 from ..delta.run import DeltaRun
 from ..delta.tracker import DeltaTracker
+from ..vectors.key_bounds import KeyBounds
 from ..vectors.keys import KeyVector
 from ..vectors.physical import physical_of
 from ..vectors.vector import FixedVector, Vector, zeros
@@ -46,7 +47,7 @@ class RowSet(ABC):
         """Return how many rows, counted from row 0, a snapshot has to look at."""
 
     @abstractmethod
-    def key_bounds(self, snapshot: int) -> tuple[bytes, bytes] | None:
+    def key_bounds(self, snapshot: int) -> KeyBounds | None:
         """Return a least and a greatest key of the rows born by the snapshot; None when there are none."""
 
     @abstractmethod

@@ -22,7 +22,7 @@ from ...schemas.column import ColumnSchema
 from ..rowset.diskrowset import DiskRowSet
 from ..rowset.memrowset import MemRowSet
 from ..rowset.rowset import RowSet
-from ..vectors.key_ranges import KeyRange, overlapping
+from ..vectors.key_bounds import KeyBounds, overlapping
 from ..vectors.keys import KeyEncoder
 from ..vectors.places import Places
 from .chunk import PruneCount, ScanRequest, chunks
@@ -111,7 +111,7 @@ _Cluster = list[tuple[bytes, RowSet]]
 
 def _clusters(rowsets: Sequence[RowSet], request: ScanRequest) -> list[_Cluster]:
     """Return the rowsets that may have rows of the scan in clusters that do not overlap, in the order of their keys."""
-    bounds: list[KeyRange] = []
+    bounds: list[KeyBounds] = []
     wanted: list[RowSet] = []
     for rowset in rowsets:
         first, last = rowset.row_range(request.keys.lower, request.keys.upper)

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..kernels import merging as kernels
+from .key_bounds import KeyBounds, overlapping
 from .key_order import words_at, write_words
-from .key_ranges import KeyRange, overlapping
 from .key_vector import BytesKeys, KeyVector, U64Keys, concat_keys, key_bytes
 from .memory import address_of, addresses, allocate
 from .places import Places, bits_for
@@ -34,10 +34,10 @@ def merge_places(streams: Sequence[KeyVector]) -> Places:
     """Return the merged order as `merge_order` does, but as the number of a stream and a row of it."""
     row_bits, place_bits = bits_for([len(keys) for keys in streams])
     numbers = [number for number, keys in enumerate(streams) if len(keys)]
-    ranges = [_range_of(streams[number]) for number in numbers]
+    bounds = [_bounds_of(streams[number]) for number in numbers]
     places = Places(allocate(sum(map(len, streams)), np.uint64), row_bits, place_bits)
     first = 0
-    for near in overlapping(ranges):
+    for near in overlapping(bounds):
         cluster = [numbers[which] for which in near]
         last = first + sum(len(streams[number]) for number in cluster)
         part = Places(places.words[first:last], row_bits, place_bits)
@@ -49,7 +49,7 @@ def merge_places(streams: Sequence[KeyVector]) -> Places:
     return places
 
 
-def _range_of(keys: KeyVector) -> KeyRange:
+def _bounds_of(keys: KeyVector) -> KeyBounds:
     """Return the first key and the last."""
     return key_bytes(keys, 0), key_bytes(keys, len(keys) - 1)
 

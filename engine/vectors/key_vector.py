@@ -13,6 +13,7 @@ import numpy as np
 from ..kernels import bounds, hashing
 from ..kernels import keys as kernels
 from .gather import checked_indices, concat_bytes, gather_bytes, gather_fixed
+from .key_bounds import KeyBounds
 from .memory import address_of, allocate, allocate_zeroed
 from .vector import BytesVector
 
@@ -59,7 +60,7 @@ def key_bytes(keys: KeyVector, row: int) -> bytes:
     return keys.data[keys.offsets[row] : keys.offsets[row + 1]].tobytes()
 
 
-def outermost_keys(keys: KeyVector) -> tuple[bytes, bytes]:
+def outermost_keys(keys: KeyVector) -> KeyBounds:
     """Return the least and the greatest of keys in any order, at least one."""
     if isinstance(keys, U64Keys):
         least, greatest = int(keys.values.argmin()), int(keys.values.argmax())

@@ -12,6 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))  # for the helper module beside this file
 
 from cluster import Cluster
+from pair import Pair
 
 
 @pytest.fixture
@@ -20,3 +21,10 @@ def cluster() -> Iterator[Cluster]:
         running = Cluster(Path(folder))
         yield running
         running.close()
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    made = Pair()
+    yield made
+    made.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from typing import cast
 
 import numpy as np
@@ -32,13 +31,6 @@ from nyala.schemas.write import Stage, WriteCommand
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64()), ("s", pa.string())])
 COUNT = 400
-
-
-@pytest.fixture
-def pair() -> Iterator[Pair]:
-    made = Pair()
-    yield made
-    made.close()
 
 
 @pytest.fixture

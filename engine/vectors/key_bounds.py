@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-KeyRange = tuple[bytes, bytes]
+KeyBounds = tuple[bytes, bytes]
 """The least key and the greatest."""
 
 
-def overlapping(ranges: Sequence[KeyRange]) -> list[list[int]]:
+def overlapping(ranges: Sequence[KeyBounds]) -> list[list[int]]:
     """Return the numbers of the ranges in clusters that do not overlap, both in the order of their least keys."""
     clusters: list[list[int]] = []
     end = b""
