@@ -44,6 +44,10 @@ class FlightMoves:
         """See MovingService."""
         return MoveRound.model_validate_json(self._action("move_begin", asked))
 
+    def move_round(self, move: str) -> MoveRound:
+        """See MovingService."""
+        return MoveRound.model_validate_json(self._action("move_round", MoveName(move=move)))
+
     def move_read(self, asked: MoveRead) -> Iterator[bytes]:
         """See MovingService."""
         return self._results("move_read", asked)

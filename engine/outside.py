@@ -145,6 +145,11 @@ class Outside(ABC):
         self._maintenance.notify()
         return found
 
+    def move_round(self, move: str) -> MoveRound:
+        """See MovingService."""
+        self._check_open()
+        return self._mover.departures.round(move)
+
     def move_read(self, asked: MoveRead) -> Iterator[bytes]:
         """See MovingService."""
         self._check_open()

@@ -263,6 +263,7 @@ VERBS = {
         "Answers the round: the tablet's files.",
         move.begin,
     ),
+    "move_round": Verb('The newest round of a move, again: {"move"}. The target compares with it.', move.newest_round),
     "move_read": Verb('The bytes of a file of the newest round, as several results: {"move","name"}.', move.read),
     "move_receive": Verb(
         'Tell the server that a tablet moves to of a round: its JSON. Answers {"names"}, the files to be fetched.',

@@ -16,8 +16,18 @@ from ..clients.servers.members import Members
 from ..clients.servers.store import PlacedStore
 from ..schemas.alter import Alteration
 from ..schemas.description import ScanPlan, TableDescription, TabletMap
-from ..schemas.errors import ConflictError, StoreError, WrongServerError
-from ..schemas.moving import HandedOver, MoveFetch, MoveHandOver, MoveProgress, MoveRead, MoveState, MoveStatus
+from ..schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, StoreError, WrongServerError
+from ..schemas.moving import (
+    HandedOver,
+    MoveFetch,
+    MoveHandOver,
+    MoveLacking,
+    MoveProgress,
+    MoveRead,
+    MoveRound,
+    MoveState,
+    MoveStatus,
+)
 from ..schemas.placement import Here
 from ..schemas.scan import ScanSpec
 from ..schemas.service import ScanStream, StoreService
@@ -86,6 +96,41 @@ class Gateway:
         """See StoreService."""
         self._all.move_tablet(table, tablet, to, server, progress)
 
+    def move_receive(self, asked: MoveRound) -> MoveLacking:
+        """See MovingService. What counts is the round as the source tells it."""
+        return self._mover.move_receive(self._round(asked))
+
+    def move_prepare(self, asked: MoveRound) -> None:
+        """See MovingService. What counts is the round as the source tells it."""
+        self._mover.move_prepare(self._round(asked))
+
+    def move_take_over(self, asked: HandedOver) -> None:
+        """See MovingService. What counts is what the source says that it has handed over.
+
+        Raises:
+            ConflictError: the source has handed over nothing by this move.
+            NotFoundError: nothing was prepared here by this move.
+            UnavailableError: the source cannot be reached.
+        """
+        found = self._mover.moves(asked.table)
+        if any(each.move == asked.move for each in found.arrived):
+            return
+        source = next((each.server for each in found.arriving if each.move == asked.move), None)
+        if source is None:
+            raise NotFoundError(f"the move {asked.move!r} of a tablet of {asked.table!r} was not prepared here")
+        told = moving.mover(self._members, source).move_status(asked.move).handed_over
+        if told is None:
+            raise ConflictError(f"the server {source!r} has not handed over a tablet by the move {asked.move!r}")
+        self._mover.move_take_over(told)
+
+    def move_forget(self, move: str) -> None:
+        """See MovingService. Refused while the target still waits to take the tablet over."""
+        for table in self._local.tables():
+            for each in self._mover.moves(table).left:
+                if each.move == move:
+                    moving.check_taken_over(self._members, table, each)
+        self._mover.move_forget(move)
+
     def move_fetch(self, asked: MoveFetch) -> None:
         """See MovingService."""
         chunks = moving.mover(self._members, asked.source).move_read(MoveRead(move=asked.move, name=asked.file.name))
@@ -115,6 +160,20 @@ class Gateway:
             found = self._mover.moves(table)
             if found.arriving or found.left:
                 moving.settle(self._members, table, [self._here.server])
+
+    def _round(self, asked: MoveRound) -> MoveRound:
+        """Return a round as its source tells it.
+
+        Raises:
+            InvalidArgumentError: the source is this server, or none of the placement.
+            ConflictError: the move was given up there, or the round is not its newest.
+        """
+        if asked.source == self._here.server:
+            raise InvalidArgumentError(f"a tablet cannot move from {asked.source!r} to itself")
+        told = moving.mover(self._members, asked.source).move_round(asked.move)
+        if told.number != asked.number:
+            raise ConflictError(f"round {asked.number} of the move is not its newest: {told.number} is; begin another")
+        return told
 
     @property
     def _mover(self) -> Any:

@@ -29,6 +29,11 @@ def begin(store: StoreService, body: bytes) -> str:
     return _mover(store).move_begin(read_json(MoveBegin, body, "the body of move_begin")).model_dump_json()
 
 
+def newest_round(store: StoreService, body: bytes) -> str:
+    """See MovingService."""
+    return _mover(store).move_round(read_json(MoveName, body, "the body of move_round").move).model_dump_json()
+
+
 def read(store: StoreService, body: bytes) -> Iterator[bytes]:
     """See MovingService."""
     return _mover(store).move_read(read_json(MoveRead, body, "the body of move_read"))

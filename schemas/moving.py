@@ -24,7 +24,7 @@ class _Body(BaseModel):
 
 
 class MoveName(_Body):
-    """The body of ``move_status``, ``move_forget`` and ``move_abort``."""
+    """The body of ``move_round``, ``move_status``, ``move_forget`` and ``move_abort``."""
 
     move: str = Field(min_length=1, max_length=MOVE_NAME_LENGTH_MAX)
 
@@ -183,6 +183,10 @@ class MovingService(Protocol):
 
     def move_begin(self, asked: MoveBegin) -> MoveRound:
         """Source: bring what is in memory to disk, and tell the tablet's files; they stay readable."""
+        ...
+
+    def move_round(self, move: str) -> MoveRound:
+        """Source: tell the newest round again. The target asks for it: it believes no one else."""
         ...
 
     def move_read(self, asked: MoveRead) -> Iterator[bytes]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from ...schemas.errors import NotFoundError, StoreError, UnavailableError
+from ...schemas.errors import InvalidArgumentError, NotFoundError, StoreError, UnavailableError
 from ...schemas.placement import Placement
 from ...schemas.service import StoreService
 from ..flight import FlightStore
@@ -34,8 +34,11 @@ class Members:
         """Return the store of a server, by the first of its locations where it answers.
 
         Raises:
+            InvalidArgumentError: there is no such server.
             UnavailableError: it cannot be reached.
         """
+        if name not in self.placement.servers:
+            raise InvalidArgumentError(f"there is no server {name!r}; there are {', '.join(self.names)}")
         with self._lock:
             if name not in self._stores:
                 self._stores[name] = self._connected(name)

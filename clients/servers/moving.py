@@ -98,6 +98,18 @@ def check_given_up(members: Members, note: MoveNote) -> None:
         raise ConflictError(f"the move {note.move!r} is {state.value} at {note.server!r}, and not to be given up here")
 
 
+def check_taken_over(members: Members, table: str, note: MoveNote) -> None:
+    """Raise ConflictError when the target of a move has yet to take the tablet over: it will ask its source then.
+
+    ``note`` is what the source tells of a move by which a tablet left it.
+
+    Raises:
+        NotFoundError: the target knows no such table, so that nobody can say.
+    """
+    if any(each.move == note.move for each in mover(members, note.server).moves(table).arriving):
+        raise ConflictError(f"the server {note.server!r} has yet to take over the tablet of the move {note.move!r}")
+
+
 def _settle(members: Members, name: str, note: MoveNote) -> None:
     source = mover(members, note.server)
     status = source.move_status(note.move)

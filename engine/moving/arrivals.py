@@ -167,12 +167,14 @@ class Arrivals:
 
         Raises:
             NotFoundError: nothing was prepared by that move.
+            InvalidArgumentError: the clock of the source is too far ahead of this one's.
             StorageFullError, UnavailableError: the log or the manifest could not be written; ask again.
         """
         with table.alteration_lock:
             if any(moved.name == asked.move for _, moved in arrived(self._manifest, table)):
                 return
             empty, arriving = self._prepared(asked.move, table)
+            self._snapshots.check_not_ahead(asked.clock, asked.clock, "the clock of the source")
             self._environment.mvcc.wait_for(asked.clock)
             entry = _entry(empty, arriving)
             tablet = open_tablet(entry, table.schema, self._environment)

@@ -57,6 +57,8 @@ class _Departure:
     tablet: Tablet
     number: int = 0
     """Of the newest round."""
+    round: MoveRound | None = None
+    """What was told of it."""
     is_last: bool = False
     entry: TabletEntry | None = None
     """What its files were then."""
@@ -126,7 +128,20 @@ class Departures:
                 raise _given_up(asked.move)
             departure.number, departure.is_last, departure.entry = departure.number + 1, asked.last, entry
             departure.views, departure.files = views, found
-            return self._round(departure, entry)
+            departure.round = self._round(departure, entry)
+            return departure.round
+
+    def round(self, move: str) -> MoveRound:
+        """Return the newest round of a move.
+
+        Raises:
+            ConflictError: the move was given up, or the tablet was handed over.
+        """
+        with self._lock:
+            told = self._of(move).round
+        if told is None:
+            raise _given_up(move)
+        return told
 
     def read(self, asked: MoveRead) -> Iterator[bytes]:
         """Return the bytes of a file of the newest round, piece by piece.

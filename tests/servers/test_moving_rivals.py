@@ -2,64 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pyarrow as pa
 import pytest
 from pair import Pair
+from rival import COUNT, SCHEMA, Rival, check, filled, rows
 
 import nyala
-from nyala.clients.servers.moving import mover
 from nyala.clients.table import Table
 from nyala.schemas.errors import ConflictError, UnavailableError
-from nyala.schemas.moving import HandedOver, MoveBegin, MoveFetch, MoveHandOver, MoveRound, MoveState
-
-SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64())])
-COUNT = 60
+from nyala.schemas.moving import MoveState
 
 
 @pytest.fixture
 def table(pair: Pair) -> Table:
-    table = pair.db.create_table("t", SCHEMA, ["id"], partition_by=[nyala.hash("id", buckets=2)])
-    table.insert(rows(0))
-    return table
-
-
-def rows(n: int) -> pa.Table:
-    return pa.table([pa.array(range(COUNT)), pa.array([n] * COUNT)], schema=SCHEMA)
-
-
-def check(table: Table, n: int) -> None:
-    """All rows are there, and can be changed."""
-    assert table.scan(ordered=True).to_arrow().combine_chunks() == rows(n).combine_chunks()
-    table.upsert(rows(n + 1))
-    assert table.scan(ordered=True).to_arrow().combine_chunks() == rows(n + 1).combine_chunks()
-
-
-class Rival:
-    """One who moves a tablet of the table from one server to the other, step by step."""
-
-    def __init__(self, pair: Pair, table: Table, name: str, source: str = "a", target: str = "b") -> None:
-        self.source: Any = mover(pair.members, source)
-        self.target: Any = mover(pair.members, target)
-        self.names = source, target
-        self.name = name
-        self.tablet = next(place.tablet for place in table.tablets() if place.server == source)
-
-    def brought(self, again: bool = False) -> MoveRound:
-        """All files are at the target."""
-        source, target = self.names
-        begin = MoveBegin(move=self.name, table="t", tablet=self.tablet, to=target, again=again, last=True)
-        begun = self.source.move_begin(begin)
-        missing = self.target.move_receive(begun).names
-        for file in begun.files:
-            if file.name in missing:
-                self.target.move_fetch(MoveFetch(move=self.name, source=source, file=file))
-        return begun
-
-    def handed_over(self, begun: MoveRound) -> HandedOver:
-        asked = MoveHandOver(move=self.name, table="t", to=self.names[1], number=begun.number)
-        return self.source.move_hand_over(asked)
+    return filled(pair)
 
 
 def test_what_was_handed_over_is_not_replaced_by_another_move(pair: Pair, table: Table) -> None:
@@ -68,8 +23,10 @@ def test_what_was_handed_over_is_not_replaced_by_another_move(pair: Pair, table:
     begun = first.brought()  # ends the second's move at the source; its files stay at the target
     first.target.move_prepare(begun)
     told = first.handed_over(begun)
-    with pytest.raises(ConflictError, match="prepared by another move, 'first', from 'a'"):
+    with pytest.raises(ConflictError, match="'second' of a tablet was given up"):
         second.target.move_prepare(late)
+    with pytest.raises(ConflictError, match="prepared by another move, 'first', from 'a'"):
+        pair.stores["b"].move_prepare(late)  # the source was asked before it handed the tablet over
     pair.crash("b")
     first.target.move_take_over(told)
     first.source.move_forget("first")

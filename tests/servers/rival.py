@@ -1,0 +1,60 @@
+"""One who moves a tablet step by step, and the table that it is of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from pair import Pair
+
+import nyala
+from nyala.clients.servers.moving import mover
+from nyala.clients.table import Table
+from nyala.schemas.moving import HandedOver, MoveBegin, MoveFetch, MoveHandOver, MoveRound
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64())])
+COUNT = 60
+
+
+def filled(pair: Pair) -> Table:
+    """Return a table of two tablets, one on each of two servers."""
+    table = pair.db.create_table("t", SCHEMA, ["id"], partition_by=[nyala.hash("id", buckets=2)])
+    table.insert(rows(0))
+    return table
+
+
+def rows(n: int) -> pa.Table:
+    return pa.table([pa.array(range(COUNT)), pa.array([n] * COUNT)], schema=SCHEMA)
+
+
+def check(table: Table, n: int) -> None:
+    """All rows are there, and can be changed."""
+    assert table.scan(ordered=True).to_arrow().combine_chunks() == rows(n).combine_chunks()
+    table.upsert(rows(n + 1))
+    assert table.scan(ordered=True).to_arrow().combine_chunks() == rows(n + 1).combine_chunks()
+
+
+class Rival:
+    """One who moves a tablet of the table from one server to the other, step by step."""
+
+    def __init__(self, pair: Pair, table: Table, name: str, source: str = "a", target: str = "b") -> None:
+        self.source: Any = mover(pair.members, source)
+        self.target: Any = mover(pair.members, target)
+        self.names = source, target
+        self.name = name
+        self.tablet = next(place.tablet for place in table.tablets() if place.server == source)
+
+    def brought(self, again: bool = False) -> MoveRound:
+        """All files are at the target."""
+        source, target = self.names
+        begin = MoveBegin(move=self.name, table="t", tablet=self.tablet, to=target, again=again, last=True)
+        begun = self.source.move_begin(begin)
+        missing = self.target.move_receive(begun).names
+        for file in begun.files:
+            if file.name in missing:
+                self.target.move_fetch(MoveFetch(move=self.name, source=source, file=file))
+        return begun
+
+    def handed_over(self, begun: MoveRound) -> HandedOver:
+        asked = MoveHandOver(move=self.name, table="t", to=self.names[1], number=begun.number)
+        return self.source.move_hand_over(asked)
