@@ -165,7 +165,7 @@ class FlightStore(FlightMoves):
             yield self._numbered(Writer(None, count()))
 
     def _numbered(self, writer: Writer) -> NumberedPut:
-        return NumberedPut(self._open_put, lambda: self.health().status == "ok", writer, self._retries)
+        return NumberedPut(self._open_put, lambda: self.health().takes_writes, writer, self._retries)
 
     def _open_put(self, command: WriteCommand, schema: pa.Schema) -> PutStream:
         return PutStream(self._client, command, schema)
@@ -192,7 +192,7 @@ class FlightStore(FlightMoves):
 
     def commit_transaction(self, commit: TransactionCommit) -> TransactionResult:
         """See StoreService. Sent again when the answer is lost, which applies nothing twice."""
-        wait = ServerWait(lambda: self.health().status == "ok", self._retries)
+        wait = ServerWait(lambda: self.health().takes_writes, self._retries)
         while True:
             try:
                 return TransactionResult.model_validate_json(self._action("commit_transaction", commit))

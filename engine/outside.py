@@ -25,6 +25,7 @@ from ..schemas.moving import (
 from ..schemas.write import WriteResult
 from .bulk.imports import Imports
 from .catalog import Catalog
+from .damage import DamageRegistry, noticing
 from .direct.pins import Pins
 from .distributed.compactions import Compactions
 from .fs.filesystem import FileSystem
@@ -37,6 +38,7 @@ from .snapshots import Snapshots
 class Outside(ABC):
     """See ``schemas.service.StoreService`` for what the methods do."""
 
+    damage: DamageRegistry
     _fs: FileSystem
     _catalog: Catalog
     _maintenance: MaintenanceManager
@@ -69,6 +71,7 @@ class Outside(ABC):
         self._check_open()
         return self._imports.begin(asked, self._catalog.table(asked.table))
 
+    @noticing
     def import_commit(self, asked: ImportCommit) -> WriteResult:
         """See StoreService."""
         self._check_open()
@@ -81,6 +84,7 @@ class Outside(ABC):
         self._check_open()
         self._imports.abort(import_id)
 
+    @noticing
     def pin_snapshot(self, asked: PinSnapshot) -> PinnedTable:
         """See StoreService."""
         self._check_open()
@@ -97,6 +101,7 @@ class Outside(ABC):
         self._check_open()
         self._pins.release(pin_id)
 
+    @noticing
     def compaction_begin(self, asked: CompactionBegin) -> CompactionPlan:
         """See StoreService."""
         self._check_open()
@@ -105,6 +110,7 @@ class Outside(ABC):
         self._after_flush()
         return plan
 
+    @noticing
     def compaction_commit(self, asked: CompactionCommit) -> CompactionDone:
         """See StoreService."""
         self._check_open()
@@ -138,6 +144,7 @@ class Outside(ABC):
         self._check_open()
         return self._mover.of(self._mover.table(table))
 
+    @noticing
     def move_begin(self, asked: MoveBegin) -> MoveRound:
         """See MovingService."""
         self._check_open()
@@ -175,6 +182,7 @@ class Outside(ABC):
         self._check_open()
         self._mover.arrivals.prepare(asked, self._catalog.table(asked.table))
 
+    @noticing
     def move_hand_over(self, asked: MoveHandOver) -> HandedOver:
         """See MovingService. Whether the target has prepared the round is for the caller to know."""
         self._check_open()

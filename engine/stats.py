@@ -1,12 +1,40 @@
-"""Statistics of a table, from what its tablets hold in memory about their files."""
+"""Statistics of a table, from what its tablets hold in memory about their files; and which files are damaged."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ..schemas.column import ColumnSchema
-from ..schemas.description import ColumnStats, KeyIndexStats, TableStats, TabletMap, TabletPlace, TabletStats
+from ..schemas.description import (
+    ColumnStats,
+    DamagedFile,
+    KeyIndexStats,
+    TableDescription,
+    TableStats,
+    TabletMap,
+    TabletPlace,
+    TabletStats,
+)
+from .damage import NEXT_STEP, Damage
 from .table import Table
+from .tablet import files
+from .tablet.manifest import Manifest
 from .tablet.tablet import Tablet
 from .tablet.version import Version
+
+
+def described(table: Table) -> TableDescription:
+    """Return what a table is."""
+    return TableDescription(
+        name=table.name,
+        table_id=table.table_id,
+        schema_version=table.schema.version,
+        columns=list(table.schema.columns),
+        primary_key=[column.name for column in table.schema.key],
+        unique_key=table.schema.unique_key,
+        partitions=table.layout.partitions.described(table.schema),
+        options=table.options,
+    )
 
 
 def table_stats(table: Table) -> TableStats:
@@ -32,6 +60,33 @@ def tablet_map(table: Table) -> TabletMap:
         for tablet in layout.tablets
     ]
     return TabletMap(schema_version=layout.schema.version, partitions=layout.partitions, tablets=tablets)
+
+
+def damaged_files(found: Iterable[Damage], manifest: Manifest) -> list[DamagedFile]:
+    """Return the damaged files and whose they are; not those that were dropped, or rewritten, meanwhile."""
+    owners = {
+        f"{files.directory(tablet.home)}/{name}": (table, tablet)
+        for table in manifest.tables
+        for tablet in table.tablets
+        for rowset in tablet.rowsets
+        for name in rowset.file_names
+    }
+    described: list[DamagedFile] = []
+    for damage in found:
+        table, tablet = owners.get(damage.path, (None, None))
+        if tablet is None and damage.path.startswith(files.ROOT):
+            continue
+        described.append(
+            DamagedFile(
+                path=damage.path,
+                offset=damage.offset,
+                why=damage.why,
+                table=table.name if table else None,
+                tablet=tablet.id if tablet else None,
+                next_step=NEXT_STEP,
+            )
+        )
+    return described
 
 
 def _tablet_stats(tablet: Tablet) -> TabletStats:

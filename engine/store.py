@@ -35,6 +35,7 @@ from .catalog import Catalog
 from .cfile.cache import PageCache
 from .commit_log import CommitLog
 from .committed import Committed
+from .damage import DamageRegistry, noticing
 from .direct import pins
 from .direct_load import DirectLoad
 from .distributed import compactions
@@ -55,7 +56,7 @@ from .outside import Outside
 from .pending import PendingWrite, RepeatedWrite
 from .snapshots import Snapshots
 from .staging.area import StagingArea
-from .stats import table_stats, tablet_map
+from .stats import damaged_files, described, table_stats, tablet_map
 from .table import Table
 from .tablet import files
 from .tablet.chunk import ScanRequest
@@ -88,6 +89,8 @@ class Store(Outside):
         self._fs = fs
         self._clock = clock
         self._closed = False
+        self.damage = DamageRegistry()
+        """The damaged files that were found since the opening."""
         with named("the data directory could not be made or locked"):
             fs.make_directory("")
             self._lock = fs.lock(_LOCK_PATH)
@@ -121,7 +124,7 @@ class Store(Outside):
         cache = PageCache(self.options.page_cache_bytes)
         budget = KeyIndexBudget(self.options.key_index_bytes, on_demand=self.options.maintenance == "off")
         self._environment = Environment(
-            self._fs, manifest_file, self._wal, self._mvcc, cache, key_index=budget, here=self.options.here
+            self._fs, manifest_file, self._wal, self._mvcc, cache, budget, self.options.here, self.damage
         )
         recovery.check_log(self._wal, manifest)
         recovery.assume_attached(self._wal, manifest_file)
@@ -148,7 +151,7 @@ class Store(Outside):
         self._load_pool = ThreadPoolExecutor(self.options.load_threads, "nyala-load")
         at_least = self.options.direct_load_bytes, self.options.direct_load_unsorted_bytes
         self._direct_load = DirectLoad(self._environment, *at_least)
-        self._maintenance = MaintenanceManager(self._operations)
+        self._maintenance = MaintenanceManager(self._operations, self.damage.note)
         notify = self._maintenance.notify
         self._gate = MemoryGate(self.options, self._catalog.tablets, self._maintained_tablets, notify)
         self._staging = StagingArea(self._fs, self._clock.physical_microseconds, self.options.staging_ttl_seconds)
@@ -189,7 +192,7 @@ class Store(Outside):
     def create_table(self, definition: TableDefinition) -> TableDescription:
         """See StoreService."""
         self._check_open()
-        return _described(self._catalog.create(definition))
+        return described(self._catalog.create(definition))
 
     def alter_table(self, alteration: Alteration) -> TableDescription:
         """See StoreService."""
@@ -197,7 +200,7 @@ class Store(Outside):
         table = self._catalog.alter(alteration)
         self._gate.freed()  # with tablets that went
         self._maintenance.notify()  # rows in memory may have been set aside, to be flushed
-        return _described(table)
+        return described(table)
 
     def drop_table(self, name: str, keep_seconds: int = 0) -> None:
         """See StoreService."""
@@ -214,7 +217,7 @@ class Store(Outside):
     def recall_table(self, table: str | int, new_name: str | None = None) -> TableDescription:
         """See StoreService."""
         self._check_open()
-        return _described(self._catalog.recall(table, new_name))
+        return described(self._catalog.recall(table, new_name))
 
     def dropped_tables(self) -> list[DroppedTable]:
         """See StoreService."""
@@ -229,7 +232,7 @@ class Store(Outside):
     def describe_table(self, name: str) -> TableDescription:
         """See StoreService."""
         self._check_open()
-        return _described(self._catalog.table(name))
+        return described(self._catalog.table(name))
 
     def tablets(self, name: str) -> TabletMap:
         """See StoreService."""
@@ -247,6 +250,7 @@ class Store(Outside):
         """See StoreService."""
         return self._begin_patiently(command, batch, seq).result()
 
+    @noticing
     def begin_write(
         self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None
     ) -> PendingWrite | RepeatedWrite:
@@ -316,12 +320,14 @@ class Store(Outside):
         self._mvcc.wait_for(timestamp)
         return timestamp
 
+    @noticing
     def stage(self, command: WriteCommand, batches: Iterable[StagedBatch]) -> StageResult:
         """See StoreService."""
         self._check_open()
         self._staging.expire()
         return stage(self._staging, self._catalog.table(command.table), command, batches, self.options.limits)
 
+    @noticing
     def commit_transaction(self, commit: TransactionCommit) -> TransactionResult:
         """See StoreService."""
         self._check_open()
@@ -334,6 +340,7 @@ class Store(Outside):
         self._check_open()
         self._transactions.abort(transaction)
 
+    @noticing
     def scan(self, spec: ScanSpec) -> ScanStream:
         """See StoreService."""
         self._check_open()
@@ -343,8 +350,13 @@ class Store(Outside):
             ahead = 2 * options.scan_threads
             batches = scanning.run(spec, table, layout, request, wanted.tablets, self._pool, ahead, options.limits)
             if table.layout is layout:  # else a pinned rowset may lack a dropped column, or a new tablet its rows
-                return ScanStream(request.schema, request.snapshot, batches)
+                return ScanStream(request.schema, request.snapshot, self._noticed(batches))
 
+    def _noticed(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with self.damage.noticing():
+            yield from batches
+
+    @noticing
     def plan(self, spec: ScanSpec) -> ScanPlan:
         """See StoreService."""
         self._check_open()
@@ -360,6 +372,7 @@ class Store(Outside):
             tablets_all=layout.tablets_all,
         )
 
+    @noticing
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
         """See StoreService."""
         self._check_open()
@@ -367,6 +380,7 @@ class Store(Outside):
 
     # The store
 
+    @noticing
     def maintain(self, table: str, op: str) -> dict[str, Any]:
         """See StoreService."""
         self._check_open()
@@ -395,10 +409,12 @@ class Store(Outside):
     def health(self) -> Health:
         """See StoreService."""
         self._check_open()
-        reason = self._log.read_only_reason
-        status, version = "read_only" if reason else "ok", package_version("nyala")
-        return Health(status=status, reason=reason or "", version=version, server=self.options.server)
+        reason, version = self._log.read_only_reason, package_version("nyala")
+        damaged = damaged_files(self.damage.found(), self._environment.manifest.current)
+        status = "read_only" if reason else "degraded" if damaged else "ok"
+        return Health(status=status, reason=reason or "", version=version, server=self.options.server, damaged=damaged)
 
+    @noticing
     def run_maintenance_once(self) -> str | None:
         """Do the most worthwhile maintenance now, on this thread; return its name, None when there is none."""
         return self._maintenance.run_once()
@@ -478,16 +494,3 @@ class Store(Outside):
     def _maintained_tablets(self) -> list[Tablet]:
         """Return the tablets that the maintenance of this store flushes."""
         return [tablet for table in self._catalog.tables() if table.is_maintained for tablet in table.tablets]
-
-
-def _described(table: Table) -> TableDescription:
-    return TableDescription(
-        name=table.name,
-        table_id=table.table_id,
-        schema_version=table.schema.version,
-        columns=list(table.schema.columns),
-        primary_key=[column.name for column in table.schema.key],
-        unique_key=table.schema.unique_key,
-        partitions=table.layout.partitions.described(table.schema),
-        options=table.options,
-    )

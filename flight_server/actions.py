@@ -291,7 +291,9 @@ VERBS = {
         _now,
     ),
     "health": Verb(
-        'Whether the store takes writes: no body. Answers {"status":"ok"|"read_only","reason","version"}.', _health
+        'Whether the store takes writes: no body. Answers {"status":"ok"|"degraded"|"read_only","reason","version",'
+        '"server","damaged":[{"path","offset","why","table","tablet","is_quarantined","next_step"}]}.',
+        _health,
     ),
 }
 

@@ -187,11 +187,33 @@ class ScanPlan(BaseModel):
     """The same for all tablets of the table: the sums of all servers add up to it, modulo 2 to the 64."""
 
 
+class DamagedFile(BaseModel):
+    """A file that is not what was written, or cannot be read."""
+
+    path: str
+    """In the data directory."""
+    offset: int = 0
+    why: str
+    table: str | None = None
+    """None for a file of no table, or of several."""
+    tablet: int | None = None
+    is_quarantined: bool = False
+    """Whether the tablet takes no scans and writes at all; else only those that need the damaged part fail."""
+    next_step: str = ""
+
+
 class Health(BaseModel):
-    """The answer of ``health``: ``ok``, or ``read_only`` with the reason why writes are refused."""
+    """The answer of ``health``: ``ok``; ``degraded``: some files are damaged, all else works; or ``read_only`` with the
+    reason why writes are refused."""
 
     status: str
     reason: str = ""
     version: str = ""
     server: str | None = None
     """What the server is called in the placement that it is part of; None: it has all of its tables' tablets."""
+    damaged: list[DamagedFile] = []
+
+    @property
+    def takes_writes(self) -> bool:
+        """Whether writes are taken, to all tablets that are not damaged."""
+        return self.status != "read_only"

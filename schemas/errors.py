@@ -10,6 +10,7 @@
     |-- UnauthenticatedError     say who you are
     |-- PermissionDeniedError    you may not
     |-- UnavailableError         not now: retry later
+    |   `-- UnreadableFileError  the disk does not give the bytes of a file
     |-- StorageFullError         the disk is full: reads go on, writes resume when space returns
     |-- CorruptionError          bytes on disk are not what was written: restore from a copy
     `-- InternalError            our bug
@@ -94,6 +95,18 @@ class UnavailableError(StoreError):
     def __init__(self, message: str, retry_after_seconds: float | None = None) -> None:
         super().__init__(message)
         self.retry_after_seconds = retry_after_seconds
+
+
+class UnreadableFileError(UnavailableError):
+    """A file of the store is there, but the disk does not give its bytes. ``path`` as in ``CorruptionError``."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"{path} cannot be read: {why}")
+        self.path = path
+        self.why = why
+
+    def __reduce__(self) -> tuple[type[UnreadableFileError], tuple[str, str]]:
+        return (UnreadableFileError, (self.path, self.why))
 
 
 class StorageFullError(StoreError):

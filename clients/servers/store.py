@@ -275,12 +275,13 @@ class PlacedStore:
         return now(self.members, at_least)
 
     def health(self) -> Health:
-        """See StoreService. That of the first server which is not well, else of the first."""
+        """See StoreService. That of the server which is least well, with the damaged files of all."""
         found = self.members.each(lambda store: store.health())
-        worst = next((name for name, health in found.items() if health.status != "ok"), None)
-        if worst is None:
+        worst = max(self.members.names, key=lambda name: (_HOW_BAD.index(found[name].status), name))
+        if found[worst].status == "ok":
             return found[self.members.names[0]].model_copy(update={"server": None})
-        return found[worst].model_copy(update={"reason": f"{worst}: {found[worst].reason}"})
+        damaged = [file for health in found.values() for file in health.damaged]
+        return found[worst].model_copy(update={"reason": f"{worst}: {found[worst].reason}", "damaged": damaged})
 
     def close(self) -> None:
         """Close the connections; the servers go on."""
@@ -288,6 +289,9 @@ class PlacedStore:
 
     def __repr__(self) -> str:
         return f"PlacedStore({', '.join(self.members.names)})"
+
+
+_HOW_BAD = ("ok", "degraded", "read_only")
 
 
 def _for_one(what: str) -> InvalidArgumentError:

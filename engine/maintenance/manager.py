@@ -19,10 +19,18 @@ _BACK_OFF_SECONDS = 5.0
 
 
 class MaintenanceManager:
-    """Chooses among the operations that ``operations`` returns each time it is asked."""
+    """Chooses among the operations that ``operations`` returns each time it is asked.
 
-    def __init__(self, operations: Callable[[], Sequence[MaintenanceOp]]) -> None:
+    ``failed`` hears of the errors of the thread's work.
+    """
+
+    def __init__(
+        self,
+        operations: Callable[[], Sequence[MaintenanceOp]],
+        failed: Callable[[StoreError], object] = lambda error: None,
+    ) -> None:
         self._operations = operations
+        self._failed = failed
         self._wake = threading.Event()
         self._stopping = False
         self._thread: threading.Thread | None = None
@@ -73,6 +81,7 @@ class MaintenanceManager:
         try:
             return self.run_once() is not None
         except StoreError as error:
+            self._failed(error)
             log.warning("maintenance failed and will be tried again: %s: %s", error.code, error.message)
         except Exception:
             log.exception("maintenance failed and will be tried again")

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from ...schemas.placement import Here
 from ..cfile.cache import PageCache
+from ..damage import DamageRegistry
 from ..fs.filesystem import FileSystem
 from ..mvcc.mvcc import MvccManager
 from ..wal.log import WriteAheadLog
@@ -38,7 +39,7 @@ class LooseFiles:
 @dataclass(frozen=True, slots=True)
 class Environment:
     """The seams: the disk, the manifest and the log on it, which commits are visible, decompressed pages, memory for
-    key indexes, the placement."""
+    key indexes, the placement, the damaged files."""
 
     fs: FileSystem
     manifest: ManifestFile
@@ -48,6 +49,7 @@ class Environment:
     key_index: KeyIndexBudget = field(default_factory=unlimited)
     here: Here | None = None
     """Which tablets of new tables and ranges are this store's; None: all are."""
+    damage: DamageRegistry = field(default_factory=DamageRegistry)
 
     @property
     def halt(self) -> Halt:
