@@ -102,6 +102,34 @@ def same(described: Mapping[str, TableDescription]) -> TableDescription:
     return first
 
 
+def shared(described: Mapping[str, TableDescription]) -> TableDescription:
+    """Return what all servers say of a table that an alteration may have reached in part: the columns that all have.
+
+    They are as the oldest version has them, so that a write of them is one that every server takes.
+
+    Raises:
+        ConflictError: the servers do not say the same of one version, or not of the key.
+    """
+    versions = {each.schema_version for each in described.values()}
+    if len(versions) == 1:
+        return same(described)
+    oldest = min(described.values(), key=lambda each: each.schema_version)
+    common = set.intersection(*({(column.id, column.name) for column in each.columns} for each in described.values()))
+    columns = [column for column in oldest.columns if (column.id, column.name) in common]
+    if not {column.name for column in columns}.issuperset(oldest.primary_key):
+        raise half_altered(oldest.name, {name: each.schema_version for name, each in described.items()})
+    return oldest.model_copy(update={"columns": columns})
+
+
+def half_altered(table: str, versions: Mapping[str, int]) -> ConflictError:
+    """Return the error that tells of an alteration which has reached only some of the servers."""
+    told = ", ".join(f"{name}: {version}" for name, version in versions.items())
+    return ConflictError(
+        f"table {table!r} has not the same schema version on all servers ({told}): an alteration has reached only some "
+        "of them; make it again, which brings it to the others"
+    )
+
+
 def _wherever(members: Members, act: Callable[[StoreService], object]) -> None:
     """Do something where it can be done; where there is no such table it may have been done before."""
     outcomes = members.outcomes(act)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...schemas.description import ScanPlan
-from ...schemas.errors import ConflictError, InvalidArgumentError
+from ...schemas.errors import InvalidArgumentError
 from ...schemas.scan import ScanSpec
 from ...schemas.timestamp import parse_moment
+from .definitions import half_altered
 from .members import Members
 from .whereabouts import incomplete
 
@@ -94,11 +95,7 @@ def planned(members: Members, spec: ScanSpec) -> ServersPlan:
     for pause in (*_PAUSES, None):
         plans = members.each_with(lambda store: store.plan(pinned.model_copy(update={"here": True})))
         if len({plan.schema_version for plan in plans.values()}) > 1:
-            versions = ", ".join(f"{name}: {plan.schema_version}" for name, plan in plans.items())
-            raise ConflictError(
-                f"table {spec.table!r} has not the same schema version on all servers ({versions}): an alteration has "
-                "reached only some of them; make it again, which brings it to the others"
-            )
+            raise half_altered(spec.table, {name: plan.schema_version for name, plan in plans.items()})
         if is_whole(plans):
             return ServersPlan(pinned, snapshot, plans)
         if pause is not None:

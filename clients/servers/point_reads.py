@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from ...schemas.errors import UnavailableError, WrongServerError
+from ...schemas.errors import ConflictError, UnavailableError, WrongServerError
 from .members import Members
 from .whereabouts import WhereaboutsCache
 
@@ -17,6 +17,7 @@ def get(members: Members, cache: WhereaboutsCache, table: str, keys: pa.RecordBa
     """Return the live rows of the keys, in the order asked.
 
     Raises:
+        ConflictError: the rows have not the same columns on all servers.
         UnavailableError: their tablets are moved faster than they can be followed.
     """
     for _ in range(_TURNS_MAX):
@@ -36,6 +37,11 @@ def _gathered(members: Members, table: str, keys: pa.RecordBatch, parts: dict[st
     for name, rows in parts.items():
         asked = keys.take(pa.array(rows))
         found = members.store(name).get(table, asked)
+        if answers and found.schema != answers[0].schema:
+            raise ConflictError(
+                f"table {table!r} has not the same columns on all servers: an alteration has reached only some of "
+                "them; make it again, which brings it to the others"
+            )
         answers.append(found)
         positions.append(rows[_places(asked, found)])
     order = np.argsort(np.concatenate(positions), kind="stable")

@@ -79,8 +79,12 @@ class PlacedStore:
         return sorted(set(chain.from_iterable(self.members.each(lambda store: store.tables()).values())))
 
     def describe_table(self, name: str) -> TableDescription:
-        """See StoreService. Raises ConflictError where the servers do not say the same."""
-        return definitions.same(self.members.each_with(lambda store: store.describe_table(name)))
+        """See StoreService. While an alteration has reached only some servers: the columns that all have.
+
+        Raises:
+            ConflictError: the servers do not say the same.
+        """
+        return definitions.shared(self.members.each_with(lambda store: store.describe_table(name)))
 
     def tablets(self, name: str) -> TabletMap:
         """See StoreService. Every tablet with the server that has it, and its number there."""

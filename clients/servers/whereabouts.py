@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from ...schemas.description import TableDescription, TabletMap
-from ...schemas.errors import ConflictError, UnavailableError
+from ...schemas.errors import UnavailableError
 from ...schemas.partition_schema import TabletPartition, sum_of
+from .definitions import shared
 from .members import Members
 from .router import NOWHERE, TabletRouter
 
@@ -99,7 +100,8 @@ class WhereaboutsCache:
         for pause in (*_PAUSES, None):
             try:
                 maps = self._members.each_with(lambda store: store.tablets(table))
-                return united(self._members.store(next(iter(maps))).describe_table(table), maps)
+                described = self._members.each_with(lambda store: store.describe_table(table))
+                return united(shared(described), maps)
             except UnavailableError:
                 if pause is None:
                     raise
@@ -118,26 +120,36 @@ def incomplete(table: str) -> UnavailableError:
 def united(description: TableDescription, maps: Mapping[str, TabletMap]) -> Whereabouts:
     """Return what the answers of all servers together tell.
 
+    Where an alteration of the ranges has reached only some servers, they tell of two ways to cut the table. The newest
+    whose tablets are all there counts.
+
     Raises:
-        ConflictError: they do not speak of the same table.
         UnavailableError: not every tablet is on one server: one was moved between the answers.
     """
-    names, first = list(maps), next(iter(maps.values()))
-    for name, found in maps.items():
-        if (found.schema_version, found.partitions) != (first.schema_version, first.partitions):
-            raise ConflictError(
-                f"table {description.name!r} is not the same on {names[0]!r} and {name!r}: an alteration has reached "
-                "only some of the servers; make it again, which brings it to the others"
-            )
-    numbers = {partition: number for number, partition in enumerate(first.partitions.tablets())}
-    owners = np.full(len(numbers), -1, np.int64)
-    for place, found in enumerate(maps.values()):
+    told = {found.schema_version: found.partitions for found in maps.values()}
+    for _, partitions in sorted(told.items(), key=lambda each: each[0], reverse=True):
+        tablets = tuple(partitions.tablets())
+        owners = _owners(tablets, maps.values())
+        if (owners >= 0).all():
+            return Whereabouts(description, TabletRouter(partitions, description.columns), list(maps), owners, tablets)
+    raise incomplete(description.name)
+
+
+def _owners(tablets: Sequence[TabletPartition], maps: Iterable[TabletMap]) -> np.ndarray:
+    """Return the place of the server of each tablet, -1 where there is none."""
+    here: dict[TabletPartition, int] = {}
+    for place, found in enumerate(maps):
         for tablet in found.tablets:
-            if tablet.server is None:
-                number = numbers[tablet.partition]
-                if owners[number] >= 0:
-                    raise UnavailableError("a tablet was moved meanwhile; look again", 0.1)
-                owners[number] = place
-    if (owners < 0).any():
-        raise incomplete(description.name)
-    return Whereabouts(description, TabletRouter(first.partitions, description.columns), names, owners, tuple(numbers))
+            if tablet.server is None and here.setdefault(tablet.partition, place) != place:
+                raise UnavailableError("a tablet was moved meanwhile; look again", 0.1)
+    undivided = [(partition, here[partition]) for partition in here.keys() - set(tablets)]
+    return np.array([here.get(tablet, _before_division(tablet, undivided)) for tablet in tablets], np.int64)
+
+
+def _before_division(heir: TabletPartition, undivided: Iterable[tuple[TabletPartition, int]]) -> int:
+    """Return the place of the server on which a tablet is not divided yet; an heir shares one end with it."""
+    for partition, place in undivided:
+        shares_end = partition.lower == heir.lower or partition.upper == heir.upper
+        if shares_end and partition.buckets == heir.buckets:
+            return place
+    return -1
