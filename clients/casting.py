@@ -70,17 +70,19 @@ def kind_of(given: pa.DataType) -> str:
 class Caster:
     """Casts the columns of batches of one schema, by name, to those of a table."""
 
-    def __init__(self, given: pa.Schema, columns: Sequence[ColumnSchema]) -> None:
-        """Check names and kinds.
+    def __init__(self, given: pa.Schema, columns: Sequence[ColumnSchema], misfits: Sequence[str] = ()) -> None:
+        """Check names and kinds. ``misfits`` says what is wrong with columns of the data that ``given`` lacks.
 
         Raises:
-            InvalidArgumentError: a column that the table has not, a name that comes twice, a type that never fits.
+            InvalidArgumentError: a column that the table has not, a name that comes twice, types that never fit, all of
+                which are named.
         """
         by_name = {column.name: column for column in columns}
         _check_names(given.names, by_name)
         self._columns = [by_name[name] for name in given.names]
-        for field, column in zip(given, self._columns, strict=True):
-            _check_kind(field, column.logical)
+        found = [misfit_of(field, column.logical) for field, column in zip(given, self._columns, strict=True)]
+        if wrong := [*misfits, *filter(None, found)]:
+            raise InvalidArgumentError("; ".join(wrong))
         # NULLs are the store's to judge, row by row: so every field may hold them on the way in.
         fields = zip(given, self._columns, strict=True)
         self.schema = pa.schema([_sent(field, column).with_nullable(True) for field, column in fields])
@@ -157,10 +159,10 @@ def _check_names(names: Sequence[str], columns: dict[str, ColumnSchema]) -> None
         raise InvalidArgumentError(f"the data has more than one column called {', '.join(map(repr, twice))}")
 
 
-def _check_kind(field: pa.Field, target: LogicalType) -> None:
+def misfit_of(field: pa.Field, target: LogicalType) -> str | None:
+    """Say why no column of a type takes the cells of a field, and what works; None where it does."""
     given, fitting = kind_of(field.type), _FITTING[kind_of(target.arrow)]
-    if given != "null" and given not in fitting:
-        works = ", ".join(_WORDS[kind] for kind in fitting)
-        raise InvalidArgumentError(
-            f"column {field.name!r} is {field.type}, which does not become {target}; what works is {works}"
-        )
+    if given == "null" or given in fitting:
+        return None
+    works = ", ".join(_WORDS[kind] for kind in fitting)
+    return f"column {field.name!r} is {field.type}, which does not become {target}; what works is {works}"

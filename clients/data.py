@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -35,9 +35,10 @@ class WriteData:
         Raises:
             InvalidArgumentError: it is no data, or its columns do not fit; values are only looked at on the way.
         """
-        schema, batches, self.row_count = _read(data, {column.name: column for column in columns})
-        self._caster = Caster(schema, columns)
-        self._batches = batches
+        given = read_data(data, {column.name: column for column in columns})
+        self.row_count = given.row_count
+        self._caster = Caster(given.schema, columns, given.misfits)
+        self._batches = given.batches
         self._whole = whole
         self._order = KeyOrder(key) if key else None
 
@@ -46,23 +47,35 @@ class WriteData:
         return in_one_batch(cast) if self._whole else in_batches(cast, self._order)
 
 
-Read = tuple[pa.Schema, Iterable[pa.RecordBatch], int | None]
+class GivenData(NamedTuple):
+    """Data of any form, as Arrow."""
+
+    schema: pa.Schema
+    batches: list[pa.RecordBatch] | pa.RecordBatchReader
+    row_count: int | None
+    """None where only the end will tell."""
+    misfits: Sequence[str] = ()
+    """What is wrong with columns that no Arrow type holds, and that ``schema`` lacks."""
 
 
-def _read(data: Any, columns: Mapping[str, ColumnSchema]) -> Read:
-    """Return schema, batches and number of rows of data of any known form."""
+def read_data(data: Any, columns: Mapping[str, ColumnSchema]) -> GivenData:
+    """Return data of any known form as Arrow; ``columns`` are those of the table, by name, as far as it has any.
+
+    Raises:
+        InvalidArgumentError: it is no data, or its columns differ in length.
+    """
     if isinstance(data, pa.Table):
-        return data.schema, data.to_batches(), data.num_rows
+        return GivenData(data.schema, data.to_batches(), data.num_rows)
     if isinstance(data, pa.RecordBatch):
-        return data.schema, [data], data.num_rows
+        return GivenData(data.schema, [data], data.num_rows)
     if isinstance(data, pa.RecordBatchReader):
-        return data.schema, data, None
+        return GivenData(data.schema, data, None)
     if _is_pandas(data, "DataFrame"):
         return _read_pandas(data, columns)
     if hasattr(data, "__arrow_c_stream__"):
         return _read_stream(data)
     if hasattr(data, "__arrow_c_array__"):
-        return _read(pa.record_batch(data), columns)
+        return read_data(pa.record_batch(data), columns)
     if isinstance(data, Mapping):
         return _read_columns(data, columns)
     if isinstance(data, list | tuple) and all(isinstance(row, Mapping) for row in data):
@@ -75,15 +88,29 @@ def _is_pandas(data: Any, kind: str) -> bool:
     return any(base.__name__ == kind and base.__module__.partition(".")[0] == "pandas" for base in type(data).__mro__)
 
 
-def _read_stream(data: Any) -> Read:
+def _read_stream(data: Any) -> GivenData:
     try:
         reader = pa.RecordBatchReader.from_stream(data)
     except (pa.ArrowException, TypeError) as error:
+        if misfits := _unreadable(data):
+            readable = data.select([name for name in data.columns if name not in misfits])
+            return _read_stream(readable)._replace(misfits=list(misfits.values()))
         raise InvalidArgumentError(f"the stream of a {type(data).__name__} holds no columns: {error}") from None
-    return reader.schema, reader, None
+    return GivenData(reader.schema, reader, None)
 
 
-def _read_pandas(frame: Any, columns: Mapping[str, ColumnSchema]) -> Read:
+def _unreadable(frame: Any) -> dict[str, str]:
+    """Return what is wrong, by name, with the columns of a DataFrame that have types Arrow does not know."""
+    misfits: dict[str, str] = {}
+    for name in frame.columns if hasattr(frame, "select") and hasattr(frame, "columns") else ():
+        try:
+            pa.RecordBatchReader.from_stream(frame.select([name]))
+        except (pa.ArrowException, TypeError) as error:
+            misfits[name] = f"column {name!r} has a type that Arrow does not know: {error}"
+    return misfits
+
+
+def _read_pandas(frame: Any, columns: Mapping[str, ColumnSchema]) -> GivenData:
     """The index is not data. NaN, NaT and None are NULL, as pandas means them."""
     odd = [name for name in frame.columns if not isinstance(name, str)]
     if odd:
@@ -105,13 +132,19 @@ def _transposed(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     return {name: [row[name] for row in rows] for name in names}
 
 
-def _read_columns(given: Mapping[str, Any], columns: Mapping[str, ColumnSchema]) -> Read:
-    arrays = {name: _column(name, values, columns.get(name)) for name, values in given.items()}
+def _read_columns(given: Mapping[str, Any], columns: Mapping[str, ColumnSchema]) -> GivenData:
+    arrays: dict[str, pa.Array | pa.ChunkedArray] = {}
+    misfits: list[str] = []
+    for name, values in given.items():
+        try:
+            arrays[name] = _column(name, values, columns.get(name))
+        except InvalidArgumentError as error:
+            misfits.append(error.message)
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         raise InvalidArgumentError(f"the columns differ in length: {lengths}")
     table = pa.table(arrays)
-    return table.schema, table.to_batches(), table.num_rows
+    return GivenData(table.schema, table.to_batches(), table.num_rows, misfits)
 
 
 def _column(name: str, values: Any, column: ColumnSchema | None) -> pa.Array | pa.ChunkedArray:
@@ -123,11 +156,18 @@ def _column(name: str, values: Any, column: ColumnSchema | None) -> pa.Array | p
     try:
         if isinstance(values, list | tuple) and column is not None:
             return _from_python(values, column)
-        return pa.array(values, from_pandas=_is_pandas(values, "Series"))
+        return _from_anything(values)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         why = str(error).partition("\n")[0]
         wanted = f", which the table holds as {column.logical}" if column else ""
         raise InvalidArgumentError(f"the values of column {name!r}{wanted} are of no one type: {why}") from None
+
+
+def _from_anything(values: Any) -> pa.Array | pa.ChunkedArray:
+    try:
+        return pa.array(values, from_pandas=_is_pandas(values, "Series"))
+    except OverflowError:  # integers of Python's that 64 bits do not hold
+        return pa.array(values, pa.decimal128(38, 0))
 
 
 def _from_python(values: Sequence[Any], column: ColumnSchema) -> pa.Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -13,12 +14,13 @@ from ..schemas.bulk import ImportBegin, ImportCommit, ImportFile, ImportMode, Im
 from ..schemas.column import ColumnOptions
 from ..schemas.command import explain
 from ..schemas.description import DroppedTable
-from ..schemas.errors import InvalidArgumentError
+from ..schemas.errors import AlreadyPresentError, InvalidArgumentError, StoreError
 from ..schemas.moving import MoveProgress
 from ..schemas.partition import HashLevel, RangeLevel
 from ..schemas.service import StoreService
 from ..schemas.table import TableDefinition
 from ..schemas.write import WriteResult
+from .new_schema import NewSchema, Options, read_new, schema_for
 from .table import Table
 from .transaction import Transaction
 
@@ -32,37 +34,69 @@ class Database:
     def create_table(
         self,
         name: str,
-        schema: pa.Schema,
-        primary_key: Sequence[str],
+        schema: pa.Schema | None = None,
+        primary_key: Sequence[str] = (),
         partition_by: Sequence[HashLevel | RangeLevel | Mapping[str, Any]] = (),
         column_options: Mapping[str, ColumnOptions | Mapping[str, Any]] | None = None,
         if_not_exists: bool = False,
         unique_key: bool = True,
+        data: Any = None,
         **table_options: Any,
     ) -> Table:
-        """Create a table.
+        """Create a table; with ``data`` also load it, all of it in one commit. If that fails there is no table.
+
+        ``data`` is anything that ``Table.write`` takes. Without a ``schema`` the table has the columns of the data,
+        those of the key first. An Arrow type that tables do not have becomes the one that holds all of its values, and
+        ``Table.notes`` says so.
 
         ``primary_key`` names the leading columns of ``schema``, in order. ``partition_by`` cuts the table into tablets,
         by ``nyala.hash`` and ``nyala.range`` of key columns; left out, it is one tablet. ``column_options`` maps column
         names to ``ColumnOptions``; ``table_options`` are the fields of ``TableOptions``. With ``if_not_exists`` a table
-        of that name is returned as it is, whatever its columns.
+        of that name is returned as it is, whatever its columns, and nothing is loaded.
 
         With ``unique_key=False`` rows may share the values of ``primary_key``: the store adds a last key column
         ``auto_incrementing_id`` and numbers the rows of every insert.
 
         Raises:
             AlreadyPresentError: there is a table of that name.
-            InvalidArgumentError: for names, types, keys or options that a table cannot have.
+            InvalidArgumentError: for names, types, keys or options that a table cannot have. Columns of types that no
+                table holds are all named.
+            RowErrors: rows of ``data`` were refused, such as two with one key.
         """
-        if not isinstance(schema, pa.Schema):
-            raise InvalidArgumentError(f"schema is a pyarrow.Schema, not a {type(schema).__name__}")
+        if isinstance(primary_key, str):
+            raise InvalidArgumentError("primary_key is a list of column names, not one name")
+        if not primary_key:
+            raise InvalidArgumentError("primary_key names the columns that tell rows apart: it needs one at least")
+        options = column_options or {}
+        columns, rows = _columns_and_rows(schema, data, primary_key, options)
+        may_be_there = if_not_exists and rows is None
         try:
             definition = TableDefinition.from_arrow(
-                name, schema, primary_key, column_options, if_not_exists, table_options, unique_key, partition_by
+                name, columns.schema, primary_key, options, may_be_there, table_options, unique_key, partition_by
             )
         except ValidationError as error:
             raise InvalidArgumentError(explain(error, error.title)) from None
-        return self.create_table_as(definition)
+        try:
+            table = Table(self._store, self._store.create_table(definition), columns.notes)
+        except AlreadyPresentError:
+            if not if_not_exists:
+                raise
+            return Table(self._store, self._store.describe_table(name), ["the table was there: nothing was loaded"])
+        if rows is not None:
+            self._load(table, rows)
+        return table
+
+    def _load(self, table: Table, rows: pa.Table | pa.RecordBatchReader) -> None:
+        """Load a table that was just made, in one commit; drop it if that fails."""
+        made = self._store.describe_table(table.name).table_id
+        try:
+            with self.transaction() as loading:
+                loading.insert(table, rows)
+        except BaseException:
+            with suppress(StoreError):
+                if self._store.describe_table(table.name).table_id == made:
+                    self._store.drop_table(table.name)
+            raise
 
     def create_table_as(self, definition: TableDefinition) -> Table:
         """Create a table from its whole definition, as JSON has it.
@@ -171,3 +205,16 @@ class Database:
 
     def __repr__(self) -> str:
         return f"Database({self._store!r})"
+
+
+def _columns_and_rows(
+    schema: pa.Schema | None, data: Any, primary_key: Sequence[str], options: Options
+) -> tuple[NewSchema, Any]:
+    """Return the columns of a new table, and the rows to load, None for none."""
+    if isinstance(schema, pa.Schema):
+        return schema_for(schema, options), data
+    if schema is not None:
+        raise InvalidArgumentError(f"schema is a pyarrow.Schema, not a {type(schema).__name__}; rows go into data=")
+    if data is None:
+        raise InvalidArgumentError("a table needs columns: give a schema (a pyarrow.Schema), or data to take them from")
+    return read_new(data, primary_key, options)

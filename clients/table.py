@@ -35,9 +35,12 @@ class Table:
     """One table. Thread safe. ``schema``, ``primary_key`` and ``name`` are those of the moment it was looked up, or of
     the last ``alter`` through it."""
 
-    def __init__(self, store: StoreService, description: TableDescription) -> None:
+    def __init__(self, store: StoreService, description: TableDescription, notes: Sequence[str] = ()) -> None:
         self._store = store
         self._description = description
+        self.notes = list(notes)
+        """What the table's maker should know, a sentence each: ``create_table`` says here which columns have another
+        type than the Arrow schema or the data that it was given."""
 
     @property
     def name(self) -> str:
@@ -434,7 +437,7 @@ class Table:
         raise InvalidArgumentError(f"a key of table {self.name!r} is {tuple(names)}, as a dict or a tuple, not {key!r}")
 
     def __repr__(self) -> str:
-        return f"Table({self.name!r})"
+        return "\n  ".join([f"Table({self.name!r})", *self.notes])
 
 
 def _names(columns: Sequence[str] | None) -> list[str] | None:

@@ -12,6 +12,7 @@ from functools import lru_cache
 import pyarrow as pa
 
 from .errors import InvalidArgumentError
+from .wrapped import bare_type
 
 TYPE_METADATA = b"nyala.type"
 """Key of the Arrow field metadata that carries a type which Arrow has no word for (varchar)."""
@@ -157,45 +158,47 @@ def _held(kind: pa.DataType) -> LogicalType | None:
     return LogicalType.decimal(kind.precision, kind.scale) if pa.types.is_decimal128(kind) and kind.scale >= 0 else None
 
 
-def nearest(kind: pa.DataType) -> str:
-    """Return the word of the type that holds most of what ``kind`` holds."""
-    is_ = pa.types
-    if isinstance(kind, pa.BaseExtensionType):
-        return _word_of(kind.storage_type)
-    if is_.is_dictionary(kind):
-        word = _word_of(kind.value_type)
-        return f"{word} (dictionary encoding is a column option)" if word in ("string", "binary") else word
-    if is_.is_run_end_encoded(kind):
-        return _word_of(kind.value_type)
+def holder(kind: pa.DataType) -> LogicalType | None:
+    """Return the type that holds every cell an Arrow type may have; None when there is none.
+
+    Timestamps of nanoseconds count as held by timestamp[us]: a cell with parts of a microsecond is refused when it is
+    written. What Arrow wraps (extensions, dictionaries, run-end encoding) is held as the cells inside.
+    """
+    is_, kind = pa.types, bare_type(kind)
+    if found := _held(kind):
+        return found
     if is_.is_decimal(kind):
-        return _nearest_decimal(kind.precision, kind.scale)
-    rules: list[tuple[bool, str]] = [
-        (is_.is_uint8(kind), "int16"),
-        (is_.is_uint16(kind), "int32"),
-        (is_.is_uint32(kind), "int64"),
-        (is_.is_uint64(kind), "decimal(20,0)"),
-        (is_.is_timestamp(kind) and kind.tz is not None, "timestamp[us] (without a time zone, in UTC)"),
-        (is_.is_timestamp(kind), "timestamp[us]"),
-        (is_.is_date64(kind), "date"),
-        (is_.is_time(kind) or is_.is_duration(kind), "int64"),
-        (is_.is_float16(kind), "float"),
-        (is_.is_large_string(kind) or kind == pa.string_view(), "string"),
-        (
-            is_.is_large_binary(kind) or is_.is_fixed_size_binary(kind) or kind == pa.binary_view(),
-            "binary",
-        ),
-        (is_.is_nested(kind), "string (as JSON)"),
-    ]
-    return next((word for applies, word in rules if applies), "string")
+        precision, scale = _digits(kind)
+        return LogicalType.decimal(precision, scale) if precision <= 38 else None
+    words = {
+        "int16": is_.is_uint8(kind),
+        "int32": is_.is_uint16(kind),
+        "int64": is_.is_uint32(kind),
+        "decimal(20,0)": is_.is_uint64(kind),
+        "timestamp[us]": is_.is_timestamp(kind),
+        "date": is_.is_date64(kind),
+        "float": is_.is_float16(kind),
+        "string": is_.is_large_string(kind) or is_.is_string_view(kind),
+        "binary": is_.is_large_binary(kind) or is_.is_fixed_size_binary(kind) or is_.is_binary_view(kind),
+    }
+    return next((LogicalType.parse(word) for word, holds in words.items() if holds), None)
 
 
-def _word_of(kind: pa.DataType) -> str:
-    return str(found) if (found := _held(kind)) else nearest(kind)
+def nearest(kind: pa.DataType) -> str:
+    """Return the word of the type that holds most of what ``kind`` holds, and what has to be done for it."""
+    is_, bare = pa.types, bare_type(kind)
+    if is_.is_decimal(bare) and (digits := _digits(bare))[0] > 38:
+        return f"decimal(38,{min(digits[1], 38)}), if its digits suffice"
+    if is_.is_time(bare) or is_.is_duration(bare):
+        return "int64"
+    if is_.is_nested(bare):
+        return "string (as JSON)"
+    word = str(holder(bare) or "string")
+    if is_.is_dictionary(kind) and word in ("string", "binary"):
+        return f"{word} (dictionary encoding is a column option)"
+    return f"{word} (without a time zone, in UTC)" if is_.is_timestamp(bare) and bare.tz is not None else word
 
 
-def _nearest_decimal(precision: int, scale: int) -> str:
-    """Return the decimal of the same digits: a negative scale counts zeros before the point."""
-    precision, scale = precision + max(-scale, 0), max(scale, 0)
-    if precision <= 38:
-        return f"decimal({precision},{scale})"
-    return f"decimal(38,{min(scale, 38)}), if its digits suffice"
+def _digits(kind: pa.DataType) -> tuple[int, int]:
+    """Return precision and scale of a decimal; a negative scale counts zeros before the point."""
+    return kind.precision + max(-kind.scale, 0), max(kind.scale, 0)

@@ -59,7 +59,7 @@ def test_tables_come_and_go(db: Database) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        {"schema": pa.schema({"k": pa.uint64()})},
+        {"schema": pa.schema({"k": pa.duration("s")})},
         {"schema": {"k": "int64"}},
         {"primary_key": []},
         {"primary_key": "k"},

@@ -1,0 +1,245 @@
+"""Tables made from data: Arrow types go to the column type that holds their values, or are refused all at once."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from nyala.clients.database import Database
+from nyala.clients.table import Table
+from nyala.schemas.errors import InvalidArgumentError, NotFoundError, RowErrors
+
+NOON = dt.datetime(2026, 1, 31, 12)
+PANDAS = pd.DataFrame(
+    {
+        "city": ["Oslo", None, "Hamar"],
+        "id": np.array([3, 1, 2], np.uint32),
+        "kind": pd.Categorical(["a", "b", None]),
+        "at": pd.to_datetime([NOON, None, NOON]).tz_localize("UTC").tz_convert("Europe/Oslo"),
+    }
+)
+POLARS = pl.DataFrame(
+    {
+        "city": ["Oslo", None, "Hamar"],
+        "id": pl.Series([3, 1, 2], dtype=pl.UInt32),
+        "kind": pl.Series(["a", "b", None], dtype=pl.Categorical),
+        "at": pl.Series([NOON, None, NOON]).dt.replace_time_zone("UTC").dt.convert_time_zone("Europe/Oslo"),
+    }
+)
+COLUMNS = {
+    "city": ["Oslo", None, "Hamar"],
+    "id": pa.array([3, 1, 2], pa.uint32()),
+    "kind": pa.array(["a", "b", None]).dictionary_encode(),
+    "at": pa.array([NOON, None, NOON], pa.timestamp("ms", "Europe/Oslo")),
+}
+TABLE = pa.table(COLUMNS)
+FORMS = {
+    "pandas": lambda: PANDAS,
+    "polars": lambda: POLARS,
+    "dict of lists": lambda: COLUMNS,
+    "table": lambda: TABLE,
+    "reader": lambda: TABLE.to_reader(),
+    "list of dicts": lambda: TABLE.to_pylist(),
+}
+ROWS = [
+    {"id": 1, "city": None, "kind": "b", "at": None},
+    {"id": 2, "city": "Hamar", "kind": None, "at": NOON},
+    {"id": 3, "city": "Oslo", "kind": "a", "at": NOON},
+]
+
+
+def rows(table: Table) -> list[dict[str, Any]]:
+    return table.scan(ordered=True).to_arrow().to_pylist()
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_a_table_is_made_and_loaded_from_data_of_every_form(db: Database, form: Any) -> None:
+    before = db.now()
+    homes = db.create_table("homes", data=form(), primary_key=["id"])
+    assert homes.primary_key == ["id"] and homes.schema.names == ["id", "city", "kind", "at"]
+    assert rows(homes) == ROWS
+    assert homes.changes(before).to_arrow()["_timestamp"].unique().to_pylist() == [homes.last_change()]
+
+
+def test_notes_say_what_became_of_types(db: Database) -> None:
+    homes = db.create_table("homes", data=PANDAS, primary_key=["id"])
+    assert homes.notes == [
+        "column 'id' is uint32 and is kept as int64",
+        "column 'city' is large_string and is kept as string",
+        "column 'kind' is dictionary<values=large_string, indices=int8, ordered=0> and is kept as string",
+        "column 'at' is timestamp[us, tz=Europe/Oslo] and is kept as timestamp[us], the same moments in UTC",
+    ]
+    assert homes.notes[1] in repr(homes)
+    assert db.create_table("plain", data={"id": [1], "x": ["a"]}, primary_key=["id"]).notes == []
+
+
+HELD: dict[str, tuple[pa.Array, str, Any]] = {
+    "large strings": (pa.array(["a"], pa.large_string()), "string", "a"),
+    "string views": (pa.array(["a"], pa.string_view()), "string", "a"),
+    "large bytes": (pa.array([b"a"], pa.large_binary()), "binary", b"a"),
+    "byte views": (pa.array([b"a"], pa.binary_view()), "binary", b"a"),
+    "fixed bytes": (pa.array([b"ab"], pa.binary(2)), "binary", b"ab"),
+    "a dictionary of views": (pa.array(["a"], pa.string_view()).dictionary_encode(), "string", "a"),
+    "a dictionary of numbers": (pa.array([7], pa.uint8()).dictionary_encode(), "int16", 7),
+    "runs": (pa.RunEndEncodedArray.from_arrays([1], pa.array(["a"], pa.large_string())), "string", "a"),
+    "uint8": (pa.array([255], pa.uint8()), "int16", 255),
+    "uint16": (pa.array([65_535], pa.uint16()), "int32", 65_535),
+    "uint32": (pa.array([2**32 - 1], pa.uint32()), "int64", 2**32 - 1),
+    "uint64 that fits": (pa.array([2**63 - 1, None], pa.uint64()), "int64", 2**63 - 1),
+    "uint64 that does not": (pa.array([2**64 - 1], pa.uint64()), "decimal(20,0)", Decimal(2**64 - 1)),
+    "seconds": (pa.array([NOON], pa.timestamp("s")), "timestamp[us]", NOON),
+    "nanoseconds": (pa.array([NOON], pa.timestamp("ns", "Asia/Tokyo")), "timestamp[us]", NOON),
+    "dates of milliseconds": (pa.array([NOON.date()], pa.date64()), "date", NOON.date()),
+    "half floats": (pa.array(np.array([0.5], np.float16)), "float", 0.5),
+    "small decimals": (pa.array([Decimal("1.5")], pa.decimal32(4, 1)), "decimal(4,1)", Decimal("1.5")),
+    "wide decimals": (pa.array([Decimal("1.5")], pa.decimal256(38, 1)), "decimal(38,1)", Decimal("1.5")),
+    "hundreds": (pa.array([Decimal("1E+2")], pa.decimal128(3, -2)), "decimal(5,0)", Decimal(100)),
+    "UUIDs": (pa.array([b"0123456789abcdef"], pa.uuid()), "binary", b"0123456789abcdef"),
+}
+
+
+@pytest.mark.parametrize("case", HELD.values(), ids=HELD)
+def test_every_type_that_one_column_type_holds(db: Database, case: tuple[pa.Array, str, Any]) -> None:
+    cells, kind, value = case
+    data = pa.table({"id": pa.array(range(len(cells)), pa.int64()), "x": cells})
+    made = db.create_table("made", data=data, primary_key=["id"])
+    assert made.describe()["columns"][1]["type"] == kind and made.get(0) == {"id": 0, "x": value}
+    made.delete({"id": [0]})
+    made.insert(data.slice(0, 1))
+    made.upsert(data.slice(0, 1))
+    assert made.get(0) == {"id": 0, "x": value}
+
+
+@pytest.mark.parametrize("case", HELD.values(), ids=HELD)
+def test_a_schema_of_such_types_is_taken_too(db: Database, case: tuple[pa.Array, str, Any]) -> None:
+    cells, _, value = case
+    schema = pa.schema([("id", pa.int64()), ("x", cells.type)])
+    made = db.create_table("made", schema, ["id"])
+    assert len(made.notes) == 1 and "kept as" in made.notes[0]
+    made.insert(pa.table({"id": pa.array(range(len(cells)), pa.int64()), "x": cells}))
+    assert made.get(0)["x"] == value  # pyright: ignore[reportOptionalSubscript]
+
+
+def test_what_no_table_holds_is_refused_in_one_message(db: Database) -> None:
+    frame = pd.DataFrame(
+        {
+            "id": [1, 2],
+            "tags": [["a"], []],
+            "took": pd.to_timedelta([1, 2]),
+            "mixed": pd.Series([1, "a"], dtype=object),
+            "none": [None, None],
+            "fine": pd.Series([1, 2], dtype="datetime64[ns]"),
+            "name": ["a", "b"],
+        }
+    )
+    with pytest.raises(InvalidArgumentError) as refused:
+        db.create_table("homes", data=frame, primary_key=["id"])
+    text = refused.value.message
+    assert "5 of the columns" in text and "\n" not in text and "'name'" not in text
+    assert "'tags' is list<item: string>: convert it, string (as JSON) would work" in text
+    assert "'took' is duration[ns]: convert it, int64 would work" in text
+    assert "'mixed' are of no one type" in text and "'none' has no value" in text
+    assert "'fine' is timestamp[ns] and has parts of a microsecond: round it" in text
+    assert db.tables() == []
+    schema = pa.schema([("id", pa.int64()), ("tags", pa.list_(pa.string())), ("took", pa.duration("s"))])
+    with pytest.raises(InvalidArgumentError, match=r"'tags'.*'took'"):
+        db.create_table("homes", schema, ["id"])
+
+
+def test_columns_of_polars_that_arrow_does_not_know_are_named_too(db: Database) -> None:
+    frame = pl.DataFrame({"id": [1], "huge": pl.Series([1], dtype=pl.Int128), "tags": [[1]]})
+    with pytest.raises(InvalidArgumentError, match=r"2 of the columns .*'huge'.*'tags'"):
+        db.create_table("homes", data=frame, primary_key=["id"])
+
+
+def test_a_write_names_all_columns_that_never_fit(homes: Table) -> None:
+    frame = pd.DataFrame({"id": [1], "city": [5], "ok": [1], "small": pd.Series([[1]], dtype=object)})
+    with pytest.raises(InvalidArgumentError, match=r"'city'.*'small'|'small'.*'city'") as refused:
+        homes.insert(frame)
+    assert "'ok'" in refused.value.message
+
+
+def test_options_say_the_type_where_the_data_does_not(db: Database) -> None:
+    data = {"id": [1, 2], "note": [None, None], "cents": [1, 2], "word": ["abc", "d"], "day": ["2026-01-31", None]}
+    options = {
+        "id": {"type": "int32"},
+        "note": {"type": "string"},
+        "cents": {"type": "decimal(10,2)"},
+        "word": {"type": "varchar(2)"},
+        "day": {"type": "date"},
+    }
+    made = db.create_table("made", data=data, primary_key=["id"], column_options=options)
+    assert [column["type"] for column in made.describe()["columns"]] == [
+        "int32", "string", "decimal(10,2)", "varchar(2)", "date"
+    ]  # fmt: skip
+    assert made.get(1) == {"id": 1, "note": None, "cents": Decimal("1.00"), "word": "ab", "day": NOON.date()}
+    with pytest.raises(InvalidArgumentError, match="'word'"):
+        db.create_table("other", data=data, primary_key=["id"], column_options=options | {"word": {"type": "int8"}})
+
+
+def test_whole_numbers_beyond_64_bits_become_a_decimal(db: Database) -> None:
+    made = db.create_table("made", data={"id": [1], "n": [2**70]}, primary_key=["id"])
+    assert made.get(1) == {"id": 1, "n": Decimal(2**70)}
+
+
+def test_a_table_that_cannot_be_loaded_is_not_made(db: Database) -> None:
+    with pytest.raises(RowErrors) as refused:
+        db.create_table("homes", data={"id": [1, 2, 1], "x": [1, 2, 3]}, primary_key=["id"])
+    assert refused.value.result.errors[0].row == 2
+    assert db.tables() == []
+
+    def breaking():
+        yield pa.record_batch({"id": [1]})
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        schema = pa.schema([("id", pa.int64())])
+        db.create_table("homes", data=pa.RecordBatchReader.from_batches(schema, breaking()), primary_key=["id"])
+    assert db.tables() == []
+
+
+def test_if_not_exists_loads_nothing_into_a_table_that_is_there(db: Database) -> None:
+    first = db.create_table("homes", data={"id": [1]}, primary_key=["id"], if_not_exists=True)
+    again = db.create_table("homes", data={"id": [2]}, primary_key=["id"], if_not_exists=True)
+    assert rows(first) == rows(again) == [{"id": 1}] and "nothing was loaded" in again.notes[0]
+
+
+def test_data_goes_into_a_schema_that_is_given(db: Database) -> None:
+    schema = pa.schema([("id", pa.int64()), ("x", pa.float64()), ("y", pa.string())])
+    made = db.create_table("made", schema, ["id"], data=PANDAS[["id"]], partition_by=[{"hash": ["id"], "buckets": 2}])
+    assert rows(made) == [{"id": number, "x": None, "y": None} for number in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ({"primary_key": ["id"]}, "schema"),
+        ({"data": {"id": [1]}}, "primary_key"),
+        ({"data": {"id": [1]}, "primary_key": "id"}, "list of column names"),
+        ({"data": {"id": [1]}, "primary_key": ["no"]}, "'no', which is no column of the data; it has id"),
+        ({"schema": PANDAS, "primary_key": ["id"]}, "data="),
+        ({"data": 5, "primary_key": ["id"]}, "not a int"),
+        ({"data": {"id": [1.5]}, "primary_key": ["id"]}, "key"),
+    ],
+)
+def test_what_is_missing_is_said(db: Database, arguments: dict[str, Any], word: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=word):
+        db.create_table("homes", **arguments)
+    with pytest.raises(NotFoundError):
+        db.table("homes")
+
+
+def test_frames_that_were_read_go_back_in(db: Database) -> None:
+    made = db.create_table("made", data=PANDAS, primary_key=["id"])
+    made.upsert(made.scan().to_pandas())
+    made.upsert(made.scan().to_polars())
+    made.upsert(PANDAS)
+    made.upsert(POLARS)
+    assert rows(made) == ROWS
