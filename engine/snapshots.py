@@ -6,7 +6,7 @@ from ..schemas.errors import InvalidArgumentError, SnapshotTooOldError
 from ..schemas.scan import ScanSpec
 from ..schemas.timestamp import last_of, parse_moment
 from .layout import Layout
-from .mvcc.clock import Clock
+from .mvcc.clock import Clock, microseconds_of
 from .mvcc.mvcc import MvccManager
 from .table import Table
 from .tablet.chunk import ChangeRange
@@ -15,10 +15,12 @@ from .tablet.chunk import ChangeRange
 class Snapshots:
     """The snapshots of one store. Thread safe."""
 
-    def __init__(self, clock: Clock, mvcc: MvccManager, clock_error_seconds: int) -> None:
+    def __init__(self, clock: Clock, mvcc: MvccManager, clock_error_seconds: int, server: str | None = None) -> None:
+        """``server`` is the name of this one among those that share its tables."""
         self._clock = clock
         self._mvcc = mvcc
         self._clock_error_seconds = clock_error_seconds
+        self._whose = f"the clock of the server {server!r}" if server else "this store's clock"
 
     def range(self, spec: ScanSpec, table: Table, layout: Layout) -> tuple[int, ChangeRange | None]:
         """Return the snapshot of a scan and, for a scan of changes, what leads up to it."""
@@ -55,9 +57,19 @@ class Snapshots:
 
     def check_not_ahead(self, snapshot: int, moment: int | str, what: str) -> None:
         """Refuse a moment that is further ahead of this clock than clocks may differ."""
-        latest = last_of(self._clock.physical_microseconds() + self._clock_error_seconds * 1_000_000)
+        now = self._clock.physical_microseconds()
+        latest = last_of(now + self._clock_error_seconds * 1_000_000)
         if snapshot > max(latest, self._mvcc.snapshot()):  # a clock that was set back makes no commit lie in the future
-            raise InvalidArgumentError(f"{what} {moment!r} lies in the future")
+            ahead = (microseconds_of(snapshot) - now) / 1e6
+            raise InvalidArgumentError(
+                f"{what} {moment!r} lies in the future: {ahead:,.1f} s ahead of {self._whose}, which follows others by "
+                f"at most {self._clock_error_seconds:,} s (clock_error_seconds)"
+            )
+
+    @property
+    def seconds_ahead(self) -> float:
+        """How far timestamps of this store are ahead of the wall clock: of other clocks, or of what it was before."""
+        return max(microseconds_of(self._mvcc.now()) - self._clock.physical_microseconds(), 0) / 1e6
 
     def now(self, at_least: int) -> int:
         """Return the newest snapshot, once this clock has followed another one to ``at_least``."""

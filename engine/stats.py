@@ -1,13 +1,15 @@
-"""Statistics of a table, from what its tablets hold in memory about their files; and which files are damaged."""
+"""What a store says of itself: its health, and statistics of a table, from what its tablets know of their files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib.metadata import version
 
 from ..schemas.column import ColumnSchema
 from ..schemas.description import (
     ColumnStats,
     DamagedFile,
+    Health,
     KeyIndexStats,
     TableDescription,
     TableStats,
@@ -60,6 +62,20 @@ def tablet_map(table: Table) -> TabletMap:
         for tablet in layout.tablets
     ]
     return TabletMap(schema_version=layout.schema.version, partitions=layout.partitions, tablets=tablets)
+
+
+def health_of(
+    read_only_reason: str | None, damaged: list[DamagedFile], server: str | None, clock_ahead_seconds: float
+) -> Health:
+    """Return how a store is."""
+    return Health(
+        status="read_only" if read_only_reason else "degraded" if damaged else "ok",
+        reason=read_only_reason or "",
+        version=version("nyala"),
+        server=server,
+        damaged=damaged,
+        clock_ahead_seconds=round(clock_ahead_seconds, 3),
+    )
 
 
 def damaged_files(found: Iterable[Damage], manifest: Manifest) -> list[DamagedFile]:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +55,7 @@ from .outside import Outside
 from .pending import PendingWrite, RepeatedWrite
 from .snapshots import Snapshots
 from .staging.area import StagingArea
-from .stats import damaged_files, described, table_stats, tablet_map
+from .stats import damaged_files, described, health_of, table_stats, tablet_map
 from .table import Table
 from .tablet import files
 from .tablet.chunk import ScanRequest
@@ -119,7 +118,7 @@ class Store(Outside):
         manifest = manifest_file.current
         storage = imports.Storage.of(self._fs, self.options.import_storage, manifest.store_uuid)
         self._mvcc = MvccManager(self._clock)
-        self._snapshots = Snapshots(self._clock, self._mvcc, self.options.clock_error_seconds)
+        self._snapshots = Snapshots(self._clock, self._mvcc, self.options.clock_error_seconds, self.options.server)
         self._wal = self._open_wal(manifest)
         cache = PageCache(self.options.page_cache_bytes)
         budget = KeyIndexBudget(self.options.key_index_bytes, on_demand=self.options.maintenance == "off")
@@ -409,10 +408,8 @@ class Store(Outside):
     def health(self) -> Health:
         """See StoreService."""
         self._check_open()
-        reason, version = self._log.read_only_reason, package_version("nyala")
         damaged = damaged_files(self.damage.found(), self._environment.manifest.current)
-        status = "read_only" if reason else "degraded" if damaged else "ok"
-        return Health(status=status, reason=reason or "", version=version, server=self.options.server, damaged=damaged)
+        return health_of(self._log.read_only_reason, damaged, self.options.server, self._snapshots.seconds_ahead)
 
     @noticing
     def run_maintenance_once(self) -> str | None:

@@ -212,6 +212,8 @@ class Health(BaseModel):
     server: str | None = None
     """What the server is called in the placement that it is part of; None: it has all of its tables' tablets."""
     damaged: list[DamagedFile] = []
+    clock_ahead_seconds: float = 0.0
+    """How far timestamps are ahead of this server's wall clock. After a wall clock that was ahead: docs/servers.md."""
 
     @property
     def takes_writes(self) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...schemas.description import ScanPlan
-from ...schemas.errors import InvalidArgumentError
+from ...schemas.errors import InvalidArgumentError, UnavailableError
 from ...schemas.scan import ScanSpec
 from ...schemas.timestamp import parse_moment
 from .definitions import half_altered
@@ -71,11 +71,20 @@ def now(members: Members, at_least: int = 0) -> int:
     """Return a timestamp at which all servers show every write acknowledged so far, and no later one.
 
     It is the latest of their clocks, which the others follow before this returns.
+
+    Raises:
+        UnavailableError: a server's clock is further ahead than others follow it.
     """
     told = members.each(lambda store: store.now(at_least))
-    latest = max(told.values())
+    ahead, latest = max(told.items(), key=lambda each: each[1])
     if behind := [name for name, timestamp in told.items() if timestamp < latest]:
-        members.each(lambda store: store.now(latest), behind)
+        try:
+            members.each(lambda store: store.now(latest), behind)
+        except InvalidArgumentError as error:  # the only argument is the timestamp
+            raise UnavailableError(
+                f"the clock of the server {ahead!r} is too far ahead ({error.message}): correct it; if it has been "
+                "corrected, its timestamps stay ahead until that time: see 'A clock that was ahead' in docs/servers.md"
+            ) from None
     return latest
 
 

@@ -174,7 +174,7 @@ class Arrivals:
             if any(moved.name == asked.move for _, moved in arrived(self._manifest, table)):
                 return
             empty, arriving = self._prepared(asked.move, table)
-            self._snapshots.check_not_ahead(asked.clock, asked.clock, "the clock of the source")
+            self._snapshots.check_not_ahead(asked.clock, asked.clock, f"the clock of the server {arriving.server!r},")
             self._environment.mvcc.wait_for(asked.clock)
             entry = _entry(empty, arriving)
             tablet = open_tablet(entry, table.schema, self._environment)
@@ -238,7 +238,7 @@ class Arrivals:
             )
         if found.elsewhere is None:
             raise AlreadyPresentError(f"the tablet is here already, with the number {found.tablet_id}")
-        self._snapshots.check_not_ahead(asked.clock, asked.clock, "the clock of the source")
+        self._snapshots.check_not_ahead(asked.clock, asked.clock, f"the clock of the server {asked.source!r},")
         return found
 
     def _make_directories(self, number: int) -> None:

@@ -47,6 +47,7 @@ class Pair:
         self.db = Database(cast(StoreService, PlacedStore(self.members)))
         self.calls: list[str] = []
         self.stop_at: int | None = None
+        self.clock_error_seconds = 10
         self.after = False
         """Whether the call at which it stops is still made."""
         for name in names:
@@ -55,7 +56,12 @@ class Pair:
     def start(self, name: str) -> None:
         here = Here(self.placement, name)
         options = StoreOptions(
-            maintenance="off", placement=self.placement, server=name, scan_threads=1, wal_segment_bytes=1 << 18
+            maintenance="off",
+            placement=self.placement,
+            server=name,
+            scan_threads=1,
+            wal_segment_bytes=1 << 18,
+            clock_error_seconds=self.clock_error_seconds,
         )
         self.stores[name] = Store.open(self.disks[name], options)
         gateway = self.gateways[name] = Gateway(cast(StoreService, self.stores[name]), here)

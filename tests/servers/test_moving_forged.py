@@ -58,7 +58,7 @@ def test_a_clock_that_is_ahead_hands_nothing_over(pair: Pair, table: Table) -> N
     told = rival.handed_over(begun)
     pair.stores["a"]._clock.update(told.clock + YEAR)
     before = pair.stores["b"].now()
-    with pytest.raises(InvalidArgumentError, match="the clock of the source"):
+    with pytest.raises(InvalidArgumentError, match="the clock of the server 'a'"):
         rival.target.move_take_over(told)
     assert pair.stores["b"].now() < before + YEAR
 
