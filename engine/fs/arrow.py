@@ -149,6 +149,9 @@ class ArrowWritableFile:
     def sync(self) -> None:
         self._stream.close()
 
+    def check(self) -> None:
+        raise _not_supported(self._path)
+
     def close(self) -> None:
         self._stream.close()
 

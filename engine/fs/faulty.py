@@ -14,7 +14,7 @@ from .filesystem import FileLock, FileSystem, ReadableFile, WritableFile, views_
 if TYPE_CHECKING:
     from .filesystem import BytesLike
 
-READS = frozenset({"open", "list", "exists", "size", "pread", "view", "free_bytes"})
+READS = frozenset({"open", "list", "exists", "size", "pread", "view", "check", "free_bytes"})
 WRITES = frozenset({"append", "pwrite"})
 SYNCS = frozenset({"sync", "sync_file", "sync_directory"})
 NAMES = frozenset({"create", "rename", "link", "unlink", "make_directory", "remove_directory", "lock"})
@@ -154,6 +154,10 @@ class FaultyWritableFile:
     def sync(self) -> None:
         self._disk.check("sync", self._path)
         self._inner.sync()
+
+    def check(self) -> None:
+        self._disk.check("check", self._path)
+        self._inner.check()
 
     def close(self) -> None:
         self._inner.close()

@@ -50,6 +50,14 @@ class WritableFile(Protocol):
         """Make the content durable.  It says nothing about the file's name."""
         ...
 
+    def check(self) -> None:
+        """Raise OSError unless the file still has the name that it was created with, and all of its bytes: those that
+        were preallocated, or written. What else is in them is not looked at. It costs a microsecond or two.
+
+        Somebody else may have deleted, replaced or cut the file. Writes and syncs go on succeeding then, for nobody.
+        """
+        ...
+
     def close(self) -> None:
         """Forget the file; syncs nothing.  Closing twice is allowed."""
         ...

@@ -9,6 +9,7 @@ overwrite blocks that are there.  Large writes pay more for their bytes than for
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import mmap
 import os
@@ -45,7 +46,7 @@ class LocalFileSystem:
     def create(self, path: str, preallocate: int = 0) -> LocalWritableFile:
         where = self._locate(path)
         descriptor = os.open(where, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE)
-        file = LocalWritableFile(descriptor, preallocate)
+        file = LocalWritableFile(descriptor, where, preallocate)
         try:
             if preallocate:
                 file.reserve()
@@ -123,10 +124,12 @@ class LocalFileSystem:
 
 
 class LocalWritableFile:
-    """A descriptor, and how much of it was preallocated and zeroed."""
+    """A descriptor, where it was opened, and how much of it was preallocated and zeroed."""
 
-    def __init__(self, descriptor: int, preallocated: int) -> None:
+    def __init__(self, descriptor: int, where: str, preallocated: int) -> None:
         self._descriptor = descriptor
+        self._where = where
+        self._identity = _identity(os.fstat(descriptor))
         self._preallocated = preallocated
         self._zeroed = 0
         self._size = 0
@@ -158,6 +161,13 @@ class LocalWritableFile:
             os.fdatasync(self._descriptor)
         else:
             os.fsync(self._descriptor)
+
+    def check(self) -> None:
+        found = os.stat(self._where, follow_symlinks=False)
+        if _identity(found) != self._identity:
+            raise OSError(errno.ESTALE, "another file has taken the place of this one")
+        if found.st_size < max(self._preallocated, self._size):
+            raise OSError(errno.ESTALE, f"the file was cut to {found.st_size:,} bytes")
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -244,6 +254,11 @@ def _write_fully(descriptor: int, views: Sequence[memoryview], offset: int) -> N
             written -= pending.pop().nbytes
         if written:
             pending[-1] = pending[-1][written:]
+
+
+def _identity(state: os.stat_result) -> tuple[int, int]:
+    """Return what no other file has as long as this one is open."""
+    return state.st_dev, state.st_ino
 
 
 def _sync(where: str, flags: int) -> None:

@@ -52,7 +52,7 @@ class MemoryFileSystem:
             self._take_space(preallocate, path)
             file = DurableFile(preallocate)
             parent.change((name, file))
-            return MemoryWritableFile(self, path, file)
+            return MemoryWritableFile(self, path, file, preallocate)
 
     def open(self, path: str) -> MemoryReadableFile:
         with self._mutex:
@@ -211,10 +211,11 @@ class MemoryFileSystem:
 
 
 class MemoryWritableFile:
-    def __init__(self, disk: MemoryFileSystem, path: str, file: DurableFile) -> None:
+    def __init__(self, disk: MemoryFileSystem, path: str, file: DurableFile, preallocated: int) -> None:
         self._disk = disk
         self._path = path
         self._file = file
+        self._needed = preallocated
         self._closed = False
 
     @property
@@ -234,6 +235,12 @@ class MemoryWritableFile:
             self._open_for("sync")
             self._file.sync()
 
+    def check(self) -> None:
+        with self._disk._mutex:
+            self._disk._check_power()
+            if self._disk._file(self._path) is not self._file or self._file.size < self._needed:
+                raise _os_error(errno.ESTALE, self._path)
+
     def close(self) -> None:
         self._closed = True
 
@@ -241,6 +248,7 @@ class MemoryWritableFile:
         self._open_for(kind)
         self._disk._take_space(max(0, offset + len(content) - self._file.size), self._path)
         self._file.write(offset, content)
+        self._needed = max(self._needed, offset + len(content))
 
     def _open_for(self, kind: str) -> None:
         if self._closed:

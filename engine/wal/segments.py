@@ -77,6 +77,14 @@ class NewSegment:
         self._fs.sync_directory(self._directory)
         return SegmentInfo(self.number, self.path, self.size, first_lsn, first_lsn - 1)
 
+    def check(self) -> None:
+        """Raise OSError when the file is not there any more, as it was made: whatever is written to it is lost then."""
+        try:
+            self.file.check()
+        except OSError as error:
+            why = f"{self.path} was deleted, replaced or cut while it was being written ({error.strerror})"
+            raise OSError(why) from error
+
     def discard(self) -> None:
         """Remove an unborn segment."""
         self.file.close()

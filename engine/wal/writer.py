@@ -15,11 +15,13 @@ changed nothing.  It counts the most that the record can take (its "claim") and 
 Only one thread at a time makes room (``_rolling``), so while it makes a file the other claims can only shrink.
 
 FAILURE.  After any error of a write or a sync nothing is written any more (a second sync that succeeds may lie): all
-who wait get UnavailableError, and only a restart finds out what is on the disk.
+who wait get UnavailableError, and only a restart finds out what is on the disk.  So too when somebody has deleted,
+replaced or cut the file: it is looked at before each acknowledgement.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -42,6 +44,8 @@ from .segments import NewSegment, SegmentList
 
 if TYPE_CHECKING:
     from ..fs.filesystem import BytesLike
+
+_logger = logging.getLogger(__name__)
 
 GROUP_RECORDS_MAX = 1 << 16  # bounds what a reader holds in memory for one group
 
@@ -311,11 +315,13 @@ class LogWriter:
         pieces, crc = encode_group(batch.records, seed, batch.first_lsn, self._crc)
         last_lsn = batch.first_lsn + len(batch.records) - 1
         batch.segment.file.pwrite(batch.offset, *pieces)
+        batch.segment.check()
         self.written_lsn = last_lsn
         self.listener()
         with self._mutex:
             self._written.notify_all()
         batch.segment.file.sync()
+        batch.segment.check()
         self._crc = crc
         self._segments.reach(last_lsn)
         self.durable_lsn = last_lsn
@@ -345,6 +351,7 @@ class LogWriter:
                     f"the log cannot be written: {error or type(error).__name__}; reads go on; restart to recover"
                 )
                 self.failed.__cause__ = error
+                _logger.error("%s", self.failed.message)
             for condition in (self._work, self._space, self._written, self._durable):
                 condition.notify_all()
         self.listener()

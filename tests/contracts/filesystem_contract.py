@@ -246,3 +246,23 @@ def test_threads_work_on_files_of_their_own(fs: FileSystem) -> None:
         thread.join()
     for number in range(8):
         assert read(fs, f"{number}")[:500] == bytes([number]) * 500
+
+
+def test_a_file_is_checked_by_its_name_and_size(fs: FileSystem) -> None:
+    file = fs.create("a", preallocate=100)
+    file.check()
+    file.append(b"x" * 200)
+    file.check()
+    fs.rename("a", "b")
+    with pytest.raises(OSError):
+        file.check()
+    write(fs, "a", b"x" * 200)
+    with pytest.raises(OSError):
+        file.check()
+    fs.unlink("a")
+    fs.rename("b", "a")
+    file.check()
+    fs.unlink("a")
+    with pytest.raises(OSError):
+        file.check()
+    file.close()
