@@ -292,9 +292,12 @@ def estimate(
     for tablet, version in zip(wanted.tablets, versions, strict=True):
         parts, count = split(version, request, split_bytes)
         counts.append(count)
-        splits += [_described(tablet, part, request) for part in parts]
-    # At a snapshot, what holds no row now will never hold one. One part is kept, for readers that need one.
-    splits = [part for part in splits if part.rows] or splits[:1]
+        splits += _described(tablet, parts, request)
+    if spec.all_parts:
+        splits += _left_out(wanted, layout)
+    else:
+        # At a snapshot, what holds no row now will never hold one. One part is kept, for readers that need one.
+        splits = [part for part in splits if part.rows] or splits[:1]
     tablets = {
         "tablets": len(layout.tablets),
         "tablets_to_read": len(wanted.tablets),
@@ -303,17 +306,32 @@ def estimate(
     return splits, tablets | _explain(counts, request)
 
 
-def _described(tablet: Tablet, part: Split, request: ScanRequest) -> ScanSplit:
-    """Say which part of a tablet a split is; a whole tablet needs no keys for that."""
-    keys = ALL_KEYS if part.keys is request.keys and not request.is_split else part.keys
-    return ScanSplit(
-        tablet=tablet.tablet_id,
-        partition=tablet.partition,
-        rows=part.rows,
-        bytes=part.bytes,
-        key_lower=None if keys.lower is None else keys.lower.hex(),
-        key_upper=None if keys.upper is None else keys.upper.hex(),
-    )
+def _described(tablet: Tablet, parts: list[Split], request: ScanRequest) -> list[ScanSplit]:
+    """Say which parts of a tablet its splits are: all of its keys, which the filter bounds again when they are read."""
+    ends = request.keys if request.is_split else ALL_KEYS
+    lowers = [ends.lower, *(part.keys.lower for part in parts[1:])]
+    uppers = [*(part.keys.upper for part in parts[:-1]), ends.upper]
+    return [
+        ScanSplit(
+            tablet=tablet.tablet_id,
+            partition=tablet.partition,
+            rows=part.rows,
+            bytes=part.bytes,
+            key_lower=None if lower is None else lower.hex(),
+            key_upper=None if upper is None else upper.hex(),
+        )
+        for part, lower, upper in zip(parts, lowers, uppers, strict=True)
+    ]
+
+
+def _left_out(wanted: Wanted, layout: Layout) -> list[ScanSplit]:
+    """Return the tablets here that hold no match, each as a part without rows."""
+    read = {tablet.tablet_id for tablet in wanted.tablets}
+    return [
+        ScanSplit(tablet=tablet.tablet_id, partition=tablet.partition, rows=0, bytes=0)
+        for tablet in layout.tablets
+        if tablet.tablet_id not in read and tablet.elsewhere is None
+    ]
 
 
 def _explain(counts: list[PruneCount], request: ScanRequest) -> dict[str, Any]:

@@ -92,14 +92,8 @@ def _planned(store: StoreService, spec: ScanSpec) -> tuple[ScanPlan, pa.Schema]:
 
 
 def _part(spec: ScanSpec, plan: ScanPlan, split: ScanSplit) -> fl.FlightEndpoint:
-    part = {
-        "tablet": split.tablet,
-        "partition": split.partition,
-        "key_lower": split.key_lower,
-        "key_upper": split.key_upper,
-    }
     return _endpoint(
-        spec.model_copy(update=part),
+        split.ticket(spec),
         plan,
         split.model_dump_json(exclude_none=True, exclude={"locations", "planned", "partition"}),
         split,
@@ -116,7 +110,7 @@ def _whole(spec: ScanSpec, plan: ScanPlan) -> fl.FlightEndpoint:
 
 def _endpoint(spec: ScanSpec, plan: ScanPlan, metadata: str, split: ScanSplit | None = None) -> fl.FlightEndpoint:
     planned = split.planned if split and split.planned else plan.planned
-    pinned = spec.pinned(plan.snapshot).model_copy(update={"split_bytes": None, "planned": planned})
+    pinned = spec.pinned(plan.snapshot).model_copy(update={"split_bytes": None, "all_parts": False, "planned": planned})
     # No location means: the server that was asked.
     return fl.FlightEndpoint(
         pinned.model_dump_json(exclude_defaults=True), split.locations if split else [], app_metadata=metadata

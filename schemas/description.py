@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from .column import ColumnSchema
 from .partition_schema import WHOLE, PartitionSchema, TabletPartition
+from .scan import ScanSpec
 from .table import TableOptions
 
 
@@ -170,6 +171,16 @@ class ScanSplit(BaseModel):
     """Where that server is, the location to be preferred first."""
     planned: str | None = None
     """The digest of the columns on that server; None: that of the plan."""
+
+    def ticket(self, spec: ScanSpec) -> ScanSpec:
+        """Return the part of the scan ``spec``, which is pinned to a snapshot, that this split is."""
+        part = {
+            "tablet": self.tablet,
+            "partition": self.partition,
+            "key_lower": self.key_lower,
+            "key_upper": self.key_upper,
+        }
+        return spec.model_copy(update={"split_bytes": None, "all_parts": False, **part})
 
 
 class ScanPlan(BaseModel):

@@ -35,6 +35,8 @@ class ScanSpec(BaseModel):
     group_by: list[str] | None = None
     """With ``aggregate``: one row for each combination of these columns' cells; None or empty: one row in all."""
     split_bytes: PositiveInt | None = None
+    all_parts: bool = False
+    """For a plan: tell also the parts that hold no row, so that all parts together are all keys of the table."""
     tablet: int | None = None
     """Read this tablet only: set by the store in the tickets that it hands out."""
     partition: TabletPartition | None = None
@@ -67,6 +69,10 @@ class ScanSpec(BaseModel):
             raise InvalidArgumentError("a column is named twice in columns")
         if self.changes and self.as_of is not None:
             raise InvalidArgumentError("as_of does not go with changes, which end at their own `until`")
+        if self.all_parts and (self.ordered or self.limit is not None or self.aggregate is not None):
+            raise InvalidArgumentError(
+                "all_parts is of the whole table: ordered, limit and aggregate do not go with it"
+            )
         if self.group_by is not None and self.aggregate is None:
             raise InvalidArgumentError("group_by goes with aggregate")
         if self.aggregate is not None:

@@ -10,7 +10,13 @@ from pydantic import BaseModel, ConfigDict
 
 from ...schemas.changes import ChangeSpec, feed_schema
 from ...schemas.description import TableDescription
-from ...schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, SnapshotTooOldError
+from ...schemas.errors import (
+    ConflictError,
+    CorruptionError,
+    InvalidArgumentError,
+    NotFoundError,
+    SnapshotTooOldError,
+)
 from ...schemas.scan import ScanSpec
 from ...schemas.service import StoreService
 from .chain import METADATA, PLAN, Backup, BackupPlan, TableBackups, backups_of
@@ -19,11 +25,22 @@ from .folder import Folder, Place
 from .link import Store, StoreLink
 from .parts import Part, PartTask, sweep, write_part
 from .progress import Show, run_tasks
-from .splits import SPLIT_BYTES, snapshot_of, split_specs, tablets_of
+from .splits import (
+    SPLIT_BYTES,
+    TableSplit,
+    TabletLabel,
+    count_rows,
+    in_order,
+    snapshot_of,
+    split_table,
+    tablets_of,
+)
 from .verify_job import can_sum, checked
 
 _BEGINNINGS = 3
-"""How often a backup begins again because the table's columns were changed under it."""
+"""How often a backup begins again because the table was altered under it."""
+_PLANS = 20
+"""How often it plans what to read, while tablets move."""
 
 
 class BackupResult(BaseModel):
@@ -92,7 +109,7 @@ def backup(
         done = _attempt(run)
         if done:
             return done
-    raise ConflictError(f"the columns of table {table!r} were changed again and again while it was backed up")
+    raise ConflictError(f"table {table!r} was altered again and again while it was backed up: run the job again")
 
 
 def _attempt(run: _Run) -> BackupResult | None:
@@ -116,7 +133,7 @@ def _attempt(run: _Run) -> BackupResult | None:
         if resumed:
             return None
         raise _gone(error) from None
-    if not _same_columns(plan.table, run.link.service.describe_table(run.table)):
+    if not _is_of_one_table(plan, parts, run.link.service.describe_table(run.table)):
         folder.remove_all()
         return None
     made = _finished(folder, plan, parts, run)
@@ -139,13 +156,21 @@ def _unfinished(backups: TableBackups, about: TableDescription, run: _Run) -> tu
     last = backups.last
     for name in reversed(backups.unfinished):
         folder = backups.folder.child(name)
-        plan = folder.read_model(PLAN, BackupPlan) if folder.has(PLAN) else None
+        plan = _plan_in(folder)
         follows = plan and plan.since == (last.until if last and plan.kind == "increment" else None)
         wanted = plan and (plan.kind == "full" or not run.force_full) and run.as_of is None
         if plan and follows and wanted and _same_columns(plan.table, about):
             return name, plan
         folder.remove_all()
     return None
+
+
+def _plan_in(folder: Folder) -> BackupPlan | None:
+    """Return the plan of an unfinished backup; None where there is none, or none that this version could go on with."""
+    try:
+        return folder.read_model(PLAN, BackupPlan) if folder.has(PLAN) else None
+    except CorruptionError:
+        return None
 
 
 def _begun(backups: TableBackups, about: TableDescription, run: _Run) -> tuple[str, BackupPlan]:
@@ -155,11 +180,7 @@ def _begun(backups: TableBackups, about: TableDescription, run: _Run) -> tuple[s
     until = snapshot_of(service, run.as_of)
     if (newest := backups.last) and until <= newest.until:
         raise InvalidArgumentError(f"the moment {until} is not after the last backup, which ended at {newest.moment}")
-    tablets = tablets_of(service, about.name)
-    try:
-        scans = _scans(service, about, last, until, tablets, run.split_bytes)
-    except SnapshotTooOldError as error:
-        raise _gone(error) from None
+    about, tablets, splits = _planned(service, run, last, until)
     sums = run.checksum if run.checksum is not None else last is None and can_sum()
     plan = BackupPlan(
         kind="increment" if last else "full",
@@ -168,7 +189,8 @@ def _begun(backups: TableBackups, about: TableDescription, run: _Run) -> tuple[s
         table=about,
         tablets=tablets,
         sums=sums,
-        scans=[scan.model_dump(mode="json", exclude_none=True) for scan in scans],
+        splits=splits,
+        rows=None if last else count_rows(service, ScanSpec(table=about.name, as_of=until)),
     )
     name = f"{until:020d}-{plan.kind}"
     folder = backups.folder.child(name)
@@ -177,39 +199,59 @@ def _begun(backups: TableBackups, about: TableDescription, run: _Run) -> tuple[s
     return name, plan
 
 
-def _scans(
-    service: StoreService,
-    about: TableDescription,
-    last: Backup | None,
-    until: int,
-    tablets: list[int],
-    split_bytes: int,
-) -> list[ScanSpec]:
-    """Return what is to be read: the changes of the tablets that the last backup knows, all rows of the others.
+def _planned(
+    service: StoreService, run: _Run, last: Backup | None, until: int
+) -> tuple[TableDescription, list[TabletLabel], list[TableSplit]]:
+    """Return the table, its tablets, and what is to be read of them, all of one version of the table.
+
+    Raises:
+        SnapshotTooOldError: what changed since the last backup is no longer known.
+        ConflictError: tablets are moved, or the table altered, faster than it can be planned.
+    """
+    for _ in range(_PLANS):
+        about = service.describe_table(run.table)
+        try:
+            found = _splits(service, about, last, until, run.split_bytes)
+        except SnapshotTooOldError as error:
+            raise _gone(error) from None
+        if found:
+            return about, *found
+    raise ConflictError(f"table {run.table!r} was altered, or tablets of it moved, again and again: run the job again")
+
+
+def _splits(
+    service: StoreService, about: TableDescription, last: Backup | None, until: int, split_bytes: int
+) -> tuple[list[TabletLabel], list[TableSplit]] | None:
+    """Return the tablets, and what is to be read: the changes of those that the last backup knows, all rows of others.
 
     So rows of ranges that were dropped since need not be told one by one: a restore leaves out the files of tablets
-    that are gone. A tablet that was split counts as gone, its heirs as new.
+    that are gone. A tablet that was split counts as gone, its heirs as new; so does one that was moved. None where the
+    table changed meanwhile.
     """
     columns = [column.name for column in about.columns]
-    known = set(last.tablets) & set(tablets) if last else set[int]()
-    scans: list[ScanSpec] = []
+    whole = split_table(service, ScanSpec(table=about.name, columns=columns, as_of=until), split_bytes)
+    known = set(last.tablets) & set(whole.tablets) if last else set[TabletLabel]()
+    splits, found = whole.of(set(whole.tablets) - known), [whole]
     if last and known:
         feed = ChangeSpec(since=last.until, until=until)
-        spec = ScanSpec(table=about.name, columns=columns, changes=feed)
-        scans += [each for each in split_specs(service, spec, split_bytes) if each.tablet in known]
-    if set(tablets) - known:
-        spec = ScanSpec(table=about.name, columns=columns, as_of=until)
-        scans += [each for each in split_specs(service, spec, split_bytes) if each.tablet not in known]
-    return scans
+        changed = split_table(service, ScanSpec(table=about.name, columns=columns, changes=feed), split_bytes)
+        splits = changed.of(known) + splits
+        found.append(changed)
+    if any((each.tablets, each.schema_version) != (whole.tablets, about.schema_version) for each in found):
+        return None
+    return in_order(whole.tablets), splits
 
 
 def _written(folder: Folder, plan: BackupPlan, run: _Run) -> list[Part]:
     fields = [column.field for column in plan.table.columns]
     rows, changes = pa.schema(fields), feed_schema(fields, before=False)
-    scans = [ScanSpec.model_validate({**scan, "table": run.table}) for scan in plan.scans]
+    splits = [  # by the name that the table has now
+        split.model_copy(update={"scan": split.scan.model_copy(update={"table": run.table})}) for split in plan.splits
+    ]
+    sums = plan.sums and plan.kind == "full"
     tasks = [
-        PartTask(run.link, scan, folder, number, changes if scan.changes else rows, plan.sums and plan.kind == "full")
-        for number, scan in enumerate(scans)
+        PartTask(run.link, split, folder, number, changes if split.scan.changes else rows, sums)
+        for number, split in enumerate(splits)
     ]
     done = run_tasks(run.executor, write_part, tasks, lambda part: part.rows, f"back up {run.table}", run.show)
     parts = dict(done)
@@ -256,6 +298,20 @@ def _is_as_planned(plan: BackupPlan, run: _Run) -> bool:
     service = run.link.service
     now = tablets_of(service, run.table)
     return now == plan.tablets and _same_columns(plan.table, service.describe_table(run.table))
+
+
+def _is_of_one_table(plan: BackupPlan, parts: list[Part], now: TableDescription) -> bool:
+    """Whether what was read is of the table as it was planned, in full.
+
+    A tablet that has moved to another server is found by what it holds: also one that took its place since, where the
+    range was dropped and added again. All rows can be counted; changes are trusted only if the table is as it was.
+    """
+    if not _same_columns(plan.table, now):
+        return False
+    if plan.rows is not None and sum(part.rows for part in parts) != plan.rows:
+        return False
+    is_shared = any(split.server for split in plan.splits)
+    return plan.kind == "full" or not is_shared or now.schema_version == plan.table.schema_version
 
 
 def _same_columns(left: TableDescription, right: TableDescription) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict
@@ -13,6 +13,7 @@ from ...schemas.errors import ConflictError, InvalidArgumentError, NotFoundError
 from ...schemas.timestamp import datetime_of
 from .folder import Folder, Place
 from .parts import Part
+from .splits import TableSplit, TabletLabel
 
 _BACKUP = re.compile(r"\d{20}-(full|increment)")
 """What the folder of a backup is called; nothing else in a table's folder is looked at, or removed."""
@@ -33,7 +34,7 @@ class Backup(BaseModel):
     """The snapshot that a restore of the backup shows."""
     table: TableDescription
     """As it was then: columns with their ids, key, partitions, options."""
-    tablets: list[int]
+    tablets: list[TabletLabel]
     """Its tablets then. One that is not in the backup before has all of its rows in this one."""
     parts: list[Part]
     rows: int
@@ -57,10 +58,12 @@ class BackupPlan(BaseModel):
     since: int | None
     until: int
     table: TableDescription
-    tablets: list[int]
+    tablets: list[TabletLabel]
     sums: bool
-    scans: list[dict[str, Any]]
-    """The scan of each part."""
+    splits: list[TableSplit]
+    """What each part is to read."""
+    rows: int | None
+    """How many rows there are, of a full backup."""
 
 
 class TableBackups:

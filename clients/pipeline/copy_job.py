@@ -9,13 +9,23 @@ from pydantic import BaseModel, ConfigDict
 
 from ...schemas.description import TableDescription
 from ...schemas.errors import AlreadyPresentError, ConflictError, SnapshotTooOldError
+from ...schemas.partition_schema import sum_of
 from ...schemas.scan import ScanSpec
 from ...schemas.service import StoreService
 from .definition import Levels
 from .executor import Where, executor_of
 from .link import Store, StoreLink
 from .progress import Show, run_tasks
-from .splits import SPLIT_BYTES, snapshot_of, split_specs
+from .splits import (
+    SPLIT_BYTES,
+    TableSplit,
+    TableSplits,
+    TabletLabel,
+    check_count,
+    count_rows,
+    snapshot_of,
+    split_table,
+)
 from .under_way import TableUnderWay
 from .writing import Projection, replacing, write_rows
 
@@ -38,7 +48,7 @@ class CopyTask:
     """Read one split and write its rows."""
 
     source: StoreLink
-    spec: ScanSpec
+    split: TableSplit
     was: TableDescription
     target: StoreLink
     into: TableDescription
@@ -77,20 +87,28 @@ def copy_table(
     begun = _begun(writes.service, name) if as_of is None else None
     snapshot = snapshot_of(reads.service, as_of) if begun is None else begun
     unfinished = f"{name}.copying-{snapshot}"
+    cut = _split(reads.service, about, snapshot, split_bytes, unfinished)
+    expected = count_rows(reads.service, ScanSpec(table=table, as_of=snapshot))
+    places = _places(cut)
     origin = f"{reads.url or 'this process'}, table {about.table_id}"
-    under_way = TableUnderWay(writes.service, unfinished, about, origin, partition_by)
+    under_way = TableUnderWay(writes.service, unfinished, about, origin, partition_by, sum_of(cut.tablets.values()))
     done = set(under_way.done)
-    tasks = _tasks(reads, writes, about, under_way.table, snapshot, split_bytes, unfinished)
-    tasks = [task for task in tasks if task.spec.tablet not in done]
-    left = Counter(task.spec.tablet or 0 for task in tasks)
+    tasks = [
+        CopyTask(reads, split, about, writes, under_way.table)
+        for split in cut.splits
+        if places[split.label] not in done
+    ]
+    left = Counter(task.split.label for task in tasks)
     rows = 0
     for index, written in run_tasks(runner, copy_split, tasks, int, f"copy {table}", show):
         rows += written
-        tablet = tasks[index].spec.tablet or 0
-        left[tablet] -= 1
-        if not left[tablet]:
-            done.add(tablet)
+        label = tasks[index].split.label
+        left[label] -= 1
+        if not left[label]:
+            done.add(places[label])
             under_way.note(sorted(done))
+    there = count_rows(writes.service, ScanSpec(table=unfinished))
+    check_count(f"table {table!r}", there, expected)
     under_way.complete(name, about.options.comment)
     return CopyResult(table=name, snapshot=snapshot, rows=rows, resumed=begun is not None)
 
@@ -98,7 +116,7 @@ def copy_table(
 def copy_split(task: CopyTask) -> int:
     """Copy the rows of one split; return how many."""
     projection = Projection(task.was, task.into)
-    stream = task.source.service.scan(task.spec)
+    stream = task.source.scan(task.split)
     if [column.name for column in task.was.columns] != stream.schema.names:
         raise ConflictError(f"the columns of table {task.was.name!r} were changed while it was copied: copy anew")
     rows = map(projection.rows, stream.batches)
@@ -112,18 +130,17 @@ def _begun(service: StoreService, name: str) -> int | None:
     return max((int(each) for each in found if each.isdigit()), default=None)
 
 
-def _tasks(
-    reads: StoreLink,
-    writes: StoreLink,
-    about: TableDescription,
-    into: TableDescription,
-    snapshot: int,
-    split_bytes: int,
-    unfinished: str,
-) -> list[CopyTask]:
+def _places(cut: TableSplits) -> dict[TabletLabel, int]:
+    """Return a number of each tablet that stays the same wherever it is moved to: its place among all partitions."""
+    order = {partition: number for number, partition in enumerate(sorted(cut.tablets.values(), key=str))}
+    return {label: order[partition] for label, partition in cut.tablets.items()}
+
+
+def _split(
+    service: StoreService, about: TableDescription, snapshot: int, split_bytes: int, unfinished: str
+) -> TableSplits:
     spec = ScanSpec(table=about.name, columns=[column.name for column in about.columns], as_of=snapshot)
     try:
-        splits = split_specs(reads.service, spec, split_bytes)
+        return split_table(service, spec, split_bytes)
     except SnapshotTooOldError as error:
         raise SnapshotTooOldError(f"{error.message}. Drop {unfinished!r} and copy anew") from None
-    return [CopyTask(reads, split, about, writes, into) for split in splits]

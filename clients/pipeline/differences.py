@@ -18,7 +18,7 @@ from .executor import Executor
 from .link import StoreLink
 from .progress import Show, run_tasks
 from .row_hash import Sums, bucket_of, row_hashes
-from .splits import split_specs
+from .splits import TableSplit, TabletLabel, in_order, split_table
 from .verification import KeyDifference
 
 ROWS_MAX = 4_000_000
@@ -34,7 +34,7 @@ class Differences:
     """What was found: some keys, the tablets of the left table that they are in, and whether that is all."""
 
     keys: list[KeyDifference]
-    tablets: list[int]
+    tablets: list[TabletLabel]
     complete: bool
 
 
@@ -43,7 +43,7 @@ class KeysTask:
     """Read the keys of some buckets of one split."""
 
     link: StoreLink
-    spec: ScanSpec
+    split: TableSplit
     key: tuple[str, ...]
     buckets: tuple[int, ...]
 
@@ -63,9 +63,9 @@ def differing_keys(
     buckets = _some(differing, left.rows + right.rows)
     rows = [_keys_of(side, tuple(key), buckets, executor, show, split_bytes) for side in sides]
     found = _joined(rows[0], rows[1], list(key))
-    tablets = pc.unique(found[_TABLET].drop_null()).to_pylist()
+    tablets = [int(label) if label.isdigit() else label for label in pc.unique(found[_TABLET].drop_null()).to_pylist()]
     keys = [_difference(row, key) for row in _rows(found.slice(0, most))]
-    return Differences(keys, sorted(tablets), found.num_rows <= most and len(buckets) == len(differing))
+    return Differences(keys, in_order(tablets), found.num_rows <= most and len(buckets) == len(differing))
 
 
 def _some(buckets: np.ndarray, rows: np.ndarray) -> tuple[int, ...]:
@@ -80,10 +80,10 @@ def _keys_of(
     link, table, snapshot = side
     about = link.service.describe_table(table)
     spec = ScanSpec(table=table, columns=[column.name for column in about.columns], as_of=snapshot)
-    tasks = [KeysTask(link, part, key, buckets) for part in split_specs(link.service, spec, split_bytes)]
+    tasks = [KeysTask(link, split, key, buckets) for split in split_table(link.service, spec, split_bytes).splits]
     parts = run_tasks(executor, read_keys, tasks, lambda part: part.num_rows, f"look for differences in {table}", show)
     fields = [(column.name, _comparable(column)) for column in about.columns if column.name in key]
-    schema = pa.schema([*fields, (_HASH, pa.uint64()), (_TABLET, pa.int64())])
+    schema = pa.schema([*fields, (_HASH, pa.uint64()), (_TABLET, pa.string())])
     return pa.concat_tables([schema.empty_table(), *(part.cast(schema) for _, part in parts)])
 
 
@@ -97,7 +97,7 @@ def _comparable(column: ColumnSchema) -> pa.DataType:
 
 def read_keys(task: KeysTask) -> pa.Table:
     """Return the keys of one split that fall into the task's buckets, with the hashes of their rows and the tablet."""
-    stream = task.link.service.scan(task.spec)
+    stream = task.link.scan(task.split)
     parts = [_with_hashes(pa.RecordBatch.from_pylist([], schema=stream.schema), task)]
     for batch in stream.batches:
         chosen = np.isin(bucket_of(row_hashes(batch, task.key)), task.buckets)
@@ -108,7 +108,7 @@ def read_keys(task: KeysTask) -> pa.Table:
 def _with_hashes(rows: pa.RecordBatch, task: KeysTask) -> pa.Table:
     arrays = [rows.column(name) for name in task.key]
     hashes = pa.array(row_hashes(rows), pa.uint64())
-    tablet = pa.array(np.full(rows.num_rows, task.spec.tablet or 0), pa.int64())
+    tablet = pa.repeat(pa.scalar(str(task.split.label)), rows.num_rows)
     return pa.table([*arrays, hashes, tablet], names=[*task.key, _HASH, _TABLET])
 
 

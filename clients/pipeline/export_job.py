@@ -16,7 +16,7 @@ from .folder import Folder, Place
 from .link import Store, StoreLink
 from .parts import Part, PartTask, sweep, write_part
 from .progress import Show, run_tasks
-from .splits import SPLIT_BYTES, snapshot_of, split_specs
+from .splits import SPLIT_BYTES, TableSplit, check_count, count_rows, snapshot_of, split_table
 
 METADATA, PLAN = "_metadata.json", "_plan.json"
 """Spark, pyarrow and others overlook files whose names begin so."""
@@ -42,7 +42,10 @@ class _Plan(BaseModel):
     asked: dict[str, Any]
     """The scan as it was asked for."""
     snapshot: int
-    scans: list[dict[str, Any]]
+    splits: list[TableSplit]
+    rows: int | None
+    """How many there are, where that is known: counting those of a filter reads its columns, and is done only where
+    tablets may move to another server meanwhile."""
 
 
 def export(
@@ -77,10 +80,9 @@ def export(
     )
     plan, resumed = _planned(link, place, asked.checked(), split_bytes)
     schema = link.service.scan(asked.model_copy(update={"limit": 0})).schema
-    tasks = [
-        PartTask(link, ScanSpec.model_validate(scan), place, number, schema) for number, scan in enumerate(plan.scans)
-    ]
+    tasks = [PartTask(link, split, place, number, schema) for number, split in enumerate(plan.splits)]
     parts = dict(run_tasks(runner, write_part, tasks, lambda part: part.rows, f"export {table}", show))
+    check_count(f"table {table!r}", sum(part.rows for part in parts.values()), plan.rows)
     made = ExportResult(
         table=table,
         snapshot=plan.snapshot,
@@ -107,10 +109,11 @@ def _planned(link: StoreLink, place: Folder, asked: ScanSpec, split_bytes: int) 
     if place.names():
         raise AlreadyPresentError(f"{place} is not empty: take another folder")
     snapshot = snapshot_of(link.service, asked.as_of)
-    scans = split_specs(link.service, asked.pinned(snapshot), split_bytes)
-    plan = _Plan(
-        asked=request, snapshot=snapshot, scans=[scan.model_dump(mode="json", exclude_none=True) for scan in scans]
-    )
+    pinned = asked.pinned(snapshot)
+    splits = split_table(link.service, pinned, split_bytes).splits
+    is_shared = any(split.server for split in splits)
+    rows = count_rows(link.service, pinned) if asked.where is None or is_shared else None
+    plan = _Plan(asked=request, snapshot=snapshot, splits=splits, rows=rows)
     place.make()
     place.write_model(PLAN, plan)
     return plan, False

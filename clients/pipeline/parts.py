@@ -15,9 +15,9 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
 from ...schemas.errors import ConflictError, CorruptionError
-from ...schemas.scan import ScanSpec
 from .folder import Folder
 from .link import StoreLink
+from .splits import TableSplit, TabletLabel
 from .verify_job import new_sums
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Part(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     file: str
-    tablet: int
+    tablet: TabletLabel
     kind: str
     """rows: they are there; changes: what became of them, in the column ``_op``."""
     rows: int
@@ -49,7 +49,7 @@ class PartTask:
     """Write what a scan gives to a file, unless that is done."""
 
     link: StoreLink
-    spec: ScanSpec
+    split: TableSplit
     folder: Folder
     number: int
     schema: pa.Schema
@@ -77,15 +77,17 @@ def write_part(task: PartTask) -> Part:
         return task.folder.read_model(task.note, Part)
     # Of its own for each attempt: two may run at once.
     file = f"{task.name}-{uuid.uuid4().hex[:8]}.parquet"
-    stream = task.link.service.scan(task.spec)
+    stream = task.link.scan(task.split)
     if not stream.schema.equals(task.schema):
-        raise ConflictError(f"the columns of table {task.spec.table!r} were changed while it was read: begin again")
+        raise ConflictError(
+            f"the columns of table {task.split.scan.table!r} were changed while it was read: begin again"
+        )
     sums = new_sums() if task.sums else None
     rows, size, sha256 = _write_file(task.folder, file, stream.schema, stream.batches, sums)
     part = Part(
         file=file,
-        tablet=task.spec.tablet or 0,
-        kind="changes" if task.spec.changes else "rows",
+        tablet=task.split.label,
+        kind="changes" if task.split.scan.changes else "rows",
         rows=rows,
         bytes=size,
         sha256=sha256,

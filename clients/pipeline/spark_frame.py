@@ -20,8 +20,8 @@ def write_spark_frame(link: StoreLink, table: str, frame: Any, op: Operation) ->
 
     from ..spark.api import write_table  # pyright: ignore[reportAttributeAccessIssue]
 
-    if link.url is None:
+    if link.location is None:
         raise InvalidArgumentError("a DataFrame of Spark is written to a server: give its URL")
     seen = Observation()
-    write_table(frame.observe(seen, count(lit(1)).alias("rows")), table, link.url, operation=str(op))
+    write_table(frame.observe(seen, count(lit(1)).alias("rows")), table, link.location, operation=str(op))
     return seen.get["rows"]

@@ -1,14 +1,85 @@
-"""The parts of a table that tasks read on their own, all at one snapshot."""
+"""The parts of a table that tasks read on their own, all at one snapshot, which together are all of its keys.
+
+A part knows the server that planned it and what its tablet holds, not only the tablet's number: every server counts its
+tablets by itself, and a tablet that moves gets another number.
+"""
 
 from __future__ import annotations
 
-from ...schemas.errors import InvalidArgumentError
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, field_serializer
+
+from ...schemas.description import ScanSplit, TabletMap
+from ...schemas.errors import ConflictError, InvalidArgumentError
+from ...schemas.partition_schema import PartitionSchema, TabletPartition
 from ...schemas.scan import ScanSpec
 from ...schemas.service import StoreService
 from ...schemas.timestamp import parse_moment
 
 SPLIT_BYTES = 64 * 1024 * 1024
 """Of a table's data: about a second of work, and a file of some ten megabytes."""
+_PAUSES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
+"""Seconds between plans, while tablets move or the table is altered."""
+
+TabletLabel = int | str
+"""What a tablet is called: by its number, and where several servers share the table as ``server/number``. A label is
+never used again for other rows: a tablet that was moved, divided, or made anew has another."""
+
+
+class TableSplit(BaseModel):
+    """A part of a scan of a table, which one task reads."""
+
+    model_config = ConfigDict(frozen=True)
+
+    scan: ScanSpec
+    """With the tablet, what it holds, and the range of keys in it."""
+    server: str | None = None
+    """Which planned it, and by whose numbers the tablet is meant, where several share the table."""
+
+    @field_serializer("scan")
+    def _without_nulls(self, scan: ScanSpec) -> dict[str, Any]:
+        return scan.model_dump(mode="json", exclude_none=True)
+
+    @property
+    def label(self) -> TabletLabel:
+        """The tablet that it is a part of."""
+        return label_of(self.server, self.scan.tablet or 0)
+
+
+@dataclass(frozen=True)
+class TableSplits:
+    """A scan of a table, cut into parts."""
+
+    splits: list[TableSplit]
+    """Those that hold rows."""
+    tablets: dict[TabletLabel, TabletPartition]
+    """All tablets of the table, and what they hold."""
+    schema_version: int
+
+    def of(self, labels: Iterable[TabletLabel]) -> list[TableSplit]:
+        """Return the parts of some tablets."""
+        wanted = set(labels)
+        return [split for split in self.splits if split.label in wanted]
+
+
+def label_of(server: str | None, tablet: int) -> TabletLabel:
+    """Return what a tablet of a server is called."""
+    return tablet if server is None else f"{server}/{tablet}"
+
+
+def in_order(labels: Iterable[TabletLabel]) -> list[TabletLabel]:
+    """Return labels sorted: by server, then by number."""
+
+    def place(label: TabletLabel) -> tuple[str, int]:
+        server, _, number = str(label).rpartition("/")
+        return server, int(number)
+
+    return sorted(labels, key=place)
 
 
 def snapshot_of(service: StoreService, as_of: int | str | None) -> int:
@@ -16,21 +87,98 @@ def snapshot_of(service: StoreService, as_of: int | str | None) -> int:
     return service.now() if as_of is None else parse_moment(as_of)
 
 
-def split_specs(service: StoreService, spec: ScanSpec, split_bytes: int | None = SPLIT_BYTES) -> list[ScanSpec]:
-    """Return the scans that together read what ``spec`` reads, each of one tablet or a part of it.
+def split_table(service: StoreService, spec: ScanSpec, split_bytes: int | None = SPLIT_BYTES) -> TableSplits:
+    """Cut a scan of a whole table, pinned to a snapshot, into parts; they are checked to hold every key exactly once.
 
     Raises:
         SnapshotTooOldError: the table has dropped the history that it needs.
+        ConflictError: the table is altered, or its tablets moved, faster than it can be planned.
     """
     if split_bytes is not None and split_bytes < 1:
         raise InvalidArgumentError(f"split_bytes is a positive number of bytes, not {split_bytes}")
-    plan = service.plan(spec.model_copy(update={"split_bytes": split_bytes}).checked())
-    return [
-        spec.model_copy(update={"tablet": each.tablet, "key_lower": each.key_lower, "key_upper": each.key_upper})
-        for each in plan.splits
-    ]
+    asked = spec.model_copy(update={"split_bytes": split_bytes, "all_parts": True}).checked()
+    for pause in (*_PAUSES, None):
+        plan = service.plan(asked)
+        table = service.tablets(spec.table)
+        try:
+            check_cover(spec.table, plan.splits, plan.schema_version, table)
+        except ConflictError:
+            if pause is None:
+                raise
+            time.sleep(pause)
+            continue
+        return TableSplits(
+            [TableSplit(scan=each.ticket(spec), server=each.server) for each in plan.splits if each.rows],
+            {label_of(each.server, each.tablet): each.partition or TabletPartition() for each in plan.splits},
+            plan.schema_version,
+        )
+    raise AssertionError("the last plan returns or raises")
 
 
-def tablets_of(service: StoreService, table: str) -> list[int]:
-    """Return the ids of a table's tablets; none is ever used again."""
-    return sorted(tablet.tablet for tablet in service.table_stats(table).tablets)
+def check_cover(name: str, splits: Iterable[ScanSplit], schema_version: int, table: TabletMap) -> None:
+    """Check that parts hold every key of a table, of all its buckets and ranges, exactly once.
+
+    Raises:
+        ConflictError: they do not; the text says which tablet is missing or there twice.
+    """
+    again = "a tablet was moved, or the table altered meanwhile; run the job again"
+    if schema_version != table.schema_version:
+        raise ConflictError(f"table {name!r} was altered while the job planned what to read: {again}")
+    parts: dict[TabletPartition, list[ScanSplit]] = {each: [] for each in table.partitions.tablets()}
+    for split in splits:
+        if split.partition not in parts:
+            raise ConflictError(f"tablet {_called(split)} of table {name!r} holds what no partition is: {again}")
+        parts[split.partition].append(split)
+    for partition, found in parts.items():
+        tablets = list(dict.fromkeys(map(_called, found)))
+        if not tablets:
+            raise ConflictError(f"no server has {_shown(partition, table.partitions)} of table {name!r}: {again}")
+        if len(tablets) > 1:
+            which = _shown(partition, table.partitions)
+            raise ConflictError(f"{' and '.join(tablets)} both hold {which} of table {name!r}: {again}")
+        _check_keys(name, found)
+
+
+def _check_keys(name: str, splits: list[ScanSplit]) -> None:
+    """Check that the parts of one tablet follow one another from its first key to its last."""
+    ordered = sorted(splits, key=lambda each: bytes.fromhex(each.key_lower or ""))
+    is_whole = ordered[0].key_lower is None and ordered[-1].key_upper is None
+    if not is_whole or any(
+        before.key_upper is None or before.key_upper != after.key_lower for before, after in pairwise(ordered)
+    ):
+        raise ConflictError(
+            f"the parts of tablet {_called(ordered[0])} of table {name!r} leave out keys, or hold some twice: report it"
+        )
+
+
+def _called(split: ScanSplit) -> str:
+    return str(label_of(split.server, split.tablet))
+
+
+def _shown(partition: TabletPartition, table: PartitionSchema) -> str:
+    bounds = f"the range [{partition.lower or 'unbounded'}, {partition.upper or 'unbounded'})"
+    return f"{bounds}, buckets {partition.buckets}" if table.hash or partition.buckets else bounds
+
+
+def tablets_of(service: StoreService, table: str) -> list[TabletLabel]:
+    """Return the labels of a table's tablets."""
+    return in_order(label_of(place.server, place.tablet) for place in service.tablets(table).tablets)
+
+
+def count_rows(service: StoreService, spec: ScanSpec) -> int:
+    """Return how many rows a pinned scan of a table reads: counted by the store, which reads no cells for that."""
+    counting = ScanSpec(table=spec.table, where=spec.where, as_of=spec.as_of, aggregate={"rows": ("*", "count")})
+    return sum(batch.column(0)[0].as_py() for batch in service.scan(counting).batches)
+
+
+def check_count(what: str, rows: int, expected: int | None) -> None:
+    """Compare how many rows a job has read with how many there were when it began, if that is known.
+
+    Raises:
+        ConflictError: they differ.
+    """
+    if expected is not None and rows != expected:
+        raise ConflictError(
+            f"{what} had {expected:,} rows when the job began, and {rows:,} were read: a range of it was dropped "
+            "meanwhile, or made anew; run the job again"
+        )

@@ -26,6 +26,8 @@ class _State(BaseModel):
     """Where its rows come from: another job may not go on with it."""
     done: list[int]
     """What the job has done, as it counts it."""
+    among: str = ""
+    """Stands for all that it counts: with other parts, the numbers in ``done`` mean others, and nothing is done."""
 
 
 class TableUnderWay:
@@ -38,8 +40,9 @@ class TableUnderWay:
         like: TableDescription,
         origin: str,
         partition_by: Levels | None = None,
+        among: str = "",
     ) -> None:
-        """Create the table, or take it over as an earlier run left it.
+        """Create the table, or take it over as an earlier run left it; ``among`` stands for the parts of the job.
 
         Raises:
             InvalidArgumentError: there is one of that name that was not made for this.
@@ -47,6 +50,7 @@ class TableUnderWay:
         self._service = service
         self._name = name
         self._origin = origin[-_ORIGIN_MAX:]
+        self._among = among
         self.done: list[int] = []
         """What is done already."""
         try:
@@ -73,7 +77,7 @@ class TableUnderWay:
         self._service.alter_table(Alteration(table=self._name, steps=list(steps)))
 
     def _comment(self, done: Iterable[int]) -> str:
-        return _State(made_from=self._origin, done=list(done)).model_dump_json()
+        return _State(made_from=self._origin, done=list(done), among=self._among).model_dump_json()
 
     def _done_of(self, comment: str) -> list[int]:
         state = _read(comment)
@@ -81,7 +85,7 @@ class TableUnderWay:
             raise InvalidArgumentError(
                 f"there is a table {self._name!r} that was not made from {self._origin}: drop it, or take another name"
             )
-        return state.done
+        return state.done if state.among == self._among else []
 
 
 def _read(comment: str) -> _State | None:

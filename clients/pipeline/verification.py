@@ -13,8 +13,10 @@ class TabletChecksum(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     tablet: int
+    """Its number, on ``server`` where several servers share the table."""
     rows: int
     checksum: str
+    server: str | None = None
 
 
 class TableChecksum(BaseModel):
@@ -53,8 +55,8 @@ class Verification(BaseModel):
     right: TableChecksum
     columns: list[str] = []
     """What differs between the columns, in words; then the rows are not compared."""
-    tablets: list[int] = []
-    """Tablets of the left table that have rows which differ."""
+    tablets: list[int | str] = []
+    """Tablets of the left table that have rows which differ: numbers, or ``server/number``."""
     differences: list[KeyDifference] = []
     """The first keys that differ."""
     complete: bool = True

@@ -13,7 +13,16 @@ from ...schemas.types import LogicalType
 from .executor import Executor, Where, executor_of
 from .link import Store, StoreLink
 from .progress import Show, run_tasks
-from .splits import SPLIT_BYTES, snapshot_of, split_specs, tablets_of
+from .splits import (
+    SPLIT_BYTES,
+    TableSplit,
+    TabletLabel,
+    check_count,
+    count_rows,
+    in_order,
+    snapshot_of,
+    split_table,
+)
 from .verification import TableChecksum, TabletChecksum, Verification
 
 if TYPE_CHECKING:
@@ -25,7 +34,7 @@ class ChecksumTask:
     """Read one split and sum its rows up."""
 
     link: StoreLink
-    spec: ScanSpec
+    split: TableSplit
     key: tuple[str, ...]
 
 
@@ -155,33 +164,36 @@ def _checked(
 ) -> Checked:
     spec = ScanSpec(table=about.name, columns=[column.name for column in about.columns], as_of=snapshot)
     key = tuple(about.primary_key)
-    tasks = [ChecksumTask(link, part, key) for part in split_specs(link.service, spec, split_bytes)]
-    by_tablet: dict[int, Sums] = {}
+    cut = split_table(link.service, spec, split_bytes)
+    expected = count_rows(link.service, spec)
+    tasks = [ChecksumTask(link, split, key) for split in cut.splits]
+    by_tablet = {label: new_sums() for label in in_order(cut.tablets)}
     total = new_sums()
     for index, sums in run_tasks(executor, sum_up, tasks, lambda part: part.count, f"{what} {about.name}", show):
-        by_tablet.setdefault(tasks[index].spec.tablet or 0, new_sums()).merge(sums)
+        by_tablet[tasks[index].split.label].merge(sums)
         total.merge(sums)
-    for tablet in tablets_of(link.service, about.name):
-        by_tablet.setdefault(tablet, new_sums())
+    check_count(f"table {about.name!r}", total.count, expected)
     return Checked(
         TableChecksum(
             table=about.name,
             snapshot=snapshot,
             rows=total.count,
             checksum=total.text,
-            tablets=[
-                TabletChecksum(tablet=tablet, rows=sums.count, checksum=sums.text)
-                for tablet, sums in sorted(by_tablet.items())
-            ],
+            tablets=[_of_tablet(label, sums) for label, sums in by_tablet.items()],
         ),
         total,
     )
 
 
+def _of_tablet(label: TabletLabel, sums: Sums) -> TabletChecksum:
+    server, _, number = str(label).rpartition("/")
+    return TabletChecksum(tablet=int(number), server=server or None, rows=sums.count, checksum=sums.text)
+
+
 def sum_up(task: ChecksumTask) -> Sums:
     """Return the sums of the rows of one split."""
     sums = new_sums()
-    for batch in task.link.service.scan(task.spec).batches:
+    for batch in task.link.scan(task.split).batches:
         sums.add(batch, task.key)
     return sums
 

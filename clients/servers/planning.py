@@ -35,18 +35,8 @@ class ServersPlan:
 
     def tickets(self, name: str) -> list[ScanSpec]:
         """Return a scan for each split of a server. They follow a tablet that moves."""
-        spec = self.spec.model_copy(update={"split_bytes": None, "planned": self.plans[name].planned})
-        return [
-            spec.model_copy(
-                update={
-                    "tablet": split.tablet,
-                    "partition": split.partition,
-                    "key_lower": split.key_lower,
-                    "key_upper": split.key_upper,
-                }
-            )
-            for split in self.plans[name].splits
-        ]
+        spec = self.spec.model_copy(update={"planned": self.plans[name].planned})
+        return [split.ticket(spec) for split in self.plans[name].splits]
 
     def whole(self, locations: Mapping[str, Sequence[str]]) -> ScanPlan:
         """Return the plans as one; ``locations`` are those of the servers."""
@@ -60,7 +50,7 @@ class ServersPlan:
         ]
         return first.model_copy(
             update={
-                "splits": [split for split in splits if split.rows] or splits[:1],
+                "splits": [split for split in splits if split.rows or self.spec.all_parts] or splits[:1],
                 "explain": _summed({name: plan.explain for name, plan in self.plans.items()}),
                 "tablets_here": first.tablets_all,
             }

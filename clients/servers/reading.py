@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from ...schemas.errors import NotFoundError, WrongServerError
 from ...schemas.scan import ScanSpec
+from ...schemas.service import ScanStream
 from .members import Members
 from .planning import ServersPlan
 
@@ -55,25 +56,26 @@ def limited(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.Record
 def tickets(members: Members, name: str, plan: ServersPlan) -> Iterator[pa.RecordBatch]:
     """Yield the batches of what one server had, wherever its tablets are by now."""
     for ticket in plan.tickets(name):
-        yield from opened(members, name, ticket)
+        yield from opened(members, name, ticket).batches
 
 
-def opened(members: Members, name: str, ticket: ScanSpec) -> Iterator[pa.RecordBatch]:
-    """Return the batches of a ticket: of another server than ``name``, if it has the tablet now.
+def opened(members: Members, name: str, ticket: ScanSpec) -> ScanStream:
+    """Start the scan of a ticket: on another server than ``name``, which planned it, if that has the tablet now.
 
     Raises:
         WrongServerError: no server has it.
     """
-    try:
-        return members.store(name).scan(ticket).batches
-    except WrongServerError:
-        if ticket.partition is None:
-            raise
-        return followed(members, ticket)
+    if name in members.names:
+        try:
+            return members.store(name).scan(ticket)
+        except WrongServerError:
+            if ticket.partition is None:
+                raise
+    return followed(members, ticket)
 
 
-def followed(members: Members, ticket: ScanSpec) -> Iterator[pa.RecordBatch]:
-    """Return the batches of a ticket of a tablet that has moved, from the server that has it now.
+def followed(members: Members, ticket: ScanSpec) -> ScanStream:
+    """Start the scan of a ticket of a tablet that has moved, on the server that has it now.
 
     Raises:
         WrongServerError: no server has it for longer than a move takes.
@@ -83,7 +85,8 @@ def followed(members: Members, ticket: ScanSpec) -> Iterator[pa.RecordBatch]:
     for pause in (*_PAUSES, None):
         for name in members.names:
             try:
-                return begun(members.store(name).scan(moved).batches)
+                found = members.store(name).scan(moved)
+                return replace(found, batches=begun(found.batches))
             except (WrongServerError, NotFoundError):
                 continue
         if pause is not None:

@@ -264,7 +264,15 @@ class PlacedStore:
         Raises:
             WrongServerError: no server has it.
         """
-        return reading.followed(self.members, ticket)
+        return reading.followed(self.members, ticket).batches
+
+    def scan_split(self, server: str, ticket: ScanSpec) -> ScanStream:
+        """Start the scan of one split of a plan, whose ticket ``server`` made, wherever its tablet is by now.
+
+        Raises:
+            WrongServerError: no server has it.
+        """
+        return reading.opened(self.members, server, ticket)
 
     # The store
 

@@ -39,7 +39,7 @@ def dying(monkeypatch: pytest.MonkeyPatch, after: int) -> list[int]:
     def copy_or_die(task: copy_job.CopyTask) -> int:
         if len(copied) == after:
             raise StoreError(KILLED)
-        copied.append(task.spec.tablet)
+        copied.append(task.split.label)
         return copy(task)
 
     monkeypatch.setattr(copy_job, "copy_split", copy_or_die)
