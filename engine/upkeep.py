@@ -334,9 +334,8 @@ class TabletUpkeep:
             TabletOp(f"flush deltas of {where}", self.flush_deltas_score, flush_changes),
         ]
         if self.tablet.handed_out:
-            return always
-        return [
-            *always,
+            return list(map(self._giving_way, always))
+        rewriting: list[MaintenanceOp] = [
             TabletOp(
                 f"minor delta compaction of {where}",
                 self.minor_score,
@@ -346,6 +345,19 @@ class TabletUpkeep:
             TabletOp(f"history of {where}", self.history_score, lambda: collect_history(*on_files, self.mark())),
             TabletOp(f"compact {where}", self.compact_score, self.compact),
         ]
+        return list(map(self._giving_way, always + rewriting))
+
+    def _giving_way(self, operation: MaintenanceOp) -> MaintenanceOp:
+        """Return work that gives way: a tablet may go, or be handed out, after the work was chosen."""
+
+        def perform() -> None:
+            try:
+                operation.perform()
+            except (ConflictError, UnavailableError):
+                if not (self.tablet.retired or self.tablet.handed_out):
+                    raise
+
+        return TabletOp(operation.name, operation.score, perform)
 
     def index(self) -> MaintenanceOp:
         """Return the work on the key index, which changes no file."""

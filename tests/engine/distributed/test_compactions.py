@@ -314,6 +314,24 @@ def test_a_key_may_be_empty() -> None:
         assert found["k"].to_pylist() == ["", "a", "b", "c"]
 
 
+@pytest.mark.parametrize("what", ["handed out", "dropped"])
+def test_work_that_was_chosen_before_the_tablet_is_taken_gives_way(what: str) -> None:
+    subject = busy(Random(2), Subject(flush_deltas_bytes=1, redo_files_count=2))
+    operations = subject.store._operations()
+    chosen = [operation for operation in operations if "tablet 2" in operation.name and operation.score() > 0]
+    assert any("compact" in operation.name for operation in chosen)
+    tablet = subject.tablet
+    if what == "handed out":
+        subject.store.compaction_begin(BEGIN)
+    else:
+        subject.store.drop_table("t")
+    rowsets = tablet.version.disk
+    for operation in chosen:
+        operation.perform()
+    assert tablet.version.disk == rowsets
+    subject.store.close()
+
+
 def test_maintenance_leaves_what_is_handed_out_alone() -> None:
     subject = busy(Random(2), Subject(flush_deltas_bytes=1))
     plan = subject.store.compaction_begin(BEGIN)
