@@ -13,6 +13,7 @@ from ..schemas.description import (
     KeyIndexStats,
     TableDescription,
     TableStats,
+    TableStore,
     TabletMap,
     TabletPlace,
     TabletStats,
@@ -25,8 +26,8 @@ from .tablet.tablet import Tablet
 from .tablet.version import Version
 
 
-def described(table: Table) -> TableDescription:
-    """Return what a table is."""
+def described(table: Table, store_uuid: str, server: str | None) -> TableDescription:
+    """Return what a table is, in the store of that uuid, which ``server`` has where several share the table."""
     return TableDescription(
         name=table.name,
         table_id=table.table_id,
@@ -36,6 +37,7 @@ def described(table: Table) -> TableDescription:
         unique_key=table.schema.unique_key,
         partitions=table.layout.partitions.described(table.schema),
         options=table.options,
+        stores=[TableStore(store_uuid=store_uuid, table_id=table.table_id, server=server)],
     )
 
 
@@ -65,7 +67,11 @@ def tablet_map(table: Table) -> TabletMap:
 
 
 def health_of(
-    read_only_reason: str | None, damaged: list[DamagedFile], server: str | None, clock_ahead_seconds: float
+    read_only_reason: str | None,
+    damaged: list[DamagedFile],
+    server: str | None,
+    store_uuid: str,
+    clock_ahead_seconds: float,
 ) -> Health:
     """Return how a store is."""
     return Health(
@@ -73,6 +79,7 @@ def health_of(
         reason=read_only_reason or "",
         version=version("nyala"),
         server=server,
+        store_uuid=store_uuid,
         damaged=damaged,
         clock_ahead_seconds=round(clock_ahead_seconds, 3),
     )

@@ -116,6 +116,8 @@ class Store(Outside):
     def _open(self) -> None:
         manifest_file = ManifestFile.open(self._fs) or self._create()
         manifest = manifest_file.current
+        self._identity = self.options.server, manifest.store_uuid
+        self._described = partial(described, store_uuid=manifest.store_uuid, server=self.options.server)
         storage = imports.Storage.of(self._fs, self.options.import_storage, manifest.store_uuid)
         self._mvcc = MvccManager(self._clock)
         self._snapshots = Snapshots(self._clock, self._mvcc, self.options.clock_error_seconds, self.options.server)
@@ -191,7 +193,7 @@ class Store(Outside):
     def create_table(self, definition: TableDefinition) -> TableDescription:
         """See StoreService."""
         self._check_open()
-        return described(self._catalog.create(definition))
+        return self._described(self._catalog.create(definition))
 
     def alter_table(self, alteration: Alteration) -> TableDescription:
         """See StoreService."""
@@ -199,7 +201,7 @@ class Store(Outside):
         table = self._catalog.alter(alteration)
         self._gate.freed()  # with tablets that went
         self._maintenance.notify()  # rows in memory may have been set aside, to be flushed
-        return described(table)
+        return self._described(table)
 
     def drop_table(self, name: str, keep_seconds: int = 0) -> None:
         """See StoreService."""
@@ -216,7 +218,7 @@ class Store(Outside):
     def recall_table(self, table: str | int, new_name: str | None = None) -> TableDescription:
         """See StoreService."""
         self._check_open()
-        return described(self._catalog.recall(table, new_name))
+        return self._described(self._catalog.recall(table, new_name))
 
     def dropped_tables(self) -> list[DroppedTable]:
         """See StoreService."""
@@ -231,7 +233,7 @@ class Store(Outside):
     def describe_table(self, name: str) -> TableDescription:
         """See StoreService."""
         self._check_open()
-        return described(self._catalog.table(name))
+        return self._described(self._catalog.table(name))
 
     def tablets(self, name: str) -> TabletMap:
         """See StoreService."""
@@ -409,7 +411,8 @@ class Store(Outside):
         """See StoreService."""
         self._check_open()
         damaged = damaged_files(self.damage.found(), self._environment.manifest.current)
-        return health_of(self._log.read_only_reason, damaged, self.options.server, self._snapshots.seconds_ahead)
+        ahead = self._snapshots.seconds_ahead
+        return health_of(self._log.read_only_reason, damaged, *self._identity, ahead)
 
     @noticing
     def run_maintenance_once(self) -> str | None:

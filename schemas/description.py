@@ -11,6 +11,18 @@ from .scan import ScanSpec
 from .table import TableOptions
 
 
+class TableStore(BaseModel):
+    """A store that has tablets of a table, and what it calls the table: neither is ever used again for another."""
+
+    model_config = ConfigDict(frozen=True)
+
+    store_uuid: str
+    """32 hexadecimal digits, given when the data directory was made."""
+    table_id: int
+    server: str | None = None
+    """What its server is called, where several share the table."""
+
+
 class TableDescription(BaseModel):
     """The answer of ``describe_table`` and ``create_table``."""
 
@@ -25,6 +37,8 @@ class TableDescription(BaseModel):
     """False: the store gives every new row a number, the last column of the key, so that the others may repeat."""
     partitions: list[dict[str, Any]] = Field(default_factory=list)
     options: TableOptions
+    stores: list[TableStore] = []
+    """Which table it is: the store that has it, or all that share it."""
 
 
 class TabletPlace(BaseModel):
@@ -222,6 +236,8 @@ class Health(BaseModel):
     version: str = ""
     server: str | None = None
     """What the server is called in the placement that it is part of; None: it has all of its tables' tablets."""
+    store_uuid: str = ""
+    """Which store it is, 32 hexadecimal digits: given when the data directory was made."""
     damaged: list[DamagedFile] = []
     clock_ahead_seconds: float = 0.0
     """How far timestamps are ahead of this server's wall clock. After a wall clock that was ahead: docs/servers.md."""

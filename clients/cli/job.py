@@ -118,7 +118,12 @@ def backup_command(
         bool, typer.Option("--force-full", help="All rows, not what changed since the last backup.")
     ] = False,
     with_checksum: Annotated[
-        bool | None, typer.Option("--checksum/--no-checksum", help="Sum up all rows.", show_default="if full")
+        bool | None,
+        typer.Option(
+            "--checksum/--no-checksum",
+            help="Compare the checksum with a scan; or have none.",
+            show_default="it follows from what is read",
+        ),
     ] = None,
     as_of: AsOf = None,
     executor: Runs = "local",
@@ -147,6 +152,8 @@ def backup_command(
     else:
         typer.echo(f"{made.kind} backup of {name} up to {made.until}: {made.rows:,} rows, {made.bytes:,} bytes")
         typer.echo(f"in {made.files} files in {made.folder}")
+        if made.why_full:
+            typer.echo(f"It is a full one: {made.why_full}.")
 
 
 @app.command("restore")

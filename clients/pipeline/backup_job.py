@@ -23,6 +23,7 @@ from .chain import METADATA, PLAN, Backup, BackupPlan, TableBackups, backups_of
 from .executor import Executor, Where, executor_of
 from .folder import Folder, Place
 from .link import Store, StoreLink
+from .owner import why_not_continued
 from .parts import Part, PartTask, sweep, write_part
 from .progress import Show, run_tasks
 from .splits import (
@@ -31,10 +32,13 @@ from .splits import (
     TabletLabel,
     count_rows,
     in_order,
+    label_of,
     snapshot_of,
     split_table,
     tablets_of,
 )
+from .tablet_sums import tablet_sums, total_of
+from .verification import TabletChecksum
 from .verify_job import can_sum, checked
 
 _BEGINNINGS = 3
@@ -60,6 +64,8 @@ class BackupResult(BaseModel):
     """Whether it went on with what an earlier run had begun."""
     checksum: str | None
     """Of all rows of the table at ``until``, where it was worked out."""
+    why_full: str | None = None
+    """Why it is a full backup though there was one before, and none was asked for."""
 
 
 @dataclass(frozen=True)
@@ -93,14 +99,16 @@ def backup(
     """Back a table up into the folder ``root``, a path or a URI: in full the first time, then what changed since.
 
     A run that was killed is gone on with by the next: at its snapshot, with the files that it got done. Readers and
-    writers are not held up. ``checksum`` also stores the sum of all rows at that moment, by which a restore can be
-    verified: a full backup has it unless it is False (or numpy is missing); for an increment it takes a scan of the
-    table. ``root`` is for the backups of one store.
+    writers are not held up. The sum of all rows at that moment is stored with it, by which a restore is verified,
+    unless ``checksum`` is False (or numpy is missing): it follows from what is read, but for an increment since which
+    columns were changed, which takes a scan of the table. With ``checksum`` True an increment takes that scan anyhow,
+    and what follows from the changes is compared with it. ``root`` is for the backups of one store.
 
     Raises:
         NotFoundError: there is no such table.
         SnapshotTooOldError: what changed since the last backup is no longer known; ``force_full`` takes a full one.
-        InvalidArgumentError: ``as_of`` is not after the last backup.
+        InvalidArgumentError: ``as_of`` is not after the last backup, or ``root`` holds backups of another store.
+        CorruptionError: the changes do not add up to the rows of the table.
     """
     link = StoreLink.to(store)
     runner = executor_of(executor, workers)
@@ -136,7 +144,7 @@ def _attempt(run: _Run) -> BackupResult | None:
     if not _is_of_one_table(plan, parts, run.link.service.describe_table(run.table)):
         folder.remove_all()
         return None
-    made = _finished(folder, plan, parts, run)
+    made = _finished(folder, plan, parts, _before(plan, backups), run)
     return BackupResult(
         table=made.table.name,
         kind=made.kind,
@@ -148,6 +156,7 @@ def _attempt(run: _Run) -> BackupResult | None:
         files=len(made.parts),
         resumed=resumed,
         checksum=made.checksum,
+        why_full=plan.why_full,
     )
 
 
@@ -159,7 +168,8 @@ def _unfinished(backups: TableBackups, about: TableDescription, run: _Run) -> tu
         plan = _plan_in(folder)
         follows = plan and plan.since == (last.until if last and plan.kind == "increment" else None)
         wanted = plan and (plan.kind == "full" or not run.force_full) and run.as_of is None
-        if plan and follows and wanted and _same_columns(plan.table, about):
+        is_same = plan and not why_not_continued(plan.table.stores, about.stores) and _same_columns(plan.table, about)
+        if plan and follows and wanted and is_same:
             return name, plan
         folder.remove_all()
     return None
@@ -177,11 +187,13 @@ def _begun(backups: TableBackups, about: TableDescription, run: _Run) -> tuple[s
     """Return a new backup with its plan, which is written before anything else."""
     service = run.link.service
     last = None if run.force_full else backups.last
+    why_full = why_not_continued(last.table.stores, about.stores) if last else None
+    last = None if why_full else last
     until = snapshot_of(service, run.as_of)
     if (newest := backups.last) and until <= newest.until:
         raise InvalidArgumentError(f"the moment {until} is not after the last backup, which ended at {newest.moment}")
-    about, tablets, splits = _planned(service, run, last, until)
-    sums = run.checksum if run.checksum is not None else last is None and can_sum()
+    sums = run.checksum is not False and can_sum()
+    about, tablets, splits = _planned(service, run, last, until, sums)
     plan = BackupPlan(
         kind="increment" if last else "full",
         since=last.until if last else None,
@@ -190,6 +202,7 @@ def _begun(backups: TableBackups, about: TableDescription, run: _Run) -> tuple[s
         tablets=tablets,
         sums=sums,
         splits=splits,
+        why_full=why_full,
         rows=None if last else count_rows(service, ScanSpec(table=about.name, as_of=until)),
     )
     name = f"{until:020d}-{plan.kind}"
@@ -200,7 +213,7 @@ def _begun(backups: TableBackups, about: TableDescription, run: _Run) -> tuple[s
 
 
 def _planned(
-    service: StoreService, run: _Run, last: Backup | None, until: int
+    service: StoreService, run: _Run, last: Backup | None, until: int, sums: bool
 ) -> tuple[TableDescription, list[TabletLabel], list[TableSplit]]:
     """Return the table, its tablets, and what is to be read of them, all of one version of the table.
 
@@ -211,7 +224,7 @@ def _planned(
     for _ in range(_PLANS):
         about = service.describe_table(run.table)
         try:
-            found = _splits(service, about, last, until, run.split_bytes)
+            found = _splits(service, about, last, until, sums, run.split_bytes)
         except SnapshotTooOldError as error:
             raise _gone(error) from None
         if found:
@@ -220,7 +233,7 @@ def _planned(
 
 
 def _splits(
-    service: StoreService, about: TableDescription, last: Backup | None, until: int, split_bytes: int
+    service: StoreService, about: TableDescription, last: Backup | None, until: int, sums: bool, split_bytes: int
 ) -> tuple[list[TabletLabel], list[TableSplit]] | None:
     """Return the tablets, and what is to be read: the changes of those that the last backup knows, all rows of others.
 
@@ -233,7 +246,8 @@ def _splits(
     known = set(last.tablets) & set(whole.tablets) if last else set[TabletLabel]()
     splits, found = whole.of(set(whole.tablets) - known), [whole]
     if last and known:
-        feed = ChangeSpec(since=last.until, until=until)
+        before = sums and last.sums is not None and _same_columns(last.table, about)
+        feed = ChangeSpec(since=last.until, until=until, before=before)
         changed = split_table(service, ScanSpec(table=about.name, columns=columns, changes=feed), split_bytes)
         splits = changed.of(known) + splits
         found.append(changed)
@@ -244,13 +258,12 @@ def _splits(
 
 def _written(folder: Folder, plan: BackupPlan, run: _Run) -> list[Part]:
     fields = [column.field for column in plan.table.columns]
-    rows, changes = pa.schema(fields), feed_schema(fields, before=False)
+    rows = pa.schema(fields)
     splits = [  # by the name that the table has now
         split.model_copy(update={"scan": split.scan.model_copy(update={"table": run.table})}) for split in plan.splits
     ]
-    sums = plan.sums and plan.kind == "full"
     tasks = [
-        PartTask(run.link, split, folder, number, changes if split.scan.changes else rows, sums)
+        PartTask(run.link, split, folder, number, *_given(split, rows, plan.sums))
         for number, split in enumerate(splits)
     ]
     done = run_tasks(run.executor, write_part, tasks, lambda part: part.rows, f"back up {run.table}", run.show)
@@ -258,8 +271,26 @@ def _written(folder: Folder, plan: BackupPlan, run: _Run) -> list[Part]:
     return [parts[number] for number in range(len(tasks))]
 
 
-def _finished(folder: Folder, plan: BackupPlan, parts: list[Part], run: _Run) -> Backup:
-    table_rows, total = _sum(plan, parts, run)
+def _given(split: TableSplit, rows: pa.Schema, sums: bool) -> tuple[pa.Schema, bool]:
+    """Return the columns that a scan gives, and whether what it gives is summed up."""
+    changes = split.scan.changes
+    if changes is None:
+        return rows, sums
+    return feed_schema(list(rows), changes.before), changes.before
+
+
+def _before(plan: BackupPlan, backups: TableBackups) -> list[TabletChecksum] | None:
+    """Return the sums that an increment goes on from; none for a full backup, None where they are not known."""
+    if plan.kind == "full":
+        return []
+    last = next((each for each in backups.finished.values() if each.until == plan.since), None)
+    return last.sums if last and _same_columns(last.table, plan.table) else None
+
+
+def _finished(
+    folder: Folder, plan: BackupPlan, parts: list[Part], before: list[TabletChecksum] | None, run: _Run
+) -> Backup:
+    sums, table_rows, total = _sums(folder, plan, parts, before, run)
     made = Backup(
         kind=plan.kind,
         since=plan.since,
@@ -271,20 +302,32 @@ def _finished(folder: Folder, plan: BackupPlan, parts: list[Part], run: _Run) ->
         bytes=sum(part.bytes for part in parts),
         table_rows=table_rows,
         checksum=total,
+        sums=sums,
     )
     folder.write_model(METADATA, made)
     _tidy(folder, made)
     return made
 
 
-def _sum(plan: BackupPlan, parts: list[Part], run: _Run) -> tuple[int | None, str | None]:
+def _sums(
+    folder: Folder, plan: BackupPlan, parts: list[Part], before: list[TabletChecksum] | None, run: _Run
+) -> tuple[list[TabletChecksum] | None, int | None, str | None]:
+    """Return the sums of the tablets, and of the table, as far as they are wanted and known."""
     if not plan.sums:
-        return None, None
-    if plan.kind == "full":
-        total = sum(int(part.checksum or "0", 16) for part in parts) & ((1 << 64) - 1)
-        return sum(part.rows for part in parts), f"{total:016x}"
+        return None, None, None
+    sums = None if before is None else tablet_sums(plan.tablets, parts, before)
+    if sums is not None and (plan.kind == "full" or not run.checksum):
+        return sums, *total_of(sums)
     found, _ = checked(run.link, run.table, plan.until, run.executor, run.show, run.split_bytes)
-    return found.rows, found.checksum
+    if sums is not None and (found.rows, found.checksum) != total_of(sums):
+        raise CorruptionError(
+            str(folder),
+            0,
+            f"the table has {found.rows:,} rows with the checksum {found.checksum}, and its changes since the last "
+            "backup add up to {:,} with {}: take a full backup, with force_full".format(*total_of(sums)),
+        )
+    is_as_planned = [label_of(each.server, each.tablet) for each in found.tablets] == plan.tablets
+    return found.tablets if is_as_planned else None, found.rows, found.checksum
 
 
 def _tidy(folder: Folder, made: Backup) -> None:

@@ -12,11 +12,15 @@ from ...schemas.description import TableDescription
 from ...schemas.errors import ConflictError, InvalidArgumentError, NotFoundError
 from ...schemas.timestamp import datetime_of
 from .folder import Folder, Place
+from .owner import check_owner, is_same_table
 from .parts import Part
 from .splits import TableSplit, TabletLabel
+from .verification import TabletChecksum
 
 _BACKUP = re.compile(r"\d{20}-(full|increment)")
 """What the folder of a backup is called; nothing else in a table's folder is looked at, or removed."""
+_TABLE = re.compile(r"\d+-.*")
+"""What the folder of a table's backups is called."""
 METADATA = "metadata.json"
 PLAN = "plan.json"
 
@@ -42,6 +46,8 @@ class Backup(BaseModel):
     table_rows: int | None = None
     """Rows of the table at ``until``, and the sum of their hashes, where they were summed up."""
     checksum: str | None = None
+    sums: list[TabletChecksum] | None = None
+    """The same of each tablet, from which the sums at the next increment follow."""
 
     @property
     def moment(self) -> str:
@@ -64,6 +70,7 @@ class BackupPlan(BaseModel):
     """What each part is to read."""
     rows: int | None
     """How many rows there are, of a full backup."""
+    why_full: str | None = None
 
 
 class TableBackups:
@@ -76,6 +83,15 @@ class TableBackups:
         self.finished = {
             name: folder.child(name).read_model(METADATA, Backup) for name in names if name not in self.unfinished
         }
+
+    @property
+    def mark(self) -> str:
+        """What its name begins with: the id of the table, and ``-``."""
+        return self.folder.path.rpartition("/")[2].partition("-")[0] + "-"
+
+    def newest_by(self, at: int | None) -> int:
+        """Return the ``until`` of the newest backup that ended by ``at``; -1 if none did."""
+        return max((each.until for each in self.finished.values() if at is None or each.until <= at), default=-1)
 
     @property
     def last(self) -> Backup | None:
@@ -114,41 +130,51 @@ class TableBackups:
 
 
 def backups_of(root: Folder, about: TableDescription) -> TableBackups:
-    """Return the backups of a table, by its id: it may have been renamed since the first.
+    """Return the backups of a table, by its ids: it may have been renamed since the first, or moved to other servers.
 
     Raises:
-        InvalidArgumentError: those of that id are of another table.
+        InvalidArgumentError: the folder holds those of another store or table.
     """
-    mark = f"{about.table_id}-"
-    names = [name for name in root.folders() if name.startswith(mark)]
-    found = TableBackups(root.child(names[0] if names else mark + quote(about.name, safe="")[:100]))
-    last = found.last
-    if last and _key(last.table) != _key(about):
+    names = [name for name in root.folders() if _TABLE.fullmatch(name)]
+    marks = tuple(f"{table_id}-" for table_id in {about.table_id, *(each.table_id for each in about.stores)})
+    found = [TableBackups(root.child(name)) for name in names if name.startswith(marks)]
+    others = (TableBackups(root.child(name)).last for name in names if not name.startswith(marks))
+    told = (last.table for last in (*(each.last for each in found), *others) if last)
+    check_owner(root, about, told)
+    mine = [each for each in found if each.last and is_same_table(each.last.table.stores, about.stores)]
+    unsaid = [
+        each for each in found if each.mark == f"{about.table_id}-" and not (each.last and each.last.table.stores)
+    ]
+    name = f"{about.table_id}-{quote(about.name, safe='')[:100]}"
+    chosen = (mine or unsaid or [TableBackups(root.child(name))])[0]
+    is_other = not mine and not unsaid and about.stores
+    if chosen.last and (is_other or _key(chosen.last.table) != _key(about)):
         raise InvalidArgumentError(
-            f"{found.folder} holds backups of another table with the id {about.table_id}, {last.table.name!r}: "
+            f"{chosen.folder} holds backups of another table with the id {about.table_id}, {chosen.last.table.name!r}: "
             "use one place for the backups of one store only"
         )
-    return found
+    return chosen
 
 
-def backups_called(root: Folder, table: str) -> TableBackups:
-    """Return the backups of the table that was last called ``table``, of several those with the newest one.
+def backups_called(root: Folder, table: str, at: int | None = None) -> TableBackups:
+    """Return the backups of the table that was called ``table``; of several those with the newest that ended by ``at``.
 
     Raises:
         NotFoundError: there are none.
     """
-    all_of_them = [TableBackups(root.child(name)) for name in root.folders()]
+    all_of_them = [TableBackups(root.child(name)) for name in root.folders() if _TABLE.fullmatch(name)]
     called = [each for each in all_of_them if each.last and each.last.table.name == table]
     if not called:
         known = ", ".join(sorted({each.last.table.name for each in all_of_them if each.last})) or "none"
         raise NotFoundError(f"{root} holds no backup of a table called {table!r}; there are backups of: {known}")
-    return max(called, key=lambda each: each.last.until if each.last else 0)
+    return max(called, key=lambda each: (each.newest_by(at), each.newest_by(None)))
 
 
 def list_backups(place: Place) -> list[Backup]:
     """Return all finished backups in a folder, by table and time."""
     root = Folder.at(place)
-    found = [backup for name in root.folders() for backup in TableBackups(root.child(name)).finished.values()]
+    names = [name for name in root.folders() if _TABLE.fullmatch(name)]
+    found = [backup for name in names for backup in TableBackups(root.child(name)).finished.values()]
     return sorted(found, key=lambda backup: (backup.table.table_id, backup.until))
 
 

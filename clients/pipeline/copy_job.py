@@ -90,7 +90,7 @@ def copy_table(
     cut = _split(reads.service, about, snapshot, split_bytes, unfinished)
     expected = count_rows(reads.service, ScanSpec(table=table, as_of=snapshot))
     places = _places(cut)
-    origin = f"{reads.url or 'this process'}, table {about.table_id}"
+    origin = ", ".join(sorted(f"table {each.table_id} of {each.store_uuid}" for each in about.stores)) or str(reads.url)
     under_way = TableUnderWay(writes.service, unfinished, about, origin, partition_by, sum_of(cut.tablets.values()))
     done = set(under_way.done)
     tasks = [

@@ -9,19 +9,16 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
+from ...schemas.changes import BEFORE
 from ...schemas.errors import ConflictError, CorruptionError
 from .folder import Folder
 from .link import StoreLink
 from .splits import TableSplit, TabletLabel
-from .verify_job import new_sums
-
-if TYPE_CHECKING:
-    from .row_hash import Sums
+from .tablet_sums import PartSums
 
 NOTE = ".note.json"
 ROW_GROUP_BYTES = 32 * 1024 * 1024
@@ -41,7 +38,9 @@ class Part(BaseModel):
     bytes: int
     sha256: str
     checksum: str | None = None
-    """The sum of the hashes of its rows, where they were summed up: see ``row_hash``."""
+    """What it adds to the sum of the hashes of the tablet's rows, where that was worked out: see ``row_hash``."""
+    rows_added: int | None = None
+    """What changes add to the tablet's rows, where that was worked out."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +81,9 @@ def write_part(task: PartTask) -> Part:
         raise ConflictError(
             f"the columns of table {task.split.scan.table!r} were changed while it was read: begin again"
         )
-    sums = new_sums() if task.sums else None
-    rows, size, sha256 = _write_file(task.folder, file, stream.schema, stream.batches, sums)
+    sums = PartSums() if task.sums else None
+    schema = pa.schema([field for field in stream.schema if not field.name.startswith(BEFORE)])
+    rows, size, sha256 = _write_file(task.folder, file, schema, stream.batches, sums)
     part = Part(
         file=file,
         tablet=task.split.label,
@@ -92,6 +92,7 @@ def write_part(task: PartTask) -> Part:
         bytes=size,
         sha256=sha256,
         checksum=sums.text if sums else None,
+        rows_added=sums.rows if sums and task.split.scan.changes else None,
     )
     task.folder.write_model(task.note, part)
     return part
@@ -125,20 +126,20 @@ def sweep(folder: Folder, parts: list[Part]) -> None:
 
 
 def _write_file(
-    folder: Folder, file: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch], sums: Sums | None
+    folder: Folder, file: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch], sums: PartSums | None
 ) -> tuple[int, int, str]:
-    """Write a Parquet file; return its rows, bytes and SHA-256."""
+    """Write the columns of ``schema`` to a Parquet file; return its rows, bytes and SHA-256."""
     import pyarrow.parquet as pq
 
     rows = 0
     with folder.writer(file) as sink:
         with pq.ParquetWriter(sink, schema, compression=COMPRESSION) as writer:
             for group in _row_groups(batches):
-                writer.write_table(group)
+                writer.write_table(group.select(schema.names))
                 rows += group.num_rows
                 if sums is not None:
                     for batch in group.to_batches():
-                        sums.add(batch, schema.names[:1])
+                        sums.add(batch)
         size, sha256 = sink.bytes, sink.sha256
     folder.sync(file)
     return rows, size, sha256

@@ -82,8 +82,9 @@ def restore(
     """
     link = StoreLink.to(store)
     runner = executor_of(executor, workers)
-    backups = backups_called(Folder.at(root), table)
-    chain = backups.chain(None if at is None else parse_moment(at, "at"))
+    moment = None if at is None else parse_moment(at, "at")
+    backups = backups_called(Folder.at(root), table, moment)
+    chain = backups.chain(moment)
     wanted = chain[-1][1]
     name = name or wanted.table.name
     if name in link.service.tables():

@@ -16,14 +16,14 @@ from .progress import Show, run_tasks
 from .splits import (
     SPLIT_BYTES,
     TableSplit,
-    TabletLabel,
     check_count,
     count_rows,
     in_order,
     snapshot_of,
     split_table,
 )
-from .verification import TableChecksum, TabletChecksum, Verification
+from .tablet_sums import checksum_of
+from .verification import TableChecksum, Verification
 
 if TYPE_CHECKING:
     from .row_hash import Sums
@@ -179,15 +179,10 @@ def _checked(
             snapshot=snapshot,
             rows=total.count,
             checksum=total.text,
-            tablets=[_of_tablet(label, sums) for label, sums in by_tablet.items()],
+            tablets=[checksum_of(label, sums.count, sums.text) for label, sums in by_tablet.items()],
         ),
         total,
     )
-
-
-def _of_tablet(label: TabletLabel, sums: Sums) -> TabletChecksum:
-    server, _, number = str(label).rpartition("/")
-    return TabletChecksum(tablet=int(number), server=server or None, rows=sums.count, checksum=sums.text)
 
 
 def sum_up(task: ChecksumTask) -> Sums:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ...schemas.alter import AddRangePartition, Alteration
-from ...schemas.description import TableDescription, TabletMap
+from ...schemas.description import TableDescription, TableStore, TabletMap
 from ...schemas.errors import AlreadyPresentError, ConflictError, InvalidArgumentError, NotFoundError, StoreError
 from ...schemas.partition_schema import sum_of
 from ...schemas.service import StoreService
@@ -17,7 +17,7 @@ from ...schemas.table import AUTO_INCREMENTING, TableDefinition
 from .members import Members
 
 Described = TableDescription | StoreError
-_OWN = {"table_id", "name"}
+_OWN = {"table_id", "name", "stores"}
 """What may differ between servers."""
 
 
@@ -99,7 +99,11 @@ def same(described: Mapping[str, TableDescription]) -> TableDescription:
     for name, other in others:
         if first.model_dump(exclude=_OWN) != other.model_dump(exclude=_OWN):
             raise ConflictError(f"table {first.name!r} is not the same on the servers {first_name!r} and {name!r}")
-    return first
+    return first.model_copy(update={"stores": _stores(described)})
+
+
+def _stores(described: Mapping[str, TableDescription]) -> list[TableStore]:
+    return [each.model_copy(update={"server": server}) for server, about in described.items() for each in about.stores]
 
 
 def shared(described: Mapping[str, TableDescription]) -> TableDescription:
@@ -118,7 +122,7 @@ def shared(described: Mapping[str, TableDescription]) -> TableDescription:
     columns = [column for column in oldest.columns if (column.id, column.name) in common]
     if not {column.name for column in columns}.issuperset(oldest.primary_key):
         raise half_altered(oldest.name, {name: each.schema_version for name, each in described.items()})
-    return oldest.model_copy(update={"columns": columns})
+    return oldest.model_copy(update={"columns": columns, "stores": _stores(described)})
 
 
 def half_altered(table: str, versions: Mapping[str, int]) -> ConflictError:

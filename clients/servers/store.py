@@ -291,7 +291,7 @@ class PlacedStore:
         found = self.members.each(lambda store: store.health())
         worst = max(self.members.names, key=lambda name: (_HOW_BAD.index(found[name].status), name))
         if found[worst].status == "ok":
-            return found[self.members.names[0]].model_copy(update={"server": None})
+            return found[self.members.names[0]].model_copy(update={"server": None, "store_uuid": ""})
         damaged = [file for health in found.values() for file in health.damaged]
         return found[worst].model_copy(update={"reason": f"{worst}: {found[worst].reason}", "damaged": damaged})
 

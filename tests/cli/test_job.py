@@ -148,3 +148,15 @@ def test_rowsets_are_merged_past_the_server(run: Run, data: Path) -> None:
     assert code == 0 and "merged 2 rowsets into 1, 4 rows in 1 tasks" in out and "all 1 tasks, 4 rows" in err
     code, out, _ = run("compact", "homes", "--data", data, "--json")
     assert code == 0 and json.loads(out)["tasks"] == 0
+
+
+def test_a_restored_store_does_not_continue_the_backups_it_came_from(run: Run, tmp_path: Path) -> None:
+    one, two, root = tmp_path / "one", tmp_path / "two", tmp_path / "root"
+    with nyala.open(one) as db:
+        db.create_table("t", pa.schema([("id", pa.int64())]), ["id"]).insert({"id": [1, 2, 3]})
+    assert run("backup", "t", root, "--data", one)[0] == 0
+    code, out, _ = run("restore", "t", root, "--data", two)
+    assert code == 0 and "its checksum verified" in out
+    code, _, err = run("backup", "t", root, "--data", two)
+    assert code != 0 and "backups of another store" in err and "give another folder" in err
+    assert run("backup", "t", tmp_path / "another", "--data", two)[0] == 0

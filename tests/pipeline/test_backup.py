@@ -88,7 +88,8 @@ def test_the_table_comes_back_as_it_was_defined(source: Database, target: Databa
     backup(source, "homes", tmp_path)
     restore(target, tmp_path, "homes")
     was, now = source.table("homes").describe(), target.table("homes").describe()
-    assert now | {"table_id": 0, "schema_version": 0} == was | {"table_id": 0, "schema_version": 0}
+    own = {"table_id": 0, "schema_version": 0, "stores": []}
+    assert now | own == was | own
 
 
 def test_columns_that_were_changed_between_increments(
@@ -385,7 +386,6 @@ def test_what_cannot_be_backed_up_or_restored(source: Database, homes: Table, ta
         restore(target, tmp_path, "homes", at=early)
     with pytest.raises(InvalidArgumentError, match="no place for files"):
         backup(source, "homes", "nowhere://x/y")
-    other = target.create_table("homes", pa.schema([("id", pa.string())]), ["id"])
-    assert other.describe()["table_id"] == homes.describe()["table_id"]
-    with pytest.raises(InvalidArgumentError, match="backups of one store only"):
+    target.create_table("homes", pa.schema([("id", pa.string())]), ["id"])
+    with pytest.raises(InvalidArgumentError, match="backups of another store"):
         backup(target, "homes", tmp_path)

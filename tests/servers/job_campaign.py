@@ -210,7 +210,7 @@ class Campaign:
     def restore_all(self) -> None:
         for until in self.backups:
             with alone() as target:
-                restore(target, self.folder / "backups", "t", at=until)
+                assert restore(target, self.folder / "backups", "t", at=until).verified
                 assert by_key(target.table("t").scan().to_arrow()) == self.at(until), until
             self.counts["restored"] += 1
 

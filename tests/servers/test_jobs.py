@@ -73,7 +73,7 @@ def test_backups_and_restores(servers: Cluster, tmp_path: Path) -> None:
             table.upsert(rows(range(40, 60), 9))
     for until, found in expected.items():
         with alone() as target:
-            restore(target, tmp_path, "t", at=until)
+            assert restore(target, tmp_path, "t", at=until).verified
             assert by_key(target.table("t").scan().to_arrow()) == found
     for number, way in enumerate(ways(servers)):
         restore(way, tmp_path, "t", name=f"again {number}")

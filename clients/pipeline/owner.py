@@ -1,0 +1,77 @@
+"""Whose backups a folder holds: those of one store, or of several servers that share their tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from ...schemas.description import TableDescription, TableStore
+from ...schemas.errors import InvalidArgumentError
+from .folder import Folder
+
+OWNER = "store.json"
+
+
+class Owner(BaseModel):
+    """What ``store.json`` in a folder of backups says."""
+
+    model_config = ConfigDict(frozen=True)
+
+    format: Literal[1] = 1
+    stores: list[str]
+    """The uuids of the stores whose tables are backed up there."""
+
+
+def check_owner(root: Folder, about: TableDescription, told: Iterable[TableDescription]) -> None:
+    """Check that a folder is for the backups of a table's store, and write down that it is.
+
+    ``told`` are the tables that the folder has backups of: they are looked at where there is no ``store.json`` yet.
+
+    Raises:
+        InvalidArgumentError: it holds backups of another store.
+    """
+    mine = {each.store_uuid for each in about.stores}
+    if not mine:
+        return  # a server of version 0.1, which does not say: no increment is made then
+    is_told = root.has(OWNER)
+    if is_told:
+        known = set(root.read_model(OWNER, Owner).stores)
+    else:
+        known = {each.store_uuid for table in told for each in table.stores}
+    if known and not known & mine:
+        raise InvalidArgumentError(
+            f"{root} holds backups of another store ({_shown(known)}), and table {about.name!r} is of the store "
+            f"{_shown(mine)}: give another folder for its backups, which begin with a full one. This is so for a table "
+            "that was restored into a new store, too"
+        )
+    if not is_told or not mine <= known:
+        root.make()
+        root.write_model(OWNER, Owner(stores=sorted(known | mine)))
+
+
+def is_same_table(then: Sequence[TableStore], now: Sequence[TableStore]) -> bool:
+    """Whether two descriptions are of one table: a store knows it by the same id."""
+    return bool(_ids(then) & _ids(now))
+
+
+def why_not_continued(then: Sequence[TableStore], now: Sequence[TableStore]) -> str | None:
+    """Return why changes since a backup cannot be told from what the stores hold now; None where they can."""
+    if not then:
+        return "the last backup does not say of which store it is"
+    if not now:
+        return "the server does not say which store it has"
+    names = {each.server: each.store_uuid for each in now}
+    are_there = _ids(then) <= _ids(now)
+    if not are_there or any(names.get(each.server, each.store_uuid) != each.store_uuid for each in then):
+        return "servers that share the table were taken away or replaced since the last backup"
+    return None
+
+
+def _ids(stores: Iterable[TableStore]) -> set[tuple[str, int]]:
+    return {(each.store_uuid, each.table_id) for each in stores}
+
+
+def _shown(uuids: Iterable[str]) -> str:
+    return ", ".join(sorted(each[:8] for each in uuids))
