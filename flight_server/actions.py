@@ -20,9 +20,11 @@ from ..schemas.service import StoreService
 from ..schemas.table import TableDefinition
 from ..schemas.transaction import TransactionAbort, TransactionCommit
 from . import move_actions as move
-from .config import ServerConfig
+from .calls import Call, Calls
+from .errors import Guarded, Translator
 from .gateway import Gateway
 from .get import sized
+from .limits import Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,7 @@ class Verb:
     run: Callable[[StoreService, bytes], str | Iterator[bytes]]
     is_long: bool = False
     """Whether the body may be long: a scan with its filter, the files of an import, the parts of a transaction."""
+    kind: Kind = Kind.CALL
 
 
 def _create_table(store: StoreService, body: bytes) -> str:
@@ -205,6 +208,7 @@ VERBS = {
         '"app_version"}. Answers what became of it.',
         _commit_transaction,
         True,
+        kind=Kind.TASK,
     ),
     "abort_transaction": Verb(
         'Throw away what was staged for a transaction: {"transaction"}. Answers {}.', _abort_transaction
@@ -223,8 +227,11 @@ VERBS = {
         'Do one kind of maintenance now: {"table","op":"flush"|"flush_deltas"|"minor_compact"|"major_compact"|"gc"'
         '|"compact"}. Answers what was done.',
         _maintain,
+        kind=Kind.TASK,
     ),
-    "explain": Verb("How a scan would run, and what is pruned and why: the JSON of a ticket.", _explain, True),
+    "explain": Verb(
+        "How a scan would run, and what is pruned and why: the JSON of a ticket.", _explain, True, Kind.PLAN
+    ),
     "import_begin": Verb(
         'Begin an import of rowset files: {"table","ttl_seconds"}. Answers the plan that builders go by.', _import_begin
     ),
@@ -233,23 +240,27 @@ VERBS = {
         "Answers as a write does.",
         _import_commit,
         True,
+        kind=Kind.TASK,
     ),
     "import_abort": Verb('Drop an import and its files: {"import_id"}. Answers {}.', _import_abort),
     "pin_snapshot": Verb(
         'Keep the files of a snapshot for readers outside: {"table","as_of","ttl_seconds"}. Answers where they are.',
         _pin_snapshot,
+        kind=Kind.TASK,
     ),
     "renew_pin": Verb('Keep them for as long again: {"pin_id"}. Answers {}.', _renew_pin),
     "release_pin": Verb('Keep them no longer: {"pin_id"}. Answers {}.', _release_pin),
     "compaction_begin": Verb(
         'Hand out rowsets to be merged outside: {"table","tablets","replace","ttl_seconds"}. Answers the tasks.',
         _compaction_begin,
+        kind=Kind.TASK,
     ),
     "compaction_commit": Verb(
         'Put the merged files of a task in place: {"compaction_id","task":{"number","attempt","rowsets":[...],'
         '"is_history_lost"}}. Answers what was done.',
         _compaction_commit,
         True,
+        kind=Kind.TASK,
     ),
     "compaction_renew": Verb('Wait for the commits as long again: {"compaction_id"}. Answers {}.', _compaction_renew),
     "compaction_abort": Verb('Drop what was not committed: {"compaction_id"}. Answers {}.', _compaction_abort),
@@ -262,22 +273,33 @@ VERBS = {
         'Begin to move a tablet away from this server, or the next round: {"move","table","tablet","to","last"}. '
         "Answers the round: the tablet's files.",
         move.begin,
+        kind=Kind.TASK,
     ),
     "move_round": Verb('The newest round of a move, again: {"move"}. The target compares with it.', move.newest_round),
-    "move_read": Verb('The bytes of a file of the newest round, as several results: {"move","name"}.', move.read),
+    "move_read": Verb(
+        'The bytes of a file of the newest round, as several results: {"move","name"}.', move.read, kind=Kind.TASK
+    ),
     "move_receive": Verb(
         'Tell the server that a tablet moves to of a round: its JSON. Answers {"names"}, the files to be fetched.',
         move.receive,
         True,
+        kind=Kind.TASK,
     ),
-    "move_fetch": Verb('Fetch a file from the server that has it: {"move","source","file"}. Answers {}.', move.fetch),
-    "move_prepare": Verb("Keep the files of the last round, durably: its JSON. Answers {}.", move.prepare, True),
+    "move_fetch": Verb(
+        'Fetch a file from the server that has it: {"move","source","file"}. Answers {}.', move.fetch, kind=Kind.TASK
+    ),
+    "move_prepare": Verb(
+        "Keep the files of the last round, durably: its JSON. Answers {}.", move.prepare, True, kind=Kind.TASK
+    ),
     "move_hand_over": Verb(
         'Give a tablet up, durably, once the other server has prepared the round: {"move","number"}. Answers what '
         "move_take_over takes.",
         move.hand_over,
+        kind=Kind.TASK,
     ),
-    "move_take_over": Verb("Serve a tablet that was handed over: what move_hand_over answered.", move.take_over, True),
+    "move_take_over": Verb(
+        "Serve a tablet that was handed over: what move_hand_over answered.", move.take_over, True, kind=Kind.TASK
+    ),
     "move_forget": Verb('End a move, at the server that the tablet came from: {"move"}. Answers {}.', move.forget),
     "move_status": Verb(
         'Where a move away from this server stands: {"move"}. Answers {"state":"under_way"|"handed_over"|"unknown"}, '
@@ -298,7 +320,9 @@ VERBS = {
 }
 
 
-def run(store: StoreService, action: fl.Action, config: ServerConfig) -> Iterator[fl.Result]:
+def run(
+    store: StoreService, context: fl.ServerCallContext, action: fl.Action, calls: Calls, translator: Translator
+) -> Iterator[fl.Result]:
     """Run one action and return its one result, or its results if they are pieces of data.
 
     Raises:
@@ -307,10 +331,32 @@ def run(store: StoreService, action: fl.Action, config: ServerConfig) -> Iterato
     chosen = VERBS.get(action.type)
     if chosen is None:
         raise InvalidArgumentError(f"no action is called {action.type!r}; there are {', '.join(VERBS)}")
-    most = config.scan_bytes_max if chosen.is_long else config.request_bytes_max
+    most = calls.config.scan_bytes_max if chosen.is_long else calls.config.request_bytes_max
     body = sized(action.body.to_pybytes(), f"the body of {action.type}", most)
-    found = chosen.run(store, body)
-    return iter([fl.Result(found.encode())] if isinstance(found, str) else map(fl.Result, found))
+    call = calls.begin(context, chosen.kind)
+    try:
+        with call.working(), call.reading_large(len(body) if chosen.kind is Kind.PLAN else 0):
+            found = chosen.run(store, body)
+        if isinstance(found, str):
+            call.close()
+            return iter([fl.Result(found.encode())])
+        results = Guarded(_pieces(found, call), translator, action.type, call.close)
+    except BaseException:
+        call.close()
+        raise
+    call.waits_for_client()
+    return results
+
+
+def _pieces(found: Iterator[bytes], call: Call) -> Iterator[fl.Result]:
+    while True:
+        with call.working():
+            call.check()
+            piece = next(found, None)
+        if piece is None:
+            return
+        with call.with_client():
+            yield fl.Result(piece)
 
 
 def listed() -> list[fl.ActionType]:

@@ -12,11 +12,12 @@ import pyarrow.flight as fl
 from ..schemas.command import RowCount, TableName, read_json
 from ..schemas.errors import InvalidArgumentError, UnavailableError
 from ..schemas.service import StoreService
+from .calls import Call, Calls
 from .config import ServerConfig
 from .cutter import cut
 from .get import sized
 from .incoming import incoming
-from .limits import Admission, Kind
+from .limits import Kind
 
 
 def point_reads(
@@ -24,26 +25,28 @@ def point_reads(
     descriptor: fl.FlightDescriptor,
     reader: fl.MetadataRecordBatchReader,
     writer: fl.MetadataRecordBatchWriter,
-    config: ServerConfig,
-    admission: Admission,
+    calls: Calls,
+    call: Call,
 ) -> None:
     """Answer each batch of keys by the rows that are there, in the order asked, cut as a scan's are.
 
     Raises:
         StoreError: for an unknown table, keys that do not fit it, or a table that has other columns by now.
     """
+    config = calls.config
     if descriptor.descriptor_type != fl.DescriptorType.CMD:
         raise InvalidArgumentError('DoExchange takes a command: {"table": ...}')
     body = sized(descriptor.command or b"", "the command", config.request_bytes_max)
     table = read_json(TableName, body, "the command").table
     schema = pa.schema([column.field for column in store.describe_table(table).columns])
     writer.begin(schema)
-    for item in incoming(reader, config, admission):
-        with admission.admit(Kind.SCAN):
+    for item in incoming(reader, config, call):
+        with call.working(), calls.admission.admit(Kind.READ, call.peer, call.check):
             found = store.get(table, item.batch)
         if found.schema != schema:
             raise UnavailableError(f"table {table!r} has other columns than when this stream began; open a new one")
-        _answer(found, writer, config)
+        with call.with_client():
+            _answer(found, writer, config)
 
 
 def _answer(found: pa.Table, writer: fl.MetadataRecordBatchWriter, config: ServerConfig) -> None:

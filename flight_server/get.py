@@ -11,10 +11,11 @@ from ..schemas.command import read_json
 from ..schemas.errors import InvalidArgumentError
 from ..schemas.scan import ScanSpec
 from ..schemas.service import ScanStream, StoreService
+from .calls import Call, Calls
 from .config import ServerConfig
 from .cutter import cut
 from .errors import Guarded, Translator
-from .limits import Admission, Kind, Slot
+from .limits import Kind
 
 
 def scan_spec(body: bytes, what: str, config: ServerConfig) -> ScanSpec:
@@ -38,7 +39,7 @@ def sized(body: bytes, what: str, most: int) -> bytes:
 
 
 def stream(
-    store: StoreService, ticket: bytes, config: ServerConfig, admission: Admission, translator: Translator
+    store: StoreService, context: fl.ServerCallContext, ticket: bytes, calls: Calls, translator: Translator
 ) -> fl.FlightDataStream:
     """Return the batches that a ticket asks for. The scan is closed when the stream ends or the client goes.
 
@@ -47,27 +48,36 @@ def stream(
     Raises:
         StoreError: for a bad ticket, or too many scans.
     """
-    spec = scan_spec(ticket, "the ticket", config)
-    slot = admission.admit(Kind.SCAN)
+    config = calls.config
+    sized(ticket, "the ticket", config.scan_bytes_max)
+    call = calls.begin(context, Kind.SCAN)
     try:
-        scan = store.scan(spec)
+        with call.working(), call.reading_large(len(ticket)):
+            scan = store.scan(scan_spec(ticket, "the ticket", config))
+        batches = Guarded(_sent(scan, config, call), translator, "do_get", lambda: _end(scan, call))
     except BaseException:
-        slot.release()
+        call.close()
         raise
-    batches = Guarded(_sent(scan, config, admission), translator, "do_get", lambda: _end(scan, slot))
+    call.waits_for_client()
     return fl.GeneratorStream(scan.schema, batches)
 
 
-def _sent(scan: ScanStream, config: ServerConfig, admission: Admission) -> Iterator[pa.RecordBatch]:
-    for batch in cut(scan.batches, config):
-        admission.check_time()
-        yield batch
+def _sent(scan: ScanStream, config: ServerConfig, call: Call) -> Iterator[pa.RecordBatch]:
+    batches = cut(scan.batches, config)
+    while True:
+        with call.working():
+            call.check()
+            batch = next(batches, None)
+        if batch is None:
+            return
+        with call.with_client():
+            yield batch
 
 
-def _end(scan: ScanStream, slot: Slot) -> None:
+def _end(scan: ScanStream, call: Call) -> None:
     close = getattr(scan.batches, "close", None)
     try:
         if close:
             close()
     finally:
-        slot.release()
+        call.close()

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from ..schemas.errors import InvalidArgumentError
+from ..schemas.errors import InvalidArgumentError, StoreError, UnavailableError
+from .calls import Call
 from .config import ServerConfig
 from .get import sized
-from .limits import Admission
+from .limits import Part
+from .message_size import BrokenMessageError, decoded_bytes
+from .native.message_hook import inspecting
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +32,14 @@ class Remark:
     metadata: bytes
 
 
-def incoming(reader: fl.MetadataRecordBatchReader, config: ServerConfig, admission: Admission) -> Iterator[Incoming]:
+def incoming(reader: fl.MetadataRecordBatchReader, config: ServerConfig, call: Call) -> Iterator[Incoming]:
     """Yield the batches of a stream; messages without a batch are left out. Raises as ``messages``."""
-    for message in messages(reader, config, admission):
+    for message in messages(reader, config, call):
         if isinstance(message, Incoming):
             yield message
 
 
-def messages(
-    reader: fl.MetadataRecordBatchReader, config: ServerConfig, admission: Admission
-) -> Iterator[Incoming | Remark]:
+def messages(reader: fl.MetadataRecordBatchReader, config: ServerConfig, call: Call) -> Iterator[Incoming | Remark]:
     """Yield what a stream brings, each batch validated in full: offsets, lengths, UTF-8, dictionary indices.
 
     The end of the stream says nothing about the client's intentions: one that
@@ -46,34 +47,72 @@ def messages(
 
     Raises:
         InvalidArgumentError: for a batch that is malformed or too large; its number counts from 0.
-        UnavailableError: when the server stops.
+        UnavailableError: when the server stops, or has no memory for what is compressed.
     """
     number = 0
-    while True:
-        admission.check_time()
+    with call.decompressed() as decompressed:
+        while True:
+            decompressed.give_back()
+            call.check_time()
+            size = _Size(number, config, decompressed)
+            try:
+                with call.with_client(), inspecting(size.add):
+                    chunk = reader.read_chunk()
+            except StopIteration:
+                return
+            except (StoreError, fl.FlightError):
+                raise
+            except MemoryError:
+                raise UnavailableError("the server is out of memory for this batch; try again later", 1.0) from None
+            except (pa.ArrowException, OSError) as error:
+                raise InvalidArgumentError(f"batch {number} is not valid Arrow: {_first_line(error)}") from None
+            metadata = chunk.app_metadata.to_pybytes() if chunk.app_metadata else b""
+            if chunk.data is None:
+                yield Remark(sized(metadata, "a message", config.request_bytes_max))
+                continue
+            yield Incoming(
+                _checked(chunk.data, number, config),
+                sized(metadata, "the metadata of a batch", config.request_bytes_max),
+            )
+            number += 1
+
+
+class _Size:
+    """What a batch, with the dictionaries that come before it, takes once it is decoded. For one thread."""
+
+    def __init__(self, number: int, config: ServerConfig, decompressed: Part) -> None:
+        self._number = number
+        self._config = config
+        self._decompressed = decompressed
+        self._bytes = 0
+
+    def add(self, head: memoryview, body: memoryview) -> None:
+        """Add a message that is not decoded yet.
+
+        Raises:
+            InvalidArgumentError: the batch would become too large, or the message is broken.
+            UnavailableError: too much is decompressed already.
+        """
         try:
-            chunk = reader.read_chunk()
-        except StopIteration:
-            return
-        except pa.ArrowInvalid as error:
-            raise InvalidArgumentError(f"batch {number} is not valid Arrow: {_first_line(error)}") from None
-        metadata = chunk.app_metadata.to_pybytes() if chunk.app_metadata else b""
-        if chunk.data is None:
-            yield Remark(sized(metadata, "a message", config.request_bytes_max))
-            continue
-        yield Incoming(
-            _checked(chunk.data, number, config), sized(metadata, "the metadata of a batch", config.request_bytes_max)
-        )
-        number += 1
+            size, is_compressed = decoded_bytes(head[: self._config.request_bytes_max], body)
+        except BrokenMessageError as error:
+            raise InvalidArgumentError(f"batch {self._number} is not valid Arrow: {error}") from None
+        self._bytes += size
+        _check_size(self._bytes, self._number, self._config)
+        if is_compressed:
+            self._decompressed.take(size)
 
 
-def _checked(batch: pa.RecordBatch, number: int, config: ServerConfig) -> pa.RecordBatch:
-    # The size of the buffers, not `nbytes`: that one already trusts the offsets.
-    size = batch.get_total_buffer_size()
+def _check_size(size: int, number: int, config: ServerConfig) -> None:
     if size > config.batch_bytes_max:
         raise InvalidArgumentError(
             f"batch {number} has {size:,} bytes; at most {config.batch_bytes_max:,} are allowed: send smaller batches"
         )
+
+
+def _checked(batch: pa.RecordBatch, number: int, config: ServerConfig) -> pa.RecordBatch:
+    # The size of the buffers, not `nbytes`: that one already trusts the offsets.
+    _check_size(batch.get_total_buffer_size(), number, config)
     try:
         batch.validate(full=True)
     except pa.ArrowInvalid as error:

@@ -132,10 +132,12 @@ def drain(server: FlightServer, store: StoreService) -> bool:
     """Let nothing new in, let running requests end, close the store; return False if the transport did not end."""
     seconds = server.config.drain_seconds
     _LOG.info("stopping: running requests have %g seconds", seconds)
-    server.admission.drain()
-    if not server.admission.wait_until_idle(seconds):
+    admission = server.admission
+    admission.drain()
+    if not admission.wait_until_idle(max(seconds - SHUTDOWN_SECONDS, seconds / 2)):
         _LOG.warning("some requests did not end in time")
-    server.admission.expire()
+    admission.expire()
+    server.calls.end_all()  # those that are stuck in their clients hear nothing else
     closing = threading.Thread(target=server.shutdown, name="nyala-shutdown", daemon=True)
     closing.start()
     closing.join(SHUTDOWN_SECONDS)

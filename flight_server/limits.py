@@ -1,43 +1,68 @@
-"""Admission: how many streams run at once, and who may still come in while the server drains."""
+"""Admission: how much of each kind runs at once, who waits for a place and who comes first, and what happens when the
+server stops.
+
+Every kind of work has places of its own, so that cheap requests never wait for expensive ones. Where all places are
+taken, a request waits a little; places that become free go to the peer that has the fewest, then to who waited longest.
+One peer gets no more than a share of the places that streams have.
+"""
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from enum import Enum
 
 from ..schemas.errors import UnavailableError
 from .config import ServerConfig
+from .peers import Peer
 
 _EXCHANGES_A_SCAN = 4
 """Streams of point reads that may be open for each scan that may run."""
+_POLL_SECONDS = 0.25
+"""How often a waiting request looks whether its client is still there."""
+RETRY_SECONDS = 1.0
+"""When a client that found no place should come again."""
+NOBODY = Peer("", "")
 
 
 class Kind(Enum):
     """What is admitted; the value is how an error calls several of them."""
 
     CALL = "requests"
+    """Actions that are short."""
+    TASK = "long actions"
+    """Actions that may work for minutes: maintenance, commits, moves."""
+    PLAN = "planning requests"
+    LARGE = "large requests"
+    """Requests whose text is long, while it is read: it holds the interpreter."""
     SCAN = "scans"
     PUT = "write streams"
     EXCHANGE = "streams of point reads"
-    """Open, most of them idle; each batch of keys is admitted as a scan."""
+    """Open, most of them idle; each batch of keys is admitted as a point read."""
+    READ = "point reads"
+
+
+_STREAMS = frozenset({Kind.SCAN, Kind.PUT, Kind.EXCHANGE})
 
 
 class Slot:
     """The right to run one request. Releasing twice is harmless, and a slot that is forgotten releases itself."""
 
-    __slots__ = ("_admission", "_kind")
+    __slots__ = ("_admission", "_kind", "_peer")
 
-    def __init__(self, admission: Admission, kind: Kind) -> None:
+    def __init__(self, admission: Admission, kind: Kind, peer: Peer) -> None:
         self._admission: Admission | None = admission
         self._kind = kind
+        self._peer = peer
 
     def release(self) -> None:
         """Give the right back."""
         admission, self._admission = self._admission, None
         if admission:
-            admission._leave(self._kind)
+            admission._leave(self._kind, self._peer)
 
     def __enter__(self) -> Slot:
         return self
@@ -49,24 +74,74 @@ class Slot:
         self.release()
 
 
-class Staging:
-    """The memory that one stream has taken of what all streams may stage together."""
+class Budget:
+    """Bytes that all streams share, taken in parts."""
 
-    def __init__(self, admission: Admission) -> None:
-        self._admission = admission
+    def __init__(self, what: str, bytes_max: int) -> None:
+        self._what = what
+        self._bytes_max = bytes_max
+        self._taken = 0
+        self._changed = threading.Condition()
+
+    def take(self, size: int, wait_seconds: float = 0) -> None:
+        """Take ``size`` more bytes, once they are free. One part may always be taken, however large.
+
+        Raises:
+            UnavailableError: they did not become free in time.
+        """
+        with self._changed:
+            if not self._changed.wait_for(
+                lambda: not self._taken or self._taken + size <= self._bytes_max, wait_seconds
+            ):
+                raise UnavailableError(
+                    f"{self._what} hold {self._taken:,} bytes already, of {self._bytes_max:,} allowed; "
+                    f"try again in {RETRY_SECONDS:g} s",
+                    RETRY_SECONDS,
+                )
+            self._taken += size
+
+    def give_back(self, size: int) -> None:
+        """Give bytes back."""
+        with self._changed:
+            self._taken -= size
+            self._changed.notify_all()
+
+
+class Part:
+    """What one stream has taken of a budget. For one thread."""
+
+    def __init__(self, budget: Budget, wait_seconds: float = 0) -> None:
+        self._budget = budget
+        self._wait_seconds = wait_seconds
         self._taken = 0
 
     def take(self, size: int) -> None:
         """Take ``size`` more bytes. Raises UnavailableError when too little is left."""
-        self._admission._stage(size)
+        self._budget.take(size, self._wait_seconds)
         self._taken += size
 
-    def __enter__(self) -> Staging:
+    def give_back(self) -> None:
+        """Give all back."""
+        taken, self._taken = self._taken, 0
+        if taken:
+            self._budget.give_back(taken)
+
+    def __enter__(self) -> Part:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._admission._unstage(self._taken)
-        self._taken = 0
+        self.give_back()
+
+
+class _Waiting:
+    """A request in the queue of its kind."""
+
+    __slots__ = ("is_admitted", "is_displaced", "peer")
+
+    def __init__(self, peer: Peer) -> None:
+        self.peer = peer
+        self.is_admitted = False
+        self.is_displaced = False
 
 
 class Admission:
@@ -76,31 +151,118 @@ class Admission:
     """
 
     def __init__(self, config: ServerConfig) -> None:
+        self._config = config
         self._limits = {
+            Kind.CALL: config.calls_max,
+            Kind.TASK: config.tasks_max,
+            Kind.PLAN: config.plans_max,
+            Kind.LARGE: config.large_requests_max,
             Kind.SCAN: config.scans_max,
             Kind.PUT: config.puts_max,
             Kind.EXCHANGE: _EXCHANGES_A_SCAN * config.scans_max,
+            Kind.READ: config.point_reads_max,
         }
         self._running: Counter[Kind] = Counter()
-        self._staged_bytes, self._staged_bytes_max = 0, config.staged_bytes_max
+        self._of_peers: Counter[tuple[Kind, str]] = Counter()
+        self._queues: dict[Kind, list[_Waiting]] = {kind: [] for kind in Kind}
+        self.staged = Budget("staged streams", config.staged_bytes_max)
+        self.decompressed = Budget("decompressed batches", config.decompressed_bytes_max)
+        self.make_room: Callable[[Kind], bool] = lambda _: False
+        """Ends a stream of a kind that makes no progress, if there is one; returns whether one is about to end."""
         # Reentrant: the collector may release a slot, and a signal expire all, while this thread holds it.
         self._changed = threading.Condition(threading.RLock())
         self._draining = False
         self._expired = False
 
-    def admit(self, kind: Kind) -> Slot:
-        """Return the right to run one request.
+    def admit(self, kind: Kind, peer: Peer = NOBODY, check: Callable[[], None] = lambda: None) -> Slot:
+        """Return the right to run one request; wait for it where all places are taken.
+
+        ``check`` raises when nobody waits for the answer any more.
 
         Raises:
-            UnavailableError: when the server stops, or as many of this kind run as may.
+            UnavailableError: when the server stops, or no place became free in time; with the time to come again.
         """
         with self._changed:
-            if self._draining:
-                raise UnavailableError("the server is stopping; try again once it is back")
-            if self._running[kind] >= self._limits.get(kind, self._running[kind] + 1):
-                raise UnavailableError(f"{self._limits[kind]} {kind.value} run already; try again later")
-            self._running[kind] += 1
-        return Slot(self, kind)
+            self._check_open()
+            if self._queues[kind] or not self._has_place(kind, peer):
+                self._wait(kind, peer, check)
+            else:
+                self._enter(kind, peer)
+        return Slot(self, kind, peer)
+
+    def _wait(self, kind: Kind, peer: Peer, check: Callable[[], None]) -> None:
+        queue = self._queues[kind]
+        if len(queue) >= self._config.waiting_max and not self._displace(queue, peer):
+            raise self._full(kind, peer)
+        waiting = _Waiting(peer)
+        queue.append(waiting)
+        deadline = time.monotonic() + self._config.wait_seconds_max
+        try:
+            self._next(kind)
+            while not waiting.is_admitted:
+                left = deadline - time.monotonic()
+                if left <= 0 or waiting.is_displaced:
+                    raise self._full(kind, peer)
+                if kind in _STREAMS:
+                    self.make_room(kind)
+                self._changed.wait(min(left, _POLL_SECONDS))
+                check()
+                self._check_open()
+        except BaseException:
+            if waiting.is_admitted:
+                self._leave(kind, peer)
+            elif not waiting.is_displaced:
+                queue.remove(waiting)
+            raise
+
+    def _displace(self, queue: list[_Waiting], peer: Peer) -> bool:
+        """Take the last request of the peer that has most of a full queue out of it, if ``peer`` has fewer."""
+        counts = Counter(each.peer.connection for each in queue)
+        greediest, most = counts.most_common(1)[0]
+        if most <= counts[peer.connection] + 1:
+            return False
+        last = next(each for each in reversed(queue) if each.peer.connection == greediest)
+        queue.remove(last)
+        last.is_displaced = True
+        self._changed.notify_all()
+        return True
+
+    def _next(self, kind: Kind) -> None:
+        """Let in who comes first, as long as there are places."""
+        queue = self._queues[kind]
+        while queue and (able := [each for each in queue if self._has_place(kind, each.peer)]):
+            chosen = min(able, key=lambda each: self._of_peers[kind, each.peer.connection])
+            queue.remove(chosen)
+            chosen.is_admitted = True
+            self._enter(kind, chosen.peer)
+            self._changed.notify_all()
+
+    def _has_place(self, kind: Kind, peer: Peer) -> bool:
+        if self._running[kind] >= self._limits[kind]:
+            return False
+        return kind not in _STREAMS or not self._is_over_share(kind, peer)
+
+    def _is_over_share(self, kind: Kind, peer: Peer) -> bool:
+        most = self._share(kind)
+        return any(name and self._of_peers[kind, name] >= most for name in (peer.connection, peer.address))
+
+    def _share(self, kind: Kind) -> int:
+        return math.ceil(self._limits[kind] * self._config.peer_share)
+
+    def _full(self, kind: Kind, peer: Peer) -> UnavailableError:
+        most, whose = self._limits[kind], "run"
+        if kind in _STREAMS and self._is_over_share(kind, peer):
+            most, whose = self._share(kind), "of this client run"
+        return UnavailableError(f"{most} {kind.value} {whose} already; try again in {RETRY_SECONDS:g} s", RETRY_SECONDS)
+
+    def _enter(self, kind: Kind, peer: Peer) -> None:
+        self._running[kind] += 1
+        for name in {peer.connection, peer.address}:
+            self._of_peers[kind, name] += 1
+
+    def _check_open(self) -> None:
+        if self._draining:
+            raise UnavailableError("the server is stopping; try again once it is back", RETRY_SECONDS)
 
     def check_time(self) -> None:
         """Let a running stream go on, or end it when the server's time to stop has come.
@@ -109,17 +271,22 @@ class Admission:
             UnavailableError: after ``expire``.
         """
         if self._expired:
-            raise UnavailableError("the server stops now; try again once it is back")
+            raise UnavailableError("the server stops now; try again once it is back", RETRY_SECONDS)
 
     @property
     def running(self) -> int:
         """How many requests run; an open stream of point reads is none."""
         return self._running.total() - self._running[Kind.EXCHANGE]
 
+    def count(self, kind: Kind, peer: Peer | None = None) -> int:
+        """How many of a kind run, of all peers or by one connection."""
+        return self._running[kind] if peer is None else self._of_peers[kind, peer.connection]
+
     def drain(self) -> None:
         """Let nothing new in."""
         with self._changed:
             self._draining = True
+            self._changed.notify_all()
 
     def wait_until_idle(self, seconds: float) -> bool:
         """Wait until nothing runs; return False when that takes longer than ``seconds``, or ``expire`` is called."""
@@ -136,24 +303,12 @@ class Admission:
             self._expired = True
             self._changed.notify_all()
 
-    def staging(self) -> Staging:
-        """Return what a stream takes memory with."""
-        return Staging(self)
-
-    def _stage(self, size: int) -> None:
-        with self._changed:
-            if self._staged_bytes + size > self._staged_bytes_max:
-                raise UnavailableError(
-                    f"staged streams hold {self._staged_bytes:,} bytes already, of {self._staged_bytes_max:,} allowed; "
-                    "try again later"
-                )
-            self._staged_bytes += size
-
-    def _unstage(self, size: int) -> None:
-        with self._changed:
-            self._staged_bytes -= size
-
-    def _leave(self, kind: Kind) -> None:
+    def _leave(self, kind: Kind, peer: Peer) -> None:
         with self._changed:
             self._running[kind] -= 1
+            for name in {peer.connection, peer.address}:
+                self._of_peers[kind, name] -= 1
+                if not self._of_peers[kind, name]:
+                    del self._of_peers[kind, name]
+            self._next(kind)
             self._changed.notify_all()

@@ -21,10 +21,11 @@ from ..schemas.service import StoreService
 from ..schemas.transaction import StagedBatch
 from ..schemas.write import CommitMode, Durability, WriteCommand, WriteResult
 from .answers import Answers, Begun
+from .calls import Call, Calls
 from .config import ServerConfig
 from .get import sized
 from .incoming import Incoming, Remark, incoming, messages
-from .limits import Admission
+from .limits import Part
 from .staged import Staged
 
 
@@ -34,8 +35,8 @@ def write_stream(
     descriptor: fl.FlightDescriptor,
     reader: fl.MetadataRecordBatchReader,
     writer: fl.FlightMetadataWriter,
-    config: ServerConfig,
-    admission: Admission,
+    calls: Calls,
+    call: Call,
 ) -> None:
     """Apply the batches of a stream one by one and answer them.
 
@@ -43,17 +44,18 @@ def write_stream(
         StoreError: for a wrong command, or for the first batch that fails as a whole; those before it are applied and
             answered already, those after it are not looked at.
     """
+    config = calls.config
     command = _command(store, descriptor, config)
     if command.stage is not None:
-        _write_part(store, command, reader, writer, config, admission)
+        _write_part(store, command, reader, writer, config, call)
         return
     if command.commit is CommitMode.STREAM:
-        _write_staged(store, command, reader, writer, config, admission)
+        _write_staged(store, command, reader, writer, calls, call)
         return
     answers = Answers(writer, config.writes_ahead)
     try:
         rows = 0
-        for item in incoming(reader, config, admission):
+        for item in incoming(reader, config, call):
             answers.check()
             said = _said(item)
             pending = store.begin_write(command, item.batch, said.seq)
@@ -83,12 +85,13 @@ def _write_staged(
     command: WriteCommand,
     reader: fl.MetadataRecordBatchReader,
     writer: fl.FlightMetadataWriter,
-    config: ServerConfig,
-    admission: Admission,
+    calls: Calls,
+    call: Call,
 ) -> None:
-    with admission.staging() as staging:
+    config = calls.config
+    with Part(calls.admission.staged) as staging:
         staged = Staged(reader.schema, staging, config)
-        for message in messages(reader, config, admission):
+        for message in messages(reader, config, call):
             if isinstance(message, Incoming):
                 staged.add(message.batch)
             else:
@@ -98,7 +101,7 @@ def _write_staged(
         else:
             raise InvalidArgumentError('the stream ended without {"commit":true,"rows":N}: nothing was applied')
     writer.write(PutResult(seq=asked.seq, **dict(result)).model_dump_json().encode())
-    for _ in messages(reader, config, admission):
+    for _ in messages(reader, config, call):
         raise InvalidArgumentError("the stream is committed: nothing may follow")
 
 
@@ -108,10 +111,10 @@ def _write_part(
     reader: fl.MetadataRecordBatchReader,
     writer: fl.FlightMetadataWriter,
     config: ServerConfig,
-    admission: Admission,
+    call: Call,
 ) -> None:
     """Stage the stream as a part of a transaction: batch by batch to disk, so that it may be of any length."""
-    coming = messages(reader, config, admission)
+    coming = messages(reader, config, call)
     result = store.stage(command, _until_committed(coming))
     writer.write(result.model_dump_json().encode())
     for _ in coming:

@@ -8,9 +8,11 @@ import pyarrow.flight as fl
 
 from ..schemas.service import StoreService
 from . import actions, exchange, get, info, put
+from .calls import Calls
 from .config import ServerConfig
 from .errors import Translator, hide_tracebacks, verb
-from .limits import Admission, Kind
+from .limits import Kind
+from .native import message_hook
 
 
 class FlightServer(fl.FlightServerBase):
@@ -23,27 +25,29 @@ class FlightServer(fl.FlightServerBase):
         # What a request uses is there before the first one can come in.
         self.store = store
         self.config = config or ServerConfig()
-        self.admission = Admission(self.config)
+        self.calls = Calls(self.config)
+        self.admission = self.calls.admission
         self.translator = Translator(self.config.private_paths)
         hide_tracebacks()
+        message_hook.install()
         super().__init__(location)
 
     @verb
     def list_flights(self, context: fl.ServerCallContext, criteria: bytes) -> list[fl.FlightInfo]:
         """One info a table."""
-        with self.admission.admit(Kind.CALL):
+        with self.calls.begin(context, Kind.PLAN) as call, call.working():
             return info.list_flights(self.store, criteria)
 
     @verb
     def get_flight_info(self, context: fl.ServerCallContext, descriptor: fl.FlightDescriptor) -> fl.FlightInfo:
         """Schema, size and tickets of a scan."""
-        with self.admission.admit(Kind.CALL):
+        with self.calls.begin(context, Kind.PLAN) as call, call.working(), call.reading_large(_size(descriptor)):
             return info.flight_info(self.store, descriptor, self.config)
 
     def get_schema(self, context: fl.ServerCallContext, descriptor: fl.FlightDescriptor) -> fl.SchemaResult:
         """The schema of a scan."""
         try:
-            with self.admission.admit(Kind.CALL):
+            with self.calls.begin(context, Kind.PLAN) as call, call.working(), call.reading_large(_size(descriptor)):
                 return fl.SchemaResult(info.schema(self.store, descriptor, self.config))
         except BaseException as error:
             raise self.translator.for_get_schema(error, "get_schema") from None
@@ -51,7 +55,7 @@ class FlightServer(fl.FlightServerBase):
     @verb
     def do_get(self, context: fl.ServerCallContext, ticket: fl.Ticket) -> fl.FlightDataStream:
         """The batches of a scan."""
-        return get.stream(self.store, ticket.ticket, self.config, self.admission, self.translator)
+        return get.stream(self.store, context, ticket.ticket, self.calls, self.translator)
 
     @verb
     def do_put(
@@ -62,8 +66,8 @@ class FlightServer(fl.FlightServerBase):
         writer: fl.FlightMetadataWriter,
     ) -> None:
         """Writes, each batch a commit."""
-        with self.admission.admit(Kind.PUT):
-            put.write_stream(self.store, context, descriptor, reader, writer, self.config, self.admission)
+        with self.calls.begin(context, Kind.PUT) as call, call.working():
+            put.write_stream(self.store, context, descriptor, reader, writer, self.calls, call)
 
     @verb
     def do_exchange(
@@ -74,8 +78,8 @@ class FlightServer(fl.FlightServerBase):
         writer: fl.MetadataRecordBatchWriter,
     ) -> None:
         """Point reads: keys in, rows out."""
-        with self.admission.admit(Kind.EXCHANGE):
-            exchange.point_reads(self.store, descriptor, reader, writer, self.config, self.admission)
+        with self.calls.begin(context, Kind.EXCHANGE) as call, call.working():
+            exchange.point_reads(self.store, descriptor, reader, writer, self.calls, call)
 
     @verb
     def list_actions(self, context: fl.ServerCallContext) -> list[fl.ActionType]:
@@ -85,5 +89,13 @@ class FlightServer(fl.FlightServerBase):
     @verb
     def do_action(self, context: fl.ServerCallContext, action: fl.Action) -> Iterator[fl.Result]:
         """One action, JSON in and JSON out; files of tablets that move come as bytes."""
-        with self.admission.admit(Kind.CALL):
-            return actions.run(self.store, action, self.config)
+        return actions.run(self.store, context, action, self.calls, self.translator)
+
+    def shutdown(self) -> None:
+        """Take no more calls, and wait for those that run."""
+        self.calls.stop()
+        super().shutdown()
+
+
+def _size(descriptor: fl.FlightDescriptor) -> int:
+    return len(descriptor.command or b"")

@@ -6,13 +6,13 @@ import pyarrow as pa
 
 from ..schemas.errors import InvalidArgumentError
 from .config import ServerConfig
-from .limits import Staging
+from .limits import Part
 
 
 class Staged:
     """The batches of one stream. For one thread."""
 
-    def __init__(self, schema: pa.Schema, staging: Staging, config: ServerConfig) -> None:
+    def __init__(self, schema: pa.Schema, staging: Part, config: ServerConfig) -> None:
         self._schema = schema
         self._staging = staging
         self._bytes_max = config.batch_bytes_max

@@ -24,5 +24,7 @@ class Limits(BaseModel):
     """Nodes of a filter tree, the values of IN lists not counted."""
     in_list_values: PositiveInt = 100_000
     """Values of one IN list."""
+    predicate_values: PositiveInt = 400_000
+    """Values of all IN lists of a filter together."""
     aggregate_bytes: PositiveInt = 256 * 1024 * 1024
     """The groups of one aggregate with what is kept of them: they are held in memory."""

@@ -89,6 +89,7 @@ def parse_tree(tree: Any, limits: Limits) -> Predicate:
     Raises:
         InvalidArgumentError: naming the part that is wrong, or a limit that is passed.
     """
+    _check_raw_size(tree, limits)
     try:
         predicate = _ADAPTER.validate_python(tree)
     except ValidationError as error:
@@ -100,14 +101,33 @@ def parse_tree(tree: Any, limits: Limits) -> Predicate:
     return check_size(predicate, limits)
 
 
+def _check_raw_size(tree: Any, limits: Limits) -> None:
+    """See that a tree has no more parts than a store takes before they are made into objects, at 2 us each."""
+    waiting, nodes = [tree], 0
+    while waiting:
+        node = waiting.pop()
+        nodes += 1
+        if isinstance(node, dict):
+            parts = node.get("args")
+            waiting.extend(parts if isinstance(parts, list) else [])
+            waiting.extend([node["arg"]] if "arg" in node else [])
+        if nodes + len(waiting) > limits.predicate_nodes:
+            raise InvalidArgumentError(f"the filter has more than {limits.predicate_nodes:,} parts")
+
+
 def check_size(predicate: Predicate, limits: Limits) -> Predicate:
     """Return ``predicate`` if it has no more nodes and values than a store takes."""
+    values = 0
     for nodes, node in enumerate(walk(predicate), start=1):
-        if isinstance(node, InList) and len(node.values) > limits.in_list_values:
-            raise InvalidArgumentError(
-                f"IN on column {node.column!r} lists {len(node.values):,} values; "
-                f"at most {limits.in_list_values:,} are allowed"
-            )
+        if isinstance(node, InList):
+            if len(node.values) > limits.in_list_values:
+                raise InvalidArgumentError(
+                    f"IN on column {node.column!r} lists {len(node.values):,} values; "
+                    f"at most {limits.in_list_values:,} are allowed"
+                )
+            values += len(node.values)
+            if values > limits.predicate_values:
+                raise InvalidArgumentError(f"the filter lists more than {limits.predicate_values:,} values")
         if nodes > limits.predicate_nodes:
             raise InvalidArgumentError(f"the filter has more than {limits.predicate_nodes:,} parts")
     return predicate

@@ -254,6 +254,9 @@ EXCEPTIONS: dict[Rule, dict[str, str]] = {
         "engine/maintenance/manager.py": "one thread picks the next piece of upkeep",
         "engine/store.py": "owns the pools that scans and transactions are lent",
     },
+    compiled_only_in_kernels: {
+        "flight_server/native/message_hook.py": "a few instructions made anew by each process, never cached",
+    },
     chance_through_the_seam: {
         "engine/fs/memory.py": "names the type of the seeded Random that a test passes in",
         "engine/store.py": "gives a new store a number that no other has",

@@ -16,6 +16,7 @@ from typing import Any
 from ...schemas.column import ColumnSchema
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.predicate import Between, Comparison, InList, Junction, Like, Not, Predicate
+from ...schemas.request import check
 from ...schemas.table import TableSchema
 from ...schemas.types import LogicalType
 from ..vectors.physical import PhysicalType, physical_of
@@ -79,6 +80,7 @@ class _Binder:
         self._columns: dict[str, _Column] = {}
 
     def bind(self, node: Predicate, negated: bool, depth: int) -> Node:
+        check()
         if depth > MAX_DEPTH:
             raise InvalidArgumentError(f"the filter is nested more than {MAX_DEPTH} levels deep")
         if isinstance(node, Not):

@@ -34,6 +34,7 @@ from ...schemas.predicate import (
     Predicate,
     check_size,
 )
+from ...schemas.request import check
 from .words import Kind, Word, error_at, number_value, words_of
 
 MAX_TEXT = 4 * 1024 * 1024
@@ -73,7 +74,7 @@ def parse_sql(text: str, limits: Limits) -> Predicate:
         )
     if not text.isascii():
         _check_unicode(text)
-    words = words_of(text)
+    words = words_of(text, limits)
     if len(words) == 1:
         raise InvalidArgumentError(f"the filter is empty; {SUPPORTED}")
     return check_size(_Parser(words, limits).parse(), limits)
@@ -149,6 +150,7 @@ class _Parser:
 
     def parse(self) -> Predicate:
         while True:
+            check()
             self._prefix()
             self._operands.append(self._part())
             self._close_parentheses()

@@ -1,8 +1,8 @@
 """The words of SQL text.
 
-sqlglot's tokenizer cuts the text: it knows comments, quoted identifiers and doubled quotes. It takes 2 us a word, half
-a second for a list of 100,000 values, so lists of plain literals are found first, by one regular expression, and read
-as one word; only the text between them goes to the tokenizer.
+sqlglot's tokenizer cuts the text: it knows comments, quoted identifiers and doubled quotes. It takes 5 us a word, and a
+word may be one character. So lists of plain literals are found first, by one regular expression, and read as one word;
+only the text between them goes to the tokenizer, and that may be ``MAX_PLAIN_TEXT`` characters long.
 """
 
 import re
@@ -15,18 +15,21 @@ from sqlglot import Tokenizer, TokenType
 from sqlglot.errors import TokenError
 
 from ...schemas.errors import InvalidArgumentError
+from ...schemas.limits import Limits
 from ...schemas.literal import to_json
+from ...schemas.request import check
 
 LONG_LIST = 64
 """From that many values on a list is read by the regular expression."""
+MAX_PLAIN_TEXT = 128 * 1024
+"""Characters of a filter outside of such lists: enough for 10,000 comparisons, and at most 0.7 s of work."""
 
 _NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 _LITERAL = rf"(?:[+-]?{_NUMBER}|'[^']*(?:''[^']*)*')"
-_SCAN = re.compile(
-    rf"""'[^']*(?:''[^']*)*' | "[^"]*(?:""[^"]*)*" | --[^\r\n]*
-      | (?P<list> \( \s* {_LITERAL} (?: \s*,\s* {_LITERAL} ){{{LONG_LIST - 1},}} \s* \) )""",
-    re.VERBOSE | re.ASCII,
-)
+_STEP = re.compile(r"""'[^']*(?:''[^']*)*'|"[^"]*(?:""[^"]*)*"|--[^\r\n]*|(?P<list>\()""")
+_RUN = re.compile(rf"(?:\s*{_LITERAL}\s*,){{1,1000}}", re.ASCII)
+"""Part of a list: never so much at once that the interpreter is kept from other threads for long."""
+_LAST = re.compile(rf"\s*{_LITERAL}\s*\)", re.ASCII)
 _VALUES = re.compile(rf"([+-]?{_NUMBER})|'([^']*(?:''[^']*)*)'", re.ASCII)
 _MOST_DIGITS = 1_000
 
@@ -89,23 +92,74 @@ _KINDS = {
 }
 
 
-def words_of(text: str) -> list[Word]:
+def words_of(text: str, limits: Limits) -> list[Word]:
     """Return the words of ``text``; the last one has the kind END.
 
     Raises:
-        InvalidArgumentError: for a quote or comment that does not end, and for numbers that are none.
+        InvalidArgumentError: for a quote or comment that does not end, for numbers that are none, and for more text or
+            values than a filter may have.
     """
     words: list[Word] = []
-    first = 0
-    is_plain = "/*" not in text and "{#" not in text  # comments that nest are for the tokenizer alone
-    for match in _SCAN.finditer(text) if is_plain else ():
-        if match["list"] is not None:
-            words.extend(_cut(text[first : match.start()], first))
-            words.append(Word(Kind.LIST, match["list"], match.start(), _values(match["list"])))
-            first = match.end()
+    first = plain = 0
+    for found in _lists(text, limits):
+        plain += found.start - first
+        _check_plain(plain)
+        words.extend(_cut(text[first : found.start], first))
+        words.append(found)
+        first = found.start + len(found.text)
+    _check_plain(plain + len(text) - first)
     words.extend(_cut(text[first:], first))
     words.append(Word(Kind.END, "", len(text)))
     return words
+
+
+def _check_plain(size: int) -> None:
+    if size > MAX_PLAIN_TEXT:
+        raise InvalidArgumentError(
+            f"the filter has more than {MAX_PLAIN_TEXT:,} characters besides long lists of literals; a longer one is "
+            "sent as a tree"
+        )
+
+
+def _lists(text: str, limits: Limits) -> Iterator[Word]:
+    """Yield the long lists of literals. Stops early in text that is too long anyway."""
+    if "/*" in text or "{#" in text:  # comments that nest are for the tokenizer alone
+        return
+    at = end = plain = 0
+    values_count = 0
+    while plain <= MAX_PLAIN_TEXT and (step := _STEP.search(text, at)):
+        at = step.end()
+        if step["list"] is not None and (found := _list_at(text, at, limits.in_list_values)):
+            values_count += len(found.value)
+            _check_values(values_count, limits.predicate_values)
+            yield found
+            at = end = found.start + len(found.text)
+        plain += at - end
+        end = at
+
+
+def _check_values(count: int, most: int) -> None:
+    if count > most:
+        raise InvalidArgumentError(f"the filter lists more than {most:,} values")
+
+
+def _list_at(text: str, first: int, values_max: int) -> Word | None:
+    """Return the list whose parenthesis ends at ``first``, unless it is short, or holds more than plain literals.
+
+    Raises:
+        InvalidArgumentError: it has more than ``values_max`` values.
+    """
+    values: list[Any] = []
+    at = first
+    while part := _RUN.match(text, at) or _LAST.match(text, at):
+        check()
+        for number, string in _VALUES.findall(text, at, part.end()):
+            values.append(number_value(number) if number else string.replace("''", "'"))
+        _check_values(len(values), values_max)
+        at = part.end()
+        if text[at - 1] == ")":
+            return Word(Kind.LIST, text[first - 1 : at], first - 1, values) if len(values) >= LONG_LIST else None
+    return None
 
 
 def number_value(digits: str) -> Any:
@@ -124,12 +178,6 @@ def error_at(word: Word, why: str) -> InvalidArgumentError:
     """Return the error that points at ``word``."""
     near = "the end" if word.kind is Kind.END else repr(word.text[:40])
     return InvalidArgumentError(f"the filter is wrong at character {word.start + 1}, {near}: {why}")
-
-
-def _values(matched: str) -> list[Any]:
-    return [
-        number_value(number) if number else string.replace("''", "'") for number, string in _VALUES.findall(matched)
-    ]
 
 
 def _cut(text: str, offset: int) -> Iterator[Word]:

@@ -10,6 +10,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from ...schemas.errors import UnavailableError
+from ...schemas.request import check
 from ..aggregate.plan import AggregatePlan
 from .aggregate import aggregate_chunk, known_partial
 from .chunk import Chunk, PruneCount, ScanRequest, chunks, in_runs
@@ -83,7 +84,8 @@ def read_ahead(
 
 
 def submit(pool: Executor, work: Callable[..., Result], *arguments: object) -> Future[Result]:
-    """Let the pool do a part of a scan. Raises UnavailableError when the store has been closed."""
+    """Let the pool do a part of a scan. Raises UnavailableError when the store was closed, or who asked is gone."""
+    check()
     try:
         return pool.submit(work, *arguments)
     except RuntimeError:

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 
+import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
+from serve_fake import SlowStore
 from served import SCHEMA, Served, code_of
 
 from nyala.flight_server.config import ServerConfig
 from nyala.flight_server.limits import Admission, Kind
 from nyala.flight_server.location import bound_location, check_location
+from nyala.flight_server.peers import Peer, peer_of
+from nyala.schemas.description import ScanPlan
 from nyala.schemas.errors import InvalidArgumentError, UnavailableError
+from nyala.schemas.request import check
+from nyala.schemas.scan import ScanSpec
 from nyala.schemas.service import StoreService
+from nyala.schemas.table import TableDefinition
 
 
 def test_slots_are_counted_by_kind() -> None:
-    admission = Admission(ServerConfig(scans_max=2, puts_max=1))
+    admission = Admission(ServerConfig(scans_max=2, puts_max=1, wait_seconds_max=0))
     slots = [admission.admit(Kind.SCAN), admission.admit(Kind.SCAN), admission.admit(Kind.PUT)]
     for kind in (Kind.SCAN, Kind.PUT):
         with pytest.raises(UnavailableError, match="run already"):
@@ -52,20 +63,21 @@ def test_draining_lets_nothing_in_and_waits() -> None:
 
 
 def test_scans_over_the_limit_are_told_to_come_again(store: StoreService, serve: Callable[..., Served]) -> None:
-    served = serve(store, ServerConfig(scans_max=1))
+    served = serve(store, ServerConfig(scans_max=1, wait_seconds_max=0))
     with served.server.admission.admit(Kind.SCAN):
         with pytest.raises(fl.FlightUnavailableError) as caught:
             served.ids()
         assert code_of(caught.value) == "UNAVAILABLE"
-        with pytest.raises(fl.FlightUnavailableError):
-            _read_points(served)
+        assert json.loads(caught.value.extra_info)["retry_after_seconds"] == 1
+        assert "try again in 1 s" in str(caught.value)
+        _read_points(served).close()  # of another kind
     assert served.ids() == []
 
 
 def test_streams_of_point_reads_are_no_scans_while_idle_and_have_a_limit_of_their_own(
     store: StoreService, serve: Callable[..., Served]
 ) -> None:
-    served = serve(store, ServerConfig(scans_max=1))
+    served = serve(store, ServerConfig(scans_max=1, wait_seconds_max=0, peer_share=1))
     streams = [_read_points(served) for _ in range(4)]
     assert served.ids() == []
     assert served.server.admission.running == 0
@@ -88,7 +100,7 @@ def _read_points(served: Served) -> fl.FlightStreamWriter:
 
 
 def test_write_streams_over_the_limit_are_told_to_come_again(store: StoreService, serve: Callable[..., Served]) -> None:
-    served = serve(store, ServerConfig(puts_max=1))
+    served = serve(store, ServerConfig(puts_max=1, wait_seconds_max=0))
     writer, reader = served.client.do_put(fl.FlightDescriptor.for_path("homes"), SCHEMA)
     writer.write_with_metadata(served.rows(1), b'{"seq":1}')
     reader.read()
@@ -133,3 +145,129 @@ def test_bound_location_has_the_port() -> None:
     assert bound_location("grpc://127.0.0.1:0", 77) == "grpc://127.0.0.1:77"
     assert bound_location("grpc://[::1]:0", 77) == "grpc://[::1]:77"
     assert bound_location("grpc+unix:///a", 0) == "grpc+unix:///a"
+
+
+def waiting(admission: Admission, kind: Kind, peer: Peer, order: list[str]) -> threading.Thread:
+    """A thread that waits for a place, and gives it back at once."""
+
+    def run() -> None:
+        with suppress(UnavailableError), admission.admit(kind, peer):
+            order.append(peer.connection)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    before = len(admission._queues[kind])
+    while thread.is_alive() and len(admission._queues[kind]) <= before - 1:
+        time.sleep(0.001)
+    time.sleep(0.02)
+    return thread
+
+
+def test_places_go_to_who_has_the_fewest() -> None:
+    admission = Admission(ServerConfig(plans_max=2, wait_seconds_max=10))
+    greedy, modest = Peer("greedy", ""), Peer("modest", "")
+    taken = [admission.admit(Kind.PLAN, greedy) for _ in range(2)]
+    order: list[str] = []
+    threads = [waiting(admission, Kind.PLAN, peer, order) for peer in (greedy, greedy, modest)]
+    taken[0].release()
+    for thread in threads:
+        thread.join(10)
+    assert order[0] == "modest" and len(order) == 3
+    taken[1].release()
+
+
+def test_a_full_queue_lets_a_peer_in_that_waits_for_nothing_yet() -> None:
+    admission = Admission(ServerConfig(plans_max=1, wait_seconds_max=10, waiting_max=3))
+    greedy, modest = Peer("greedy", ""), Peer("modest", "")
+    taken = admission.admit(Kind.PLAN, greedy)
+    order: list[str] = []
+    threads = [waiting(admission, Kind.PLAN, greedy, order) for _ in range(3)]
+    with pytest.raises(UnavailableError, match="run already"):
+        admission.admit(Kind.PLAN, greedy)
+    threads.append(waiting(admission, Kind.PLAN, modest, order))
+    taken.release()
+    for thread in threads:
+        thread.join(10)
+    assert sorted(order) == ["greedy", "greedy", "modest"], "one of the greedy was sent away"
+
+
+def test_one_kind_does_not_wait_for_another() -> None:
+    admission = Admission(ServerConfig(plans_max=1, large_requests_max=1, wait_seconds_max=0))
+    admission_slots = [admission.admit(kind) for kind in (Kind.PLAN, Kind.LARGE)]
+    for kind in Kind:
+        if kind in (Kind.PLAN, Kind.LARGE):
+            with pytest.raises(UnavailableError):
+                admission.admit(kind)
+        else:
+            admission.admit(kind).release()
+    for slot in admission_slots:
+        slot.release()
+
+
+PEERS = {
+    "ipv4:127.0.0.1:5000": Peer("127.0.0.1:5000", ""),
+    "ipv4:10.0.0.7:5000": Peer("10.0.0.7:5000", "10.0.0.7"),
+    "ipv6:%5B::1%5D:5000": Peer("[::1]:5000", ""),
+    "ipv6:%5Bfe80::1%25eth0%5D:7": Peer("[fe80::1%eth0]:7", "fe80::1"),
+    "ipv6:%5B::ffff:10.0.0.7%5D:9": Peer("[::ffff:10.0.0.7]:9", "10.0.0.7"),
+    "unix:": Peer("", ""),
+    "": Peer("", ""),
+}
+
+
+@pytest.mark.parametrize(("text", "peer"), PEERS.items(), ids=PEERS)
+def test_peers(text: str, peer: Peer) -> None:
+    assert peer_of(text) == peer
+
+
+def test_another_machine_has_its_share_over_all_of_its_connections() -> None:
+    admission = Admission(ServerConfig(scans_max=4, wait_seconds_max=0))
+    slots = [admission.admit(Kind.SCAN, Peer(f"10.0.0.7:{port}", "10.0.0.7")) for port in (1, 2)]
+    with pytest.raises(UnavailableError, match="2 scans of this client"):
+        admission.admit(Kind.SCAN, Peer("10.0.0.7:3", "10.0.0.7"))
+    slots.append(admission.admit(Kind.SCAN, Peer("10.0.0.8:1", "10.0.0.8")))
+    for slot in slots:
+        slot.release()
+
+
+def test_a_scan_ends_when_its_deadline_is_over(serve: Callable[..., Served]) -> None:
+    """One that finds no row: it never gets to the point where the transport would notice."""
+    chunks = 0
+
+    class Barren(SlowStore):
+        def _slow(self, schema: pa.Schema, table: str) -> Iterator[pa.RecordBatch]:
+            nonlocal chunks
+            while True:
+                check()
+                chunks += 1
+                time.sleep(0.01)
+            yield
+
+    barren = Barren()
+    barren.create_table(TableDefinition.from_arrow("endless", SCHEMA, ["id"]))
+    served = serve(barren)
+    with pytest.raises(fl.FlightTimedOutError):
+        served.client.do_get(fl.Ticket(b'{"table":"endless"}'), fl.FlightCallOptions(timeout=0.3)).read_all()
+    deadline = time.monotonic() + 5
+    while served.server.admission.running and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert served.server.admission.running == 0 and chunks
+
+
+def test_a_plan_ends_when_its_deadline_is_over(serve: Callable[..., Served]) -> None:
+    class Slow(SlowStore):
+        def plan(self, spec: ScanSpec) -> ScanPlan:
+            for _ in range(1000):
+                check()
+                time.sleep(0.01)
+            raise AssertionError("nobody stopped it")
+
+    slow = Slow()
+    slow.create_table(TableDefinition.from_arrow("homes", SCHEMA, ["id"]))
+    served = serve(slow)
+    with pytest.raises(fl.FlightTimedOutError):
+        served.client.get_flight_info(fl.FlightDescriptor.for_path("homes"), fl.FlightCallOptions(timeout=0.3))
+    deadline = time.monotonic() + 5
+    while served.server.admission.running and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert served.server.admission.running == 0

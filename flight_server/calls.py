@@ -1,0 +1,190 @@
+"""Calls that run: for whom each works, and the end of those that are stuck in their clients.
+
+A stream that waits for its client, to send or to take a batch, holds a thread and a place. After
+``stalled_seconds_max`` it is ended; before that, once it has waited for ``yielding_seconds``, when another one asks for
+a place and there is none.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pyarrow.flight as fl
+
+from ..schemas.errors import UnavailableError
+from ..schemas.request import Request, serving
+from .config import ServerConfig
+from .limits import Admission, Kind, Part, Slot
+from .native.call import end_call
+from .peers import peer_of
+
+_LOG = logging.getLogger("nyala.flight_server")
+_STALLED = "UNAVAILABLE: the stream made no progress for {seconds:g} seconds and was ended; begin it again"
+_STOPPED = "UNAVAILABLE: the server stops now; try again once it is back"
+
+
+class Call:
+    """One call. ``check`` and what it is checked for may be used from its own thread only."""
+
+    def __init__(self, calls: Calls, context: fl.ServerCallContext, kind: Kind) -> None:
+        self.kind = kind
+        self.peer = peer_of(context.peer())
+        self.waiting_since: float | None = None
+        """Since when its client is waited for; None while the server works."""
+        self._calls = calls
+        self._context: fl.ServerCallContext | None = context
+        self._lock = threading.RLock()  # the collector may close the call on the thread that ends it
+        self._slot: Slot | None = calls.admission.admit(kind, self.peer, self.check)
+        self._request = Request(self.peer.address, self.check)
+        calls._add(self)
+
+    def check(self) -> None:
+        """Go on, or raise UnavailableError: the client is gone, its deadline is over, or the server stops."""
+        self._calls.admission.check_time()
+        context = self._context
+        if context is not None and context.is_cancelled():
+            raise UnavailableError("the client is gone, or its deadline is over")
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Let this thread work for the call while the body runs."""
+        self.waiting_since = None
+        with serving(self._request):
+            yield
+
+    def waits_for_client(self) -> None:
+        """Say that the client is waited for, until the server works for the call again."""
+        self.waiting_since = time.monotonic()
+
+    @contextmanager
+    def with_client(self) -> Iterator[None]:
+        """Say that the body waits for the client."""
+        self.waits_for_client()
+        try:
+            yield
+        finally:
+            self.waiting_since = None
+
+    @contextmanager
+    def reading_large(self, size: int) -> Iterator[None]:
+        """Let the body read a text of ``size`` bytes; only a few long ones are read at once."""
+        if size <= self._calls.config.large_request_bytes:
+            yield
+            return
+        with self._calls.admission.admit(Kind.LARGE, self.peer, self.check):
+            yield
+
+    def decompressed(self) -> Part:
+        """Return what the call takes memory for decompressed batches with."""
+        return Part(self._calls.admission.decompressed, self._calls.config.wait_seconds_max)
+
+    def check_time(self) -> None:
+        """Go on, or raise UnavailableError when the server stops now."""
+        self._calls.admission.check_time()
+
+    def end(self, message: str) -> None:
+        """End the call from another thread; nothing happens when it is over."""
+        with self._lock:  # while it is held, the call's own thread cannot leave it
+            if self._context is not None:
+                end_call(self._context, message)
+
+    def close(self) -> None:
+        """Give back what the call holds. Before its handler, or its stream, returns; twice is harmless."""
+        with self._lock:
+            self._context = None
+        slot, self._slot = self._slot, None
+        if slot:
+            self._calls._remove(self)
+            slot.release()
+
+    def __enter__(self) -> Call:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Calls:
+    """All calls of a server that run. Thread safe."""
+
+    def __init__(self, config: ServerConfig) -> None:
+        self.config = config
+        self.admission = Admission(config)
+        self.admission.make_room = self._make_room
+        # Reentrant: the collector may close a call on a thread that holds it.
+        self._lock = threading.RLock()
+        self._running: set[Call] = set()
+        self._ending: dict[Call, float] = {}
+        self._stopped = threading.Event()
+        threading.Thread(target=self._watch, name="nyala-stalled-streams", daemon=True).start()
+
+    def begin(self, context: fl.ServerCallContext, kind: Kind) -> Call:
+        """Admit a call; whoever gets it closes it.
+
+        Raises:
+            UnavailableError: too many of its kind run.
+        """
+        return Call(self, context, kind)
+
+    def end_all(self) -> None:
+        """End every call that runs: the server stops."""
+        for call in self._all():
+            call.end(_STOPPED)
+
+    def stop(self) -> None:
+        """Watch no longer."""
+        self._stopped.set()
+
+    def _add(self, call: Call) -> None:
+        with self._lock:
+            self._running.add(call)
+
+    def _remove(self, call: Call) -> None:
+        with self._lock:
+            self._running.discard(call)
+            self._ending.pop(call, None)
+
+    def _all(self) -> list[Call]:
+        with self._lock:
+            return list(self._running)
+
+    def _watch(self) -> None:
+        """End the calls that are stuck, until the server stops."""
+        longest = self.config.stalled_seconds_max
+        while not self._stopped.wait(min(longest / 4, 1.0)):
+            before = time.monotonic() - longest
+            for call in self._all():
+                if (since := call.waiting_since) is not None and since < before:
+                    self._end_stalled(call, longest)
+
+    def _make_room(self, kind: Kind) -> bool:
+        """End the stream of a kind that has been stuck in its client for too long to keep its place, of the peer that
+        has the most of them; one at a time."""
+        before = time.monotonic() - self.config.yielding_seconds
+        with self._lock:
+            if any(call.kind is kind and since >= before for call, since in self._ending.items()):
+                return True
+            stuck = [
+                (self.admission.count(kind, call.peer), -since, call)
+                for call in self._running
+                if call.kind is kind and call not in self._ending
+                if (since := call.waiting_since) is not None and since < before
+            ]
+            if not stuck:
+                return False
+            chosen = max(stuck, key=lambda each: each[:2])[2]
+        self._end_stalled(chosen, self.config.yielding_seconds)
+        return True
+
+    def _end_stalled(self, call: Call, seconds: float) -> None:
+        with self._lock:
+            if call in self._ending or call not in self._running:
+                return
+            self._ending[call] = time.monotonic()
+        _LOG.info("a stream (%s) of %s made no progress and is ended", call.kind.value, call.peer.connection or "?")
+        with suppress(Exception):
+            call.end(_STALLED.format(seconds=seconds))

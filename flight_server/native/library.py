@@ -1,0 +1,103 @@
+"""Addresses inside a loaded shared library (ELF, 64 bits): its functions, exported or not, and its import slots.
+
+pyarrow's Flight server has no option for two things that a server on a network needs: to look at a message before it is
+decoded, and to end a call. Arrow's C++ has both, so the modules beside this one reach into it. All they rely on are
+mangled names and the platform's calling convention; what they cannot find or recognise they leave alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from pathlib import Path
+
+_RELOCATIONS, _SYMBOLS, _DYNAMIC_SYMBOLS = 4, 2, 11
+_IMPORTS = frozenset({6, 7, 1025, 1026})
+"""GLOB_DAT and JUMP_SLOT, of x86-64 and of ARM64."""
+
+
+class Library:
+    """One loaded library. Reading it takes some 20 ms: keep what is found, not the object."""
+
+    def __init__(self, path: Path, anchor: str) -> None:
+        """Read the file of a library that is loaded; ``anchor`` is a function that it exports.
+
+        Raises:
+            LookupError: the file is not 64-bit ELF, or lacks ``anchor``.
+        """
+        self._bytes = path.read_bytes()
+        if self._bytes[:6] != b"\x7fELF\x02\x01":
+            raise LookupError(f"{path.name} is not 64-bit little-endian ELF")
+        start = struct.unpack_from("<Q", self._bytes, 0x28)[0]
+        entry_bytes, count = struct.unpack_from("<HH", self._bytes, 0x3A)
+        self._sections = [struct.unpack_from("<IIQQQQIIQQ", self._bytes, start + i * entry_bytes) for i in range(count)]
+        self._base = 0
+        self._base = exported(path, anchor) - self.address(anchor)
+
+    def address(self, symbol: str) -> int:
+        """Return where a function lies in memory. Raises LookupError when the file does not tell."""
+        wanted = symbol.encode() + b"\0"
+        for _, kind, _, _, offset, size, link, _, _, entry_bytes in self._sections:
+            if kind not in (_SYMBOLS, _DYNAMIC_SYMBOLS):
+                continue
+            names, names_size = self._sections[link][4:6]
+            at = self._bytes.find(b"\0" + wanted, names, names + names_size)
+            if at < 0:
+                continue
+            name = struct.pack("<I", at + 1 - names)
+            entry = self._bytes.find(name, offset, offset + size)
+            while entry >= 0:
+                _, _, _, section, value, _ = struct.unpack_from("<IBBHQQ", self._bytes, entry)
+                if (entry - offset) % entry_bytes == 0 and section:
+                    return self._base + value
+                entry = self._bytes.find(name, entry + 1, offset + size)
+        raise LookupError(f"there is no symbol {symbol}")
+
+    def import_slot(self, symbol: str) -> int:
+        """Return the address of the pointer through which the library calls a function of another.
+
+        Raises:
+            LookupError: it calls no such function.
+        """
+        wanted = symbol.encode() + b"\0"
+        for _, kind, _, _, offset, size, link, _, _, _ in self._sections:
+            if kind != _RELOCATIONS:
+                continue
+            symbols, _, names_of = self._sections[link][4:7]
+            names = self._sections[names_of][4]
+            for place, info, _ in struct.iter_unpack("<QQq", self._bytes[offset : offset + size]):
+                if info & 0xFFFFFFFF in _IMPORTS:
+                    name = names + struct.unpack_from("<I", self._bytes, symbols + 24 * (info >> 32))[0]
+                    if self._bytes.startswith(wanted, name):
+                        return self._base + place
+        raise LookupError(f"nothing imports {symbol}")
+
+
+def exported(path: Path, symbol: str) -> int:
+    """Return the address of a function that a loaded library exports. Raises LookupError when there is none."""
+    try:
+        found = ctypes.cast(getattr(ctypes.CDLL(str(path)), symbol), ctypes.c_void_p).value
+    except (AttributeError, OSError):
+        found = None
+    if not found:
+        raise LookupError(f"{path.name} exports no {symbol}")
+    return found
+
+
+def arrow_library(name: str) -> Path:
+    """Return the file of one of pyarrow's libraries, such as ``libarrow_flight``.
+
+    Raises:
+        LookupError: pyarrow brings no such file.
+    """
+    import pyarrow as pa
+
+    for directory in pa.get_library_dirs():
+        if found := sorted(Path(directory).glob(f"{name}.so.*")):
+            return found[0]
+    raise LookupError(f"pyarrow brings no {name}")
+
+
+def word_at(address: int) -> int:
+    """Return the 8 bytes at an address as a number."""
+    return ctypes.c_uint64.from_address(address).value

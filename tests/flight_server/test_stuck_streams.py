@@ -1,0 +1,135 @@
+"""Streams that wait for their clients: ended after a time, and sooner when others need their places."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.flight as fl
+import pytest
+from serve_fake import SlowStore
+from served import SCHEMA, Served
+
+from nyala.flight_server.config import ServerConfig
+from nyala.flight_server.limits import Kind
+from nyala.schemas.table import TableDefinition
+
+
+@pytest.fixture
+def start(serve: Callable[..., Served]) -> Callable[..., Served]:
+    """A server over the store of dicts, with its limits."""
+
+    def run(**limits: float) -> Served:
+        store = SlowStore()
+        for table in ("homes", "endless"):
+            store.create_table(TableDefinition.from_arrow(table, SCHEMA, ["id"]))
+        return serve(store, ServerConfig(**limits))  # pyright: ignore[reportArgumentType]
+
+    return run
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 10) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "nothing happened"
+        time.sleep(0.02)
+
+
+def idle_reader(client: fl.FlightClient) -> fl.FlightStreamReader:
+    reader = client.do_get(fl.Ticket(b'{"table":"endless"}'))
+    reader.read_chunk()
+    return reader
+
+
+def idle_writer(client: fl.FlightClient) -> fl.FlightStreamWriter:
+    return client.do_put(fl.FlightDescriptor.for_path("homes"), SCHEMA)[0]
+
+
+def idle_point_reader(client: fl.FlightClient) -> fl.FlightStreamWriter:
+    writer, _ = client.do_exchange(fl.FlightDescriptor.for_command(b'{"table":"homes"}'))
+    writer.begin(SCHEMA.empty_table().select(["id"]).schema)
+    return writer
+
+
+IDLE = {
+    "reader": (idle_reader, Kind.SCAN),
+    "writer": (idle_writer, Kind.PUT),
+    "points": (idle_point_reader, Kind.EXCHANGE),
+}
+
+
+@pytest.mark.parametrize(("begin", "kind"), IDLE.values(), ids=IDLE)
+def test_a_stream_without_progress_is_ended(start: Callable[..., Served], begin: Callable, kind: Kind) -> None:
+    served = start(stalled_seconds_max=0.5)
+    stream = begin(served.client)
+    wait_for(lambda: served.server.admission.count(kind) == 1)
+    wait_for(lambda: served.server.admission.count(kind) == 0)
+    with pytest.raises(fl.FlightUnavailableError, match="UNAVAILABLE: the stream made no progress"):
+        if isinstance(stream, fl.FlightStreamReader):
+            stream.read_all()
+        else:
+            stream.close()
+    served.put("homes", served.rows(1))  # the connection lives on
+    assert served.ids() == [0]
+
+
+def test_a_slow_stream_that_makes_progress_is_not_ended(start: Callable[..., Served]) -> None:
+    served = start(stalled_seconds_max=1.0)
+    writer, reader = served.client.do_put(fl.FlightDescriptor.for_path("homes"), SCHEMA)
+    for number in range(6):
+        writer.write_with_metadata(served.rows(1, number), json.dumps({"seq": number}).encode())
+        reader.read()
+        time.sleep(0.4)
+    writer.close()
+    assert served.ids() == list(range(6))
+
+
+@pytest.mark.parametrize("begin", [idle_reader, idle_writer], ids=["reader", "writer"])
+def test_a_stuck_stream_yields_its_place(start: Callable[..., Served], begin: Callable) -> None:
+    served = start(scans_max=4, puts_max=4, yielding_seconds=0.3, wait_seconds_max=5)
+    clients = [fl.connect(served.url) for _ in range(4)]
+    streams = [begin(client) for client in clients]
+    kind = Kind.SCAN if begin is idle_reader else Kind.PUT
+    wait_for(lambda: served.server.admission.count(kind) == 4)
+    time.sleep(0.4)
+    if kind is Kind.SCAN:
+        assert served.ids() == []
+    else:
+        assert len(served.put("homes", served.rows(1))) == 1
+    assert served.server.admission.count(kind) >= 2, "one place is given up, not all"
+    for stream in streams:
+        close = getattr(stream, "cancel", None) or stream.close
+        try:
+            close()
+        except fl.FlightError:
+            continue
+
+
+def test_one_connection_has_no_more_than_its_share(start: Callable[..., Served]) -> None:
+    served = start(puts_max=4, wait_seconds_max=0.2)
+    greedy = fl.connect(served.url)
+    streams = [idle_writer(greedy) for _ in range(2)]
+    wait_for(lambda: served.server.admission.count(Kind.PUT) == 2)
+    refused = idle_writer(greedy)
+    with pytest.raises(fl.FlightUnavailableError, match="2 write streams of this client run already") as caught:
+        time.sleep(0.4)
+        refused.close()
+    assert json.loads(caught.value.extra_info)["retry_after_seconds"] == 1
+    assert len(served.put("homes", served.rows(1))) == 1
+    for stream in streams:
+        stream.close()
+
+
+def test_nothing_is_left_of_streams_that_ended(start: Callable[..., Served]) -> None:
+    served = start(stalled_seconds_max=5)
+    for _ in range(3):
+        reader = idle_reader(served.client)
+        reader.cancel()
+        del reader
+        served.put("homes", served.rows(1))
+        served.ids()
+        idle_point_reader(served.client).close()
+    wait_for(lambda: not served.server.calls._running)
+    assert pa.total_allocated_bytes() < 1 << 30
