@@ -54,10 +54,13 @@ _LAZY = {
 _HOMES = {name: module for module, names in _LAZY.items() for name in names.split()}
 
 
-def open(path: str | Path, **options: Any) -> Database:
-    """Open the store in the directory ``path``, made when it is missing; ``options`` are fields of ``StoreOptions``.
+def open(path: str | Path, *, create: bool = True, **options: Any) -> Database:
+    """Open the store in the directory ``path``; ``options`` are fields of ``StoreOptions``.
+
+    Without a store there, one is made; with ``create=False`` that is an error, and nothing is written.
 
     Raises:
+        NotFoundError: there is no store, and ``create`` is False.
         UnavailableError: another process has it open.
         CorruptionError: its files are not what was written.
         InvalidArgumentError: for an option that there is not.
@@ -65,15 +68,19 @@ def open(path: str | Path, **options: Any) -> Database:
     from pydantic import ValidationError
 
     from nyala.clients.database import Database
+    from nyala.engine.fs.local import LocalFileSystem
     from nyala.engine.options import StoreOptions
     from nyala.engine.store import Store
+    from nyala.engine.tablet.manifest import ManifestFile
     from nyala.schemas.command import explain
-    from nyala.schemas.errors import InvalidArgumentError
+    from nyala.schemas.errors import InvalidArgumentError, NotFoundError
 
     try:
         chosen = StoreOptions(**options)
     except ValidationError as error:
         raise InvalidArgumentError(explain(error, "the options of nyala.open")) from None
+    if not create and not ManifestFile.exists(LocalFileSystem(path)):
+        raise NotFoundError(f"there is no store in {path}: check the path, or create one with nyala.open(path)")
     return Database(Store.open(path, chosen))
 
 

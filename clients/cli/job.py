@@ -173,7 +173,7 @@ def restore_command(
     """Make a table from its backups. A run that was killed is gone on with."""
     from ..pipeline import restore
 
-    with database(context, url, data, make=True) as db:
+    with database(context, url, data, create=True) as db:
         made = restore(
             db,
             root,
@@ -226,7 +226,7 @@ def copy_command(
     """Copy a table to another store. A run that was killed is gone on with."""
     from ..pipeline import copy_table
 
-    with database(context, url, data) as db, other_database(context, db, other_url, other_data, make=True) as other:
+    with database(context, url, data) as db, other_database(context, db, other_url, other_data, create=True) as other:
         made = copy_table(
             db, other, name, name=new_name, as_of=moment(as_of), executor=executor, workers=workers, show="lines"
         )
@@ -390,7 +390,7 @@ def moment(text: str | None) -> int | str | None:
 
 
 def other_database(
-    context: typer.Context, db: Database, url: str | None, data: Path | None, make: bool = False
+    context: typer.Context, db: Database, url: str | None, data: Path | None, create: bool = False
 ) -> AbstractContextManager[Database]:
     """Return the second database of a command; the same one where no other is named.
 
@@ -401,7 +401,7 @@ def other_database(
         return nullcontext(db)
     if url is not None and data is not None:
         raise InvalidArgumentError("give --other-url or --other-data, not both")
-    return database(context, url, data, make)
+    return database(context, url, data, create)
 
 
 def print_result(result: BaseModel) -> None:

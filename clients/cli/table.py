@@ -144,7 +144,7 @@ def create(
 
     schema = read_file(like).schema if like else None
     definition = table_definition(name, column or [], schema, _names(key), encoding or [], if_not_exists, unique_key)
-    with database(context, url, data, make=True) as db:
+    with database(context, url, data, create=True) as db:
         about = db.create_table_as(definition).describe()
     if json_output:
         print_json(about)

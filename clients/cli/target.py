@@ -22,20 +22,25 @@ Name = Annotated[str, typer.Argument(help="The table.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
-def database(context: typer.Context, url: str | None, data: Path | None, make: bool = False) -> Database:
-    """Return the database that the options name; ``make`` lets a missing directory be made.
+def database(context: typer.Context, url: str | None, data: Path | None, create: bool = False) -> Database:
+    """Return the database that the options name; ``create`` lets a missing store be made.
 
-    The context's object opens directories: a client alone cannot.
+    ``--data`` on the command line beats ``NYALA_URL``. The context's object opens directories: a client alone cannot.
 
     Raises:
-        StoreError: both are given, the directory is missing, or the database cannot be opened.
+        StoreError: both options are given, there is no store, or the database cannot be opened.
     """
     if data is None:
         from ..connect import connect
 
         return connect(url or DEFAULT_URL)
-    if url is not None:
+    if url is not None and not _is_from_environment(context, "url"):
         raise InvalidArgumentError("give --url or --data, not both")
-    if not make and not data.is_dir():
+    if not create and not data.is_dir():
         raise NotFoundError(f"there is no directory {data}")
-    return context.obj(data)
+    return context.obj(data, create=create)
+
+
+def _is_from_environment(context: typer.Context, option: str) -> bool:
+    source = context.get_parameter_source(option)
+    return source is not None and source.name == "ENVIRONMENT"

@@ -16,7 +16,7 @@ def main() -> None:
     run(lambda: job.app(obj=_no_engine, prog_name="jobs.py"))
 
 
-def _no_engine(path: object) -> None:
+def _no_engine(path: object, create: bool = False) -> None:
     """Say why there is no ``--data`` here: the workers of Spark could not reach it."""
     from nyala.schemas.errors import InvalidArgumentError
 

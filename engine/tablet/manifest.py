@@ -293,6 +293,11 @@ class ManifestFile:
             fs.unlink(_NEW_PATH)
         return cls(fs, read_manifest(fs)) if fs.exists(PATH) else None
 
+    @staticmethod
+    def exists(fs: FileSystem) -> bool:
+        """Tell whether a store has its manifest here; change nothing."""
+        return fs.exists(PATH)
+
     @classmethod
     def create(cls, fs: FileSystem, store_uuid: str) -> ManifestFile:
         """Write the manifest of an empty store."""

@@ -235,4 +235,4 @@ def _decide_tablet(plan: Plan, work: TableWork, each: TabletWork, decided: _Outc
     if work.truncated:
         gone = list(deletes(each.tablet, revived))
         decided.changes += gone
-        decided.truncated += sum(change.change.rows.num_rows for change in gone)
+        decided.truncated += sum(change.change.rows.num_rows for change in gone) + len(revived)

@@ -195,6 +195,35 @@ def test_where_the_database_is(run: Run, tmp_path: Path, monkeypatch: pytest.Mon
     assert "NOT_FOUND: there is no directory" in run("table", "list", "--data", tmp_path / "none").err
     monkeypatch.setenv("NYALA_URL", "grpc://127.0.0.1:1")
     assert run("table", "list").err.startswith("UNAVAILABLE: ")
+    with nyala.open(tmp_path / "store") as db:
+        db.create_table("homes", CITIES.schema, ["id"])
+    assert run("table", "list", "--data", tmp_path / "store").lines == ["homes"]  # the command line wins
+
+
+READ_ONLY = [
+    ["table", "list"],
+    ["table", "describe", "homes"],
+    ["table", "scan", "homes"],
+    ["table", "stats", "homes"],
+    ["table", "drop", "homes", "--yes"],
+    ["tablet", "list", "homes"],
+    ["job", "checksum", "homes"],
+]
+
+
+@pytest.mark.parametrize("words", READ_ONLY, ids=" ".join)
+def test_only_commands_that_make_something_make_a_store(run: Run, tmp_path: Path, words: list[str]) -> None:
+    done = run(*words, "--data", tmp_path)
+    assert done.code == 1 and "there is no store in" in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_open_without_create(tmp_path: Path) -> None:
+    with pytest.raises(nyala.NotFoundError, match="create one with"):
+        nyala.open(tmp_path / "store", create=False)
+    assert list(tmp_path.iterdir()) == []
+    nyala.open(tmp_path / "store").close()
+    nyala.open(tmp_path / "store", create=False).close()
 
 
 def test_wrong_usage_is_two(run: Run) -> None:

@@ -148,7 +148,7 @@ def test_truncate_is_a_delete_of_all_rows_in_the_same_commit(db: Database, bucke
     with db.transaction() as t:
         t.truncate("t")
         t.insert("t", rows((30, "new", None), (500, "new", None), (5, "new", None)))
-    assert t.result is not None and t.result.truncated == 89 and t.result.applied == 3
+    assert t.result is not None and t.result.truncated == 90 and t.result.applied == 3
     new = [(5, "new", None), (30, "new", None), (500, "new", None)]
     for op in (None, "flush", "flush_deltas", "compact"):
         if op:
@@ -157,6 +157,17 @@ def test_truncate_is_a_delete_of_all_rows_in_the_same_commit(db: Database, bucke
         feed = table.changes(before).to_arrow()
         counts = {row["values"]: row["counts"] for row in feed["_op"].value_counts().to_pylist()}
         assert counts == {"delete": 89, "update": 1, "insert": 2}
+
+
+def test_truncate_counts_rows_whose_keys_come_back(db: Database) -> None:
+    table = made(db)
+    table.insert(rows((1, "a", 1), (2, "b", 2), (3, "c", 3)))
+    with db.transaction() as t:
+        t.truncate("t")
+        t.insert("t", rows((1, "a", 1), (2, "new", None), (3, "c", 3)))
+        t.delete("t", {"k": [3]})
+    assert t.result is not None and (t.result.truncated, t.result.applied) == (3, 4)
+    assert read(table) == [(1, "a", 1), (2, "new", None)]
 
 
 def test_truncate_alone_and_of_an_empty_table(db: Database) -> None:
