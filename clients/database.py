@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from ..schemas.bulk import ImportBegin, ImportCommit, ImportFile, ImportMode, ImportPlan
 from ..schemas.column import ColumnOptions
 from ..schemas.command import explain
-from ..schemas.description import DroppedTable
+from ..schemas.description import DroppedTable, Health
 from ..schemas.errors import AlreadyPresentError, InvalidArgumentError, StoreError
 from ..schemas.moving import MoveProgress
 from ..schemas.partition import HashLevel, RangeLevel
@@ -190,6 +190,10 @@ class Database:
     def now(self) -> int:
         """Return a timestamp at which every write acknowledged so far is visible, and no later one."""
         return self._store.now()
+
+    def health(self) -> Health:
+        """Return whether the store takes writes: ``status`` is "ok", or ``reason`` says what is wrong."""
+        return self._store.health()
 
     def close(self) -> None:
         """Close the store, or the connection to it. What was acknowledged is durable already."""

@@ -12,6 +12,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    __version__: str
+
     from pathlib import Path
 
     from nyala.clients.connect import connect as connect
@@ -85,6 +87,10 @@ def open(path: str | Path, *, create: bool = True, **options: Any) -> Database:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("nyala")
     if name == "spark":
         return import_module("nyala.spark")
     if name not in _HOMES:
@@ -94,4 +100,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES, "spark"])
+    return sorted([*globals(), *_HOMES, "spark", "__version__"])

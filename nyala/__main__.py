@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from nyala.clients.cli import job, spark, table, tablet
+from nyala.clients.cli.health import health
 from nyala.clients.cli.run import run
 from nyala.flight_server import commands
 
@@ -13,18 +16,41 @@ def main() -> None:
     """Run the command line."""
     import nyala
 
+    run(lambda: make_app()(obj=nyala.open, prog_name="nyala"))
+
+
+def make_app() -> typer.Typer:
+    """Return the whole command line."""
     app = typer.Typer(
         no_args_is_help=True,
         pretty_exceptions_enable=False,
-        help="Nyala: a mutable columnar store in the shape of Apache Kudu, served over Arrow Flight.",
     )
-    for command in (commands.serve, demo, commands.verify, commands.dump, commands.warmup):
+    app.callback()(nyala_command)
+    for command in (commands.serve, health, demo, commands.verify, commands.dump, commands.warmup):
         app.command()(command)
+    for name, verb in table.VERBS.items():
+        app.command(name, rich_help_panel="Tables, for short")(verb)
     app.add_typer(table.app, name="table")
     app.add_typer(tablet.app, name="tablet")
     app.add_typer(job.app, name="job")
     app.add_typer(spark.app, name="spark")
-    run(lambda: app(obj=nyala.open, prog_name="nyala"))
+    return app
+
+
+def nyala_command(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=lambda on: _version(on))
+    ] = False,
+) -> None:
+    """Nyala: a mutable columnar store in the shape of Apache Kudu, served over Arrow Flight."""
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        import nyala
+
+        typer.echo(f"nyala {nyala.__version__}")
+        raise typer.Exit
 
 
 def demo() -> None:

@@ -70,8 +70,8 @@ class StagedRowError(RowError):
 class TransactionResult(WriteResult):
     """What became of a transaction. With errors nothing of it was applied, and it can still be committed or aborted.
 
-    ``truncated`` counts the rows that lived in the tables named in ``truncate``: all were removed, also those whose keys
-    a part brought back in the same commit.
+    ``truncated`` counts the rows that lived in the tables named in ``truncate``: all were removed, also those whose
+    keys a part brought back in the same commit.
     """
 
     errors: list[StagedRowError] = Field(default_factory=list)  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -199,6 +199,11 @@ def nearest(kind: pa.DataType) -> str:
     return f"{word} (without a time zone, in UTC)" if is_.is_timestamp(bare) and bare.tz is not None else word
 
 
+def nearest_word(kind: pa.DataType) -> str:
+    """Return the word of the type that holds most of what ``kind`` holds."""
+    return nearest(kind).partition(" (")[0].partition(", if")[0]
+
+
 def _digits(kind: pa.DataType) -> tuple[int, int]:
     """Return precision and scale of a decimal; a negative scale counts zeros before the point."""
     return kind.precision + max(-kind.scale, 0), max(kind.scale, 0)

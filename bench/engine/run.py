@@ -19,7 +19,7 @@ SUBJECT = "Nyala in process"
 BATCH_ROWS = (1, 100, 10_000, 100_000)
 ROWS_A_ROUND_MAX = 200_000
 CALLS_A_ROUND_MAX = 500
-OPTIONS = {"maintenance": "off"}  # every flush is a step of the measurement
+OPTIONS: dict[str, Any] = {"maintenance": "off"}  # every flush is a step of the measurement
 UNFLUSHED_ROWS = 500_000
 REHEARSAL_ROWS = 20_000
 

@@ -15,7 +15,7 @@ from bench import data
 from bench.report import Result
 
 SUBJECT = "Nyala in process"
-OPTIONS = {"maintenance": "off"}  # every flush and compaction is a step of the measurement
+OPTIONS: dict[str, Any] = {"maintenance": "off"}  # every flush and compaction is a step of the measurement
 REHEARSAL_ROWS = 20_000
 
 

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...schemas.errors import InvalidArgumentError
+from .load import load
+from .options import AsOf, Runs, Workers, moment
+from .run import FINDINGS
 from .target import Data, Json, Name, Url, database
 
 if TYPE_CHECKING:
@@ -16,13 +19,9 @@ if TYPE_CHECKING:
 
     from ..database import Database
 
-ERRORS_SHOWN = 10
-
 app = typer.Typer(no_args_is_help=True, help="Verify, back up, restore, load, compact, copy and export whole tables.")
+app.command("load")(load)
 
-Runs = Annotated[str, typer.Option("--executor", envvar="NYALA_EXECUTOR", help="local (threads) or spark.")]
-Workers = Annotated[int | None, typer.Option(min=1, help="How many tasks at once.", show_default="by the machine")]
-AsOf = Annotated[str | None, typer.Option(help="A timestamp, or ISO time with zone.", show_default="now")]
 Root = Annotated[str, typer.Argument(help="A folder, or a URI as s3://bucket/backups.")]
 OtherUrl = Annotated[str | None, typer.Option("--other-url", help="The server of the other store.")]
 OtherData = Annotated[Path | None, typer.Option("--other-data", help="Or its data directory.")]
@@ -89,7 +88,7 @@ def verify_command(
     else:
         _print_verification(found)
     if not found.equal:
-        raise typer.Exit(1)
+        raise typer.Exit(FINDINGS)
 
 
 def _print_verification(found: Any) -> None:
@@ -272,37 +271,6 @@ def export_command(
         typer.echo(f"wrote {made.rows:,} rows as of {made.snapshot} in {len(made.parts)} files to {made.folder}")
 
 
-@app.command("load")
-def load_command(
-    context: typer.Context,
-    name: Name,
-    files: Annotated[list[str], typer.Argument(help="Files and folders: Parquet, CSV, Arrow or JSON lines.")],
-    op: Annotated[str, typer.Option(help="insert, upsert, update, delete, or one of them with _ignore.")] = "upsert",
-    atomic: Annotated[bool, typer.Option("--atomic", help="All files are one commit, which any row stops.")] = False,
-    run: Annotated[str, typer.Option(help="Name another to load unchanged files a second time.")] = "",
-    executor: Runs = "local",
-    workers: Workers = None,
-    url: Url = None,
-    data: Data = None,
-    json_output: Json = False,
-) -> None:
-    """Write the rows of many files, side by side; run again, none is applied twice. Exit with 1 if any was refused."""
-    from ..pipeline import load
-
-    with database(context, url, data) as db:
-        made = load(db, name, files, op=op, atomic=atomic, run=run, executor=executor, workers=workers, show="lines")
-    if json_output:
-        print_result(made)
-    else:
-        for error in made.errors[:ERRORS_SHOWN]:
-            where = f"{error.file}, row {error.row}"
-            typer.secho(f"{where}: {error.code}: {error.message}", fg=typer.colors.RED, err=True)
-        parts = f"{made.applied:,} applied, {made.ignored:,} ignored, {made.error_count:,} refused"
-        typer.echo(f"{made.rows:,} rows of {made.files} files: {parts}")
-    if made.error_count:
-        raise typer.Exit(1)
-
-
 @app.command("import")
 def import_command(
     context: typer.Context,
@@ -354,7 +322,7 @@ def compact_command(
         into = f"{made.rowsets_before} rowsets into {made.rowsets}, {made.rows:,} rows"
         typer.echo(f"merged {into} in {made.tasks - len(made.conflicts)} tasks")
     if made.conflicts:
-        raise typer.Exit(1)
+        raise typer.Exit(FINDINGS)
 
 
 @app.command("apply")
@@ -382,11 +350,6 @@ def apply_command(
     else:
         parts = f"{made.applied:,} keys in {made.commits} commits, {made.skipped} commits were there already"
         typer.echo(f"applied {made.changes:,} changes of {made.files} files: {parts}")
-
-
-def moment(text: str | None) -> int | str | None:
-    """Return a moment as it was given on the command line."""
-    return int(text) if text and text.isdigit() else text
 
 
 def other_database(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -13,17 +14,25 @@ import pyarrow as pa
 import typer
 
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.literal import to_json
 from ..cells import python_rows
 from ..scan import Scan
 
 SHOWN_ROWS = 100
-"""How many rows of a scan are shown as a table; files and JSON have all."""
+"""How many rows a terminal shows when no limit is given; files and pipes get all."""
+
+
+class RowFormat(StrEnum):
+    """How rows are written to standard output."""
+
+    TABLE = "table"
+    """A table on a terminal, else lines of cells between tabs under a line of names."""
+    JSON = "json"
+    CSV = "csv"
 
 
 def print_json(value: Any) -> None:
     """Print one JSON document."""
-    typer.echo(json.dumps(value, indent=2 if sys.stdout.isatty() else None))
+    typer.echo(json.dumps(value, indent=2 if sys.stdout.isatty() else None, ensure_ascii=False))
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> None:
@@ -36,25 +45,33 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[object]], caption
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*titles, caption=caption or None, header_style="bold")
+    table = Table(*titles, header_style="bold")
     for row in rows:
         table.add_row(*(Text(str(cell)) for cell in row))
-    Console().print(table)
+    console = Console()
+    console.print(table)
+    if caption:  # not the table's own, which would be as narrow as the table
+        console.print(caption, style="dim", highlight=False, markup=False)
 
 
-def print_scan(scan: Scan) -> None:
-    """Print the first rows of a scan as a table."""
+def print_rows(scan: Scan, form: RowFormat, is_limited: bool = False) -> None:
+    """Print all rows of a scan, piece by piece; a terminal shows the first unless it is limited, and says so."""
+    if form is RowFormat.TABLE and sys.stdout.isatty():
+        _show(scan, None if is_limited else SHOWN_ROWS)
+        return
+    reader = scan.to_reader()  # what is wrong with the scan is said before anything is printed
+    sys.stdout.flush()
+    _STREAMS[form](reader, sys.stdout.buffer)
+    sys.stdout.buffer.flush()
+
+
+def _show(scan: Scan, rows_max: int | None) -> None:
     reader = scan.to_reader()
-    rows = list(islice(_rows(reader), SHOWN_ROWS + 1))
-    more = f"the first {SHOWN_ROWS} rows; --json or --output gives all" if len(rows) > SHOWN_ROWS else ""
-    shown = [["NULL" if cell is None else cell for cell in row.values()] for row in rows[:SHOWN_ROWS]]
-    print_table(reader.schema.names, shown, more)
-
-
-def print_json_lines(scan: Scan) -> None:
-    """Print every row as a JSON object on a line of its own."""
-    for row in _rows(scan.to_reader()):
-        typer.echo(_json_row(row))
+    rows = (row for batch in reader for row in python_rows(batch))
+    shown = [["NULL" if cell is None else cell for cell in row.values()] for row in islice(rows, rows_max)]
+    has_more = next(rows, None) is not None
+    caption = f"the first {rows_max} rows; --limit shows more, a pipe or --output FILE gets all" if has_more else ""
+    print_table(reader.schema.names, shown, caption)
 
 
 def write_scan(scan: Scan, path: Path) -> int:
@@ -66,17 +83,22 @@ def write_scan(scan: Scan, path: Path) -> int:
     write = _WRITERS.get(path.suffix)
     if write is None:
         raise InvalidArgumentError(f"{path.name}: the suffix names no format; there are {', '.join(_WRITERS)}")
+    reader = scan.to_reader()  # what is wrong with the scan is said before the file is touched
     with path.open("wb") as file:
-        return write(scan.to_reader(), file)
+        return write(reader, file)
 
 
-def _rows(reader: pa.RecordBatchReader) -> Iterator[dict[str, Any]]:
-    for batch in reader:
-        yield from python_rows(batch)
+class _Counted:
+    """The batches of a reader, and how many rows have gone by."""
 
+    def __init__(self, reader: pa.RecordBatchReader) -> None:
+        self._reader = reader
+        self.rows = 0
 
-def _json_row(row: dict[str, Any]) -> str:
-    return json.dumps({name: to_json(value) for name, value in row.items()})
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for batch in self._reader:
+            yield batch
+            self.rows += batch.num_rows
 
 
 def _write_parquet(reader: pa.RecordBatchReader, file: BinaryIO) -> int:
@@ -99,18 +121,27 @@ def _write_arrow(reader: pa.RecordBatchReader, file: BinaryIO) -> int:
 
 
 def _write_json_lines(reader: pa.RecordBatchReader, file: BinaryIO) -> int:
-    count = 0
-    for count, row in enumerate(_rows(reader), 1):  # noqa: B007
-        file.write(_json_row(row).encode() + b"\n")
-    return count
+    from .rows import json_lines
+
+    counted = _Counted(reader)
+    file.writelines(json_lines(counted))
+    return counted.rows
+
+
+def _write_tab_lines(reader: pa.RecordBatchReader, file: BinaryIO) -> int:
+    from .rows import tab_lines
+
+    counted = _Counted(reader)
+    file.write("\t".join(reader.schema.names).encode() + b"\n")
+    file.writelines(tab_lines(counted))
+    return counted.rows
 
 
 def _write_all(reader: pa.RecordBatchReader, write: Any) -> int:
-    rows = 0
-    for batch in reader:
+    counted = _Counted(reader)
+    for batch in counted:
         write(batch)
-        rows += batch.num_rows
-    return rows
+    return counted.rows
 
 
 _WRITERS = {
@@ -121,3 +152,4 @@ _WRITERS = {
     ".jsonl": _write_json_lines,
     ".ndjson": _write_json_lines,
 }
+_STREAMS = {RowFormat.TABLE: _write_tab_lines, RowFormat.JSON: _write_json_lines, RowFormat.CSV: _write_csv}

@@ -2,31 +2,75 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import typer
 from pydantic import ValidationError
 
 from ...schemas.command import explain
-from ...schemas.errors import InternalError, InvalidArgumentError, StoreError, UnavailableError
+from ...schemas.errors import (
+    AlreadyPresentError,
+    ConflictError,
+    CorruptionError,
+    InternalError,
+    InvalidArgumentError,
+    NotFoundError,
+    PermissionDeniedError,
+    SnapshotTooOldError,
+    StorageFullError,
+    StoreError,
+    UnauthenticatedError,
+    UnavailableError,
+    WrongServerError,
+)
 
+FINDINGS = 1
+"""The command did its work and found something: rows were refused, tables differ, bytes are wrong."""
+USAGE = 2
+"""The command line itself is wrong; typer's own number."""
 INTERRUPTED = 130
+EXIT_CODES: Mapping[str, int] = {
+    InvalidArgumentError.code: 3,
+    NotFoundError.code: 4,
+    AlreadyPresentError.code: 5,
+    ConflictError.code: 6,
+    WrongServerError.code: 6,
+    SnapshotTooOldError.code: 7,
+    UnauthenticatedError.code: 8,
+    PermissionDeniedError.code: 8,
+    UnavailableError.code: 9,
+    StorageFullError.code: 10,
+    CorruptionError.code: 11,
+    InternalError.code: 12,
+}
+"""What a process leaves for each error code; docs/cli.md has the table for people."""
 
 
 def run(app: Callable[[], object]) -> None:
-    """Run a typer application and leave the process: 0 done, 1 an error, 2 wrong usage, 130 interrupted."""
+    """Run a typer application and leave the process: 0 done, else as the constants of this module say."""
     try:
         app()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except SystemExit as left:
+        if isinstance(left.__context__, BrokenPipeError):  # typer leaves with 1 then
+            _output_is_closed()
+        raise
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output has enough; Python would complain on its way out
-        sys.exit(0)
+        _output_is_closed()
     except Exception as error:
         known = as_store_error(error)
         typer.secho(f"{known.code}: {known.message}", fg=typer.colors.RED, err=True)
-        sys.exit(1)
+        sys.exit(EXIT_CODES.get(known.code, EXIT_CODES[InternalError.code]))
+
+
+def _output_is_closed() -> None:
+    """Leave without an error: the reader of our output has enough. What Python flushes on its way out goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
+    sys.exit(0)
 
 
 def as_store_error(error: Exception) -> StoreError:
@@ -37,8 +81,24 @@ def as_store_error(error: Exception) -> StoreError:
         return InvalidArgumentError(explain(error, error.title))
     import pyarrow as pa
 
+    text = str(error).partition("\n")[0]
     if isinstance(error, ModuleNotFoundError):
         return UnavailableError(f"this needs the module {error.name}; install it with: pip install 'nyala[server]'")
-    if isinstance(error, pa.ArrowException | OSError | ValueError):
-        return InvalidArgumentError(str(error).partition("\n")[0])
+    if isinstance(error, OSError):
+        return _of_system(error, text)
+    if isinstance(error, pa.ArrowException | ValueError):
+        return InvalidArgumentError(text)
     return InternalError(f"{type(error).__name__}: {error}")
+
+
+def _of_system(error: OSError, text: str) -> StoreError:
+    """Return what the operating system's error means."""
+    if isinstance(error, FileNotFoundError):
+        return NotFoundError(text)
+    if isinstance(error, PermissionError):
+        return PermissionDeniedError(text)
+    if isinstance(error, IsADirectoryError | NotADirectoryError | FileExistsError) or error.errno is None:
+        return InvalidArgumentError(text)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StorageFullError(text)
+    return UnavailableError(text)

@@ -12,7 +12,9 @@ from .chain import Backup, list_backups
 from .copy_job import CopyResult, copy_table
 from .executor import Executor, LocalExecutor
 from .export_job import ExportResult, export
-from .load_job import LoadResult, RefusedRow, load
+from .file_format import ReadOptions
+from .load_job import LoadResult, load
+from .load_part import RefusedRow
 from .restore_job import RestoreResult, restore
 from .spark_executor import SparkExecutor
 from .verification import KeyDifference, TableChecksum, TabletChecksum, Verification
@@ -28,6 +30,7 @@ __all__ = [
     "KeyDifference",
     "LoadResult",
     "LocalExecutor",
+    "ReadOptions",
     "RefusedRow",
     "RestoreResult",
     "SparkExecutor",

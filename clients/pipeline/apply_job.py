@@ -152,7 +152,7 @@ def net_changes(changes: pa.Table, about: TableDescription, op_column: str) -> t
 def _batches(
     file: InputFile, about: TableDescription, op_column: str, order_by: str | None, batch_rows: int
 ) -> Iterator[pa.Table]:
-    reader = file.read(pa.schema([column.field for column in about.columns]))
+    reader = file.read(about.columns)
     _check_columns(file, reader.schema, about, op_column, order_by)
     if order_by is not None:
         whole = reader.read_all()

@@ -1,22 +1,26 @@
-"""Files of rows that are loaded or applied: Parquet, CSV, Arrow and JSON lines, on any file system of pyarrow."""
+"""Files of rows that are loaded or applied: Parquet, CSV, Arrow and JSON, on any file system of pyarrow."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from ...schemas.column import ColumnSchema
 from ...schemas.errors import InvalidArgumentError, NotFoundError
+from ...schemas.types import nearest_word
+from .file_format import NOTES, ReadOptions, format_of
 from .folder import Folder, Place
+from .text_cells import Piece
 
-SUFFIXES = (".parquet", ".csv", ".arrow", ".feather", ".jsonl", ".ndjson")
-_CSV_BLOCK = 4 * 1024 * 1024
-_NULLS = ["", "NULL", "null", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA"]
+Made = TypeVar("Made")
+
+_TEXT = ("csv", "tsv", "jsonl", "json")
 
 
 @dataclass(frozen=True)
@@ -28,17 +32,25 @@ class InputFile:
     size: int
     mtime: int
     """When it was written last, in nanoseconds since 1970."""
+    format: str
+    """One of ``file_format.FORMATS``."""
+    compression: str | None
+    options: ReadOptions
+    name: str = ""
+    """What people call it, if not by its path."""
 
     @property
     def digest(self) -> str:
-        """What tells it from other files, and from itself when it has been written anew."""
+        """What tells it from other files, from itself when it has been written anew, and from itself read otherwise."""
         said = f"{self.files.type_name}:{self.path}:{self.size}:{self.mtime}"
+        if self.options != ReadOptions():
+            said += f":{self.options.model_dump_json()}"
         return hashlib.blake2b(said.encode(), digest_size=12).hexdigest()
 
     @property
-    def suffix(self) -> str:
-        """What the format goes by."""
-        return Path(self.path).suffix
+    def is_text(self) -> bool:
+        """Whether cells are text, of which the table says what they are."""
+        return self.format in _TEXT
 
     def row_groups(self) -> list[tuple[int, int]]:
         """Return (rows, bytes before compression) of each row group of a Parquet file."""
@@ -49,118 +61,271 @@ class InputFile:
         groups = (about.row_group(number) for number in range(about.num_row_groups))
         return [(group.num_rows, group.total_byte_size) for group in groups]
 
-    def schema(self, types: pa.Schema | None = None) -> pa.Schema:
-        """Return the columns."""
-        return self.read(types).schema
+    def schema(self) -> pa.Schema:
+        """Return the columns; those of text with the types that its first rows suggest."""
+        return _readable(self, lambda: _SCHEMAS[self.format](self))
 
-    def read(
-        self, types: pa.Schema | None = None, row_groups: Sequence[int] | None = None, batch_rows: int = 65_536
-    ) -> pa.RecordBatchReader:
-        """Return a reader of the rows, in batches that are the same each time.
+    def pieces(
+        self,
+        columns: Sequence[ColumnSchema],
+        row_groups: Sequence[int] | None = None,
+        batch_rows: int = 65_536,
+        overlooked: Collection[str] = NOTES,
+    ) -> Iterator[Piece]:
+        """Yield the rows, in pieces that are the same each time.
 
-        ``types`` tells formats that carry no types what a table's columns are. ``row_groups`` are some of a Parquet
-        file's, None all.
+        ``columns`` are those of a table, which text becomes; the file need not have all. Other formats come with their
+        own types. ``row_groups`` are some of a Parquet file's, None all. Columns ``overlooked`` are left out, unless
+        the table has them.
 
         Raises:
-            InvalidArgumentError: the file is not of the format that its suffix names.
+            InvalidArgumentError: the file is not of its format, or has text in a column that the table has not.
         """
-        return _readable(self, lambda: _READERS[self.suffix](self, types, row_groups, batch_rows))
+        wanted = _Wanted({column.name: column for column in columns}, overlooked, row_groups, batch_rows)
+        return _told(self, wanted)
+
+    def read(self, columns: Sequence[ColumnSchema]) -> pa.RecordBatchReader:
+        """Return a reader of the rows, with all columns of the file; text in those that ``columns`` do not name has the
+        types that the first rows suggest.
+
+        Raises:
+            InvalidArgumentError: as ``pieces`` does, and at the first row that has a wrong cell.
+        """
+        schema = self.schema()
+        others = [field for field in schema if field.name not in {column.name for column in columns}]
+        nested = [field.name for field in others if pa.types.is_nested(field.type)]
+        known = (
+            [*columns, *(_column_of(field) for field in others if field.name not in nested)]
+            if self.is_text
+            else columns
+        )
+        batches = (piece.batch for piece in self.pieces(known, overlooked=nested) if _is_good(self, piece))
+        first = next(batches, None)
+        if first is None:
+            return pa.RecordBatchReader.from_batches(schema, [])
+        return pa.RecordBatchReader.from_batches(first.schema, _same_columns(self, first, batches))
 
     def _open(self) -> pa.NativeFile:
         return self.files.open_input_file(self.path)
 
+    def _stream(self) -> pa.NativeFile:
+        return self.files.open_input_stream(self.path, compression=self.compression)
+
     def __str__(self) -> str:
-        return self.path
+        return self.name or self.path
 
 
-def input_files(places: Place | Sequence[Place]) -> list[InputFile]:
+def input_files(
+    places: Place | InputFile | Sequence[Place | InputFile], options: ReadOptions | None = None
+) -> list[InputFile]:
     """Return the files at paths or URIs, those of folders sorted by their paths. Names that begin with ``_`` or ``.``
     are overlooked.
 
     Raises:
         NotFoundError: there is nothing.
-        InvalidArgumentError: the suffix of a file names no format.
+        InvalidArgumentError: the suffix of a file names no format, nor do the options.
     """
+    chosen = options or ReadOptions()
+    given = [places] if isinstance(places, str | Path | InputFile) else places
     found = [
-        file for place in ([places] if isinstance(places, str | Path) else places) for file in _at(Folder.at(place))
+        file for place in given for file in ([place] if isinstance(place, InputFile) else _at(Folder.at(place), chosen))
     ]
-    for file in found:
-        if file.suffix not in SUFFIXES:
-            raise InvalidArgumentError(f"{file}: the suffix names no format; there are {', '.join(SUFFIXES)}")
     if not found:
         raise NotFoundError("there are no files to read")
     return found
 
 
-def _at(place: Folder) -> list[InputFile]:
+def _at(place: Folder, options: ReadOptions) -> list[InputFile]:
     info = place.files.get_file_info(place.path)
     if info.type == pafs.FileType.NotFound:
         raise NotFoundError(f"there is no file or folder {place}")
     if info.is_file:
-        return [_file(place, info)]
+        return [_file(place, info, options)]
     inside = place.files.get_file_info(pafs.FileSelector(place.path, recursive=True))
     wanted = [each for each in inside if each.is_file and not each.base_name.startswith(("_", "."))]
-    return [_file(place, each) for each in sorted(wanted, key=lambda each: each.path)]
+    return [_file(place, each, options) for each in sorted(wanted, key=lambda each: each.path)]
 
 
-def _file(place: Folder, info: pafs.FileInfo) -> InputFile:
-    return InputFile(place.files, info.path, info.size, info.mtime_ns or 0)
+def _file(place: Folder, info: pafs.FileInfo, options: ReadOptions) -> InputFile:
+    name, compression = format_of(info.path, options)
+    if compression and name == "parquet":
+        raise InvalidArgumentError(f"{info.path}: Parquet compresses by itself; unpack the file")
+    file = InputFile(place.files, info.path, info.size, info.mtime_ns or 0, name, compression, options)
+    if name == "tsv":
+        return replace(file, options=options.model_copy(update={"delimiter": options.delimiter or "\t"}))
+    if name == "json" and not _readable(file, lambda: _is_array(file)):
+        return replace(file, format="jsonl")
+    return file
 
 
-def _readable(file: InputFile, read: Any) -> Any:
+def _is_array(file: InputFile) -> bool:
+    from .json_file import starts_an_array
+
+    with file._stream() as stream:
+        return starts_an_array(stream)
+
+
+def _readable(file: InputFile, read: Callable[[], Made]) -> Made:
     try:
         return read()
-    except (pa.ArrowException, OSError) as error:
-        raise InvalidArgumentError(f"{file} cannot be read: {str(error).partition(chr(10))[0]}") from None
+    except (pa.ArrowException, OSError, UnicodeError) as error:
+        raise _unreadable(file, error) from None
 
 
-def _parquet(file: InputFile, _: Any, row_groups: Sequence[int] | None, batch_rows: int) -> pa.RecordBatchReader:
+def _unreadable(file: InputFile, error: Exception) -> InvalidArgumentError:
+    return InvalidArgumentError(f"{file} cannot be read: {str(error).partition(chr(10))[0]}")
+
+
+def _told(file: InputFile, wanted: _Wanted) -> Iterator[Piece]:
+    """Yield pieces; what goes wrong on the way names the file."""
+    try:
+        yield from _PIECES[file.format](file, wanted)
+    except (pa.ArrowException, OSError, UnicodeError) as error:
+        raise _unreadable(file, error) from None
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"{file}: {error.message}") from None
+
+
+def _is_good(file: InputFile, piece: Piece) -> bool:
+    if piece.bad:
+        first = piece.bad[0]
+        where = f"row {first.row}" if first.line is None else f"line {first.line}"
+        raise InvalidArgumentError(f"{file}, {where}: {first.message}")
+    return True
+
+
+def _same_columns(file: InputFile, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    for batch in others:
+        if batch.schema != first.schema:
+            name = next(name for name in batch.schema.names if name not in first.schema.names)
+            raise InvalidArgumentError(f"{file}: the column {name!r} comes first after many rows: name it in the first")
+        yield batch
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What of a file is asked for."""
+
+    known: Mapping[str, ColumnSchema]
+    overlooked: Collection[str]
+    row_groups: Sequence[int] | None
+    batch_rows: int
+
+    def columns(self, names: Sequence[str]) -> list[ColumnSchema]:
+        """Return what the columns of a file of text become.
+
+        Raises:
+            InvalidArgumentError: for those that become nothing.
+        """
+        if unknown := [name for name in names if name not in self.known and name not in self.overlooked]:
+            listed = ", ".join(list(self.known)[:20])
+            raise InvalidArgumentError(f"the table has no column {', '.join(map(repr, unknown[:5]))}; it has {listed}")
+        if twice := sorted({name for name in names if list(names).count(name) > 1}):
+            raise InvalidArgumentError(f"more than one column is called {', '.join(map(repr, twice))}")
+        return [self.known[name] for name in names if name in self.known]
+
+
+def _column_of(field: pa.Field) -> ColumnSchema:
+    """Return what a column of text becomes that no table has."""
+    return ColumnSchema(
+        id=1, name=field.name, type=nearest_word(field.type), nullable=True, encoding="plain", compression="none"
+    )
+
+
+def _parquet(file: InputFile, wanted: _Wanted) -> Iterator[Piece]:
     import pyarrow.parquet as pq
 
     opened = pq.ParquetFile(file._open())
-    batches = opened.iter_batches(batch_rows, row_groups=None if row_groups is None else list(row_groups))
-    return pa.RecordBatchReader.from_batches(opened.schema_arrow, batches)
+    groups = None if wanted.row_groups is None else list(wanted.row_groups)
+    return _counted(opened.iter_batches(wanted.batch_rows, row_groups=groups), wanted)
 
 
-def _csv(file: InputFile, types: pa.Schema | None, _: Any, __: int) -> pa.RecordBatchReader:
-    import pyarrow.csv as csv
+def _csv(file: InputFile, wanted: _Wanted) -> Iterator[Piece]:
+    from .csv_file import csv_names, csv_pieces
 
-    # As the command ``table load`` reads it: nothing between two commas is NULL, nothing between quotes is empty.
-    convert = csv.ConvertOptions(
-        column_types=types, null_values=_NULLS, strings_can_be_null=True, quoted_strings_can_be_null=False
-    )
-    blocks = csv.ReadOptions(block_size=_CSV_BLOCK, use_threads=False)
-    return csv.open_csv(file._open(), read_options=blocks, convert_options=convert)
+    with file._stream() as stream:
+        columns = wanted.columns(csv_names(stream, file.options))
+    return csv_pieces(file._stream(), file.options, columns)
 
 
-def _json_lines(file: InputFile, types: pa.Schema | None, _: Any, __: int) -> pa.RecordBatchReader:
-    import pyarrow.json as json
+def _json_lines(file: InputFile, wanted: _Wanted) -> Iterator[Piece]:
+    from .json_file import line_pieces
 
-    if types:  # dates are ISO text, which the table makes dates of: Arrow's reader wants numbers for them
-        types = pa.schema([each.with_type(pa.string()) if pa.types.is_date(each.type) else each for each in types])
-    return json.open_json(file._open(), parse_options=json.ParseOptions(explicit_schema=types))
+    return line_pieces(file._stream(), wanted.known, wanted.overlooked)
 
 
-def _arrow(file: InputFile, _: Any, __: Any, ___: int) -> pa.RecordBatchReader:
-    source = file._open()
+def _json_array(file: InputFile, wanted: _Wanted) -> Iterator[Piece]:
+    from .json_file import array_pieces
+
+    return array_pieces(file._stream(), wanted.known, wanted.overlooked)
+
+
+def _arrow(file: InputFile, wanted: _Wanted) -> Iterator[Piece]:
+    return _counted(_arrow_batches(file), wanted)
+
+
+def _arrow_batches(file: InputFile) -> pa.RecordBatchReader:
+    """Return the batches of a file or stream of Arrow; a compressed file is read into memory."""
+    source = _stream_or_file(file)
     try:
         opened = pa.ipc.open_file(source)
     except pa.ArrowInvalid:
         source.seek(0)
         return pa.ipc.open_stream(source)
-    return pa.RecordBatchReader.from_batches(opened.schema, _ipc_batches(opened))
+    batches = (opened.get_batch(number) for number in range(opened.num_record_batches))
+    return pa.RecordBatchReader.from_batches(opened.schema, batches)
 
 
-def _ipc_batches(opened: pa.ipc.RecordBatchFileReader) -> Iterator[pa.RecordBatch]:
-    for number in range(opened.num_record_batches):
-        yield opened.get_batch(number)
+def _stream_or_file(file: InputFile) -> pa.NativeFile:
+    if file.compression is None:
+        return file._open()
+    with file._stream() as stream:
+        return pa.BufferReader(stream.read())
 
 
-_READERS = {
-    ".parquet": _parquet,
-    ".csv": _csv,
-    ".arrow": _arrow,
-    ".feather": _arrow,
-    ".jsonl": _json_lines,
-    ".ndjson": _json_lines,
+def _counted(batches: Iterable[pa.RecordBatch], wanted: _Wanted) -> Iterator[Piece]:
+    row = 0
+    for batch in batches:
+        left_out = [name for name in wanted.overlooked if name in batch.schema.names and name not in wanted.known]
+        yield Piece(batch.drop_columns(left_out) if left_out else batch, row)
+        row += batch.num_rows
+
+
+def _parquet_schema(file: InputFile) -> pa.Schema:
+    import pyarrow.parquet as pq
+
+    with file._open() as opened:
+        return pq.ParquetFile(opened).schema_arrow
+
+
+def _csv_schema(file: InputFile) -> pa.Schema:
+    from .csv_file import csv_schema
+
+    with file._stream() as stream:
+        return csv_schema(stream, file.options)
+
+
+def _json_schema(file: InputFile) -> pa.Schema:
+    from .json_file import json_schema
+
+    with file._stream() as stream:
+        return json_schema(stream, file.format == "json")
+
+
+_PIECES: Mapping[str, Callable[..., Iterator[Piece]]] = {
+    "parquet": _parquet,
+    "csv": _csv,
+    "tsv": _csv,
+    "arrow": _arrow,
+    "jsonl": _json_lines,
+    "json": _json_array,
+}
+_SCHEMAS: Mapping[str, Callable[[InputFile], pa.Schema]] = {
+    "parquet": _parquet_schema,
+    "csv": _csv_schema,
+    "tsv": _csv_schema,
+    "arrow": lambda file: _arrow_batches(file).schema,
+    "jsonl": _json_schema,
+    "json": _json_schema,
 }

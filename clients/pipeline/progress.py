@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
@@ -31,6 +32,7 @@ class JobProgress:
         self._tasks = tasks
         self._rows = 0
         self._done = 0
+        self._lock = threading.Lock()
         on_terminal = bool(sys.stderr) and sys.stderr.isatty()
         self._bar = _bar(what, tasks) if on_terminal and show != "off" else None
         self._lines = not on_terminal and show == "lines"
@@ -46,10 +48,17 @@ class JobProgress:
             self._line_at = time.monotonic() + LINE_SECONDS
             self._line(f"{self._done} of {self._tasks} tasks, {self._rows:,} rows")
 
+    def advance(self, rows: int) -> None:
+        """Count rows of tasks that go on. From any thread."""
+        with self._lock:
+            self._rows += rows
+            self.ended(self._done)
+
     def add(self, rows: int) -> None:
         """Count one more task, of so many rows."""
-        self._rows += rows
-        self.ended(self._done + 1)
+        with self._lock:
+            self._rows += rows
+            self.ended(self._done + 1)
 
     def _line(self, text: str) -> None:
         sys.stderr.write(f"{self._what}: {text}\n")

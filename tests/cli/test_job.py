@@ -71,7 +71,7 @@ def test_backup_restore_and_verify(run: Run, data: Path, url: str, tmp_path: Pat
     code, out, _ = run("restore", "homes", tmp_path / "backups", "--url", url)
     assert code == 0 and "from 2 backups" in out
     code, _, err = run("restore", "homes", tmp_path / "backups", "--url", url)
-    assert code == 1 and err.strip().splitlines()[-1].startswith("ALREADY_PRESENT: there is a table 'homes' already")
+    assert code == 5 and err.strip().splitlines()[-1].startswith("ALREADY_PRESENT: there is a table 'homes' already")
 
     code, out, _ = run("verify", "homes", "--data", data, "--other-url", url)
     assert code == 0 and out.startswith("equal: 3 rows")
@@ -115,18 +115,18 @@ def test_the_file_for_spark_submit(data: Path, url: str, tmp_path: Path) -> None
 
     assert submit("backups", tmp_path / "none", "--json").stdout == "[]\n"
     refused = submit("checksum", "homes", "--data", data, "--executor", "local")
-    assert refused.returncode == 1 and "tasks on Spark need a server" in refused.stderr
+    assert refused.returncode == 3 and "tasks on Spark need a server" in refused.stderr
     missing = submit("checksum", "homes", "--url", url, "--executor", "local")
-    assert missing.returncode == 1 and missing.stderr.startswith("NOT_FOUND")
+    assert missing.returncode == 4 and missing.stderr.startswith("NOT_FOUND")
 
 
 def test_wrong_usage(run: Run, data: Path, url: str, tmp_path: Path) -> None:
     code, _, err = run("backup", "nothing", tmp_path, "--data", data)
-    assert code == 1 and err.startswith("NOT_FOUND")
+    assert code == 4 and err.startswith("NOT_FOUND")
     code, _, err = run("checksum", "homes", "--data", data, "--executor", "abacus")
-    assert code == 1 and "there are local and spark" in err
+    assert code == 3 and "there are local and spark" in err
     code, _, err = run("verify", "homes", "--data", data, "--other-url", url, "--other-data", tmp_path)
-    assert code == 1 and "--other-url or --other-data" in err
+    assert code == 3 and "--other-url or --other-data" in err
 
 
 def test_parquet_files_are_imported_past_the_server(run: Run, data: Path, tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_parquet_files_are_imported_past_the_server(run: Run, data: Path, tmp_pa
     code, out, _ = run("import", "homes", tmp_path / "more.parquet", "--data", data, "--json")
     assert code == 0 and json.loads(out)["applied"] == 2
     code, _, err = run("import", "homes", tmp_path / "more.parquet", "--data", data)
-    assert code == 1 and "in the table already" in err
+    assert code == 5 and "in the table already" in err
     code, out, _ = run("import", "homes", tmp_path / "more.parquet", "--data", data, "--mode", "upsert")
     assert code == 0 and "imported 2 rows" in out
 

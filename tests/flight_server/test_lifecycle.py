@@ -200,11 +200,11 @@ def test_the_command_serves_and_stops_cleanly(start: Callable[..., Process], tmp
     second = subprocess.run(
         serve_command("--data", str(tmp_path), "--listen", "grpc://127.0.0.1:0"), capture_output=True, text=True
     )
-    assert second.returncode == 1 and second.stderr.startswith("UNAVAILABLE: ")
+    assert second.returncode == 9 and second.stderr.startswith("UNAVAILABLE: ")
     port_taken = subprocess.run(
         serve_command("--data", str(tmp_path / "other"), "--listen", about["location"]), capture_output=True, text=True
     )
-    assert port_taken.returncode == 1 and "UNAVAILABLE: cannot listen" in port_taken.stderr
+    assert port_taken.returncode == 9 and "UNAVAILABLE: cannot listen" in port_taken.stderr
     assert server.stop()[0] == 0
 
 

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 import pytest
 
 import nyala
-from nyala.clients.cli.files import read_file
 from nyala.clients.cli.output import write_scan
 from nyala.clients.database import Database
+from nyala.clients.pipeline import load
 from nyala.clients.scan import Scan
 from nyala.flight_server.server import FlightServer
 from tests.matrix.checks import checks_of, selected
@@ -264,7 +264,7 @@ def test_files_that_the_command_line_writes_are_loaded_as_they_were(
     assert write_scan(matrix.table.scan(columns), file) == matrix.rows.num_rows
     with nyala.open(tmp_path / "store", maintenance="off") as db:
         copy = copy_of(matrix, db, "copy", columns)
-        assert copy.insert(read_file(file, copy.schema)).applied == matrix.rows.num_rows
+        assert load(db, "copy", file, op="insert").applied == matrix.rows.num_rows
         check_cells(copy.scan(ordered=True).to_arrow(), matrix.rows.select(columns))
 
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from random import Random
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+from typing import Any
 
 import pyarrow as pa
 
@@ -46,7 +47,7 @@ from tests.race.checks import (
 from tests.race.tables import EVENTS, Writer, create
 
 WRITERS, SCANNERS = 8, 4
-OPTIONS = {
+OPTIONS: dict[str, Any] = {
     "flush_bytes": 1 << 20,
     "flush_deltas_bytes": 1 << 18,
     "history_gc_bytes": 1 << 14,

@@ -1,0 +1,162 @@
+"""``nyala table alter``: every step that a table can be changed by, all or none of those given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ...schemas.errors import InvalidArgumentError
+from .create import ends_of, row_of, value_of
+from .options import pair
+from .schema_text import parse_column
+from .target import Data, Json, Name, Url, database
+
+if TYPE_CHECKING:
+    from ..alter import TableAlteration
+
+Texts = list[str] | None
+Drop = Annotated[Texts, typer.Option("--drop", help="A column that goes, with its values; repeat it.")]
+Rename = Annotated[Texts, typer.Option("--rename", help="old=new; repeat it.")]
+Widen = Annotated[Texts, typer.Option("--widen", help="column:type, one that holds more; repeat it.")]
+Nullable = Annotated[Texts, typer.Option("--drop-not-null", help="A column that may be NULL; repeat it.")]
+Add = Annotated[
+    Texts, typer.Option("--add", help='name:type, or "name type not null default 0 ..."; a new column; repeat it.')
+]
+SetDefault = Annotated[Texts, typer.Option("--set-default", help="column=value, for new rows; column= for none.")]
+SetEncoding = Annotated[Texts, typer.Option("--set-encoding", help="column=encoding; column= for the default.")]
+SetCompression = Annotated[Texts, typer.Option("--set-compression", help="column=lz4; column= for none.")]
+SetComment = Annotated[Texts, typer.Option("--set-comment", help="column=text; =text for that of the table.")]
+SetOption = Annotated[Texts, typer.Option("--set-option", help="name=value, a table option; repeat it.")]
+AddRange = Annotated[Texts, typer.Option("--add-range", help="lower..upper, a new range of rows; repeat it.")]
+DropRange = Annotated[Texts, typer.Option("--drop-range", help="lower..upper, a range that goes with its rows.")]
+Split = Annotated[str | None, typer.Option("--split", help="Cut a range at this value; goes with no other step.")]
+RenameTo = Annotated[str | None, typer.Option("--rename-to", help="The table's new name.")]
+IfVersion = Annotated[int | None, typer.Option(help="Only while this is the table's schema version.")]
+
+
+def alter(
+    context: typer.Context,
+    name: Name,
+    drop_columns: Drop = None,
+    rename: Rename = None,
+    widen: Widen = None,
+    drop_not_null: Nullable = None,
+    add: Add = None,
+    set_default: SetDefault = None,
+    set_encoding: SetEncoding = None,
+    set_compression: SetCompression = None,
+    set_comment: SetComment = None,
+    set_option: SetOption = None,
+    drop_range: DropRange = None,
+    add_range: AddRange = None,
+    split: Split = None,
+    rename_to: RenameTo = None,
+    if_version: IfVersion = None,
+    url: Url = None,
+    data: Data = None,
+    json_output: Json = False,
+) -> None:
+    """Change a table, all steps or none, in the order of the options below: first drop, then rename, and so on.
+
+    nyala alter homes --drop town --rename dest=to --add "price decimal(10,2) not null default 0"
+
+    nyala alter homes --set-default city=Oslo --set-option history_max_age_seconds=86400
+    """
+    from .output import print_json
+
+    with database(context, url, data) as db:
+        table = db.table(name)
+        steps = _Steps(table.alter(), table.describe())
+        steps.each(drop_columns, steps.change.drop_column)
+        steps.pairs(rename, "=", "--rename old=new", steps.rename)
+        steps.pairs(widen, ":", "--widen column:type", steps.change.widen_column)
+        steps.each(drop_not_null, steps.change.drop_not_null)
+        steps.each(add, steps.add)
+        steps.values(set_default, "--set-default column=value", steps.set_default)
+        steps.values(set_encoding, "--set-encoding column=encoding", steps.change.set_encoding)
+        steps.values(set_compression, "--set-compression column=compression", steps.change.set_compression)
+        steps.values(set_comment, "--set-comment column=text", steps.set_comment)
+        steps.pairs(set_option, "=", "--set-option name=value", steps.set_option)
+        steps.each(drop_range, steps.drop_range)
+        steps.each(add_range, steps.add_range)
+        steps.each([split] if split else None, steps.split)
+        steps.each([rename_to] if rename_to else None, steps.change.rename)
+        if not steps.count:
+            raise InvalidArgumentError("give at least one step, such as --add name:type; --help lists them")
+        about = steps.change.apply(if_version)
+    if json_output:
+        print_json(about)
+    else:
+        typer.echo(f"altered {name}: schema version {about['schema_version']}, {len(about['columns'])} columns")
+
+
+class _Steps:
+    """Reads the texts of options by what the table's columns are, as the steps before left them."""
+
+    def __init__(self, change: TableAlteration, about: dict[str, Any]) -> None:
+        self.change = change
+        self.count = 0
+        self._about = about
+        self._kinds: dict[str, str] = {column["name"]: column["type"] for column in about["columns"]}
+
+    def each(self, texts: Texts, step: Callable[[str], object]) -> None:
+        """Take a step for each text."""
+        for text in texts or []:
+            step(text)
+            self.count += 1
+
+    def pairs(self, texts: Texts, mark: str, form: str, step: Callable[[str, str], object]) -> None:
+        """Take a step for what stands before and after a mark."""
+        self.each(texts, lambda text: step(*pair(text, mark, form)))
+
+    def values(self, texts: Texts, form: str, step: Callable[[str, str | None], object]) -> None:
+        """Take a step for a column and its new value, None where that is empty."""
+
+        def take(text: str) -> None:
+            name, found, value = text.partition("=")
+            if not found:
+                raise InvalidArgumentError(f"{text!r} is not of the form {form}")
+            step(name, value or None)
+
+        self.each(texts, take)
+
+    def rename(self, old: str, new: str) -> None:
+        self.change.rename_column(old, new)
+        if old in self._kinds:
+            self._kinds[new] = self._kinds.pop(old)
+
+    def add(self, text: str) -> None:
+        """Add a column; its default is also what rows show that are there, unless that is said apart."""
+        column = parse_column(text)
+        read_default = column.write_default if column.read_default is None else column.read_default
+        self.change.add_column(**{**column.model_dump(), "read_default": read_default})
+        self._kinds[column.name] = column.type
+
+    def set_default(self, name: str, text: str | None) -> None:
+        if name not in self._kinds:
+            raise InvalidArgumentError(f"there is no column {name!r}; there are {', '.join(self._kinds)}")
+        self.change.set_default(name, None if text is None else value_of(text, self._kinds[name]))
+
+    def set_option(self, option: str, text: str) -> None:
+        self.change.set_option(option, int(text) if text.isdigit() else text)
+
+    def set_comment(self, name: str, text: str | None) -> None:
+        self.change.set_comment(name or None, text or "")
+
+    def add_range(self, text: str) -> None:
+        self.change.add_range_partition(*ends_of(text, self._range_kinds()))
+
+    def drop_range(self, text: str) -> None:
+        self.change.drop_range_partition(*ends_of(text, self._range_kinds()))
+
+    def split(self, text: str) -> None:
+        self.change.split_partition(row_of(text, self._range_kinds() or self._of(self._about["primary_key"])))
+
+    def _range_kinds(self) -> list[str]:
+        return [kind for level in self._about["partitions"] for kind in self._of(level.get("range", []))]
+
+    def _of(self, names: Sequence[str]) -> list[str]:
+        types = {column["name"]: column["type"] for column in self._about["columns"]}
+        return [types[name] for name in names]

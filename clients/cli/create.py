@@ -1,0 +1,233 @@
+"""``nyala table create``: a table from columns in words, the columns of a file, or another table's description."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ...schemas.column import ColumnDefinition
+from ...schemas.errors import InvalidArgumentError
+from ...schemas.table import TableDefinition, TableOptions
+from ...schemas.types import LogicalType, nearest_word
+from .options import names, pair
+from .target import Data, Json, Name, Url, database
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Key = Annotated[str | None, typer.Option(help="The primary key: column names, with commas.")]
+ColumnTexts = Annotated[
+    list[str] | None, typer.Option("--column", help='name:type, name:type!, or "name type not null ..."; repeat it.')
+]
+Schema = Annotated[str | None, typer.Option(help='"id int64, city string, ..."; or @FILE with such a text.')]
+Like = Annotated[Path | None, typer.Option(help="Take the columns of this file: Parquet, Arrow, CSV, JSON.")]
+Hash = Annotated[list[str] | None, typer.Option("--hash", help="columns:buckets, as in carrier:4; repeat it.")]
+Range = Annotated[str | None, typer.Option("--range", help="Cut by ranges of these key columns, with commas.")]
+Splits = Annotated[list[str] | None, typer.Option("--split", help="Where the ranges are cut; repeat it.")]
+Bounds = Annotated[list[str] | None, typer.Option("--bound", help="lower..upper of a range; repeat it.")]
+Encodings = Annotated[list[str] | None, typer.Option("--encoding", help="column=encoding; repeat it.")]
+Compressions = Annotated[list[str] | None, typer.Option("--compression", help="column=lz4 or zstd; repeat it.")]
+Defaults = Annotated[list[str] | None, typer.Option("--default", help="column=value for new rows; repeat it.")]
+Comments = Annotated[list[str] | None, typer.Option("--comment", help="column=text, or text; repeat it.")]
+Options = Annotated[list[str] | None, typer.Option("--option", help="A table option, name=value; repeat it.")]
+UniqueKey = Annotated[
+    bool, typer.Option("--unique-key/--no-unique-key", help="Whether each key may be there only once.")
+]
+IfNotExists = Annotated[bool, typer.Option("--if-not-exists", help="Leave a table that is there as it is.")]
+
+
+def create(
+    context: typer.Context,
+    name: Name,
+    key: Key = None,
+    column: ColumnTexts = None,
+    schema: Schema = None,
+    like: Like = None,
+    hash_levels: Hash = None,
+    range_columns: Range = None,
+    splits: Splits = None,
+    bounds: Bounds = None,
+    encoding: Encodings = None,
+    compression: Compressions = None,
+    default: Defaults = None,
+    comment: Comments = None,
+    option: Options = None,
+    unique_key: UniqueKey = True,
+    if_not_exists: IfNotExists = False,
+    url: Url = None,
+    data: Data = None,
+    json_output: Json = False,
+) -> None:
+    """Create a table.
+
+    nyala create homes --key id --column id:int64 --column city:string --column "price decimal(10,2) default 0"
+
+    nyala create homes --schema "id int64 primary key, city string encoding dictionary" --hash id:4
+
+    nyala create homes --key id --like homes.csv --range id --split 1000000
+    """
+    from .output import print_json
+
+    columns, named_key = _columns(column or [], schema, like)
+    chosen = names(key) if key else named_key
+    set_parts(columns, "encoding", encoding or [])
+    set_parts(columns, "compression", compression or [])
+    set_parts(columns, "write_default", default or [])
+    table_comment = set_parts(columns, "comment", comment or [])
+    options = dict(pair(each, "=", "--option name=value") for each in option or [])
+    definition = table_definition(
+        name,
+        columns,
+        chosen,
+        unique_key=unique_key,
+        if_not_exists=if_not_exists,
+        partition_by=_levels(columns, hash_levels or [], range_columns, splits or [], bounds or []),
+        options=TableOptions.model_validate({**options, **({"comment": table_comment} if table_comment else {})}),
+    )
+    with database(context, url, data, create=True) as db:
+        about = db.create_table_as(definition).describe()
+    if json_output:
+        print_json(about)
+    else:
+        typer.echo(f"created {name} with {len(about['columns'])} columns")
+
+
+def table_definition(
+    name: str, columns: dict[str, ColumnDefinition], key: Sequence[str], **more: Any
+) -> TableDefinition:
+    """Return a table's definition; the columns of the key are put first and are NOT NULL.
+
+    Raises:
+        InvalidArgumentError: there is no key, or it names no column.
+    """
+    if not key:
+        raise InvalidArgumentError("name the primary key, as in --key id")
+    if unknown := [column for column in key if column not in columns]:
+        raise InvalidArgumentError(f"there is no column {unknown[0]!r} among {', '.join(columns) or 'none'}")
+    ordered = [columns[column].model_copy(update={"nullable": False}) for column in key]
+    ordered += [column for column in columns.values() if column.name not in key]
+    return TableDefinition(name=name, columns=ordered, primary_key=list(key), **more)
+
+
+def columns_like(schema: pa.Schema) -> dict[str, ColumnDefinition]:
+    """Return the columns of a file: each has its own type, or the nearest that a table can hold.
+
+    Raises:
+        InvalidArgumentError: two have one name.
+    """
+    found: dict[str, ColumnDefinition] = {}
+    for field in schema:
+        _add(found, ColumnDefinition(name=field.name, type=nearest_word(field.type), nullable=True))
+    return found
+
+
+def _columns(
+    texts: Sequence[str], schema: str | None, like: Path | None
+) -> tuple[dict[str, ColumnDefinition], list[str]]:
+    """Return the columns that the options make, and the key that they name."""
+    from .schema_text import parse_column, parse_schema
+
+    found: dict[str, ColumnDefinition] = {}
+    key: list[str] = []
+    if like is not None:
+        from ..pipeline.input_files import input_files
+
+        found = columns_like(input_files(like)[0].schema())
+    if schema is not None:
+        said = parse_schema(Path(schema[1:]).read_text() if schema.startswith("@") else schema)
+        key = said.key
+        for column in said.columns:
+            _add(found, column)
+    given: set[str] = set()
+    for column in map(parse_column, texts):
+        if column.name in given or (schema is not None and column.name in found):
+            raise InvalidArgumentError(f"two columns are called {column.name!r}")
+        given.add(column.name)
+        found[column.name] = column  # in the place of the file's
+    return found, key
+
+
+def _add(found: dict[str, ColumnDefinition], column: ColumnDefinition) -> None:
+    if column.name in found:
+        raise InvalidArgumentError(f"two columns are called {column.name!r}")
+    found[column.name] = column
+
+
+def set_parts(columns: dict[str, ColumnDefinition], part: str, texts: Sequence[str]) -> str:
+    """Set a part of columns by texts ``column=value``; return a comment without a column, which is the table's."""
+    whole = ""
+    for text in texts:
+        name, found, value = text.partition("=")
+        if part == "comment" and (not found or name not in columns):
+            whole = text
+            continue
+        if not (found and name):
+            raise InvalidArgumentError(f"{text!r} is not of the form column=value")
+        if name not in columns:
+            raise InvalidArgumentError(f"there is no column {name!r} among {', '.join(columns)}")
+        column = columns[name]
+        cell = value_of(value, column.type) if part == "write_default" else value
+        columns[name] = column.model_copy(update={part: cell})
+    return whole
+
+
+def value_of(text: str, kind: str) -> Any:
+    """Return the JSON of the value that a text stands for in a column of a type."""
+    from ...schemas.literal import to_json
+    from ..pipeline.text_cells import cell_of_text
+
+    return to_json(cell_of_text(text, LogicalType.parse(kind)))
+
+
+def row_of(text: str, kinds: Sequence[str]) -> list[Any] | None:
+    """Return the values, with commas, of the leading of some columns; None for nothing, which is no bound."""
+    if not text.strip():
+        return None
+    words = text.split(",") if len(kinds) > 1 else [text]
+    if len(words) > len(kinds):
+        raise InvalidArgumentError(f"{text!r} has {len(words)} values, for {len(kinds)} range columns")
+    return [value_of(word.strip(), kind) for word, kind in zip(words, kinds, strict=False)]
+
+
+def ends_of(text: str, kinds: Sequence[str]) -> tuple[list[Any] | None, list[Any] | None]:
+    """Return the two ends of ``lower..upper``; one left out is no bound."""
+    lower, found, upper = text.partition("..")
+    if not found:
+        raise InvalidArgumentError(f"{text!r} is not of the form lower..upper; an end that is left out is no bound")
+    return row_of(lower, kinds), row_of(upper, kinds)
+
+
+def _levels(
+    columns: dict[str, ColumnDefinition],
+    hashes: Sequence[str],
+    range_columns: str | None,
+    splits: Sequence[str],
+    bounds: Sequence[str],
+) -> list[Any]:
+    """Return the levels of partitions, as JSON has them."""
+    levels: list[Any] = []
+    for text in hashes:
+        given, count, seed = [*text.split(":"), "", ""][:3]
+        if not (given and count.isdigit() and (seed.isdigit() or not seed)):
+            raise InvalidArgumentError(f"--hash {text!r} is not of the form columns:buckets, as in carrier:4")
+        levels.append({"hash": names(given), "buckets": int(count), "seed": int(seed or 0)})
+    if range_columns is None:
+        if splits or bounds:
+            raise InvalidArgumentError("--split and --bound go with --range, which names the columns")
+        return levels
+    chosen = names(range_columns)
+    if unknown := [name for name in chosen if name not in columns]:
+        raise InvalidArgumentError(f"--range: there is no column {unknown[0]!r}")
+    kinds = [columns[name].type for name in chosen]
+    ends = [ends_of(bound, kinds) for bound in bounds]
+    levels.append(
+        {
+            "range": chosen,
+            "bounds": [{"lower": lower, "upper": upper} for lower, upper in ends],
+            "splits": [row_of(split, kinds) for split in splits],
+        }
+    )
+    return levels

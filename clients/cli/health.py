@@ -1,0 +1,22 @@
+"""``nyala health``: whether a server, or a store, takes writes."""
+
+from __future__ import annotations
+
+import typer
+
+from .run import FINDINGS
+from .target import Data, Json, Url, database
+
+
+def health(context: typer.Context, url: Url = None, data: Data = None, json_output: Json = False) -> None:
+    """Print how a server is: ok, or what is wrong with it; exit with 1 unless it is ok."""
+    from .output import print_json
+
+    with database(context, url, data) as db:
+        found = db.health()
+    if json_output:
+        print_json(found.model_dump(mode="json"))
+    else:
+        typer.echo(f"{found.status}, version {found.version}" + (f": {found.reason}" if found.reason else ""))
+    if found.status != "ok":
+        raise typer.Exit(FINDINGS)

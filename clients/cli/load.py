@@ -1,0 +1,191 @@
+"""``nyala table load``, which ``nyala load`` and ``nyala job load`` are too: rows of files into a table."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ...schemas.errors import InvalidArgumentError
+from .options import Runs, Workers, names
+from .run import FINDINGS
+from .target import Data, Json, Name, Url, database
+
+if TYPE_CHECKING:
+    from ..database import Database
+    from ..pipeline import LoadResult, ReadOptions
+    from ..pipeline.input_files import InputFile
+
+ERRORS_SHOWN = 10
+
+Files = Annotated[list[str], typer.Argument(help="Files, folders and URIs; - is standard input, with --format.")]
+Op = Annotated[str, typer.Option(help="insert, upsert, update, delete, or one of them with _ignore.")]
+Atomic = Annotated[bool, typer.Option("--atomic", help="All files are one commit, which any refused row stops.")]
+Create = Annotated[bool, typer.Option("--create", help="Create the table from the first file if it is not there.")]
+Key = Annotated[str | None, typer.Option(help="With --create: the primary key, column names with commas.")]
+Format = Annotated[
+    str | None, typer.Option(help="csv, tsv, json, jsonl, parquet or arrow.", show_default="by the suffix")
+]
+Delimiter = Annotated[str | None, typer.Option(help="Between the cells of CSV.", show_default="a comma")]
+Quote = Annotated[str, typer.Option(help="Around cells of CSV; empty for none.")]
+Header = Annotated[bool, typer.Option("--header/--no-header", help="Whether the first line names the columns.")]
+ColumnNames = Annotated[str | None, typer.Option(help="Names for the columns of CSV, with commas, for those it has.")]
+SkipLines = Annotated[int, typer.Option(min=0, help="Lines of CSV before the header.")]
+Nulls = Annotated[list[str] | None, typer.Option("--null", help="A word for NULL in CSV, in place of the usual.")]
+Charset = Annotated[str, typer.Option(help="What text CSV is in, such as latin-1.")]
+RejectFile = Annotated[Path | None, typer.Option("--rejects", help="Set refused rows aside: a .csv or .jsonl.")]
+Run = Annotated[str, typer.Option(help="Name another run to load unchanged files a second time.")]
+Again = Annotated[bool, typer.Option("--again", help="Load the files, whatever earlier runs have loaded.")]
+
+
+def load(
+    context: typer.Context,
+    name: Name,
+    files: Files,
+    op: Op = "upsert",
+    atomic: Atomic = False,
+    create: Create = False,
+    key: Key = None,
+    format: Format = None,
+    delimiter: Delimiter = None,
+    quote: Quote = '"',
+    header: Header = True,
+    columns: ColumnNames = None,
+    skip_lines: SkipLines = 0,
+    null: Nulls = None,
+    charset: Charset = "utf-8",
+    rejects: RejectFile = None,
+    run: Run = "",
+    again: Again = False,
+    executor: Runs = "local",
+    workers: Workers = None,
+    url: Url = None,
+    data: Data = None,
+    json_output: Json = False,
+) -> None:
+    """Write the rows of files to a table; run again, it skips those that are in. Exit with 1 if any is refused.
+
+    nyala load homes homes.csv --create --key id
+
+    zcat homes.tsv.gz | nyala load homes - --format tsv --rejects refused.csv
+    """
+    from ..pipeline import load as load_files
+
+    if again and run:
+        raise InvalidArgumentError("give --run or --again, not both")
+    words = {} if null is None else {"null_words": tuple(null)}
+    options = read_options(
+        format=format,
+        delimiter=delimiter,
+        quote=quote,
+        header=header,
+        columns=tuple(names(columns or "")),
+        skip_lines=skip_lines,
+        charset=charset,
+        **words,
+    )
+    with inputs(files, options) as found, database(context, url, data, create=create) as db:
+        if create and (about := _create(db, name, key, found)) and not json_output:
+            typer.echo(about)
+        started = time.monotonic()
+        made = load_files(
+            db,
+            name,
+            found,
+            op=op,
+            atomic=atomic,
+            run=uuid.uuid4().hex if again else run,
+            rejects=rejects,
+            executor=executor,
+            workers=workers,
+            show="lines",
+        )
+    _report(made, rejects, time.monotonic() - started, json_output)
+    if made.error_count:
+        raise typer.Exit(FINDINGS)
+
+
+def read_options(**parts: Any) -> ReadOptions:
+    """Return how files are read; a backslash and t is a tab."""
+    from ..pipeline import ReadOptions
+
+    if parts["delimiter"] == "\\t":
+        parts["delimiter"] = "\t"
+    return ReadOptions(**parts)
+
+
+@contextmanager
+def inputs(places: Sequence[str], options: ReadOptions) -> Iterator[list[InputFile]]:
+    """Give the files that are named. What can be read only once is kept in a file meanwhile (in ``TMPDIR``).
+
+    Raises:
+        NotFoundError: there is no such file.
+        InvalidArgumentError: one is of no known format.
+    """
+    from ..pipeline.input_files import input_files
+
+    with tempfile.TemporaryDirectory(prefix="nyala-load-") as scratch:
+        found: list[InputFile] = []
+        for number, place in enumerate(places):
+            if place != "-" and not _is_pipe(place):
+                found += input_files(place, options)
+                continue
+            if options.format is None:
+                raise InvalidArgumentError(f"{place} has no suffix that names a format: give --format")
+            copy = Path(scratch) / str(number)
+            with sys.stdin.buffer if place == "-" else open(place, "rb") as source, copy.open("wb") as sink:
+                shutil.copyfileobj(source, sink, 1 << 20)
+            shown = "standard input" if place == "-" else place
+            found += [replace(file, name=shown) for file in input_files(copy, options)]
+        yield found
+
+
+def _is_pipe(place: str) -> bool:
+    try:
+        return not stat.S_ISREG(mode := os.stat(place).st_mode) and not stat.S_ISDIR(mode)
+    except (OSError, ValueError):
+        return False
+
+
+def _create(db: Database, name: str, key: str | None, files: Sequence[InputFile]) -> str:
+    """Make the table with the columns of the first file, unless it is there; return what was made, in words."""
+    from .create import columns_like, table_definition
+
+    if name in db.tables():
+        return ""
+    if key is None:
+        raise InvalidArgumentError(f"there is no table {name!r} yet: name its primary key, as in --key id")
+    made = db.create_table_as(table_definition(name, columns_like(files[0].schema()), names(key)))
+    columns = ", ".join(f"{column['name']} {column['type']}" for column in made.describe()["columns"])
+    return f"created {name}: {columns}; key {', '.join(made.primary_key)}"
+
+
+def _report(made: LoadResult, rejects: Path | None, seconds: float, json_output: bool) -> None:
+    from .output import print_json
+
+    if json_output:
+        print_json(made.model_dump(mode="json"))
+        return
+    for error in made.errors[:ERRORS_SHOWN]:
+        typer.secho(f"{error.place}: {error.code}: {error.message}", fg=typer.colors.RED, err=True)
+    if made.error_count > ERRORS_SHOWN:
+        typer.secho(f"and {made.error_count - ERRORS_SHOWN:,} more", fg=typer.colors.RED, err=True)
+    parts = f"{made.applied:,} applied, {made.ignored:,} ignored, {made.error_count:,} refused"
+    if made.rejected:
+        parts += f" ({made.rejected:,} of them in {rejects})"
+    if made.skipped:
+        parts += f", {made.skipped:,} were in from an earlier run (--again loads them once more)"
+    rate = made.rows / max(seconds, 1e-9)
+    count = f"{made.files} file{'' if made.files == 1 else 's'}"
+    typer.echo(f"{made.rows:,} rows of {count} in {seconds:.1f} s ({rate:,.0f} a second): {parts}")

@@ -1,0 +1,42 @@
+"""Options that several commands take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ...schemas.errors import InvalidArgumentError
+
+Runs = Annotated[str, typer.Option("--executor", envvar="NYALA_EXECUTOR", help="local (threads) or spark.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="How many tasks at once.", show_default="by the machine")]
+AsOf = Annotated[str | None, typer.Option(help="A timestamp, or ISO time with zone.", show_default="now")]
+Columns = Annotated[str | None, typer.Option(help="Column names, with commas.", show_default="all")]
+WhereText = Annotated[str | None, typer.Option("--where", help="A filter in SQL.")]
+Limit = Annotated[int | None, typer.Option(min=0, help="At most so many rows.")]
+Output = Annotated[Path | None, typer.Option(help="Write a file instead: .parquet .csv .arrow .jsonl")]
+JsonRows = Annotated[bool, typer.Option("--json", help="Print JSON lines, all rows.")]
+CsvRows = Annotated[bool, typer.Option("--csv", help="Print CSV, all rows.")]
+
+
+def names(text: str) -> list[str]:
+    """Return the names in a list with commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def moment(text: str | None) -> int | str | None:
+    """Return a moment as it was given on the command line."""
+    return int(text) if text and text.isdigit() else text
+
+
+def pair(text: str, mark: str, form: str) -> tuple[str, str]:
+    """Return what stands before and after the first ``mark``.
+
+    Raises:
+        InvalidArgumentError: one of them is missing; the text names the ``form``.
+    """
+    left, found, right = text.partition(mark)
+    if not (left and found and right):
+        raise InvalidArgumentError(f"{text!r} is not of the form {form}")
+    return left, right

@@ -1,0 +1,80 @@
+"""``nyala table scan`` and ``changes``: rows to the terminal, a pipe or a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ...schemas.errors import InvalidArgumentError
+from .options import AsOf, Columns, CsvRows, JsonRows, Limit, Output, WhereText, moment, names
+from .target import Data, Name, Url, database
+
+if TYPE_CHECKING:
+    from ..scan import Scan
+
+
+def scan(
+    context: typer.Context,
+    name: Name,
+    columns: Columns = None,
+    where: WhereText = None,
+    as_of: AsOf = None,
+    ordered: Annotated[bool, typer.Option("--ordered", help="In the order of the primary key.")] = False,
+    limit: Limit = None,
+    output: Output = None,
+    count: Annotated[bool, typer.Option("--count", help="Only count the rows.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Only say how the scan would run.")] = False,
+    url: Url = None,
+    data: Data = None,
+    json_output: JsonRows = False,
+    csv_output: CsvRows = False,
+) -> None:
+    """Print rows, or write them to a file. A terminal shows the first 100, a pipe or file gets all."""
+    from .output import print_json
+
+    with database(context, url, data) as db:
+        wanted = db.table(name).scan(names(columns) if columns else None, where, moment(as_of), ordered, limit)
+        if explain:
+            print_json(wanted.explain())
+        elif count:
+            typer.echo(wanted.count())
+        else:
+            _put_out(wanted, output, json_output, csv_output, limit is not None)
+
+
+def changes(
+    context: typer.Context,
+    name: Name,
+    since: Annotated[str, typer.Option(help="From after this moment: a timestamp, or ISO time with zone.")],
+    until: AsOf = None,
+    columns: Columns = None,
+    where: WhereText = None,
+    before: Annotated[bool, typer.Option("--before", help="Also the values before, as _before_<column>.")] = False,
+    every: Annotated[bool, typer.Option("--every", help="Every single change, not the net change of a key.")] = False,
+    ordered: Annotated[bool, typer.Option("--ordered", help="In the order of the primary key.")] = False,
+    output: Output = None,
+    url: Url = None,
+    data: Data = None,
+    json_output: JsonRows = False,
+    csv_output: CsvRows = False,
+) -> None:
+    """Print what changed between two moments: _op, _timestamp and the columns of each row (docs/changes.md)."""
+    with database(context, url, data) as db:
+        chosen = names(columns) if columns else None
+        start, end = moment(since), moment(until)
+        assert start is not None
+        wanted = db.table(name).changes(start, end, chosen, where, before, every, ordered)
+        _put_out(wanted, output, json_output, csv_output)
+
+
+def _put_out(wanted: Scan, output: Path | None, as_json: bool, as_csv: bool, is_limited: bool = False) -> None:
+    from .output import RowFormat, print_rows, write_scan
+
+    if as_json + as_csv + (output is not None) > 1:
+        raise InvalidArgumentError("give one of --json, --csv and --output")
+    if output is not None:
+        typer.echo(f"wrote {write_scan(wanted, output):,} rows to {output}")
+    else:
+        print_rows(wanted, RowFormat.JSON if as_json else RowFormat.CSV if as_csv else RowFormat.TABLE, is_limited)

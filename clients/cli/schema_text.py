@@ -1,0 +1,185 @@
+"""Columns in words, as the command line and files of schemas have them.
+
+    id int64, city varchar(40) not null default 'Oslo' encoding dictionary, "odd name" decimal(10,2), primary key (id)
+
+A column is a name, a type, and any of: ``not null``, ``primary key``, ``default V``, ``read default V``,
+``encoding E``, ``compression C``, ``comment 'text'``, ``immutable``. Words may be in any case; types are Nyala's, or
+SQL's usual names for them. ``name:type``, or ``name:type!`` for NOT NULL, is a short form.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...schemas.column import ColumnDefinition
+from ...schemas.errors import InvalidArgumentError
+from ...schemas.literal import to_json
+from ...schemas.types import LogicalType
+from ..pipeline.text_cells import cell_of_text
+
+_TOKEN = re.compile(
+    r"""\s*(?: (?P<text>'(?:[^']|'')*') | (?P<name>"(?:[^"]|"")*") | (?P<word>[^\s,()'"]+) | (?P<mark>[,()]) )""", re.X
+)
+_SHORT = re.compile(r"(?P<name>[^\s:,\"']+):(?P<type>[^!]+)(?P<required>!?)")
+_SQL_TYPES = {
+    "tinyint": "int8", "smallint": "int16", "int": "int32", "integer": "int32", "bigint": "int64", "boolean": "bool",
+    "real": "float", "text": "string", "blob": "binary", "bytea": "binary", "numeric": "decimal",
+}  # fmt: skip
+
+
+@dataclass
+class SchemaText:
+    """What a text says: columns in its order, and the key if it names one."""
+
+    columns: list[ColumnDefinition] = field(default_factory=list)
+    key: list[str] = field(default_factory=list)
+
+
+def parse_schema(text: str) -> SchemaText:
+    """Return what a text of several columns says.
+
+    Raises:
+        InvalidArgumentError: it is none; the text says where.
+    """
+    parser = _Parser(text)
+    parser.schema()
+    return parser.found
+
+
+def parse_column(text: str) -> ColumnDefinition:
+    """Return the one column that a text describes. Raises InvalidArgumentError when it is none."""
+    if short := _SHORT.fullmatch(text.strip()):
+        return ColumnDefinition(name=short["name"], type=short["type"].strip(), nullable=not short["required"])
+    parser = _Parser(text)
+    parser.column()
+    parser.end()
+    if parser.found.key:
+        raise InvalidArgumentError(f"{text!r}: name the primary key by --key")
+    return parser.found.columns[0]
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self._text = text.strip()
+        self._at = 0
+        self.found = SchemaText()
+        self._next()
+
+    def schema(self) -> None:
+        """columns and keys, between commas."""
+        while True:
+            if self._takes("primary", "key"):
+                self.found.key += self._names()
+            else:
+                self.column()
+            if not self._takes(","):
+                break
+        self.end()
+
+    def column(self) -> None:
+        """name type attribute ..."""
+        name = self._name("a column")
+        kind = self._type()
+        parts: dict[str, Any] = {}
+        while self._kind == "word" and self._attribute(name, kind, parts):
+            pass
+        self.found.columns.append(ColumnDefinition(name=name, type=kind, **parts))
+
+    def end(self) -> None:
+        """Nothing follows."""
+        if self._kind:
+            raise self._wrong("the end, a comma or a word such as NOT NULL")
+
+    def _attribute(self, name: str, kind: str, parts: dict[str, Any]) -> bool:
+        """Take one attribute of a column; return False when none follows."""
+        if self._takes("not", "null"):
+            parts["nullable"] = False
+        elif self._takes("null"):
+            parts["nullable"] = True
+        elif self._takes("primary", "key"):
+            self.found.key.append(name)
+        elif self._takes("default"):
+            parts["write_default"] = self._literal(kind)
+        elif self._takes("read", "default"):
+            parts["read_default"] = self._literal(kind)
+        elif self._takes("encoding"):
+            parts["encoding"] = self._name("an encoding")
+        elif self._takes("compression"):
+            parts["compression"] = self._name("a compression")
+        elif self._takes("comment"):
+            parts["comment"] = self._string("text between single quotes")
+        elif self._takes("immutable"):
+            parts["immutable"] = True
+        else:
+            return False
+        return True
+
+    def _type(self) -> str:
+        word = self._take(lambda: self._kind == "word", "a type").lower()
+        word = _SQL_TYPES.get(word, word)
+        if word == "double":
+            self._takes("precision")
+        if self._takes("("):
+            numbers = [self._name("a number")]
+            while self._takes(","):
+                numbers.append(self._name("a number"))
+            self._expect(")")
+            word = f"{word}({','.join(numbers)})"
+        return str(LogicalType.parse(word))
+
+    def _literal(self, kind: str) -> Any:
+        if self._takes("null"):
+            return None
+        text = self._string("a value") if self._kind == "text" else self._name("a value")
+        return to_json(cell_of_text(text, LogicalType.parse(kind)))
+
+    def _names(self) -> list[str]:
+        self._expect("(")
+        names = [self._name("a column")]
+        while self._takes(","):
+            names.append(self._name("a column"))
+        self._expect(")")
+        return names
+
+    def _string(self, what: str) -> str:
+        return self._take(lambda: self._kind == "text", what)[1:-1].replace("''", "'")
+
+    def _name(self, what: str) -> str:
+        token = self._take(lambda: self._kind in ("word", "name"), what)
+        return token[1:-1].replace('""', '"') if token.startswith('"') else token
+
+    def _takes(self, *words: str) -> bool:
+        """Take these words if they follow."""
+        before = self._at, self._kind, self._token
+        for word in words:
+            if self._kind not in ("word", "mark") or self._token.lower() != word:
+                self._at, self._kind, self._token = before
+                return False
+            self._next()
+        return True
+
+    def _expect(self, mark: str) -> None:
+        if not self._takes(mark):
+            raise self._wrong(repr(mark))
+
+    def _take(self, fits: Callable[[], bool], what: str) -> str:
+        if not fits():
+            raise self._wrong(what)
+        token = self._token
+        self._next()
+        return token
+
+    def _next(self) -> None:
+        match = _TOKEN.match(self._text, self._at)
+        if match is None and self._text[self._at :].strip():
+            raise InvalidArgumentError(f"{self._text!r}: a quote is opened and not closed")
+        self._kind = match.lastgroup if match else None
+        self._token = match[match.lastgroup or 0] if match else ""
+        self._at = match.end() if match else len(self._text)
+
+    def _wrong(self, expected: str) -> InvalidArgumentError:
+        place = f"at {self._token!r}" if self._kind else "at the end"
+        return InvalidArgumentError(f"{self._text!r}: {expected} is expected {place}")

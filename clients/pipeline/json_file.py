@@ -1,0 +1,243 @@
+"""JSON files: an object a line, or one array of objects. A wrong cell, or a line that is no JSON, costs only its row.
+
+Lines are read by Arrow, block by block. A block that it refuses is read again by Python, row by row, which also takes
+the longer forms of cells (``{"base64": ...}``, ``{"float": "nan"}``); so are arrays.
+
+A column that no row has is not there: it is not written. Where some rows have it, it is NULL in the others.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from ...schemas.column import ColumnSchema
+from ...schemas.errors import InvalidArgumentError
+from .text_cells import BadRow, Piece, columns_of_text, columns_of_values, without
+
+_BLOCK = 4 * 1024 * 1024
+_LINE_MAX = 256 * 1024 * 1024
+_ARRAY_ROWS = 16_384
+"""Rows of an array that are worked on at once."""
+_SPACES = re.compile(r"[ \t\r\n]*")
+
+
+def json_schema(stream: pa.NativeFile, is_array: bool) -> pa.Schema:
+    """Return the columns with the types that the first block suggests."""
+    if is_array:
+        rows = next(_grouped(_elements(stream)), [])
+        return pa.Table.from_pylist([row for row in rows if isinstance(row, dict)]).schema
+    import pyarrow.json
+
+    block = next(_blocks(stream), b"")
+    if not block:
+        return pa.schema([])
+    return pyarrow.json.read_json(io.BytesIO(block), read_options=_one_block(block)).schema
+
+
+def line_pieces(
+    stream: pa.NativeFile, columns: Mapping[str, ColumnSchema], overlooked: Collection[str]
+) -> Iterator[Piece]:
+    """Yield the rows of JSON lines, in pieces that are the same each time."""
+    seen: list[str] = []
+    row = line = 0
+    for block in _blocks(stream):
+        seen += [name for name in _keys(block, columns) if name not in seen]
+        try:
+            piece = Piece(_by_arrow(block, [columns[name] for name in seen], overlooked), row)
+        except (pa.ArrowException, InvalidArgumentError):
+            piece = _by_python(_parsed(block, line), columns, overlooked, seen, row)
+        yield piece
+        row += piece.rows
+        line += block.count(b"\n")
+
+
+def array_pieces(
+    stream: pa.NativeFile, columns: Mapping[str, ColumnSchema], overlooked: Collection[str]
+) -> Iterator[Piece]:
+    """Yield the rows of an array, in pieces that are the same each time."""
+    seen: list[str] = []
+    row = 0
+    for values in _grouped(_elements(stream)):
+        piece = _by_python([(None, value) for value in values], columns, overlooked, seen, row)
+        yield piece
+        row += piece.rows
+
+
+def starts_an_array(stream: pa.NativeFile) -> bool:
+    """Tell whether the first thing in a file is an opening bracket."""
+    return stream.read(4096).removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"["
+
+
+def _blocks(stream: pa.NativeFile) -> Iterator[bytes]:
+    """Yield the file in blocks of whole lines: no line end stands within a JSON text in one line."""
+    waiting = b""
+    start = codecs.BOM_UTF8
+    while read := stream.read(_BLOCK):
+        waiting = (waiting + read).removeprefix(start)
+        start = b""
+        end = waiting.rfind(b"\n") + 1
+        if end:
+            yield waiting[:end]
+            waiting = waiting[end:]
+        elif len(waiting) > _LINE_MAX:
+            raise InvalidArgumentError(f"a line has more than {_LINE_MAX:,} bytes")
+    if waiting.strip():
+        yield waiting
+
+
+def _keys(block: bytes, columns: Mapping[str, ColumnSchema]) -> Iterator[str]:
+    """Yield the columns that are keys somewhere in a block; a quote within a text follows a backslash."""
+    for name in columns:
+        key = re.escape(json.dumps(name, ensure_ascii=False).encode())
+        if re.search(rb"(?<!\\)" + key + rb"\s*:", block):
+            yield name
+
+
+def _by_arrow(block: bytes, columns: Sequence[ColumnSchema], overlooked: Collection[str]) -> pa.RecordBatch:
+    """Return a block's rows; raise where Arrow finds something wrong, or has no form for it."""
+    import pyarrow.json
+
+    schema = pa.schema([column.field.with_nullable(True) for column in columns])
+    # Dates are ISO text, which Arrow's JSON does not read as such; text in columns of bytes is theirs in UTF-8.
+    if not columns:
+        raise InvalidArgumentError("no row has a column of the table")
+    asked = [each.with_type(pa.string()) if pa.types.is_date(each.type) else each for each in schema]
+    parsing = pyarrow.json.ParseOptions(explicit_schema=pa.schema(asked))
+    table = pyarrow.json.read_json(io.BytesIO(block), read_options=_one_block(block), parse_options=parsing)
+    if unknown := set(table.schema.names) - set(schema.names) - set(overlooked):
+        raise InvalidArgumentError(f"there is no column {min(unknown)!r}")
+    batch = table.select(schema.names).combine_chunks().to_batches()[0]
+    dates = [column for column, field in zip(columns, schema, strict=True) if pa.types.is_date(field.type)]
+    made, wrong = columns_of_text([batch.column(column.name) for column in dates], dates)
+    if wrong:
+        raise InvalidArgumentError(next(iter(wrong.values())))
+    by_name = {column.name: values for column, values in zip(dates, made, strict=True)}
+    return pa.RecordBatch.from_arrays([by_name.get(name, batch.column(name)) for name in schema.names], schema=schema)
+
+
+def _one_block(block: bytes) -> Any:
+    import pyarrow.json
+
+    return pyarrow.json.ReadOptions(use_threads=False, block_size=max(len(block) + 1, 1024))
+
+
+def _parsed(block: bytes, line: int) -> Iterator[tuple[int | None, Any]]:
+    """Yield the lines of a block, with their numbers, as what they say; as bytes where that is no JSON."""
+    for number, text in enumerate(block.split(b"\n"), line + 1):
+        if text.strip():
+            try:
+                yield number, json.loads(text)
+            except ValueError:
+                yield number, text
+
+
+def _by_python(
+    values: Iterable[tuple[int | None, Any]],
+    columns: Mapping[str, ColumnSchema],
+    overlooked: Collection[str],
+    seen: list[str],
+    first_row: int,
+) -> Piece:
+    """Return rows read one by one; adds to ``seen`` the columns that were not there before."""
+    good: list[tuple[int, int | None, dict[str, Any]]] = []
+    bad: list[BadRow] = []
+    for row, (line, value) in enumerate(values, first_row):
+        if not isinstance(value, dict):
+            what = "no JSON" if isinstance(value, bytes) else "no JSON object"
+            text = value.decode(errors="replace") if isinstance(value, bytes) else json.dumps(value)
+            bad.append(BadRow(row, line, f"it is {what}", {"_text": text}))
+        elif unknown := value.keys() - columns.keys() - set(overlooked):
+            known = ", ".join(list(columns)[:20])
+            where = f"row {row}" if line is None else f"line {line}"
+            raise InvalidArgumentError(f"{where}: the table has no column {min(unknown)!r}; it has {known}")
+        elif not value.keys() & columns.keys():
+            bad.append(BadRow(row, line, "it has no column of the table", value))
+        else:
+            seen += [name for name in value if name in columns and name not in seen]
+            good.append((row, line, value))
+    chosen = [columns[name] for name in seen]
+    arrays, wrong = columns_of_values([[value.get(name) for _, _, value in good] for name in seen], chosen)
+    for position, why in wrong.items():
+        row, line, value = good[position]
+        bad.append(BadRow(row, line, why, value))
+    schema = pa.schema([column.field.with_nullable(True) for column in chosen])
+    return Piece(without(arrays, schema, wrong), first_row, sorted(bad, key=lambda each: each.row))
+
+
+def _elements(stream: pa.NativeFile) -> Iterator[Any]:
+    """Yield the elements of an array, holding one of them and a block at a time."""
+    source = _Text(stream)
+    if source.mark() != "[":
+        raise source.broken()
+    source.at += 1
+    if source.mark() == "]":
+        return
+    while True:
+        source.mark()
+        yield source.value()
+        mark = source.mark()
+        source.at += 1
+        if mark == "]":
+            return
+        if mark != ",":
+            raise source.broken()
+
+
+class _Text:
+    """A file as text, of which a window is held: ``at`` is the place in it."""
+
+    def __init__(self, stream: pa.NativeFile) -> None:
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
+        self._json = json.JSONDecoder()
+        self._text = ""
+        self.at = 0
+
+    def mark(self) -> str:
+        """Go to the next character that is no space, and return it."""
+        while True:
+            self.at = _SPACES.match(self._text, self.at).end()  # pyright: ignore[reportOptionalMemberAccess]
+            if self.at < len(self._text):
+                return self._text[self.at]
+            if not self._more():
+                raise InvalidArgumentError("the JSON array does not end")
+
+    def value(self) -> Any:
+        """Return the JSON value that begins here, and go behind it."""
+        while True:
+            try:
+                value, end = self._json.raw_decode(self._text, self.at)
+            except ValueError:
+                value, end = None, -1
+            if 0 <= end < len(self._text):
+                self.at = end
+                return value
+            if len(self._text) - self.at > _LINE_MAX or not self._more():
+                raise self.broken()
+
+    def broken(self) -> InvalidArgumentError:
+        """Return what says that the array is wrong here."""
+        return InvalidArgumentError(f"the JSON array is broken at {self._text[self.at : self.at + 20]!r}")
+
+    def _more(self) -> bool:
+        read = self._stream.read(_BLOCK)
+        self._text, self.at = self._text[self.at :] + self._decoder.decode(read, final=not read), 0
+        return bool(read)
+
+
+def _grouped(values: Iterator[Any]) -> Iterator[list[Any]]:
+    group: list[Any] = []
+    for value in values:
+        group.append(value)
+        if len(group) == _ARRAY_ROWS:
+            yield group
+            group = []
+    if group:
+        yield group

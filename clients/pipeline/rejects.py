@@ -1,0 +1,77 @@
+"""The file of rejected rows: what a load did not take, with why, to be corrected and loaded again."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from ...schemas.errors import InvalidArgumentError
+from ...schemas.literal import to_json
+from .file_format import NOTES
+
+if TYPE_CHECKING:
+    from .load_part import RefusedRow
+
+_CSV, _JSON = (".csv",), (".jsonl", ".ndjson")
+
+
+class Rejects:
+    """Writes rows to a file, as CSV or JSON lines by its suffix; made when the first comes. Thread safe.
+
+    A row has the columns of its input and ``_file``, ``_line`` and ``_error``, which a load overlooks; a line that
+    could not be cut into cells is whole in ``_text``.
+    """
+
+    def __init__(self, path: Path, columns: Sequence[str]) -> None:
+        """``columns`` are the titles in CSV.
+
+        Raises:
+            InvalidArgumentError: the suffix names no format.
+        """
+        if path.suffix not in _CSV + _JSON:
+            raise InvalidArgumentError(f"rejected rows go to a file called .csv or .jsonl, not {path.name}")
+        self.path = path
+        self.rows = 0
+        self._columns = [*columns, *NOTES]
+        self._lock = threading.Lock()
+        self._known: set[tuple[str, int]] = set()
+        self._file: TextIO | None = None
+
+    def add(self, refused: RefusedRow, cells: Mapping[str, Any]) -> None:
+        """Write one row."""
+        place = refused.row if refused.line is None else refused.line
+        row = {**cells, **dict(zip(NOTES, (refused.file, place, refused.message), strict=False))}
+        line = self._csv(row) if self.path.suffix in _CSV else _json(row)
+        with self._lock:
+            if (refused.file, refused.row) in self._known:
+                return  # the task was begun again
+            self._known.add((refused.file, refused.row))
+            if self._file is None:
+                self._file = self._opened()
+            self._file.write(line)
+            self.rows += 1
+
+    def close(self) -> None:
+        """End the file."""
+        with self._lock:
+            if self._file is not None:
+                self._file.close()
+
+    def _opened(self) -> TextIO:
+        file = self.path.open("w", encoding="utf-8", newline="")
+        if self.path.suffix in _CSV:
+            file.write(self._csv(dict(zip(self._columns, self._columns, strict=True))))
+        return file
+
+    def _csv(self, row: Mapping[str, Any]) -> str:
+        """Return a line in which NULL is nothing, and all else is quoted: as a load tells them apart."""
+        cells = (to_json(row.get(name)) for name in self._columns)
+        words = (cell if cell is None or isinstance(cell, str) else json.dumps(cell) for cell in cells)
+        return ",".join("" if word is None else f'"{word.replace(chr(34), chr(34) * 2)}"' for word in words) + "\n"
+
+
+def _json(row: Mapping[str, Any]) -> str:
+    return json.dumps({name: to_json(cell) for name, cell in row.items()}, ensure_ascii=False) + "\n"
