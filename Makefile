@@ -15,7 +15,7 @@ WORKERS ?= auto
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-spark shim test lint format bench fuzz kill9 filters race moves jobs churn streaming clean
+.PHONY: help demo demo-spark shim test lint format bench fuzz kill9 filters race moves jobs pairs churn streaming clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -60,6 +60,10 @@ moves: .venv/.installed-dev  ## tablets that move all the time between servers, 
 
 jobs: .venv/.installed-dev  ## jobs on a table of three servers, under moves, compared row by row (SECONDS=60 SEED=0)
 	@$(BIN)/python tests/servers/job_campaign.py --seconds $(SECONDS) --seed $(SEED)
+
+pairs: COUNT = 100
+pairs: .venv/.installed-dev  ## two backups, restores or exports at once, over and over, some killed (COUNT=100 SEED=0)
+	@$(BIN)/python tests/pipeline/pairs_campaign.py --count $(COUNT) --seed $(SEED)
 
 churn: ROWS = 5000000
 churn: .venv/.installed-dev  ## update all rows ten times in bounded memory (ROWS=5000000 ROUNDS=10 MEMORY_MB=512)

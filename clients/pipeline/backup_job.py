@@ -22,6 +22,7 @@ from ...schemas.service import StoreService
 from .chain import METADATA, PLAN, Backup, BackupPlan, TableBackups, backups_of
 from .executor import Executor, Where, executor_of
 from .folder import Folder, Place
+from .lease import FolderLease, lost
 from .link import Store, StoreLink
 from .owner import why_not_continued
 from .parts import Part, PartTask, sweep, write_part
@@ -75,6 +76,7 @@ class _Run:
     link: StoreLink
     table: str
     root: Folder
+    lease: FolderLease
     force_full: bool
     as_of: int | str | None
     checksum: bool | None
@@ -107,17 +109,35 @@ def backup(
     Raises:
         NotFoundError: there is no such table.
         SnapshotTooOldError: what changed since the last backup is no longer known; ``force_full`` takes a full one.
+        UnavailableError: another run backs the table up into the folder; the text names it.
         InvalidArgumentError: ``as_of`` is not after the last backup, or ``root`` holds backups of another store.
         CorruptionError: the changes do not add up to the rows of the table.
     """
     link = StoreLink.to(store)
     runner = executor_of(executor, workers)
-    run = _Run(link, table, Folder.at(root), force_full, as_of, checksum, split_bytes, runner, show)
-    for _ in range(_BEGINNINGS):
-        done = _attempt(run)
-        if done:
-            return done
+    place = Folder.at(root)
+    about = link.service.describe_table(table)
+    with FolderLease(place, f"_lease-{_identity(about)}", f"the backup of table {table!r} in {place}") as lease:
+        run = _Run(link, table, place, lease, force_full, as_of, checksum, split_bytes, runner, show)
+        for _ in range(_BEGINNINGS):
+            done = _attempt(run)
+            if done:
+                return done
     raise ConflictError(f"table {table!r} was altered again and again while it was backed up: run the job again")
+
+
+def _identity(about: TableDescription) -> str:
+    """Return a short name of the table that no other has."""
+    first = min(((each.store_uuid, each.table_id) for each in about.stores), default=("", about.table_id))
+    return f"{first[0][:8]}-{first[1]}"
+
+
+def _discard(folder: Folder, run: _Run) -> None:
+    """Remove an unfinished backup: if it is certainly nobody else's, and unfinished."""
+    run.lease.check()
+    if folder.has(METADATA):
+        raise lost(f"the backup {folder}")
+    folder.remove_all()
 
 
 def _attempt(run: _Run) -> BackupResult | None:
@@ -134,15 +154,15 @@ def _attempt(run: _Run) -> BackupResult | None:
     except (ConflictError, NotFoundError):
         if _is_as_planned(plan, run):
             raise
-        folder.remove_all()
+        _discard(folder, run)
         return None
     except SnapshotTooOldError as error:
-        folder.remove_all()
+        _discard(folder, run)
         if resumed:
             return None
         raise _gone(error) from None
     if not _is_of_one_table(plan, parts, run.link.service.describe_table(run.table)):
-        folder.remove_all()
+        _discard(folder, run)
         return None
     made = _finished(folder, plan, parts, _before(plan, backups), run)
     return BackupResult(
@@ -171,7 +191,7 @@ def _unfinished(backups: TableBackups, about: TableDescription, run: _Run) -> tu
         is_same = plan and not why_not_continued(plan.table.stores, about.stores) and _same_columns(plan.table, about)
         if plan and follows and wanted and is_same:
             return name, plan
-        folder.remove_all()
+        _discard(folder, run)
     return None
 
 
@@ -304,7 +324,8 @@ def _finished(
         checksum=total,
         sums=sums,
     )
-    folder.write_model(METADATA, made)
+    run.lease.check()
+    folder.write_model(METADATA, made, only_new=True)
     _tidy(folder, made)
     return made
 

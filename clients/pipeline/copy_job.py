@@ -76,6 +76,7 @@ def copy_table(
     Raises:
         NotFoundError: the source has no such table.
         AlreadyPresentError: the target has a table of that name.
+        UnavailableError: another run makes the same copy; the text names it.
         SnapshotTooOldError: the source's history does not reach back to the snapshot.
     """
     reads, writes = StoreLink.to(source), StoreLink.to(target)
@@ -91,25 +92,26 @@ def copy_table(
     expected = count_rows(reads.service, ScanSpec(table=table, as_of=snapshot))
     places = _places(cut)
     origin = ", ".join(sorted(f"table {each.table_id} of {each.store_uuid}" for each in about.stores)) or str(reads.url)
-    under_way = TableUnderWay(writes.service, unfinished, about, origin, partition_by, sum_of(cut.tablets.values()))
-    done = set(under_way.done)
-    tasks = [
-        CopyTask(reads, split, about, writes, under_way.table)
-        for split in cut.splits
-        if places[split.label] not in done
-    ]
-    left = Counter(task.split.label for task in tasks)
     rows = 0
-    for index, written in run_tasks(runner, copy_split, tasks, int, f"copy {table}", show):
-        rows += written
-        label = tasks[index].split.label
-        left[label] -= 1
-        if not left[label]:
-            done.add(places[label])
-            under_way.note(sorted(done))
-    there = count_rows(writes.service, ScanSpec(table=unfinished))
-    check_count(f"table {table!r}", there, expected)
-    under_way.complete(name, about.options.comment)
+    among = sum_of(cut.tablets.values())
+    with TableUnderWay(writes.service, unfinished, about, origin, partition_by, among) as under_way:
+        done = set(under_way.done)
+        tasks = [
+            CopyTask(reads, split, about, writes, under_way.table)
+            for split in cut.splits
+            if places[split.label] not in done
+        ]
+        left = Counter(task.split.label for task in tasks)
+        for index, written in run_tasks(runner, copy_split, tasks, int, f"copy {table}", show):
+            rows += written
+            under_way.check()
+            label = tasks[index].split.label
+            left[label] -= 1
+            if not left[label]:
+                done.add(places[label])
+                under_way.note(sorted(done))
+        check_count(f"table {table!r}", count_rows(writes.service, ScanSpec(table=unfinished)), expected)
+        under_way.complete(name, about.options.comment)
     return CopyResult(table=name, snapshot=snapshot, rows=rows, resumed=begun is not None)
 
 

@@ -13,6 +13,7 @@ from ..where import Where as Filter
 from ..where import where_json
 from .executor import Where, executor_of
 from .folder import Folder, Place
+from .lease import FolderLease
 from .link import Store, StoreLink
 from .parts import Part, PartTask, sweep, write_part
 from .progress import Show, run_tasks
@@ -20,6 +21,7 @@ from .splits import SPLIT_BYTES, TableSplit, check_count, count_rows, snapshot_o
 
 METADATA, PLAN = "_metadata.json", "_plan.json"
 """Spark, pyarrow and others overlook files whose names begin so."""
+_LEASE = "_lease"
 
 
 class ExportResult(BaseModel):
@@ -69,6 +71,7 @@ def export(
     Raises:
         NotFoundError: there is no such table or column.
         AlreadyPresentError: the folder holds an export, or other files.
+        UnavailableError: another run exports into it; the text names it.
     """
     link = StoreLink.to(store)
     place = Folder.at(folder)
@@ -78,24 +81,26 @@ def export(
     asked = ScanSpec(
         table=table, columns=None if columns is None else list(columns), where=where_json(where), as_of=as_of
     )
-    plan, resumed = _planned(link, place, asked.checked(), split_bytes)
-    schema = link.service.scan(asked.model_copy(update={"limit": 0})).schema
-    tasks = [PartTask(link, split, place, number, schema) for number, split in enumerate(plan.splits)]
-    parts = dict(run_tasks(runner, write_part, tasks, lambda part: part.rows, f"export {table}", show))
-    check_count(f"table {table!r}", sum(part.rows for part in parts.values()), plan.rows)
-    made = ExportResult(
-        table=table,
-        snapshot=plan.snapshot,
-        folder=str(place),
-        rows=sum(part.rows for part in parts.values()),
-        bytes=sum(part.bytes for part in parts.values()),
-        parts=[parts[number] for number in range(len(tasks))],
-        resumed=resumed,
-    )
-    place.write_model(METADATA, made)
-    sweep(place, made.parts)
-    place.remove(PLAN)
-    return made
+    with FolderLease(place, _LEASE, f"the export into {place}") as lease:
+        plan, resumed = _planned(link, place, asked.checked(), split_bytes)
+        schema = link.service.scan(asked.model_copy(update={"limit": 0})).schema
+        tasks = [PartTask(link, split, place, number, schema) for number, split in enumerate(plan.splits)]
+        parts = dict(run_tasks(runner, write_part, tasks, lambda part: part.rows, f"export {table}", show))
+        check_count(f"table {table!r}", sum(part.rows for part in parts.values()), plan.rows)
+        made = ExportResult(
+            table=table,
+            snapshot=plan.snapshot,
+            folder=str(place),
+            rows=sum(part.rows for part in parts.values()),
+            bytes=sum(part.bytes for part in parts.values()),
+            parts=[parts[number] for number in range(len(tasks))],
+            resumed=resumed,
+        )
+        lease.check()
+        place.write_model(METADATA, made, only_new=True)
+        sweep(place, made.parts)
+        place.remove(PLAN)
+        return made
 
 
 def _planned(link: StoreLink, place: Folder, asked: ScanSpec, split_bytes: int) -> tuple[_Plan, bool]:
@@ -106,7 +111,7 @@ def _planned(link: StoreLink, place: Folder, asked: ScanSpec, split_bytes: int) 
         if plan.asked == request:
             return plan, True
         raise AlreadyPresentError(f"{place} holds the beginning of another export: empty it, or take another folder")
-    if place.names():
+    if [name for name in place.names() if not name.startswith(_LEASE)]:
         raise AlreadyPresentError(f"{place} is not empty: take another folder")
     snapshot = snapshot_of(link.service, asked.as_of)
     pinned = asked.pinned(snapshot)

@@ -6,6 +6,7 @@ import hashlib
 import io
 import os
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,7 +14,7 @@ import pyarrow.fs as pafs
 from pydantic import BaseModel, ValidationError
 
 from ...schemas.command import explain
-from ...schemas.errors import CorruptionError, InvalidArgumentError, NotFoundError
+from ...schemas.errors import AlreadyPresentError, CorruptionError, InvalidArgumentError, NotFoundError
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -67,6 +68,16 @@ class Folder:
         """Tell whether there is a file of that name."""
         return self.files.get_file_info(f"{self.path}/{name}").is_file
 
+    def size(self, name: str) -> int | None:
+        """Return how many bytes a file has; None where there is none."""
+        info = self.files.get_file_info(f"{self.path}/{name}")
+        return info.size if info.is_file else None
+
+    def times(self, prefix: str) -> dict[str, float]:
+        """Return when files whose names begin with ``prefix`` were written, in seconds by the storage's clock."""
+        found = [info for info in self._infos() if info.is_file and info.base_name.startswith(prefix)]
+        return {info.base_name: (info.mtime_ns or 0) / 1e9 for info in found}
+
     def make(self) -> None:
         """Make the folder, with those that it lies in."""
         self.files.create_dir(self.path, recursive=True)
@@ -103,9 +114,15 @@ class Folder:
         except ValidationError as error:
             raise CorruptionError(f"{self.path}/{name}", 0, explain(error, "the document")) from None
 
-    def write_model(self, name: str, model: BaseModel) -> None:
-        """Write a small JSON file: afterwards it is there whole and durably, before that not at all."""
+    def write_model(self, name: str, model: BaseModel, only_new: bool = False) -> None:
+        """Write a small JSON file: afterwards it is there whole and durably, before that not at all.
+
+        Raises:
+            AlreadyPresentError: with ``only_new``, when there is one of that name; object stores are asked just before.
+        """
         data = model.model_dump_json(indent=1).encode()
+        if only_new and self.has(name):
+            raise AlreadyPresentError(f"there is a file {self.path}/{name} already")
         if not self.is_local:  # an object appears when it is whole
             with self.files.open_output_stream(f"{self.path}/{name}") as stream:
                 stream.write(data)
@@ -114,8 +131,24 @@ class Folder:
         with self.files.open_output_stream(f"{self.path}/{under_way}") as stream:
             stream.write(data)
         self.sync(under_way)
-        self.files.move(f"{self.path}/{under_way}", f"{self.path}/{name}")
+        if only_new:
+            self._link(under_way, name)
+        else:
+            self.files.move(f"{self.path}/{under_way}", f"{self.path}/{name}")
         self.sync()
+
+    def _link(self, under_way: str, name: str) -> None:
+        """Give a file of this machine its name, unless another has it."""
+        try:
+            os.link(f"{self.path}/{under_way}", f"{self.path}/{name}")
+        except FileExistsError:
+            raise AlreadyPresentError(f"there is a file {self.path}/{name} already") from None
+        except OSError:  # a file system without links
+            self.files.move(f"{self.path}/{under_way}", f"{self.path}/{name}")
+            return
+        finally:
+            with suppress(FileNotFoundError):
+                self.remove(under_way)
 
     def sync(self, name: str | None = None) -> None:
         """Make a file's bytes durable, or without a name the folder's entries; object stores have done so by then."""

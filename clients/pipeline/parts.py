@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -73,7 +74,9 @@ def write_part(task: PartTask) -> Part:
         ConflictError: the table has other columns by now.
     """
     if task.folder.has(task.note):
-        return task.folder.read_model(task.note, Part)
+        done = task.folder.read_model(task.note, Part)
+        if task.folder.size(done.file) == done.bytes:
+            return done
     # Of its own for each attempt: two may run at once.
     file = f"{task.name}-{uuid.uuid4().hex[:8]}.parquet"
     stream = task.link.scan(task.split)
@@ -122,7 +125,8 @@ def sweep(folder: Folder, parts: list[Part]) -> None:
     wanted = {part.file for part in parts}
     for name in folder.names():
         if name.startswith(("part-", "_part-")) and name not in wanted:
-            folder.remove(name)
+            with suppress(FileNotFoundError):
+                folder.remove(name)
 
 
 def _write_file(

@@ -78,6 +78,7 @@ def restore(
         NotFoundError: there is no such backup.
         ConflictError: a backup that the chain needs is missing.
         AlreadyPresentError: the store has a table of that name.
+        UnavailableError: another run makes the same table; the text names it.
         CorruptionError: a file is not what was written, or the rows are not what they should be.
     """
     link = StoreLink.to(store)
@@ -90,19 +91,21 @@ def restore(
     if name in link.service.tables():
         raise AlreadyPresentError(f"there is a table {name!r} already: restore it by another name, or drop that first")
     unfinished = f"{name}.restoring-{wanted.until}"
-    under_way = TableUnderWay(link.service, unfinished, wanted.table, str(backups.folder), partition_by)
-    resumed = bool(under_way.done)
     written = 0
-    for number, (folder, made) in enumerate(chain, 1):
-        if number > max(under_way.done, default=0):
-            tasks = _tasks(link, under_way.table, wanted, folder, made)
-            what = f"restore {name}, {number} of {len(chain)}"
-            written += sum(rows for _, rows in run_tasks(runner, write_part_into, tasks, int, what, show))
-            under_way.note([number])
-    verified = verify and wanted.checksum is not None and can_sum()
-    if verified:
-        _check(wanted, *_sum_of(link, under_way.table.name, runner, show))
-    under_way.complete(name, wanted.table.options.comment)
+    with TableUnderWay(link.service, unfinished, wanted.table, str(backups.folder), partition_by) as under_way:
+        resumed = bool(under_way.done)
+        for number, (folder, made) in enumerate(chain, 1):
+            if number > max(under_way.done, default=0):
+                tasks = _tasks(link, under_way.table, wanted, folder, made)
+                what = f"restore {name}, {number} of {len(chain)}"
+                for _, rows in run_tasks(runner, write_part_into, tasks, int, what, show):
+                    written += rows
+                    under_way.check()
+                under_way.note([number])
+        verified = verify and wanted.checksum is not None and can_sum()
+        if verified:
+            _check(wanted, *_sum_of(link, unfinished, runner, show))
+        under_way.complete(name, wanted.table.options.comment)
     return RestoreResult(
         table=name,
         until=wanted.until,

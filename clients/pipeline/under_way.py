@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
+import random
+import threading
+import time
 from collections.abc import Iterable
+from contextlib import suppress
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ...schemas.alter import Alteration, RenameTable, SetComment, Step
 from ...schemas.description import TableDescription
-from ...schemas.errors import InvalidArgumentError, NotFoundError
+from ...schemas.errors import AlreadyPresentError, ConflictError, InvalidArgumentError, NotFoundError, StoreError
 from ...schemas.service import StoreService
+from ...schemas.timestamp import microseconds_of
 from .definition import Levels, create_like
+from .lease import LEASE_SECONDS, Heartbeat, Holder, held_by, lost
 
 _COMMENT_MAX = 1024
-_ORIGIN_MAX = 600
+_ORIGIN_MAX = 300
+_ATTEMPTS = 8
+_PAUSE_SECONDS = 0.1
 
 
 class _State(BaseModel):
@@ -28,10 +36,18 @@ class _State(BaseModel):
     """What the job has done, as it counts it."""
     among: str = ""
     """Stands for all that it counts: with other parts, the numbers in ``done`` mean others, and nothing is done."""
+    holder: Holder | None = None
+    """The run that works on it."""
+    renewed: int = 0
+    """Its last sign of life, a timestamp of the store."""
 
 
 class TableUnderWay:
-    """One such table. Only one run may work on it at a time."""
+    """One such table, which one run works on at a time: while the context lasts, this one.
+
+    The comment is changed only where the table has the schema version that this run has seen last. So of two that take
+    it over one does, and a run that another has taken it from cannot give it its name.
+    """
 
     def __init__(
         self,
@@ -42,50 +58,130 @@ class TableUnderWay:
         partition_by: Levels | None = None,
         among: str = "",
     ) -> None:
-        """Create the table, or take it over as an earlier run left it; ``among`` stands for the parts of the job.
+        """Name the table; ``among`` stands for the parts of the job."""
+        self._service = service
+        self._name = name
+        self._like = like
+        self._origin = origin[-_ORIGIN_MAX:]
+        self._partition_by = partition_by
+        self._among = among
+        self._holder = Holder.me()
+        self._beat: Heartbeat | None = None
+        self._lock = threading.Lock()
+        self._version = 0
+        self._is_complete = False
+        self.done: list[int] = []
+        """What is done already."""
+
+    def __enter__(self) -> TableUnderWay:
+        """Create the table, or take it over as an earlier run left it.
 
         Raises:
             InvalidArgumentError: there is one of that name that was not made for this.
+            UnavailableError: another run works on it; the text names it.
         """
-        self._service = service
-        self._name = name
-        self._origin = origin[-_ORIGIN_MAX:]
-        self._among = among
-        self.done: list[int] = []
-        """What is done already."""
-        try:
-            found = service.describe_table(name)
-        except NotFoundError:
-            found = create_like(service, like, name, self._comment(()), partition_by)
-        else:
-            self.done = self._done_of(found.options.comment)
-        self.table = _with_ids_of(found, like)
+        found = self._taken()
+        self.table = _with_ids_of(found, self._like)
         """The table, with the column ids of what it is made like."""
+        self._beat = Heartbeat(self._renew)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._beat:
+            self._beat.stop()
+        if not self._is_complete:
+            with suppress(StoreError):
+                self._let_go()
 
     def note(self, done: Iterable[int]) -> None:
-        """Remember what is done; if it is too much for a comment, only as much as fits."""
-        kept = list(done)
-        while len(self._comment(kept)) > _COMMENT_MAX:
-            kept = kept[: len(kept) // 2]
-        self._alter(SetComment(comment=self._comment(kept)))
+        """Remember what is done; if it is too much for a comment, only as much as fits.
+
+        Raises:
+            ConflictError: another run has taken the table over.
+        """
+        with self._lock:
+            self.done = list(done)
+            self._alter(SetComment(comment=self._comment()))
+
+    def check(self) -> None:
+        """Raise ConflictError, if another run may have taken the table over."""
+        if not (self._beat and self._beat.is_alive):
+            raise lost(f"table {self._name!r}")
 
     def complete(self, name: str, comment: str) -> None:
-        """Give it its name and comment: now it is there."""
-        self._alter(SetComment(comment=comment), RenameTable(to=name))
+        """Give it its name and comment: now it is there.
 
-    def _alter(self, *steps: Step) -> None:
-        self._service.alter_table(Alteration(table=self._name, steps=list(steps)))
+        Raises:
+            ConflictError: another run has taken the table over.
+            AlreadyPresentError: there is a table of that name.
+        """
+        self.check()
+        with self._lock:
+            self._alter(SetComment(comment=comment), RenameTable(to=name))
+            self._is_complete = True
 
-    def _comment(self, done: Iterable[int]) -> str:
-        return _State(made_from=self._origin, done=list(done), among=self._among).model_dump_json()
+    def _taken(self) -> TableDescription:
+        for attempt in range(_ATTEMPTS):
+            try:
+                found = self._service.describe_table(self._name)
+                state = self._state_of(found.options.comment)
+                if state.holder and not self._is_dead(state.holder, state.renewed):
+                    raise held_by(f"table {self._name!r}", state.holder)
+                self.done = state.done if state.among == self._among else []
+                self._version = found.schema_version
+                return self._alter(SetComment(comment=self._comment()))
+            except NotFoundError:
+                with suppress(AlreadyPresentError):
+                    comment = _State(made_from=self._origin, done=[], among=self._among).model_dump_json()
+                    create_like(self._service, self._like, self._name, comment, self._partition_by)
+            except ConflictError:  # another run has changed it between
+                time.sleep(random.uniform(0.5, 1 + attempt) * _PAUSE_SECONDS)
+        raise ConflictError(f"table {self._name!r} is taken by other runs again and again: let them end")
 
-    def _done_of(self, comment: str) -> list[int]:
+    def _is_dead(self, holder: Holder, renewed: int) -> bool:
+        silent = microseconds_of(self._service.now()) - microseconds_of(renewed)  # both by the clock of the store
+        return holder.is_gone or silent > LEASE_SECONDS * 1_000_000
+
+    def _renew(self) -> None:
+        with self._lock:
+            if not self._is_complete:
+                self._alter(SetComment(comment=self._comment()))
+
+    def _let_go(self) -> None:
+        """Let the next run take it over at once."""
+        found = self._service.describe_table(self._name)
+        state = self._state_of(found.options.comment)
+        if state.holder == self._holder:
+            self._version = found.schema_version
+            free = state.model_copy(update={"holder": None})
+            self._alter(SetComment(comment=free.model_dump_json()))
+
+    def _alter(self, *steps: Step) -> TableDescription:
+        asked = Alteration(table=self._name, steps=list(steps), if_version=self._version)
+        found = self._service.alter_table(asked)
+        self._version = found.schema_version
+        return found
+
+    def _comment(self) -> str:
+        """Return what is done, as much of it as fits, and that this run lives."""
+        state = _State(
+            made_from=self._origin,
+            done=self.done,
+            among=self._among,
+            holder=self._holder,
+            renewed=self._service.now(),
+        )
+        while len(state.model_dump_json()) > _COMMENT_MAX and state.done:
+            state.done = state.done[: len(state.done) // 2]
+        return state.model_dump_json()
+
+    def _state_of(self, comment: str) -> _State:
         state = _read(comment)
         if state is None or state.made_from != self._origin:
             raise InvalidArgumentError(
                 f"there is a table {self._name!r} that was not made from {self._origin}: drop it, or take another name"
             )
-        return state.done if state.among == self._among else []
+        return state
 
 
 def _read(comment: str) -> _State | None:

@@ -172,12 +172,12 @@ def killing(monkeypatch: pytest.MonkeyPatch, name: str, after: int = 0) -> None:
     """Stop the run where a file of that name is to be written, once ``after`` of them are."""
     write, seen = Folder.write_model, [0]
 
-    def write_or_die(folder: Folder, file: str, model: object) -> None:
+    def write_or_die(folder: Folder, file: str, model: object, **options: bool) -> None:
         if name in file:
             seen[0] += 1
             if seen[0] > after:
                 raise Killed
-        write(folder, file, model)  # pyright: ignore[reportArgumentType]
+        write(folder, file, model, **options)  # pyright: ignore[reportArgumentType]
 
     monkeypatch.setattr(Folder, "write_model", write_or_die)
 
@@ -223,12 +223,12 @@ from nyala.clients.pipeline.under_way import TableUnderWay
 seen = 0
 
 def dying(function):
-    def call(*given):
+    def call(*given, **options):
         global seen
         seen += any(sys.argv[1] in str(each) for each in given)
         if seen > int(sys.argv[2]):
             os._exit(9)  # as kill -9: nothing is cleaned up
-        return function(*given)
+        return function(*given, **options)
     return call
 
 Folder.write_model = dying(Folder.write_model)

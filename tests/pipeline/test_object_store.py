@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pyarrow.fs as pafs
@@ -13,7 +14,7 @@ from nyala.clients.database import Database
 from nyala.clients.pipeline import backup, checksum, export, list_backups, load, parts, restore
 from nyala.clients.pipeline.folder import Folder
 from nyala.clients.table import Table
-from nyala.schemas.errors import CorruptionError
+from nyala.schemas.errors import CorruptionError, UnavailableError
 
 
 @pytest.fixture(scope="module")
@@ -73,3 +74,30 @@ def test_exported_to_a_bucket_and_loaded(source: Database, homes: Table, target:
     assert load(target, "homes", folder, op="insert").applied == 500
     assert load(target, "homes", folder, op="insert").error_count == 0
     assert checksum(target, "homes").is_same(checksum(source, "homes"))
+
+
+def test_backups_at_once_in_a_bucket(source: Database, homes: Table, target: Database, place: str) -> None:
+    """One works, the other is told so; a bucket locks nothing, but lists what was written."""
+    root = place.format("at-once")
+    outcomes: list[str] = []
+
+    def run() -> None:
+        try:
+            outcomes.append(backup(source, "homes", root).kind)
+        except UnavailableError:
+            outcomes.append("refused")
+
+    for turn in range(3):
+        homes.upsert(rows(range(turn * 9, turn * 9 + 20), turn))
+        threads = [threading.Thread(target=run) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert outcomes.count("full") == 1
+    found = list_backups(root)
+    assert len(found) == len(outcomes) - outcomes.count("refused") >= 3
+    for made in found:
+        assert restore(target, root, "homes", at=made.until, name=str(made.until)).verified
+        assert checksum(target, str(made.until)).is_same(checksum(source, "homes", as_of=made.until))
+    assert not [name for name in Folder.at(root).names() if name.startswith("_lease")]
