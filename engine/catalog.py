@@ -23,7 +23,7 @@ from .table import Table
 from .tablet.directories import make_directories, retire
 from .tablet.environment import Environment
 from .tablet.manifest import TableEntry, TabletEntry
-from .tablet.open import open_tablet
+from .tablet.open import open_sound
 from .tablet.tablet import Tablet
 
 KEEP_SECONDS_MAX = 100 * 365 * 86_400
@@ -60,9 +60,9 @@ class Catalog:
         self._lock = threading.Lock()
 
     def load(self) -> None:
-        """Open every table of the manifest. Raises CorruptionError when a file is not what was written."""
+        """Open every table of the manifest; a tablet with a damaged file is in quarantine."""
         for entry in self._environment.manifest.current.tables:
-            tablets = tuple(open_tablet(tablet, entry.schema_, self._environment) for tablet in entry.tablets)
+            tablets = tuple(open_sound(tablet, entry.schema_, self._environment) for tablet in entry.tablets)
             layout = Layout(entry.schema_, entry.options, tablets, entry.partitions)
             table = Table(entry.id, entry.name, layout, entry.last_auto_id, entry.dropped_until, entry.last_change)
             if entry.dropped_until is None:

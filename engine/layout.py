@@ -91,22 +91,31 @@ class Layout:
         return sum_of(tablet.partition for tablet in self.tablets)
 
     def check_here(self, numbers: np.ndarray | None) -> None:
-        """Refuse rows of tablets that other servers have; ``numbers`` as ``covers`` gives them, None for all tablets.
+        """Refuse rows of tablets that other servers have, or that are in quarantine; ``numbers`` as ``covers`` gives
+        them, None for all tablets.
 
         Raises:
             WrongServerError: naming the server of the first.
+            CorruptionError: naming a damaged file of the first.
         """
-        if self.elsewhere is None:
+        if self._out_of_reach is None:
             return
-        found = np.flatnonzero(self.elsewhere if numbers is None else self.elsewhere[numbers])
+        found = np.flatnonzero(self._out_of_reach if numbers is None else self._out_of_reach[numbers])
         if len(found):
-            raise wrong_server(self.tablets[found[0] if numbers is None else numbers[found[0]]])
+            check_here(self.tablets[found[0] if numbers is None else numbers[found[0]]])
+
+    @cached_property
+    def _out_of_reach(self) -> np.ndarray | None:
+        """Which of ``tablets`` (bool) nobody can read or write here; None when all can be."""
+        found = np.array([bool(tablet.elsewhere or tablet.quarantine) for tablet in self.tablets], np.bool_)
+        return found if found.any() else None
 
     def check_writable(self, numbers: np.ndarray | None) -> None:
         """Refuse rows that are to be written as ``check_here`` does, and those of tablets that are about to move.
 
         Raises:
             WrongServerError: naming the server of the first.
+            CorruptionError: naming a damaged file of the first.
             UnavailableError: for a moment; nothing is applied.
         """
         self.check_here(numbers)
@@ -127,12 +136,19 @@ class Layout:
         return numbers, missing if missing.any() else None
 
 
-def wrong_server(tablet: Tablet) -> WrongServerError:
-    """Return the error that tells who has a tablet which is not here."""
-    return WrongServerError(
-        f"tablet {tablet.tablet_id} of the table is not here but on the server {tablet.elsewhere!r}: ask that one, or "
-        "connect with the placement of the servers"
-    )
+def check_here(tablet: Tablet) -> None:
+    """Refuse a tablet whose rows cannot be reached here.
+
+    Raises:
+        WrongServerError: it is on another server, which the text names.
+        CorruptionError: it is in quarantine; the text names a damaged file.
+    """
+    if tablet.elsewhere is not None:
+        raise WrongServerError(
+            f"tablet {tablet.tablet_id} of the table is not here but on the server {tablet.elsewhere!r}: ask that one, "
+            "or connect with the placement of the servers"
+        )
+    tablet.check_sound()
 
 
 def grouped(numbers: np.ndarray) -> tuple[np.ndarray, list[tuple[int, int, int]]]:

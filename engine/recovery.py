@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
 
-from ..schemas.errors import CorruptionError, StorageFullError
+from ..schemas.errors import CorruptionError, StorageFullError, StoreError
 from .auto_increment import AutoIncrement
 from .committed import Committed
 from .options import StoreOptions
@@ -18,6 +19,7 @@ from .tablet.change import Change, unpack_attachments, unpack_changes, unpack_no
 from .tablet.environment import Environment
 from .tablet.manifest import Manifest, ManifestFile
 from .tablet.note import NoteKind
+from .tablet.open import quarantined
 from .tablet.tablet import Tablet
 from .upkeep import flush, flush_all_deltas
 from .wal.log import WriteAheadLog
@@ -102,7 +104,9 @@ def replay(
     """Apply what the log holds and the files do not; returns the rows applied and the newest timestamp in the log.
     Answers to numbered writes go to ``writers``, transactions to ``committed``.
 
-    Changes of tablets that were dropped since are passed over. Memory is bounded by flushing on the way.
+    Changes of tablets that were dropped since are passed over, and so are those of tablets in quarantine, which the log
+    keeps for them; a tablet of which a file turns out to be damaged is put there. Memory is bounded by flushing on the
+    way.
 
     Raises:
         CorruptionError: the log is not what was written.
@@ -126,16 +130,27 @@ def replay(
                 ids.restore(change)
             tablets.changed(change.tablet_id, record.timestamp)
             for tablet, part in tablets.parts(change):
-                with tablet.write_lock:
+                with _quarantining(tablet, environment), tablet.write_lock:
                     rows += tablet.replay(part, record.timestamp, record.lsn)
                 changed[tablet.tablet_id] = tablet
         # Not before all changes of the record are in: a flush says that it holds them.
         for tablet in changed.values():
             if has_room:
-                has_room = _bound_memory(tablet, environment, options)
+                with _quarantining(tablet, environment):
+                    has_room = _bound_memory(tablet, environment, options)
     if rows:
         log.info("replayed %d row changes from the log", rows)
     return rows, newest
+
+
+@contextmanager
+def _quarantining(tablet: Tablet, environment: Environment) -> Iterator[None]:
+    """Put a tablet into quarantine when the body finds one of its files damaged; the others are replayed into."""
+    try:
+        yield
+    except StoreError as error:
+        if not quarantined(tablet, error, environment):
+            raise
 
 
 def _bound_memory(tablet: Tablet, environment: Environment, options: StoreOptions) -> bool:

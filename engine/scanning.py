@@ -24,7 +24,7 @@ from .filter.bind import BoundFilter, bind
 from .filter.points import key_points
 from .filter.prune import ALL_KEYS, KeyRange, key_range
 from .filter.where import parse_where
-from .layout import Layout, wrong_server
+from .layout import Layout, check_here
 from .partition.prune import LevelCount
 from .partition.prune import prune as prune_tablets
 from .rowset.rowset import RowSet
@@ -143,18 +143,16 @@ def wanted_tablets(spec: ScanSpec, table: Table, layout: Layout, request: ScanRe
     Raises:
         NotFoundError: for a ticket whose tablet is gone, or a part of it.
         WrongServerError: a tablet is on another server, and the scan is not one of those ``here``.
+        CorruptionError: a tablet is in quarantine.
         UnavailableError: the tablets ``here`` are not those of the scan's plan.
     """
     if spec.tablets_here is not None and spec.tablets_here != layout.tablets_here:
         raise UnavailableError("tablets were moved between servers meanwhile; plan the scan again", 0.1)
     wanted = _wanted(spec, table, layout, request)
-    if layout.elsewhere is None:
-        return wanted
-    if spec.here and spec.tablet is None:
-        return Wanted([tablet for tablet in wanted.tablets if tablet.elsewhere is None], wanted.levels)
+    if spec.here and spec.tablet is None and layout.elsewhere is not None:
+        wanted = Wanted([tablet for tablet in wanted.tablets if tablet.elsewhere is None], wanted.levels)
     for tablet in wanted.tablets:
-        if tablet.elsewhere is not None:
-            raise wrong_server(tablet)
+        check_here(tablet)
     return wanted
 
 

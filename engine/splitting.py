@@ -33,6 +33,7 @@ def split_in_place(table: Table, state: TableState, split: RangeSplit, environme
 
     Raises:
         NotFoundError: the table was dropped meanwhile.
+        CorruptionError: a tablet of the range is in quarantine.
         StorageFullError: the disk is full; no tablet was divided.
         UnavailableError: the log or the manifest cannot be written, or rowsets are attached faster than they can be
             divided.
@@ -63,7 +64,8 @@ def split_in_place(table: Table, state: TableState, split: RangeSplit, environme
 
 
 def _check_settled(tablet: Tablet, environment: Environment) -> None:
-    """Refuse to divide a tablet that is between two servers."""
+    """Refuse to divide a tablet that is between two servers, or in quarantine."""
+    tablet.check_sound()
     entry = environment.manifest.current.tablet(tablet.tablet_id)
     if entry and entry.elsewhere and (entry.arriving or entry.moved):
         raise UnavailableError(

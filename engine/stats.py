@@ -85,7 +85,7 @@ def health_of(
     )
 
 
-def damaged_files(found: Iterable[Damage], manifest: Manifest) -> list[DamagedFile]:
+def damaged_files(found: Iterable[Damage], manifest: Manifest, tablets: Iterable[Tablet]) -> list[DamagedFile]:
     """Return the damaged files and whose they are; not those that were dropped, or rewritten, meanwhile."""
     owners = {
         f"{files.directory(tablet.home)}/{name}": (table, tablet)
@@ -94,6 +94,7 @@ def damaged_files(found: Iterable[Damage], manifest: Manifest) -> list[DamagedFi
         for rowset in tablet.rowsets
         for name in rowset.file_names
     }
+    in_quarantine = {tablet.tablet_id for tablet in tablets if tablet.quarantine}
     described: list[DamagedFile] = []
     for damage in found:
         table, tablet = owners.get(damage.path, (None, None))
@@ -106,6 +107,7 @@ def damaged_files(found: Iterable[Damage], manifest: Manifest) -> list[DamagedFi
                 why=damage.why,
                 table=table.name if table else None,
                 tablet=tablet.id if tablet else None,
+                is_quarantined=tablet is not None and tablet.id in in_quarantine,
                 next_step=NEXT_STEP,
             )
         )
@@ -129,6 +131,7 @@ def _tablet_stats(tablet: Tablet) -> TabletStats:
         history_floor=version.history_floor,
         key_index=KeyIndexStats(bytes=tablet.key_lookup.nbytes, mode=tablet.key_lookup.mode(version)),
         partition=tablet.partition,
+        quarantine=tablet.quarantine.message if tablet.quarantine else None,
     )
 
 

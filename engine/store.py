@@ -136,6 +136,7 @@ class Store(Outside):
         pins.sweep(self._fs)
         compactions.sweep(self._fs)
         known = [max(tablet.last_timestamp, tablet.version.history_floor) for tablet in self._catalog.tablets()]
+        known += [table.last_change for table in self._catalog.tables()]  # some of it in tablets in quarantine
         self._clock.update(max([manifest.last_timestamp, *known]))
         self._writers, self._committed = Writers(), Committed()
         tablets = recovery.LoggedTablets(self._catalog.tables())
@@ -410,7 +411,7 @@ class Store(Outside):
     def health(self) -> Health:
         """See StoreService."""
         self._check_open()
-        damaged = damaged_files(self.damage.found(), self._environment.manifest.current)
+        damaged = damaged_files(self.damage.found(), self._environment.manifest.current, self._catalog.tablets())
         ahead = self._snapshots.seconds_ahead
         return health_of(self._log.read_only_reason, damaged, *self._identity, ahead)
 

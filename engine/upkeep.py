@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..schemas.errors import ConflictError, UnavailableError
 from ..schemas.service import MaintenanceKind
@@ -20,6 +20,7 @@ from .compaction.history_gc import gain, gc
 from .compaction.merge import compact
 from .compaction.policy import Candidate, Pick, pick
 from .compaction.rewrite import commit_together
+from .fs.together import SyncTogether
 from .maintenance.op import MaintenanceOp
 from .options import MIB, StoreOptions
 from .rowset.diskrowset import DiskRowSet
@@ -141,15 +142,16 @@ def _flush_together(
     busy: list[Tablet] = []
     done: list[FlushReport | None] = []
     staged: list[StagedFlush] = []
-    with ExitStack() as held:
+    with SyncTogether(environment.fs) as fs, ExitStack() as held:
+        synced_together = replace(environment, fs=fs)
         for tablet in tablets:
             if _began(tablet, environment, held):
                 done += left_over(tablet, environment, mark)
-                staged += stage(tablet, environment, mark, held)
+                staged += stage(tablet, synced_together, mark, held)
             else:
                 busy.append(tablet)
         if staged:
-            commit_together(environment, [each.files for each in staged])
+            commit_together(synced_together, [each.files for each in staged])
     return [report for report in done if report] + [each.report for each in staged], busy
 
 

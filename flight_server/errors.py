@@ -65,8 +65,11 @@ class Translator:
     def public(self, error: BaseException, where: str) -> StoreError:
         """Return ``error`` as a client may know it; what that hides is logged, under the id that stands in the text."""
         if isinstance(error, CorruptionError):
-            # The file is named in the log only: where it lies is nothing to a client.
-            return InternalCorruption(f"stored bytes are damaged: {error.why}; {_logged(error, where)}")
+            # Its path is relative to the store, which has logged it once: many may ask for the same bytes.
+            _LOG.info("%s met damage: %s", where, error.message)
+            shown = StoreError(f"stored bytes are damaged: {error.message}")
+            shown.code = error.code
+            return self._shown(shown)
         if isinstance(error, StoreError):
             return self._shown(error)
         if isinstance(error, fl.FlightError):
@@ -105,12 +108,6 @@ class Translator:
         shown = StoreError(message)
         shown.code = error.code
         return shown
-
-
-class InternalCorruption(StoreError):
-    """A corruption as a client sees it, without the file."""
-
-    code = CorruptionError.code
 
 
 def _logged(error: BaseException, where: str) -> str:

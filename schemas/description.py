@@ -133,6 +133,8 @@ class TabletStats(BaseModel):
     key_index: KeyIndexStats = Field(default_factory=lambda: KeyIndexStats(bytes=0, mode="index"))
     partition: TabletPartition = WHOLE
     """Which rows of the table it holds."""
+    quarantine: str | None = None
+    """Why its rows can be neither read nor written: a file of it is damaged. The counts above are 0 then."""
 
 
 class MemoryStats(BaseModel):

@@ -15,7 +15,7 @@ from ..cfile.cache import PageCache
 from ..codecs.checksum import crc32
 from ..fs.filesystem import FileSystem
 from ..fs.whole import view_of
-from ..layout import Layout, wrong_server
+from ..layout import Layout, check_here
 from ..rowset.diskrowset import DiskRowSet
 from ..rowset.soundness import verify_keys, verify_nulls, verify_partition, verify_streams
 from ..tablet import files
@@ -27,13 +27,13 @@ def check_file(file: ImportFile, layout: Layout, fs: FileSystem, path: str) -> N
     Raises:
         InvalidArgumentError: it is not such a file; the text says why.
         WrongServerError: another server has its tablet.
+        CorruptionError: its tablet is in quarantine.
         OSError: it cannot be read.
     """
     number = next((n for n, tablet in enumerate(layout.tablets) if tablet.tablet_id == file.tablet), None)
     if number is None:
         raise _wrong(file, f"the table has no tablet {file.tablet}")
-    if layout.tablets[number].elsewhere is not None:
-        raise wrong_server(layout.tablets[number])
+    check_here(layout.tablets[number])
     if not fs.exists(path):
         raise _wrong(file, "it is not in the staging directory, as far as the server can see")
     view = view_of(fs, path)

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from ...schemas.errors import StorageFullError
 from ..delta.file import DeltaFile
 from ..fs.failures import named
+from ..fs.together import sync_directories
 from ..rowset.base_file import ColumnsFile
 from ..rowset.diskrowset import DiskRowSet
 from ..tablet import files
@@ -126,8 +127,8 @@ def commit_together(environment: Environment, staged: Sequence[Staged]) -> None:
 
 
 def _commit(environment: Environment, edits: Sequence[tuple[NewFiles, Callable[[TabletEntry], TabletEntry]]]) -> None:
-    for directory_id in dict.fromkeys(new.directory_id for new, _ in edits):
-        environment.fs.sync_directory(files.directory(directory_id))
+    directories = dict.fromkeys(new.directory_id for new, _ in edits)
+    sync_directories(environment.fs, [files.directory(directory_id) for directory_id in directories])
     # Whatever comes in between: the manifest may name them from here on.
     named_now = [new.hand_over() for new, _ in edits]
     try:

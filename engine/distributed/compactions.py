@@ -32,7 +32,7 @@ from ..fs.filesystem import FileSystem, join
 from ..fs.tree import remove_quietly
 from ..fs.whole import bring
 from ..fs.within import DirectoryFileSystem
-from ..layout import Layout, wrong_server
+from ..layout import Layout, check_here
 from ..leases import Leases
 from ..maintenance.op import MaintenanceOp
 from ..rowset.diskrowset import DiskRowSet
@@ -283,13 +283,13 @@ def _chosen(layout: Layout, wanted: Sequence[int] | None, name: str) -> list[Tab
     Raises:
         NotFoundError: the table has no such tablet.
         WrongServerError: another server has it.
+        CorruptionError: it is in quarantine.
     """
     if wanted is None:
-        return [tablet for tablet in layout.tablets if tablet.elsewhere is None]
+        return [tablet for tablet in layout.tablets if not tablet.elsewhere and not tablet.quarantine]
     by_id = {tablet.tablet_id: tablet for tablet in layout.tablets}
     for tablet_id in wanted:
         if tablet_id not in by_id:
             raise NotFoundError(f"table {name!r} has no tablet {tablet_id}")
-        if by_id[tablet_id].elsewhere is not None:
-            raise wrong_server(by_id[tablet_id])
+        check_here(by_id[tablet_id])
     return [by_id[tablet_id] for tablet_id in dict.fromkeys(wanted)]

@@ -12,6 +12,15 @@ def is_full(error: OSError) -> bool:
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
+def is_of_the_file(error: OSError) -> bool:
+    """Whether a call failed for the sake of one file, which others need not share: not for want of memory, file
+    descriptors or space."""
+    return error.errno not in _OF_THE_PROCESS and not is_full(error)
+
+
+_OF_THE_PROCESS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN})
+
+
 @contextmanager
 def named(what: str) -> Iterator[None]:
     """Turn an OSError of the body into a StoreError that says ``what`` could not be done.

@@ -29,7 +29,7 @@ from ...schemas.partition_schema import TabletPartition, sum_of
 from ..codecs.checksum import crc32
 from ..fs.failures import named
 from ..fs.whole import view_of
-from ..layout import write_locks, wrong_server
+from ..layout import check_here, write_locks
 from ..staging.area import StagingArea
 from ..table import Table
 from ..tablet import files
@@ -351,8 +351,7 @@ def _found(table: Table, tablet_id: int) -> Tablet:
     tablet = next((each for each in table.tablets if tablet_id in (each.tablet_id, *each.aliases)), None)
     if tablet is None:
         raise NotFoundError(f"table {table.name!r} has no tablet {tablet_id} on this server")
-    if tablet.elsewhere is not None:
-        raise wrong_server(tablet)
+    check_here(tablet)
     return tablet
 
 

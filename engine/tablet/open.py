@@ -1,12 +1,16 @@
 """Open the files that the manifest names, and sweep those that it does not."""
 
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
-from ...schemas.errors import CorruptionError
+from ...schemas.errors import CorruptionError, StoreError, UnreadableFileError
 from ...schemas.table import TableSchema
+from ..damage import damage_of
 from ..delta.file import DeltaFile
+from ..fs.failures import is_of_the_file
 from ..fs.filesystem import FileSystem
 from ..rowset.base_file import ColumnsFile
 from ..rowset.diskrowset import DiskRowSet
@@ -15,13 +19,51 @@ from .environment import Environment, Files
 from .manifest import Manifest, RowsetEntry, TabletEntry
 from .tablet import Tablet
 
+Opened = TypeVar("Opened", DiskRowSet, ColumnsFile, DeltaFile)
+
 
 def open_tablet(entry: TabletEntry, schema: TableSchema, environment: Files) -> Tablet:
     """Open a tablet with its rowsets; what is only in the log is replayed by the caller.
 
     Raises:
         CorruptionError: when a file is missing or not what was written.
+        UnreadableFileError: the disk does not give one.
     """
+    tablet = _empty(entry, schema, environment)
+    try:
+        _open_rowsets(tablet, entry, environment)
+    except BaseException:
+        tablet.close()
+        raise
+    return tablet
+
+
+def open_sound(entry: TabletEntry, schema: TableSchema, environment: Environment) -> Tablet:
+    """Open a tablet as ``open_tablet`` does; it is in quarantine when a file is missing, damaged or unreadable."""
+    try:
+        return open_tablet(entry, schema, environment)
+    except StoreError as error:
+        tablet = _empty(entry, schema, environment)
+        if not quarantined(tablet, error, environment):
+            raise
+        return tablet
+
+
+def quarantined(tablet: Tablet, error: StoreError, environment: Environment) -> bool:
+    """Put a tablet that nobody uses yet into quarantine if ``error`` names one of its files; return whether it does."""
+    damage = damage_of(error)
+    if damage is None or not damage.path.startswith(files.directory(tablet.directory_id) + "/"):
+        return False
+    environment.damage.note(error)
+    why = (
+        f"{damage.why}; tablet {tablet.tablet_id} is in quarantine: its rows can be neither read nor written until it "
+        "is repaired or dropped, all other tablets work; to repair it, stop the server and run `nyala repair`"
+    )
+    tablet.set_in_quarantine(CorruptionError(damage.path, damage.offset, why))
+    return True
+
+
+def _empty(entry: TabletEntry, schema: TableSchema, environment: Files) -> Tablet:
     tablet = Tablet(
         entry.id, schema, environment.key_index, entry.partition, entry.home, entry.ancestors, entry.elsewhere
     )
@@ -29,6 +71,10 @@ def open_tablet(entry: TabletEntry, schema: TableSchema, environment: Files) -> 
     tablet.version = replace(tablet.version, history_floor=entry.history_floor)
     tablet.inserts_durable_lsn = tablet.last_lsn = entry.inserts_durable_lsn
     tablet.in_files_lsn = entry.in_files_lsn
+    return tablet
+
+
+def _open_rowsets(tablet: Tablet, entry: TabletEntry, environment: Files) -> None:
     for rowset_entry in entry.rowsets:
         rowset = open_rowset(tablet, environment, rowset_entry, tablet.free_slot())
         rowset.load_liveness()
@@ -37,35 +83,62 @@ def open_tablet(entry: TabletEntry, schema: TableSchema, environment: Files) -> 
         newest = [file.metadata.last_timestamp for file in rowset.deltas.files]
         newest += [file.metadata.base_timestamp for file in rowset.columns_files]
         tablet.last_timestamp = max(tablet.last_timestamp, rowset.base_timestamp, *newest)
-    return tablet
 
 
 def open_rowset(tablet: Tablet, environment: Files, entry: RowsetEntry, slot: int) -> DiskRowSet:
-    """Open the files of a rowset. Raises CorruptionError when one is missing or not what was written."""
+    """Open the files of a rowset.
+
+    Raises:
+        CorruptionError: one is missing or not what was written.
+        UnreadableFileError: the disk does not give one.
+    """
     fs, cache = environment.fs, environment.page_cache
+    key, encoder = tablet.schema.key, tablet.encoder
 
-    def present(file_id: int, kind: str) -> str:
-        path = files.path(tablet.directory_id, file_id, kind)
-        if not fs.exists(path):
-            raise CorruptionError(path, 0, "the manifest names this file, but it is not there")
-        return path
+    def path(file_id: int, kind: str) -> str:
+        return files.path(tablet.directory_id, file_id, kind)
 
-    path = present(entry.id, "base")
-    rowset = DiskRowSet.open(fs, path, entry.id, slot, tablet.schema.key, tablet.encoder, cache, entry.born)
-    rowset.durable_lsn = entry.durable_lsn
-    if entry.columns:
-        by_id = {
-            file_id: ColumnsFile.open(fs, present(file_id, "base"), file_id, cache)
-            for file_id in set(entry.columns.values())
-        }
-        rowset.load_columns({column_id: by_id[file_id] for column_id, file_id in entry.columns.items()})
+    with ExitStack() as undo:
 
-    def deltas(file_ids: Iterable[int], kind: str) -> tuple[DeltaFile, ...]:
-        paths = [(file_id, present(file_id, kind)) for file_id in file_ids]
-        return tuple(DeltaFile.open(fs, path, file_id, kind, entry.id, cache) for file_id, path in paths)
+        def opened(where: str, open_file: Callable[[str], Opened]) -> Opened:
+            file = _open_file(fs, where, open_file)
+            undo.callback(file.close)
+            return file
 
-    rowset.deltas.load(deltas(entry.undo, "undo"), deltas(entry.redo, "redo"))
-    return rowset
+        rowset = opened(
+            path(entry.id, "base"),
+            lambda where: DiskRowSet.open(fs, where, entry.id, slot, key, encoder, cache, entry.born),
+        )
+        rowset.durable_lsn = entry.durable_lsn
+
+        def columns(file_id: int) -> ColumnsFile:
+            return opened(path(file_id, "base"), lambda where: ColumnsFile.open(fs, where, file_id, cache))
+
+        def deltas(file_ids: Iterable[int], kind: str) -> tuple[DeltaFile, ...]:
+            paths = [(file_id, path(file_id, kind)) for file_id in file_ids]
+            return tuple(opened(where, partial(delta_file, file_id, kind)) for file_id, where in paths)
+
+        def delta_file(file_id: int, kind: str, where: str) -> DeltaFile:
+            return DeltaFile.open(fs, where, file_id, kind, entry.id, cache)
+
+        if entry.columns:
+            by_id = {file_id: columns(file_id) for file_id in sorted(set(entry.columns.values()))}
+            rowset.load_columns({column_id: by_id[file_id] for column_id, file_id in entry.columns.items()})
+        rowset.deltas.load(deltas(entry.undo, "undo"), deltas(entry.redo, "redo"))
+        undo.pop_all()
+        return rowset
+
+
+def _open_file(fs: FileSystem, where: str, open_file: Callable[[str], Opened]) -> Opened:
+    """Open a file that the manifest names."""
+    try:
+        if not fs.exists(where):
+            raise CorruptionError(where, 0, "the manifest names this file, but it is not there")
+        return open_file(where)
+    except OSError as error:
+        if is_of_the_file(error):
+            raise UnreadableFileError(where, error.strerror or str(error)) from error
+        raise
 
 
 def remove_orphans(environment: Environment, *paths: str) -> None:

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from ...schemas.errors import SnapshotTooOldError
+from ...schemas.errors import CorruptionError, SnapshotTooOldError
 from ...schemas.operation import Operation
 from ...schemas.partition_schema import WHOLE, TabletPartition
 from ...schemas.table import TableSchema
@@ -59,6 +59,8 @@ class Tablet:
         """The server that has its rows, when that is another one: this tablet is empty then, and stays so."""
         self.aliases: tuple[int, ...] = ()
         """The numbers that it had here before it moved to another server, or back."""
+        self.quarantine: CorruptionError | None = None
+        """What whoever scans it or writes to it is told, when its files cannot be opened: this tablet is empty then."""
         self.is_closed: Callable[[], bool] | None = None
         """Whether writers are sent away for a moment, since it is about to move; None: they are not."""
         self.partition = partition
@@ -85,8 +87,26 @@ class Tablet:
         self.handed_out: str | None = None
         """What has rowsets of the tablet to merge them outside: until it ends, maintenance only flushes."""
         self._watches: list[list[np.ndarray]] = []
+        self._replayed_from: int | None = None
 
     # Rowsets and their slots
+
+    def set_in_quarantine(self, why: CorruptionError) -> None:
+        """Show and take nothing any more, while the tablet is nobody else's yet.
+
+        Its files, and the part of the log that they do not hold, stay as they are for a repair.
+        """
+        floor = self.version.history_floor
+        self.close()
+        self._slots = Slots(self.tablet_id)
+        self.key_lookup = KeyLookup(self._slots, unlimited())
+        self.version = replace(Version(self.new_memrowset()), history_floor=floor)
+        self.quarantine = why
+
+    def check_sound(self) -> None:
+        """Raise CorruptionError when the tablet is in quarantine."""
+        if self.quarantine:
+            raise CorruptionError(self.quarantine.path, self.quarantine.offset, self.quarantine.why)
 
     def new_memrowset(self, schema: TableSchema | None = None) -> MemRowSet:
         """Return an empty MemRowSet in a slot of its own, for another schema than the tablet's if one is given."""
@@ -261,8 +281,7 @@ class Tablet:
         It may have been logged under an older schema: cells of columns that were dropped since are passed over,
         narrower ones widened, and what it lacks shows its read default.
         """
-        self.stand_at(timestamp, lsn)
-        if lsn <= self.in_files_lsn:
+        if not self.expect(timestamp, lsn):
             return 0
         self.key_lookup.build_after_searches(self.version)
         keys = self.encoder.encode([change.cells[column.id] for column in self.schema.key])
@@ -278,6 +297,14 @@ class Tablet:
             part = change if len(rows) == len(wanted) else replace(change, rows=change.rows.take(pa.array(rows)))
             self.apply(part, locations[rows], timestamp, lsn)
         return len(rows)
+
+    def expect(self, timestamp: int, lsn: int) -> bool:
+        """Say that the replay has come to a change of the tablet; return whether it may have something new for it."""
+        self.stand_at(timestamp, lsn)
+        if lsn <= self.in_files_lsn:
+            return False
+        self._replayed_from = self._replayed_from or lsn
+        return self.quarantine is None
 
     def stand_at(self, timestamp: int, lsn: int) -> None:
         """Say which record of the log the replay has come to.
@@ -331,7 +358,9 @@ class Tablet:
         return deltas + max(carried, moving)
 
     def first_unflushed_lsn(self) -> int | None:
-        """Return the oldest log position that a memory store still needs; under the write lock."""
+        """Return the oldest log position that a memory store, or a repair, still needs; under the write lock."""
+        if self.quarantine:
+            return self._replayed_from
         version = self.version
         positions = [memrowset.first_lsn for memrowset in version.in_memory]
         positions += [rowset.deltas.first_lsn for rowset in version.on_disk]

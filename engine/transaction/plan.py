@@ -134,6 +134,7 @@ class Plan:
     def _fill(self, work: TableWork) -> None:
         if work.truncated:
             for tablet in work.layout.tablets:
+                tablet.check_sound()
                 work.of(tablet)
                 self._hold(key_bytes_of(tablet))
         repeated = self._repeated(work)

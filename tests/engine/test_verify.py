@@ -277,7 +277,7 @@ def test_a_delta_file_of_another_rowset_is_found() -> None:
     problems = verify_store(fs).problems
     assert len(problems) == 2 and all("deltas of rowset" in problem for problem in problems)
     with pytest.raises(CorruptionError, match="deltas of rowset"):
-        Subject(fs)
+        Subject(fs).scan()
 
 
 def test_a_delta_file_of_another_kind_is_found() -> None:
@@ -291,7 +291,7 @@ def test_a_delta_file_of_another_kind_is_found() -> None:
     fs.rename(f"tablets/2/{redo}.redo", f"tablets/2/{redo}.undo")
     assert "kind redo, not undo" in only_problem(verify_store(fs))
     with pytest.raises(CorruptionError, match="kind redo, not undo"):
-        Subject(fs)
+        Subject(fs).scan()
 
 
 def test_a_torn_tail_of_the_log_is_noted() -> None:

@@ -1,5 +1,6 @@
 """Opening: what the manifest names is there and whole, what it does not name goes."""
 
+import errno
 from random import Random
 
 import pytest
@@ -41,16 +42,30 @@ def test_a_missing_file_is_named(kind: str) -> None:
     fs = stopped()
     (path,) = (f"tablets/2/{name}" for name in fs.list("tablets/2") if name.endswith(kind))
     fs.unlink(path)
+    subject = Subject(fs)
     with pytest.raises(CorruptionError, match="not there") as caught:
-        Subject(fs)
+        subject.scan()
     assert path in caught.value.message
+    subject.store.close()
 
 
 def test_a_failed_opening_lets_go_of_the_lock() -> None:
     disk = stopped()
-    fs = FaultyFileSystem(disk, [FaultRule(calls=frozenset({"open"}), path="*.base")])
+    too_many = FaultRule(calls=frozenset({"open"}), path="*.base", error=errno.EMFILE)  # no fault of the file
+    fs = FaultyFileSystem(disk, [too_many])
     with pytest.raises(UnavailableError, match="could not be opened"):
         Subject(fs)
+    subject = Subject(disk)
+    assert len(subject.scan()) == 2
+    subject.store.close()
+
+
+def test_a_file_that_the_disk_does_not_give_is_no_more_than_a_quarantine() -> None:
+    disk = stopped()
+    subject = Subject(FaultyFileSystem(disk, [FaultRule(calls=frozenset({"open"}), path="*.base")]))
+    with pytest.raises(CorruptionError, match=r"2/3\.base .*quarantine"):
+        subject.scan()
+    subject.store.close()
     subject = Subject(disk)
     assert len(subject.scan()) == 2
     subject.store.close()
