@@ -18,6 +18,7 @@ import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.DoubleType;
 import org.apache.spark.sql.types.FloatType;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.types.TimestampNTZType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
@@ -142,7 +143,8 @@ final class FilterText {
     if (value instanceof Decimal decimal && type instanceof DecimalType) {
       return Optional.of(decimal.toJavaBigDecimal().toPlainString());
     }
-    if (!literal.dataType().equals(type)) {
+    // A time without a zone stands for a moment that depends on the session's: the store compares moments only.
+    if (!literal.dataType().equals(type) || type instanceof TimestampNTZType) {
       return Optional.empty();
     }
     if (value instanceof UTF8String text) {

@@ -25,14 +25,14 @@ import org.apache.spark.sql.types.LongType;
 import org.apache.spark.sql.types.ShortType;
 import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructType;
-import org.apache.spark.sql.types.TimestampNTZType;
 import org.apache.spark.sql.types.TimestampType;
 
 /**
  * Aggregates of all rows that the store works out in the place of Spark, where the answer is the same.
  *
  * <p>Left to Spark are groups, which may be as many as rows; the least and greatest of numbers that may be NaN, which
- * the store passes over; and sums that may overflow.
+ * the store passes over, and of times without a zone, whose order is not that of the moments; and sums that may
+ * overflow.
  */
 record Measures(Map<String, List<String>> byName, StructType schema) {
   /** {@code decimal(p,s)} is summed as {@code decimal(p+10,s)}: where that can be, no number of rows overflows it. */
@@ -79,7 +79,7 @@ record Measures(Map<String, List<String>> byName, StructType schema) {
   private static Optional<Measure> bound(String name, String function, StructType schema) {
     DataType type = schema.apply(name).dataType();
     boolean isOrdered = isSmall(type) || type instanceof LongType || type instanceof DateType
-        || type instanceof TimestampType || type instanceof TimestampNTZType || type instanceof DecimalType
+        || type instanceof TimestampType || type instanceof DecimalType
         || type instanceof StringType && type.equals(DataTypes.StringType);
     return isOrdered ? Optional.of(new Measure(name, function, type)) : Optional.empty();
   }

@@ -20,8 +20,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /**
  * The tables of a store in SQL: {@code nyala.default.homes}, and {@code nyala.default.homes.changes}, the change feed.
  *
- * <p>{@code spark.sql.catalog.nyala} names this class, {@code spark.sql.catalog.nyala.uri} the server. Tables are made
- * and altered by other ways than this.
+ * <p>{@code spark.sql.catalog.nyala} names this class, {@code spark.sql.catalog.nyala.uri} the server, and
+ * {@code spark.sql.catalog.nyala.operation} what statements do if not {@code insert}. Tables are made and altered by
+ * other ways than this.
  */
 public final class NyalaCatalog implements TableCatalog, SupportsNamespaces {
   private static final String NAMESPACE = "default";
@@ -29,11 +30,13 @@ public final class NyalaCatalog implements TableCatalog, SupportsNamespaces {
 
   private String name;
   private String uri;
+  private Map<String, String> ofWrites;
 
   @Override
   public void initialize(String catalogName, CaseInsensitiveStringMap options) {
     name = catalogName;
     uri = options.get("uri");
+    ofWrites = TableOptions.ofWrites(options);
   }
 
   @Override
@@ -78,18 +81,20 @@ public final class NyalaCatalog implements TableCatalog, SupportsNamespaces {
     String[] namespace = table.namespace();
     if (isDefault(namespace)) {
       options.put("table", table.name());
+      options.putAll(ofWrites);
     } else if (namespace.length == 2 && namespace[0].equals(NAMESPACE) && table.name().equals(CHANGES)) {
       options.put("table", namespace[1]);
       options.put("readChangeFeed", "true");
     } else {
       throw new NoSuchTableException(table);
     }
-    StructType schema = PythonSource.ask("schema", options);
+    StructType schema = PythonSource.ask("schema", TableOptions.ofSchema(new CaseInsensitiveStringMap(options)));
     if (schema.isEmpty()) {
       throw new NoSuchTableException(table);
     }
     String where = String.join(".", namespace.length == 0 ? defaultNamespace() : namespace);
-    return new NyalaTable(name + "." + where + "." + table.name(), schema, new CaseInsensitiveStringMap(options));
+    String fullName = name + "." + where + "." + table.name();
+    return new NyalaTable(fullName, schema, new CaseInsensitiveStringMap(options), true);
   }
 
   @Override

@@ -17,7 +17,7 @@ public final class NyalaProvider implements TableProvider, DataSourceRegister {
 
   @Override
   public StructType inferSchema(CaseInsensitiveStringMap options) {
-    return PythonSource.schema(TableOptions.of(options));
+    return PythonSource.schema(TableOptions.ofSchema(TableOptions.of(options)));
   }
 
   /** A schema of the user's own is a projection; the part in Python checks it. */
@@ -28,6 +28,6 @@ public final class NyalaProvider implements TableProvider, DataSourceRegister {
 
   @Override
   public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> properties) {
-    return new NyalaTable(PythonSource.FORMAT, schema, TableOptions.of(properties));
+    return new NyalaTable(PythonSource.FORMAT, schema, TableOptions.of(properties), false);
   }
 }

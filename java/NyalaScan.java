@@ -1,7 +1,5 @@
 package io.nyala.spark;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
-import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -19,8 +17,6 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** One scan of one query. Its tasks are planned when it is run, in Python, by the options that say what is read. */
 final class NyalaScan implements SupportsReportStatistics {
-  private static final ObjectMapper JSON = new ObjectMapper();
-
   private final String name;
   private final StructType schema;
   private final CaseInsensitiveStringMap options;
@@ -92,7 +88,7 @@ final class NyalaScan implements SupportsReportStatistics {
     if (TableOptions.isOfChanges(options)) {
       return new Estimate(OptionalLong.empty(), OptionalLong.empty()); // of a stream nobody knows
     }
-    Map<String, String> columns = Map.of("columns", json(schema.fieldNames()));
+    Map<String, String> columns = Map.of("columns", Json.of(schema.fieldNames()));
     StructType answer = PythonSource.ask("size", PythonSource.with(options, columns));
     long bytes = Math.max(PythonSource.number(answer, "bytes"), 1);
     return new Estimate(OptionalLong.of(PythonSource.number(answer, "rows")), OptionalLong.of(bytes));
@@ -105,7 +101,7 @@ final class NyalaScan implements SupportsReportStatistics {
       added.put("filter", ofUser == null ? pushedFilter : "(" + ofUser + "\n) AND " + pushedFilter);
     }
     if (measures != null) {
-      added.put("aggregate", json(measures.byName()));
+      added.put("aggregate", Json.of(measures.byName()));
     }
     return added;
   }
@@ -121,14 +117,6 @@ final class NyalaScan implements SupportsReportStatistics {
 
   private String uri() {
     return options.getOrDefault("uri", "");
-  }
-
-  private static String json(Object value) {
-    try {
-      return JSON.writeValueAsString(value);
-    } catch (JsonProcessingException error) {
-      throw new IllegalStateException(error);
-    }
   }
 
   private record Estimate(OptionalLong numRows, OptionalLong sizeInBytes) implements Statistics {}

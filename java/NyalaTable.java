@@ -1,26 +1,64 @@
 package io.nyala.spark;
 
 import java.util.EnumSet;
+import java.util.List;
+import java.util.Map;
 import java.util.Set;
+import java.util.stream.Stream;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.types.Metadata;
+import org.apache.spark.sql.types.MetadataBuilder;
+import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A table of a store, or its changes: what is planned anew for each query. */
 final class NyalaTable implements SupportsRead, SupportsWrite {
+  /** What the metadata of its columns hold: the part in Python puts the table's name there, where it made the schema. */
+  private static final String MARK = "nyala";
+  private static final String STATEMENT = "statement";
+
   private final String name;
   private final StructType schema;
   private final CaseInsensitiveStringMap options;
+  private final boolean isOfCatalog;
 
-  NyalaTable(String name, StructType schema, CaseInsensitiveStringMap options) {
+  NyalaTable(String name, StructType schema, CaseInsensitiveStringMap options, boolean isOfCatalog) {
     this.name = name;
-    this.schema = schema;
+    this.isOfCatalog = isOfCatalog;
+    this.schema = marked(schema);
     this.options = options;
+  }
+
+  private static StructType marked(StructType schema) {
+    return new StructType(Stream.of(schema.fields()).map(NyalaTable::marked).toArray(StructField[]::new));
+  }
+
+  private static StructField marked(StructField field) {
+    if (isMarked(field.metadata())) {
+      return field;
+    }
+    Metadata metadata = new MetadataBuilder().withMetadata(field.metadata()).putString(MARK, "").build();
+    return new StructField(field.name(), field.dataType(), field.nullable(), metadata);
+  }
+
+  static boolean isMarked(Metadata ofColumn) {
+    return ofColumn.contains(MARK);
+  }
+
+  /** Returns the same table for one write: whether it is a statement of SQL, and which columns that leaves out. */
+  NyalaTable told(boolean isStatement, List<String> leftOut) {
+    Map<String, String> told = Map.of(STATEMENT, isStatement ? "insert" : "write", "leftOut", Json.of(leftOut));
+    return new NyalaTable(name, schema, PythonSource.with(options, told), isOfCatalog);
+  }
+
+  boolean isTold() {
+    return options.containsKey(STATEMENT);
   }
 
   @Override
@@ -58,7 +96,7 @@ final class NyalaTable implements SupportsRead, SupportsWrite {
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
     CaseInsensitiveStringMap all = TableOptions.of(options, info.options());
-    return PythonSource.writer(new LogicalWriteInfo() {
+    return new SinkBuilder(PythonSource.writer(new LogicalWriteInfo() {
       @Override
       public CaseInsensitiveStringMap options() {
         return all;
@@ -73,6 +111,6 @@ final class NyalaTable implements SupportsRead, SupportsWrite {
       public StructType schema() {
         return info.schema();
       }
-    });
+    }), isOfCatalog && !isTold());
   }
 }

@@ -4,7 +4,6 @@ import java.util.HashMap;
 import java.util.Map;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
-import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonScan;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonWriteBuilder;
@@ -31,7 +30,7 @@ final class PythonSource {
     return new PythonScan(fresh(), FORMAT, schema, options, new Filter[0]);
   }
 
-  static WriteBuilder writer(LogicalWriteInfo info) {
+  static PythonWriteBuilder writer(LogicalWriteInfo info) {
     return new PythonWriteBuilder(fresh(), FORMAT, info);
   }
 

@@ -10,6 +10,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 final class TableOptions {
   private static final List<String> MOMENTS = List.of("snapshottimestamp", "timestampasof", "versionasof");
 
+  private static final List<String> OF_WRITES = List.of("operation", "ignorenull");
+
   private TableOptions() {}
 
   /**
@@ -33,6 +35,25 @@ final class TableOptions {
       later.keySet().removeAll(MOMENTS);
     }
     return PythonSource.with(table, later);
+  }
+
+  /** Returns the options that say what statements do, of those of a catalog. */
+  static Map<String, String> ofWrites(CaseInsensitiveStringMap options) {
+    Map<String, String> kept = new HashMap<>(options);
+    kept.keySet().retainAll(OF_WRITES);
+    return kept;
+  }
+
+  /**
+   * Returns the options by which to ask for the schema. That of a table to which statements upsert refuses those that
+   * leave columns out, where nothing tells which.
+   */
+  static CaseInsensitiveStringMap ofSchema(CaseInsensitiveStringMap options) {
+    Map<String, String> kept = new HashMap<>(options);
+    if (NyalaExtensions.areInUse()) {
+      kept.keySet().removeAll(OF_WRITES);
+    }
+    return new CaseInsensitiveStringMap(kept);
   }
 
   static boolean isOfChanges(CaseInsensitiveStringMap options) {

@@ -14,7 +14,8 @@ from ...schemas.errors import InvalidArgumentError
 from ...schemas.operation import Operation
 from ..casting import Caster
 from .options import StreamWriteOptions, WriteOptions
-from .types import arrow_schema, missing
+from .types import arrow_schema, becomes_moment, check_case, same_name
+from .zone import moments, session_zone
 
 
 @dataclass(slots=True)
@@ -26,6 +27,10 @@ class Alignment:
     operation_column: str | None
     ignore_null: bool
     _columns: list[ColumnSchema]
+    _names: dict[str, str]
+    """Those of the rows' columns that are written, with what the table calls them."""
+    _walls: set[str]
+    """Those of them that are times without a zone, or dates, and become moments."""
     _casters: dict[pa.Schema, Caster] = field(default_factory=dict)
 
     @classmethod
@@ -35,18 +40,20 @@ class Alignment:
         Raises:
             InvalidArgumentError: a column that the table has not or holds no such cells, or one of the key missing.
         """
-        made = cls(table.primary_key, options.operation, options.operation_column, options.ignore_null, table.columns)
-        rows = StructType([column for column in schema if column.name != options.operation_column])
-        known = [column.name for column in table.columns]
-        if unknown := [name for name in rows.fieldNames() if name not in known]:
-            raise missing(unknown[0], known)
-        Caster(arrow_schema(rows), table.columns)
-        _check_operations(schema, options)
+        operations = _operation_column(schema, options)
+        apart = {operations, *(options.left_out if isinstance(options, WriteOptions) else ())}
+        rows = StructType([column for column in schema if column.name not in apart])
+        names = _names_in(table, rows)
+        columns = {column.name: column for column in table.columns}
+        is_wall = [becomes_moment(each, columns[names[each.name]]) for each in rows]
+        walls = {each.name for each, is_one in zip(rows, is_wall, strict=True) if is_one}
+        Caster(_named(arrow_schema(rows), list(names.values())), table.columns)
         numbered = not table.unique_key and options.operation.base is Operation.INSERT
         needed = table.primary_key[:-1] if numbered else table.primary_key
-        if absent := [name for name in needed if name not in rows.fieldNames()]:
+        if absent := [name for name in needed if name not in names.values()]:
             raise InvalidArgumentError(f"the rows lack the key column {absent[0]!r} of table {table.name!r}")
-        return made
+        key, only_keys = table.primary_key, options.ignore_null
+        return cls(key, options.operation, operations, only_keys, table.columns, names, walls)
 
     def rows(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array | None]:
         """Return the rows of a batch as the table takes them, and the words of their operations if there is a column.
@@ -54,10 +61,14 @@ class Alignment:
         Raises:
             InvalidArgumentError: a cell does not fit its column, or is NULL where none may be.
         """
-        words = None
-        if self.operation_column is not None:
-            words = batch.column(self.operation_column)
-            batch = batch.drop_columns([self.operation_column])
+        words = None if self.operation_column is None else batch.column(self.operation_column)
+        check_case(self._names)
+        zone = session_zone(batch.schema) if self._walls else ""
+        cells = {
+            meant: moments(batch.column(name), zone) if name in self._walls else batch.column(name)
+            for name, meant in self._names.items()
+        }
+        batch = pa.record_batch(cells) if cells else batch.select([])
         caster = self._casters.get(batch.schema)
         if caster is None:
             caster = self._casters[batch.schema] = Caster(batch.schema, self._columns)
@@ -92,11 +103,33 @@ def operations_of(words: pa.Array) -> tuple[pa.Int32Array, list[Operation]]:
     return coded.indices, [operation for operation in found if operation is not None]
 
 
-def _check_operations(schema: StructType, options: WriteOptions | StreamWriteOptions) -> None:
-    name = options.operation_column
-    if name is None:
-        return
-    if name not in schema.fieldNames():
-        raise InvalidArgumentError(f"there is no operationColumn {name!r}; there are {', '.join(schema.fieldNames())}")
+def _operation_column(schema: StructType, options: WriteOptions | StreamWriteOptions) -> str | None:
+    """Return the column that says of each row what it is, as the rows call it."""
+    if options.operation_column is None:
+        return None
+    try:
+        name = same_name(options.operation_column, schema.fieldNames())
+    except InvalidArgumentError:
+        there = ", ".join(schema.fieldNames())
+        raise InvalidArgumentError(
+            f"there is no operationColumn {options.operation_column!r}; there are {there}"
+        ) from None
     if not isinstance(schema[name].dataType, StringType):
         raise InvalidArgumentError(f"operationColumn {name!r} is {schema[name].dataType.simpleString()}, not string")
+    return name
+
+
+def _names_in(table: TableDescription, rows: StructType) -> dict[str, str]:
+    """Return what the table calls the columns of rows."""
+    known = [column.name for column in table.columns]
+    names = {name: same_name(name, known) for name in rows.fieldNames()}
+    for name, meant in names.items():
+        if twice := [other for other in names if names[other] == meant and other != name]:
+            raise InvalidArgumentError(
+                f"the rows have {name!r} and {twice[0]!r}, and the table has one column {meant!r}"
+            )
+    return names
+
+
+def _named(schema: pa.Schema, names: list[str]) -> pa.Schema:
+    return pa.schema([each.with_name(name) for each, name in zip(schema, names, strict=True)])

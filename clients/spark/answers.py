@@ -54,7 +54,7 @@ def _size(options: _Options) -> StructType:
     from .batch_read import scan_of, source_schema
 
     read = parse(ReadOptions, options, "read")
-    parts = store_at(read.uri).parts(scan_of(read, source_schema(read))).parts
+    parts = store_at(read.uri).parts(scan_of(read, source_schema(read).fieldNames())).parts
     return _numbers({"rows": sum(part.rows for part in parts), "bytes": sum(part.bytes for part in parts)})
 
 

@@ -69,7 +69,7 @@ def write_table(
     Raises:
         PySparkException: the columns do not fit the table, or rows were refused; then nothing was applied.
     """
-    given = {"uri": uri, "table": table, "operation": operation} | options
+    given = {"uri": uri, "table": table, "operation": operation, "statement": "write"} | options
     placed = by_tablet(frame, table, uri) if repartition else frame
     placed.write.format("nyala").options(**_texts(given)).mode(mode).save()
 

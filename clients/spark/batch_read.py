@@ -8,7 +8,7 @@ for each query and writes the query's filters into that option.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -21,7 +21,18 @@ from ...schemas.scan import ScanSpec
 from ..scan_parts import ScanPart
 from .connection import batches_of, store_at
 from .options import ReadOptions, StreamReadOptions
-from .types import answer_schema, arrow_schema, changes_schema, check_projection, chosen, conform, table_schema
+from .plain_errors import plain_errors
+from .statement import insertable
+from .types import (
+    answer_schema,
+    arrow_schema,
+    changes_schema,
+    check_case,
+    chosen,
+    conform,
+    projection,
+    table_schema,
+)
 
 
 @dataclass
@@ -40,26 +51,24 @@ class BatchReader(DataSourceReader):
         Raises:
             StoreError: the table has no such columns, or cannot be asked.
         """
-        check_projection(schema, source_schema(options))
+        self._names = projection(schema, source_schema(options))
         self._schema = schema
         self._options = options
 
+    @plain_errors
     def partitions(self) -> list[InputPartition]:
         """Return the parts, in an order of no meaning. All see one snapshot, whenever they are read."""
-        parts = store_at(self._options.uri).parts(scan_of(self._options, self._schema))
+        parts = store_at(self._options.uri).parts(scan_of(self._options, self._names.values()))
         return [Part(part) for part in parts.parts]
 
+    @plain_errors
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one part. Where there is none to read Spark makes up a partition of its own."""
         if isinstance(partition, Part):
-            yield from read_part(self._options.uri, partition.part, self._schema)
-
-
-def read_part(uri: str, part: ScanPart, schema: StructType) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a part in the form that Spark demands for ``schema``."""
-    wanted = arrow_schema(schema)
-    for batch in batches_of(uri, part):
-        yield conform(batch, wanted)
+            check_case(self._names)
+            wanted = arrow_schema(self._schema)
+            for batch in batches_of(self._options.uri, partition.part):
+                yield conform(batch, wanted, self._names)
 
 
 def source_schema(options: ReadOptions | StreamReadOptions) -> StructType:
@@ -73,12 +82,14 @@ def source_schema(options: ReadOptions | StreamReadOptions) -> StructType:
     if isinstance(options, ReadOptions) and options.aggregate is not None:
         fields = pa.schema([column.field for column in columns])
         return answer_schema(aggregate_schema(fields, options.aggregate, ()))
-    is_table = isinstance(options, ReadOptions) and options.start_timestamp is None
-    return table_schema(columns) if is_table else changes_schema(columns, options.before_values)
+    if not isinstance(options, ReadOptions) or options.start_timestamp is not None:
+        return changes_schema(columns, options.before_values)
+    rows = table_schema(columns)
+    return insertable(rows, columns, options) if options.is_writable else rows
 
 
-def scan_of(options: ReadOptions, schema: StructType) -> ScanSpec:
-    """Return the scan that gives the columns of ``schema``."""
+def scan_of(options: ReadOptions, names: Iterable[str]) -> ScanSpec:
+    """Return the scan that gives the columns called ``names``, in any order."""
     changes = None
     if options.start_timestamp is not None:
         changes = ChangeSpec(
@@ -89,7 +100,7 @@ def scan_of(options: ReadOptions, schema: StructType) -> ScanSpec:
         )
     return ScanSpec(
         table=options.table,
-        columns=None if options.aggregate else columns_of(schema),
+        columns=None if options.aggregate else columns_of(names),
         where=options.filter,
         as_of=options.snapshot,
         aggregate=options.aggregate,
@@ -98,7 +109,7 @@ def scan_of(options: ReadOptions, schema: StructType) -> ScanSpec:
     )
 
 
-def columns_of(schema: StructType) -> list[str]:
+def columns_of(names: Iterable[str]) -> list[str]:
     """Return the columns of the table that the columns of a scan or its changes come from."""
-    names = [name.removeprefix(BEFORE) for name in schema.fieldNames()]
-    return [name for name in dict.fromkeys(names) if not name.startswith("_")]
+    columns = dict.fromkeys(name.removeprefix(BEFORE) for name in names)
+    return [name for name in columns if not name.startswith("_")]

@@ -13,6 +13,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from ...schemas.description import TableDescription
 from ...schemas.errors import InvalidArgumentError, RowErrors
 from ...schemas.operation import Operation
 from ...schemas.transaction import StagedBatch, TransactionCommit, TransactionResult
@@ -22,6 +23,8 @@ from .alignment import Alignment
 from .connection import store_at, whole_store_at
 from .grouping import grouped
 from .options import StreamWriteOptions, WriteOptions
+from .plain_errors import plain_errors
+from .statement import as_meant, only_new
 
 
 @dataclass
@@ -37,14 +40,13 @@ class Staged(WriterCommitMessage):
 class Stager:
     """Stages what tasks are handed. Sent to tasks: it holds plain data only."""
 
-    def __init__(self, schema: StructType, options: WriteOptions | StreamWriteOptions) -> None:
+    def __init__(self, schema: StructType, options: WriteOptions | StreamWriteOptions, table: TableDescription) -> None:
         """Check the columns against the table.
 
         Raises:
             StoreError: they cannot be written to it.
         """
         self.options = options
-        table = store_at(options.uri).describe_table(options.table)
         self.table_id = table.table_id
         self._alignment = Alignment.of(schema, table, options)
 
@@ -99,15 +101,18 @@ class BatchWriter(DataSourceArrowWriter):
         """
         if overwrite and (options.operation_column or options.operation.base in (Operation.UPDATE, Operation.DELETE)):
             raise InvalidArgumentError("overwrite empties the table first, so it goes with insert and upsert only")
-        self._options = options
+        table = store_at(options.uri).describe_table(options.table)
+        self._options, self._adds_only = as_meant(options, schema, table, overwrite)
         self._overwrite = overwrite
-        self._stager = Stager(schema, options)
+        self._stager = Stager(schema, self._options, table)
         self._transaction = uuid.uuid4().hex
 
+    @plain_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """Stage the rows of a task."""
         return self._stager.stage(self._transaction, iterator)
 
+    @plain_errors
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Make the rows of all tasks visible at one timestamp, in the place of those that were there if asked to.
 
@@ -117,8 +122,12 @@ class BatchWriter(DataSourceArrowWriter):
         app = self._options.txn_app_id
         application = None if app is None else self._stager.application(app)
         version = self._options.txn_version
-        commit_parts(self._options, self._transaction, messages, self._overwrite, application, version)
+        try:
+            commit_parts(self._options, self._transaction, messages, self._overwrite, application, version)
+        except RowErrors as error:
+            raise only_new(error) if self._adds_only else error from None
 
+    @plain_errors
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Throw away what tasks have staged, also those that have left no message."""
         whole_store_at(self._options.uri).abort_transaction(self._transaction)

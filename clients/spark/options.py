@@ -25,6 +25,10 @@ _OF_SPARK = frozenset({"checkpointlocation", "queryname"})
 """Options that Spark takes itself and hands on to the sink of a stream."""
 
 
+_OF_SHIM = frozenset({"statement", "leftOut"})
+"""Options that nobody else needs to know of."""
+
+
 def _moment(text: Any) -> Any:
     return int(text) if isinstance(text, str) and text.strip().isdecimal() else text
 
@@ -105,6 +109,9 @@ class ReadOptions(_Selection):
     """Up to this moment, itself included."""
     aggregate: Measures | None = None
     """Give one row of measures, worked out in the store, in the place of rows."""
+    operation: Operation | None = None
+    """What statements do that write to a view with these options, as ``ignore_null``."""
+    ignore_null: bool = False
 
     def checked(self) -> Self:
         """See Place."""
@@ -122,6 +129,11 @@ class ReadOptions(_Selection):
             other = "columns" if self.columns is not None else "startTimestamp"
             raise InvalidArgumentError(f"aggregate does not go with {other}: it is of all rows that match")
         return parsed
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether a view with these options may be written to: it is the whole table, as it is now."""
+        return self.model_fields_set <= {"uri", "table", "split_size_bytes", "operation", "ignore_null"}
 
     @property
     def snapshot(self) -> int | str | None:
@@ -173,6 +185,10 @@ class WriteOptions(_Writing):
     """Of ``df.write``."""
 
     txn_version: NonNegativeInt | None = None
+    statement: Literal["insert", "write"] | None = None
+    """Said by the shim in Java and by ``write_table``: whether it is a statement of SQL, or ``df.write``."""
+    left_out: Names = []
+    """Said by the shim: the columns that Spark has filled, which are not to be written."""
 
     def checked(self) -> Self:
         """See Place."""
@@ -199,7 +215,7 @@ def parse(
         if name in written:
             named[written[name]] = value
         elif name not in _OF_SPARK:
-            raise InvalidArgumentError(_unknown(name, sorted(written.values()), what))
+            raise InvalidArgumentError(_unknown(name, sorted({*written.values()} - _OF_SHIM), what))
     for name, example in (("uri", "grpc://127.0.0.1:8815"), ("table", "flights")):
         if not named.get(name):
             raise InvalidArgumentError(f"option {name!r} is missing, as in .option({name!r}, {example!r})")

@@ -6,7 +6,6 @@ numbers that the store knows them by.
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Sequence
 from functools import reduce
 from math import prod
@@ -18,10 +17,7 @@ from pyspark.sql import functions as f
 from ...schemas.column import ColumnSchema
 from ...schemas.description import TableDescription
 from ...schemas.literal import from_json
-from .types import spark_type
-
-_EPOCH = dt.datetime(1970, 1, 1)
-_MICROSECOND = dt.timedelta(microseconds=1)
+from .types import microseconds, spark_type
 
 
 def tablet_of(table: TableDescription) -> tuple[int, Column]:
@@ -84,6 +80,6 @@ def _below(upper: list[Any] | None, keys: Sequence[ColumnSchema]) -> Column:
 def _literal(value: Any, column: ColumnSchema) -> Column:
     """A bound as Spark has it: a timestamp as its microseconds, which no time zone of a session moves."""
     cell = from_json(value, column.logical)
-    if isinstance(cell, dt.datetime):
-        return f.timestamp_micros(f.lit((cell.replace(tzinfo=None) - _EPOCH) // _MICROSECOND))
+    if column.logical.name == "timestamp[us]":
+        return f.timestamp_micros(f.lit(microseconds(cell)))
     return f.lit(cell).cast(spark_type(column.logical))

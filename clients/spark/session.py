@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from ...schemas.errors import InvalidArgumentError
-from .shim import CATALOG, default_jar, why_not
+from .shim import CATALOG, EXTENSIONS, default_jar, why_not
 
 _SETTINGS = {
     # From the Java machine to Python by a socket in the file system: a small query takes half the time.
@@ -22,6 +22,7 @@ _SETTINGS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
 }
 _JARS = "spark.jars"
+_EXTENSIONS = "spark.sql.extensions"
 
 
 def configure(
@@ -41,7 +42,7 @@ def configure(
     chosen = getattr(builder, "_options", {})
     jar = None if _is_elsewhere(chosen) else _usable(shim)
     for name, value in (_SETTINGS | (_with_shim(chosen, jar, uri) if jar else {})).items():
-        if name not in chosen or name == _JARS:
+        if name not in chosen or name in (_JARS, _EXTENSIONS):
             builder.config(name, value)
     if str(chosen.get("spark.remote", chosen.get("spark.master", "local"))).startswith("local"):
         # By itself Spark takes the python3 on the path, which is another one in a virtual environment not activated.
@@ -76,9 +77,14 @@ def _usable(shim: bool | str | Path | None) -> Path | None:
 
 
 def _with_shim(chosen: dict[str, str], jar: Path, uri: str | None) -> dict[str, str]:
-    jars = [each for each in str(chosen.get(_JARS, "")).split(",") if each]
-    settings = {_JARS: ",".join([*jars, str(jar)]), "spark.sql.catalog.nyala": CATALOG}
+    settings = {_JARS: _with(chosen, _JARS, str(jar)), _EXTENSIONS: _with(chosen, _EXTENSIONS, EXTENSIONS)}
+    settings["spark.sql.catalog.nyala"] = CATALOG
     return settings | ({"spark.sql.catalog.nyala.uri": uri} if uri else {})
+
+
+def _with(chosen: dict[str, str], name: str, more: str) -> str:
+    """Return a list in a setting with one more in it."""
+    return ",".join(dict.fromkeys([*filter(None, str(chosen.get(name, "")).split(",")), more]))
 
 
 def _let_spark_find_the_package() -> None:

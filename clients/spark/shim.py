@@ -20,6 +20,7 @@ from pyspark.find_spark_home import _find_spark_home
 from ...schemas.errors import InvalidArgumentError
 
 CATALOG = "io.nyala.spark.NyalaCatalog"
+EXTENSIONS = "io.nyala.spark.NyalaExtensions"
 JAR_NAME = "nyala-spark-shim.jar"
 _SERIES = "4.3"
 """The shim is written for the classes inside Spark as they are here."""

@@ -11,6 +11,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from .options import ReadOptions, StreamReadOptions, StreamWriteOptions, WriteOptions, is_of_stream, parse
+from .plain_errors import plain_errors
 
 if TYPE_CHECKING:
     from .batch_read import BatchReader
@@ -27,6 +28,7 @@ class NyalaDataSource(DataSource):
         """The name of the format."""
         return "nyala"
 
+    @plain_errors
     def schema(self) -> StructType:
         """The columns of a table or of its changes, or those chosen. Whether for a stream, Spark does not say."""
         from .answers import ASK, answer
@@ -38,24 +40,28 @@ class NyalaDataSource(DataSource):
             return source_schema(parse(StreamReadOptions, self.options, "readStream"))
         return source_schema(parse(ReadOptions, self.options, "read"))
 
+    @plain_errors
     def reader(self, schema: StructType) -> BatchReader:
         """See BatchReader."""
         from .batch_read import BatchReader
 
         return BatchReader(schema, parse(ReadOptions, self.options, "read"))
 
+    @plain_errors
     def streamReader(self, schema: StructType) -> StreamReader:
         """See StreamReader."""
         from .stream_read import StreamReader
 
         return StreamReader(schema, parse(StreamReadOptions, self.options, "readStream"))
 
+    @plain_errors
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """See BatchWriter."""
         from .batch_write import BatchWriter
 
         return BatchWriter(schema, overwrite, parse(WriteOptions, self.options, "write"))
 
+    @plain_errors
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """See StreamWriter."""
         from .stream_write import StreamWriter

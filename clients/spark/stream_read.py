@@ -11,7 +11,7 @@ empty batches without end.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +37,8 @@ from .batch_read import columns_of, source_schema
 from .connection import batches_of, store_at, whole_store_at
 from .first_rows import FirstRows
 from .options import StreamReadOptions
-from .types import arrow_schema, check_projection, conform
+from .plain_errors import plain_errors
+from .types import arrow_schema, check_case, conform, projection
 
 _log = logging.getLogger(__name__)
 _START = 0
@@ -64,13 +65,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             StoreError: the table has no such columns, or cannot be asked.
         """
-        check_projection(schema, source_schema(options))
+        self._names = projection(schema, source_schema(options))
         self._schema = schema
         self._options = options
         self._backlog = Backlog(options.uri, options.table, options.filter)
         self._first_rows = FirstRows(options.uri)
         self._last: int | None = None
 
+    @plain_errors
     def initialOffset(self) -> Offset:
         """Where a query without a checkpoint begins."""
         start = self._options.starting_timestamp
@@ -78,6 +80,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return _offset(self._newest())
         return _offset(_START if start == "earliest" else int(start))
 
+    @plain_errors
     def prepareForTriggerAvailableNow(self) -> None:
         """Read up to what is there now, whatever comes meanwhile."""
         self._last = self._newest()
@@ -91,6 +94,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ReadAllAvailable() if options.max_bytes_per_trigger is None else ReadMaxBytes(options.max_bytes_per_trigger)
         )
 
+    @plain_errors
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """Return up to where the next micro-batch goes: ``start`` if there is nothing new.
 
@@ -105,10 +109,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return _offset(max(newest, begin))
         return _offset(self._after_loss(begin, newest, lambda since: self._limited(since, newest, limit), newest))
 
+    @plain_errors
     def reportLatestOffset(self) -> Offset:
         """The newest offset there is, for the progress of the query."""
         return _offset(self._newest())
 
+    @plain_errors
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Return the tasks of a micro-batch; none if nothing lies between the offsets.
 
@@ -123,14 +129,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return [StreamPart(part, until) for part in store_at(self._options.uri).parts(rows).parts]
         return self._after_loss(begin, until, lambda since: self._changes(since, until), [])
 
+    @plain_errors
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task."""
         assert isinstance(partition, StreamPart)
+        check_case(self._names)
         wanted = arrow_schema(self._schema)
         for batch in batches_of(self._options.uri, partition.part):
             if partition.inserted_at is not None:
-                batch = _as_inserts(batch, partition.inserted_at, wanted)
-            yield conform(batch, wanted)
+                batch = _as_inserts(batch, partition.inserted_at, self._names.values())
+            yield conform(batch, wanted, self._names)
 
     def _newest(self) -> int:
         return whole_store_at(self._options.uri).last_change(self._options.table)
@@ -144,7 +152,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options = self._options
         return ScanSpec(
             table=options.table,
-            columns=columns_of(self._schema),
+            columns=columns_of(self._names.values()),
             where=options.filter,
             split_bytes=options.split_size_bytes,
             **what,
@@ -202,10 +210,11 @@ def _oldest(store: FlightStore, table: str) -> int:
     return max(kept, last_of(microseconds_of(store.now()) - int((age - spare) * 1_000_000)))
 
 
-def _as_inserts(batch: pa.RecordBatch, timestamp: int, wanted: pa.Schema) -> pa.RecordBatch:
-    """Return rows as changes that brought them all."""
+def _as_inserts(batch: pa.RecordBatch, timestamp: int, names: Iterable[str]) -> pa.RecordBatch:
+    """Return rows as changes that brought them all, with the columns called ``names`` at least."""
     count = batch.num_rows
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     columns |= {"_op": pa.repeat(OPS[0], count), "_timestamp": pa.repeat(pa.scalar(timestamp, pa.int64()), count)}
-    before = {each.name: pa.nulls(count, each.type) for each in wanted if each.name.startswith(BEFORE)}
+    earlier = [name for name in names if name.startswith(BEFORE)]
+    before = {name: pa.nulls(count, columns[name.removeprefix(BEFORE)].type) for name in earlier}
     return pa.record_batch(columns | before)

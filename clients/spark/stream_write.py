@@ -21,8 +21,9 @@ from pyspark.sql.types import StructType
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.operation import Operation
 from .batch_write import Staged, Stager, commit_parts
-from .connection import whole_store_at
+from .connection import store_at, whole_store_at
 from .options import StreamWriteOptions
+from .plain_errors import plain_errors
 
 _BATCH_ID = "streaming.sql.batchId"
 _QUERY_ID = "sql.streaming.queryId"
@@ -49,15 +50,17 @@ class StreamWriter(DataSourceStreamArrowWriter):
             raise InvalidArgumentError("output mode complete empties the table first: it goes with insert and upsert")
         self._options = options
         self._overwrite = overwrite
-        self._stager = Stager(schema, options)
+        self._stager = Stager(schema, options, store_at(options.uri).describe_table(options.table))
         self._made = uuid.uuid4().hex
 
+    @plain_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedOfBatch:
         """Stage the rows of a task."""
         query, batch = _property(_QUERY_ID), _property(_BATCH_ID)
         staged = self._stager.stage(f"{self._made}-{batch}", iterator)
         return StagedOfBatch(staged.transaction, staged.parts, staged.rows, query)
 
+    @plain_errors
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Make a micro-batch visible, once.
 
@@ -74,6 +77,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         application = self._stager.application(app)
         commit_parts(self._options, transaction, messages, self._overwrite, application, batchId)
 
+    @plain_errors
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Throw away what the tasks have staged; of a batch all of whose tasks failed, time does it."""
         for transaction in {message.transaction for message in messages if isinstance(message, StagedOfBatch)}:

@@ -2,25 +2,30 @@
 
 | table | Spark |
 |---|---|
-| timestamp[us] | timestamp: the cells count microseconds in UTC; a schema of one's own may ask for timestamp_ntz |
+| timestamp[us] | timestamp: the cells are moments; a schema of one's own may ask for timestamp_ntz: see `zone` |
 | varchar(n), string | string |
 | all others | the type of the same name |
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import types as spark
 
 from ...schemas.changes import BEFORE
 from ...schemas.column import ColumnSchema
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.types import LogicalType
+from .zone import session_zone, walls
 
-_UTC = pa.timestamp("us", tz="UTC")
+_EPOCH = dt.datetime(1970, 1, 1)
+_MICROSECOND = dt.timedelta(microseconds=1)
+_UTC, _NAIVE = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
 _SAME: dict[str, spark.DataType] = {
     "bool": spark.BooleanType(),
     "int8": spark.ByteType(),
@@ -46,6 +51,11 @@ def spark_type(kind: LogicalType) -> spark.DataType:
     return spark.DecimalType(kind.precision, kind.scale) if kind.name == "decimal" else _SAME[kind.name]
 
 
+def microseconds(cell: dt.datetime | int) -> int:
+    """Return the microseconds since 1970 that a cell of a timestamp counts, as ``from_json`` gives it."""
+    return cell if isinstance(cell, int) else (cell.replace(tzinfo=None) - _EPOCH) // _MICROSECOND
+
+
 def arrow_type(kind: spark.DataType, name: str) -> pa.DataType:
     """Return the Arrow type in which Spark takes cells of a column called ``name``.
 
@@ -57,7 +67,7 @@ def arrow_type(kind: spark.DataType, name: str) -> pa.DataType:
     if isinstance(kind, spark.TimestampType):
         return _UTC
     if isinstance(kind, spark.TimestampNTZType):
-        return pa.timestamp("us")
+        return _NAIVE
     for word, same in _SAME.items():
         if isinstance(kind, type(same)):
             return LogicalType(word).arrow
@@ -102,27 +112,68 @@ def chosen(columns: Sequence[ColumnSchema], names: Sequence[str] | None) -> list
     """
     if names is None:
         return list(columns)
-    if len(set(names)) < len(names):
-        raise InvalidArgumentError(f"a column is named twice in {', '.join(names)}")
     by_name = {column.name: column for column in columns}
-    if unknown := [name for name in names if name not in by_name]:
-        raise missing(unknown[0], list(by_name))
-    return [by_name[name] for name in names]
+    found = [same_name(name, list(by_name)) for name in names]
+    if len(set(found)) < len(found):
+        raise InvalidArgumentError(f"a column is named twice in {', '.join(names)}")
+    return [by_name[name] for name in found]
 
 
-def check_projection(asked: spark.StructType, there: spark.StructType) -> None:
-    """Refuse a schema that asks for what a scan does not give.
+def becomes_moment(given: spark.StructField, column: ColumnSchema) -> bool:
+    """Whether cells are times of a clock, or dates, that stand for moments of a table by the session's time zone.
+
+    Raises:
+        InvalidArgumentError: they would be others than those that Spark makes of them when it casts.
+    """
+    kind, target = given.dataType, column.logical.name
+    if target == "timestamp[us]" and isinstance(kind, spark.StringType):
+        raise InvalidArgumentError(
+            f"column {given.name!r} is string, and the table holds moments: cast it to timestamp"
+        )
+    if target == "date" and isinstance(kind, spark.TimestampType):
+        raise InvalidArgumentError(f"column {given.name!r} is timestamp, and the table holds dates: cast it to date")
+    return target == "timestamp[us]" and isinstance(kind, spark.TimestampNTZType | spark.DateType)
+
+
+def same_name(name: str, known: Sequence[str]) -> str:
+    """Return the one of the columns ``known`` that ``name`` means: without regard to case, as Spark by its settings.
+
+    Raises:
+        InvalidArgumentError: there is none, or several that differ in case.
+    """
+    if name in known:
+        return name
+    alike = [each for each in known if each.lower() == name.lower()]
+    if len(alike) > 1:
+        raise InvalidArgumentError(f"column {name!r} may be {' or '.join(map(repr, alike))}: write it as one of them")
+    if not alike:
+        raise missing(name, list(known))
+    return alike[0]
+
+
+def check_case(names: Mapping[str, str]) -> None:
+    """Check, in a task, which knows the settings of its session, that columns may be called otherwise than they are.
+
+    Raises:
+        InvalidArgumentError: upper and lower case are to be told apart.
+    """
+    context = TaskContext.get()
+    wrong = next((name for name, meant in names.items() if name != meant), None)
+    if wrong and context and context.getLocalProperty("spark.sql.caseSensitive") == "true":
+        raise missing(wrong, list(names.values()))
+
+
+def projection(asked: spark.StructType, there: spark.StructType) -> dict[str, str]:
+    """Return by which name a scan gives each column of a schema that is asked for.
 
     Raises:
         InvalidArgumentError: for a column that is not there, has another type, or may be NULL against the schema.
     """
-    by_name = {field.name: field for field in there}
     if not asked.fields:
         raise InvalidArgumentError("a schema needs one column at least")
+    names = {field.name: same_name(field.name, there.fieldNames()) for field in asked}
     for field in asked:
-        have = by_name.get(field.name)
-        if have is None:
-            raise missing(field.name, list(by_name))
+        have = there[names[field.name]]
         if not _reads_as(have.dataType, field.dataType):
             raise InvalidArgumentError(
                 f"column {field.name!r} is {have.dataType.simpleString()}, not {field.dataType.simpleString()}: "
@@ -130,6 +181,7 @@ def check_projection(asked: spark.StructType, there: spark.StructType) -> None:
             )
         if have.nullable and not field.nullable:
             raise InvalidArgumentError(f"column {field.name!r} may be NULL, and the schema says NOT NULL")
+    return names
 
 
 def _reads_as(have: spark.DataType, asked: spark.DataType) -> bool:
@@ -140,18 +192,21 @@ def _reads_as(have: spark.DataType, asked: spark.DataType) -> bool:
 
 def missing(name: str, known: list[str]) -> InvalidArgumentError:
     """Return what to raise for a column that a table has not, though it has those ``known``."""
-    close = get_close_matches(name, known, 1)
-    hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(known[:20])}"
+    close = get_close_matches(name.lower(), [each.lower() for each in known], 1)
+    nearest = next((each for each in known if each.lower() in close), None)
+    hint = f"did you mean {nearest!r}?" if nearest else f"it has {', '.join(known[:20])}"
     return InvalidArgumentError(f"the table has no column {name!r}; {hint}")
 
 
-def conform(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
-    """Return a batch of a scan with exactly the schema ``wanted``: its columns in their order, timestamps with their
-    zone. Nothing is copied."""
-    columns = (_relabelled(batch.column(field.name), field.type) for field in wanted)
+def conform(batch: pa.RecordBatch, wanted: pa.Schema, names: Mapping[str, str]) -> pa.RecordBatch:
+    """Return a batch of a scan with exactly the schema ``wanted``: its columns in their order, called there as
+    ``names`` says, timestamps with their zone. Nothing is copied but those that are wanted without one."""
+    columns = (_as_wanted(batch.column(names[field.name]), field.type) for field in wanted)
     return pa.RecordBatch.from_arrays(list(columns), schema=wanted)
 
 
-def _relabelled(cells: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Timestamps with and without a zone count the same microseconds."""
+def _as_wanted(cells: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Moments come without their zone, which is UTC."""
+    if wanted == _NAIVE:
+        return walls(cells, session_zone())
     return cells if cells.type == wanted else cells.view(wanted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -104,10 +105,36 @@ def test_nothing_to_read(db: Database, source: Source) -> None:
     assert list(reader.read(InputPartition(None))) == [] and list(reader.read(None)) == []
 
 
-def test_a_schema_is_a_projection(homes: Table, source: Source) -> None:
-    wanted = StructType().add("city", "string").add("at", "timestamp_ntz").add("id", "long")
-    found = rows(source(), wanted)
-    assert found.schema.field("at").type == pa.timestamp("us") and found.num_rows == 100
+def test_a_schema_is_a_projection(homes: Table, source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In names of any case; times without a zone are those of a clock in the session's."""
+    monkeypatch.setattr("nyala.clients.spark.types.session_zone", lambda: "Asia/Kathmandu")
+    wanted = StructType().add("City", "string").add("AT", "timestamp_ntz").add("id", "long")
+    found = rows(source(), wanted).sort_by("id")
+    assert found.schema.names == ["City", "AT", "id"] and found.schema.field("AT").type == pa.timestamp("us")
+    at = homes.scan(["at"], ordered=True).to_arrow()["at"].to_pylist()
+    assert found["AT"].to_pylist() == [moment + dt.timedelta(hours=5.5) for moment in at], "as it was until 1985"
+
+
+def test_names_in_another_case(db: Database, source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    db.create_table("twins", pa.schema([("id", pa.int64()), ("city", pa.string()), ("City", pa.string())]), ["id"])
+    assert source("twins", columns="ID,City").schema().fieldNames() == ["id", "City"]
+    with pytest.raises(InvalidArgumentError, match="'CITY' may be 'city' or 'City'"):
+        source("twins", columns="CITY").schema()
+    reader = source("twins").reader(schema=StructType().add("ID", "long"))
+    monkeypatch.setattr("nyala.clients.spark.types.TaskContext", CaseSensitive)
+    with pytest.raises(InvalidArgumentError, match="no column 'ID'; did you mean 'id'"):
+        list(reader.read(reader.partitions()[0]))
+
+
+class CaseSensitive:
+    """The context of a task whose session tells upper and lower case apart."""
+
+    @classmethod
+    def get(cls) -> CaseSensitive:
+        return cls()
+
+    def getLocalProperty(self, name: str) -> str | None:
+        return "true" if name == "spark.sql.caseSensitive" else None
 
 
 WRONG_SCHEMAS = {

@@ -107,6 +107,14 @@ def test_columns_are_found_by_name_and_others_left(homes: Table, source: Source)
     assert state(homes)[1] == ("a", 7.0)
 
 
+def test_names_in_another_case(homes: Table, source: Source) -> None:
+    writer = source(operationColumn="OP").writer(StructType().add("ID", "long").add("Op", "string"), False)
+    writer.commit(write(writer, [batch(ID=[1], Op=["delete"])]))
+    assert sorted(state(homes)) == [2, 3]
+    with pytest.raises(InvalidArgumentError, match="'id' and 'ID', and the table has one column 'id'"):
+        source().writer(StructType().add("id", "long").add("ID", "long"), False)
+
+
 def test_overwrite_is_one_commit(homes: Table, source: Source, db: Database) -> None:
     before = db.now()
     writer = source().writer(ROWS, True)
@@ -173,6 +181,8 @@ WRONG: dict[str, tuple[StructType, bool, dict[str, object], str]] = {
     "unknown column": (StructType().add("id", "long").add("cty", "string"), False, {}, "did you mean 'city'"),
     "no key": (StructType().add("city", "string"), False, {}, "lack the key column 'id'"),
     "other type": (StructType().add("id", "long").add("price", "string"), False, {}, "'price' is string"),
+    "text for moments": (StructType().add("id", "long").add("at", "string"), False, {}, "cast it to timestamp"),
+    "moments for days": (StructType().add("id", "long").add("day", "timestamp"), False, {}, "cast it to date"),
     "no cells of it": (StructType().add("id", "long").add("city", WITH_OP), False, {}, "struct<op:string"),
     "no operation column": (ROWS, False, {"operationColumn": "op"}, "no operationColumn 'op'"),
     "operation of another type": (ROWS, False, {"operationColumn": "price"}, "'price' is double, not string"),
@@ -184,6 +194,7 @@ WRONG: dict[str, tuple[StructType, bool, dict[str, object], str]] = {
 @pytest.mark.parametrize("case", WRONG)
 def test_what_cannot_be_written_is_refused_before_any_task(homes: Table, source: Source, case: str) -> None:
     schema, overwrite, options, why = WRONG[case]
+    homes.alter().add_column("at", "timestamp[us]").add_column("day", "date").apply()
     with pytest.raises(nyala.StoreError, match=why):
         source(**options).writer(schema, overwrite)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from pyspark.sql import functions as f
 
 import nyala
 from nyala.clients.database import Database
+from nyala.clients.spark.types import microseconds
 from nyala.spark import write_table
 
 pytestmark = pytest.mark.spark
@@ -36,7 +38,7 @@ TYPES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "raw": (pa.binary(), [b"", b"\x00\xff"]),
     "short": (pa.string(), ["abcde", "fg"]),
 }
-ZONES = ["UTC", "America/New_York", "Asia/Kolkata"]
+ZONES = ["UTC", "America/New_York", "Asia/Kathmandu"]
 
 
 @pytest.fixture(params=ZONES)
@@ -81,18 +83,60 @@ def test_all_types_come_and_go_unchanged(
     assert back.scan(ordered=True).to_arrow().equals(expected)
 
 
-def test_moments_without_a_zone(
-    make: Callable[[str], Any], load: Callable[..., DataFrame], spark: SparkSession, uri: str, zone: str
+CLOCK = [
+    *(dt.datetime(2026, 3, 8, hour, 30) for hour in range(1, 5)),  # in New York there is no 2:30
+    *(dt.datetime(2026, 11, 1, hour, 30) for hour in range(3)),  # and 1:30 comes twice
+    dt.datetime(1, 1, 3),
+    dt.datetime(1883, 11, 18, 12, 2),
+    dt.datetime(1986, 1, 1, 0, 10),  # skipped in Kathmandu
+    dt.datetime(2055, 7, 1, 12),
+    None,
+]
+
+
+def test_a_time_of_a_clock_is_one_moment_by_every_way(
+    db: Database, spark: SparkSession, uri: str, plain: Callable[..., DataFrame], zone: str, tmp_path: Path, shim: Any
 ) -> None:
-    """A schema of one's own may ask for them; written, they are taken as they are."""
-    there = make("there")
-    there.insert(data())
-    frame = spark.read.format("nyala").schema("id long, night timestamp_ntz").option("uri", uri).load("there")
-    expected = there.scan(columns=["id", "night"], ordered=True).to_arrow()
-    assert frame.orderBy("id").toArrow()["night"].to_pylist() == expected["night"].to_pylist()
-    write_table(frame.withColumn("night", f.expr("night + interval 1 hour")), "there", uri, "update")
-    moved = there.scan(columns=["night"], where="id = 1").to_arrow()["night"].to_pylist()
-    assert moved == [dt.datetime(2026, 3, 8, 3, 30)]
+    """That which Spark makes of it by a cast: in a key, which places the row in a tablet, and in other columns."""
+    fields = [("way", pa.string()), ("n", pa.int32()), ("key", pa.timestamp("us")), ("at", pa.timestamp("us"))]
+    db.create_table("clock", pa.schema(fields), ["way", "n", "key"], [nyala.hash("key", buckets=3)])
+    types = "n int, key timestamp_ntz, at timestamp_ntz, day date"
+    rows = [(n, at or CLOCK[0], at, at and at.date()) for n, at in enumerate(CLOCK)]
+    frame = spark.createDataFrame(rows, types).repartition(1)
+    frame.createOrReplaceTempView("given")
+    expected = frame.selectExpr("n", "unix_micros(cast(at as timestamp)) m", "unix_micros(cast(day as timestamp)) d")
+    moments, days = ({row["n"]: row[name] for row in expected.collect()} for name in "md")
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW v USING nyala_plain OPTIONS (uri '{uri}', table 'clock')")
+    written = f.lit("frame").alias("way"), "n", "key", "at"
+    write_table(frame.select(*written), "clock", uri, repartition=True)
+    frame.select(f.lit("plain").alias("way"), "n", "key", f.col("day").alias("at")).write.format("nyala_plain").option(
+        "uri", uri
+    ).mode("append").save("clock")
+    spark.sql("INSERT INTO v SELECT 'view', n, key, at FROM given")
+    if shim:
+        spark.sql("INSERT INTO nyala.default.clock SELECT 'catalog', n, key, day FROM given")
+    feed = spark.readStream.format("nyala").option("uri", uri).option("readChangeFeed", "true")
+    feed = feed.schema("WAY string, n int, key timestamp_ntz, at timestamp_ntz").load("clock").where("way = 'frame'")
+    db.create_table("copy", pa.schema(fields), ["way", "n", "key"])
+    sink = feed.writeStream.format("nyala").option("uri", uri).option("checkpointLocation", str(tmp_path))
+    sink.trigger(availableNow=True).start("copy").awaitTermination(60)
+
+    found = [row for name in ("clock", "copy") for row in db.table(name).scan().to_arrow().to_pylist()]
+    assert len(found) == len(CLOCK) * (5 if shim else 4)
+    for row in found:
+        is_day = row["way"] in ("plain", "catalog")
+        at, key = (None if row[name] is None else microseconds(row[name]) for name in ("at", "key"))
+        assert at == (days if is_day else moments)[row["n"]], (zone, row)
+        assert key == moments[row["n"]] or CLOCK[row["n"]] is None, (zone, row)
+
+    shown = f.expr("cast(cast(at as timestamp) as timestamp_ntz)").alias("at")
+    back = frame.select("n", shown).toArrow()
+    for read in ["nyala_plain", "nyala"]:
+        asked = spark.read.format(read).schema("n int, way string, at timestamp_ntz").option("uri", uri).load("clock")
+        ours = asked.where("way = 'frame'")
+        assert sorted(ours.select("n", "at").toArrow().to_pylist(), key=str) == sorted(back.to_pylist(), key=str)
+        noon = ours.where("at = TIMESTAMP_NTZ'2026-03-08 04:30:00'").agg(f.max("n"), f.max("at"), f.count("at"))
+        assert noon.first()[:] == (3, CLOCK[3], 1)  # type: ignore[index]
 
 
 def test_literals_of_spark(make: Callable[[str], Any], spark: SparkSession, uri: str) -> None:

@@ -1,0 +1,119 @@
+"""Statements of SQL: ``INSERT``, and writes to a table that Spark knows by name, told from ``df.write``.
+
+Both come to the same writer, and mean different things. A statement adds rows: a key that is there is an error. And
+Spark fills the columns that it leaves out with their defaults, or NULL, before the rows come here: in a new row they
+are what the store would put there itself, in one that is there they would erase what it holds.
+
+The shim in Java tells which a write is, and what was left out. Without it, a statement is known by its columns: Spark
+gives them all, with the metadata of the table's schema, in which a mark stands. A frame that was read from the table
+and is written back with all columns as they were looks the same; so it counts as one too.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql.types import StructField, StructType
+
+from ...schemas.column import ColumnSchema
+from ...schemas.description import TableDescription
+from ...schemas.errors import AlreadyPresentError, InvalidArgumentError, RowErrors
+from ...schemas.literal import from_json
+from ...schemas.operation import Operation
+from .options import Place, ReadOptions, WriteOptions
+from .types import microseconds, spark_type
+
+_MARK = "nyala"
+"""The key of a column's metadata that holds the mark; the shim looks for it too."""
+_DEFAULT, _DEFAULT_BEFORE = "CURRENT_DEFAULT", "EXISTS_DEFAULT"
+"""Where Spark looks for what it fills a column with. It wants the second too, which it has no use for here."""
+_CHANGES_CELLS = (Operation.UPSERT, Operation.UPDATE)
+_WORKS = (
+    "name all columns, let NULLs leave cells as they are by the option ignoreNull, use the shim in Java with its "
+    "extension of the session, or write by df.write.format(nyala)"
+)
+_REFUSAL = f"raise_error('without the shim Spark does not tell which columns a statement leaves out: {_WORKS}')"
+"""No constant, so that Spark refuses a statement that needs it, and quotes it."""
+
+
+def insertable(schema: StructType, columns: Sequence[ColumnSchema], options: ReadOptions) -> StructType:
+    """Return the schema of a whole table with what Spark is to fill in where a statement leaves columns out."""
+    fields = zip(schema, columns, strict=True)
+    return StructType([_with_metadata(field, _metadata(column, options)) for field, column in fields])
+
+
+def as_meant(
+    options: WriteOptions, schema: StructType, table: TableDescription, overwrites: bool
+) -> tuple[WriteOptions, bool]:
+    """Return the options of a write with what a statement means by them, and whether it adds rows only.
+
+    Raises:
+        InvalidArgumentError: it may leave out columns of rows that are there, and nobody tells which.
+    """
+    is_statement = _looks_so(schema, table, options) if options.statement is None else options.statement == "insert"
+    if not is_statement or overwrites or options.operation_column is not None:
+        return options, False
+    if "operation" not in options.model_fields_set:
+        return options.model_copy(update={"operation": Operation.INSERT}), True
+    if options.statement is None and _may_erase(options) and not _refuses(schema):
+        raise InvalidArgumentError(
+            f"operation {str(options.operation)!r} of a statement may erase cells of the columns that it leaves out: "
+            f"{_WORKS}; a view may be made with the operation among its OPTIONS"
+        )
+    return options, False
+
+
+def only_new(error: RowErrors) -> AlreadyPresentError | RowErrors:
+    """Return what to raise for a statement that adds rows, one of which is there."""
+    if error.code != AlreadyPresentError.code:
+        return error
+    return AlreadyPresentError(
+        f"{error.message}; an INSERT adds rows, and the option operation=upsert also changes those that are there"
+    )
+
+
+def _may_erase(options: ReadOptions | WriteOptions) -> bool:
+    return options.operation is not None and options.operation.base in _CHANGES_CELLS and not options.ignore_null
+
+
+def _mark(place: Place) -> str:
+    return f"{place.uri} {place.table}"
+
+
+def _looks_so(schema: StructType, table: TableDescription, options: WriteOptions) -> bool:
+    marks = {(field.metadata or {}).get(_MARK) for field in schema}
+    return marks == {_mark(options)} and schema.fieldNames() == [column.name for column in table.columns]
+
+
+def _refuses(schema: StructType) -> bool:
+    """Whether the columns come from a schema by which Spark refuses a statement that leaves one out."""
+    return all((field.metadata or {}).get(_DEFAULT) == _REFUSAL for field in schema)
+
+
+def _metadata(column: ColumnSchema, options: ReadOptions) -> dict[str, Any]:
+    if _may_erase(options):
+        default = _REFUSAL
+    elif column.write_default is None or options.ignore_null:
+        return {_MARK: _mark(options)}
+    else:
+        default = _sql(column)
+    return {_MARK: _mark(options), _DEFAULT: default, _DEFAULT_BEFORE: "NULL"}
+
+
+def _with_metadata(field: StructField, more: dict[str, Any]) -> StructField:
+    return StructField(field.name, field.dataType, field.nullable, {**(field.metadata or {}), **more})
+
+
+def _sql(column: ColumnSchema) -> str:
+    """Return a column's default in SQL of Spark, so written that no setting of a session changes it."""
+    cell, kind = from_json(column.write_default, column.logical), column.logical
+    if kind.name == "timestamp[us]":
+        return f"timestamp_micros({microseconds(cell)})"
+    if isinstance(cell, dt.date):
+        return f"date_from_unix_date({(cell - dt.date(1970, 1, 1)).days})"
+    if isinstance(cell, str | bytes):
+        written = f"X'{(cell.encode() if isinstance(cell, str) else cell).hex()}'"
+        return f"CAST({written} AS STRING)" if isinstance(cell, str) else written
+    return f"CAST('{cell}' AS {spark_type(kind).simpleString()})"

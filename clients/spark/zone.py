@@ -1,0 +1,113 @@
+"""Timestamps without a zone as moments, and back, as ``CAST`` of Spark does it.
+
+A table holds moments. A TIMESTAMP_NTZ, or a date, is what a clock on the wall shows, and stands for the moment at which
+the clock of the session's time zone shows it. Where such a clock is set forward, times that it skips are read by the
+offset before; where it is set back, a time that comes twice is the first.
+
+Arrow has kernels for it, which know of no summer time after 2037.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+
+from ...schemas.errors import InvalidArgumentError
+
+SETTING = "spark.sql.session.timeZone"
+_NAIVE = pa.timestamp("us")
+_FIXED = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d\d))?")
+_EPOCH = dt.datetime(1970, 1, 1)
+_SECOND, _DAY = 1_000_000, 86_400 * 1_000_000
+# What Python has of a day and the next one, in every zone; before and after, the offset is that of the first and last.
+_FIRST_DAY, _LAST_DAY = ((dt.datetime(*day) - _EPOCH).days for day in ((1, 1, 3), (9999, 12, 28)))
+
+
+def session_zone(told: pa.Schema | None = None) -> str:
+    """Return the time zone of the session that a task belongs to; ``told`` is the schema of rows from Spark, whose
+    timestamps name it.
+
+    Raises:
+        InvalidArgumentError: nothing tells.
+    """
+    zones = (field.type.tz for field in told or () if pa.types.is_timestamp(field.type) and field.type.tz)
+    context = TaskContext.get()
+    zone = next(zones, None) or (context and context.getLocalProperty(SETTING))
+    if not zone:
+        raise InvalidArgumentError(
+            f"which moments timestamps without a zone are depends on the session's time zone, which is not told: set "
+            f"{SETTING}, or cast them to timestamp in Spark"
+        )
+    return zone
+
+
+def moments(walls: pa.Array, zone: str) -> pa.Array:
+    """Return times of a clock in ``zone``, or dates, as microseconds in UTC.
+
+    Raises:
+        InvalidArgumentError: there is no such zone.
+    """
+    clock = _zone(zone)
+    return _shifted(walls, lambda wall: -_offset(wall.replace(tzinfo=clock)))
+
+
+def walls(moments: pa.Array, zone: str) -> pa.Array:
+    """Return what a clock in ``zone`` shows at moments in UTC.
+
+    Raises:
+        InvalidArgumentError: there is no such zone.
+    """
+    clock = _zone(zone)
+    return _shifted(moments, lambda moment: _offset(moment.replace(tzinfo=dt.UTC).astimezone(clock)))
+
+
+def _zone(name: str) -> dt.tzinfo:
+    if fixed := _FIXED.fullmatch(name):
+        sign = -1 if fixed[1] == "-" else 1
+        return dt.timezone(sign * dt.timedelta(hours=int(fixed[2]), minutes=int(fixed[3] or 0)))
+    try:
+        return ZoneInfo("UTC" if name == "Z" else name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise InvalidArgumentError(
+            f"the time zone {name!r} of the session is not known here; Area/City and +HH:MM work"
+        ) from None
+
+
+def _offset(moment: dt.datetime) -> int:
+    """The offset from UTC in microseconds."""
+    offset = moment.utcoffset()
+    assert offset is not None
+    return offset // dt.timedelta(microseconds=1)
+
+
+def _shifted(cells: pa.Array, shift: Callable[[dt.datetime], int]) -> pa.Array:
+    """Return times each moved by what ``shift`` says, which is asked a few times for each day that there is."""
+    times = cells.cast(_NAIVE).cast(pa.int64())
+    numbers = times.fill_null(0).to_numpy()
+    days, of_day = np.unique(np.clip(numbers // _DAY, _FIRST_DAY, _LAST_DAY), return_inverse=True)
+    spans = [_span(int(day) * _DAY, shift) for day in days]
+    early, change, late = (np.array([span[part] for span in spans], np.int64)[of_day] for part in range(3))
+    moved = numbers + np.where(numbers < change, early, late)
+    return pa.array(moved, pa.int64(), mask=times.is_null().to_numpy(zero_copy_only=False)).cast(_NAIVE)
+
+
+def _span(day: int, shift: Callable[[dt.datetime], int]) -> tuple[int, int, int]:
+    """Return the shift at the beginning of a day, when it changes, and the one from then on."""
+
+    def at(time: int) -> int:
+        return shift(_EPOCH + dt.timedelta(microseconds=time))
+
+    low, high = day, day + _DAY
+    early, late = at(low), at(high)
+    if early == late:
+        return early, high, late
+    while high - low > _SECOND:  # it is `early` at `low`, and not at `high`; offsets change at whole seconds
+        middle = (low + high) // 2 // _SECOND * _SECOND
+        low, high = (middle, high) if at(middle) == early else (low, middle)
+    return early, high, late

@@ -1,0 +1,63 @@
+package io.nyala.spark;
+
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.V2WriteCommand;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import scala.jdk.javaapi.CollectionConverters;
+import scala.runtime.AbstractPartialFunction;
+
+/**
+ * Tells each table of ours that is written to whether that is a statement of SQL, and the columns that it leaves out,
+ * which the part in Python does not write.
+ *
+ * <p>Where the columns of a query are not exactly those of the table, Spark puts a projection on top of it, in which
+ * all refer to a column of the query but those that it fills in. It gives each the metadata of the table's column, and
+ * ours have some: so the projection is not one of the user's own that selects a literal.
+ */
+final class WrittenColumns extends Rule<LogicalPlan> {
+  @Override
+  public LogicalPlan apply(LogicalPlan plan) {
+    return plan.resolveOperators(new AbstractPartialFunction<LogicalPlan, LogicalPlan>() {
+      @Override
+      public boolean isDefinedAt(LogicalPlan node) {
+        return node instanceof V2WriteCommand write
+            && write.table() instanceof DataSourceV2Relation relation
+            && relation.table() instanceof NyalaTable table
+            && !table.isTold();
+      }
+
+      @Override
+      public LogicalPlan apply(LogicalPlan node) {
+        return told((V2WriteCommand) node);
+      }
+    });
+  }
+
+  private static LogicalPlan told(V2WriteCommand write) {
+    DataSourceV2Relation relation = (DataSourceV2Relation) write.table();
+    // df.write.format("nyala").save() is the one write to a table that Spark knows by no name, save views.
+    boolean isStatement = InsertMark.isOn((LogicalPlan) write) || relation.identifier().isDefined();
+    NyalaTable table = ((NyalaTable) relation.table()).told(isStatement, isStatement ? leftOut(write) : List.of());
+    return (LogicalPlan) write.withNewTable(relation.copy(
+        table, relation.output(), relation.catalog(), relation.identifier(), relation.options(),
+        relation.timeTravelSpec()));
+  }
+
+  private static List<String> leftOut(V2WriteCommand write) {
+    List<String> names = new ArrayList<>();
+    if (write.query() instanceof Project top) {
+      for (NamedExpression column : CollectionConverters.asJava(top.projectList())) {
+        if (column instanceof Alias alias && alias.references().isEmpty() && NyalaTable.isMarked(column.metadata())) {
+          names.add(column.name());
+        }
+      }
+    }
+    return names;
+  }
+}

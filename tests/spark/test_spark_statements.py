@@ -1,0 +1,185 @@
+"""Statements of SQL that write: what they leave out stays as it is, and what is there is not written over."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+import nyala
+from nyala.clients.database import Database
+from nyala.clients.table import Table
+from nyala.spark import write_table
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.int64(), False),
+        ("city", pa.string()),
+        ("price", pa.float64()),
+        ("rooms", pa.int32()),
+        ("at", pa.timestamp("us")),
+        ("note", pa.string()),
+    ]
+)
+DEFAULTS = {"rooms": 7, "at": "2026-03-08T02:30:00", "note": "it's \\ \u00e9"}
+AT = dt.datetime(2026, 3, 8, 2, 30)
+OSLO = ("Oslo", 5.0, 1, None, "n")
+NEW = (7, AT, DEFAULTS["note"])
+"""What a row gets in the columns that a statement leaves out."""
+
+
+@pytest.fixture
+def homes(db: Database) -> Table:
+    options = {name: nyala.ColumnOptions(write_default=default) for name, default in DEFAULTS.items()}
+    table = db.create_table("homes", SCHEMA, ["id"], [nyala.hash("id", buckets=2)], column_options=options)
+    table.insert({"id": [1], "city": ["Oslo"], "price": [5.0], "rooms": [1], "at": [None], "note": ["n"]})
+    return table
+
+
+def state(table: Table) -> dict[int, tuple]:
+    rows = table.scan().to_arrow().to_pylist()
+    return {row["id"]: tuple(row[name] for name in SCHEMA.names[1:]) for row in rows}
+
+
+@pytest.fixture
+def view(spark: SparkSession, uri: str, plain: Callable[..., DataFrame]) -> Callable[..., str]:
+    """Make a view of the table, with or without the shim, and return its name."""
+
+    def make(way: str, **options: str) -> str:
+        given = ", ".join(f"{name} '{value}'" for name, value in {"uri": uri, "table": "homes", **options}.items())
+        form = {"plain": "nyala_plain", "shim": "nyala"}[way]
+        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW v USING {form} OPTIONS ({given})")
+        return "v"
+
+    return make
+
+
+@pytest.mark.parametrize("way", ["plain", "shim", "catalog"])
+def test_insert_adds_rows(
+    spark: SparkSession, homes: Table, view: Callable[..., str], shim: Path | None, way: str
+) -> None:
+    """Those that are there are left as they are, and named; columns that are left out get their defaults."""
+    if way != "plain" and shim is None:
+        pytest.skip("there is no shim")
+    name = "nyala.default.homes" if way == "catalog" else view(way)
+    exact = spark.table(name).withColumn("city", f.lit("gone"))  # what needs no cast and no name of Spark
+    frame = spark.createDataFrame([(1, 9.0)], "id long, price double")
+    refused: dict[str, list[Callable[[], Any]]] = {
+        "plain": [
+            lambda: spark.sql(f"INSERT INTO {name} (id, price) VALUES (1, 9.0)"),
+            lambda: exact.write.insertInto(view("plain", operation="insert")),
+        ],
+        "shim": [lambda: exact.write.insertInto(name)],
+        "catalog": [
+            lambda: spark.sql(f"INSERT INTO {name} (price, id) VALUES (1, 2), (2, 2)"),
+            lambda: frame.writeTo(name).append(),
+        ],
+    }
+    for statement in refused[way]:
+        with pytest.raises(PySparkException, match="ALREADY_PRESENT") as caught:
+            statement()
+        assert "Traceback" not in str(caught.value)
+        assert state(homes) == {1: OSLO}
+    spark.sql(f"INSERT INTO {name} (price, id) SELECT 2, id FROM range(2, 4)")
+    assert state(homes) == {1: OSLO, 2: (None, 2.0, *NEW), 3: (None, 2.0, *NEW)}
+    spark.sql(f"INSERT INTO {name} VALUES (4, NULL, 1.5, DEFAULT, DEFAULT, NULL)")
+    assert state(homes)[4] == (None, 1.5, 7, AT, None)
+    spark.sql(f"INSERT OVERWRITE {name} (id, city) VALUES (1, 'Bern')")
+    assert state(homes) == {1: ("Bern", None, *NEW)}
+
+
+def test_upserts_of_statements_leave_the_columns_that_they_do_not_name(
+    needs_shim: None, spark: SparkSession, homes: Table, view: Callable[..., str]
+) -> None:
+    """The shim tells which they are, also where what is written is NULL."""
+    name = "nyala.default.homes"
+    spark.sql(f"INSERT INTO {name} WITH (operation = 'upsert') (id, price) VALUES (1, 9.0), (2, 1)")
+    assert state(homes) == {1: ("Oslo", 9.0, *OSLO[2:]), 2: (None, 1.0, *NEW)}
+    spark.sql(f"INSERT INTO {name} WITH (operation = 'upsert') BY NAME SELECT 1 AS id, NULL AS price")
+    assert state(homes)[1] == ("Oslo", None, *OSLO[2:])
+    spark.sql(f"INSERT INTO {view('shim', operation='update')} (id, city) VALUES (1, 'Bern')")
+    assert state(homes)[1] == ("Bern", None, *OSLO[2:])
+    frame = spark.range(1, 2).select("id", f.lit(None).cast("string").alias("note"))
+    frame.writeTo(name).option("operation", "upsert").append()
+    assert state(homes)[1] == ("Bern", None, 1, None, None)
+    nulls = [f.lit(None).cast(field.dataType).alias(field.name) for field in spark.table(name).schema[1:]]
+    spark.range(1, 2).select("id", *nulls).writeTo(name).option("operation", "upsert").append()
+    assert state(homes)[1] == (None,) * 5
+    spark.table(name).where("id = 2").write.format("nyala").options(**options_of(spark)).mode("append").save("homes")
+    spark.sql(f"INSERT INTO {name} WITH (operation = 'delete') (id) VALUES (2)")
+    assert list(state(homes)) == [1]
+
+
+def options_of(spark: SparkSession) -> dict[str, str]:
+    uri = spark.conf.get("spark.sql.catalog.nyala.uri")
+    assert uri
+    return {"uri": uri}
+
+
+def test_without_the_shim_an_upsert_that_leaves_columns_out_is_refused(
+    spark: SparkSession, homes: Table, uri: str, view: Callable[..., str], plain: Callable[..., DataFrame]
+) -> None:
+    name = view("plain", operation="upsert")
+    for statement in (
+        "(id, price) VALUES (1, 9.0)",
+        "VALUES (1, 'x', 9.0, DEFAULT, NULL, NULL)",
+        "BY NAME SELECT 1 id",
+    ):
+        with pytest.raises(PySparkException, match="which columns a statement leaves out: name all columns"):
+            spark.sql(f"INSERT INTO {name} {statement}")
+    own = plain().write.format("nyala_plain").option("uri", uri).option("operation", "upsert").mode("append")
+    with pytest.raises(PySparkException, match="may erase cells of the columns that it leaves out"):
+        own.save("homes")  # it looks like a statement
+    assert state(homes) == {1: OSLO}
+    spark.sql(f"INSERT INTO {name} VALUES (1, 'x', 9.0, 3, NULL, NULL)")
+    assert state(homes) == {1: ("x", 9.0, 3, None, None)}
+    spark.sql(
+        f"INSERT INTO {view('plain', operation='upsert', ignoreNull='true')} (id, city) VALUES (1, 'y'), (2, 'z')"
+    )
+    assert state(homes) == {1: ("y", 9.0, 3, None, None), 2: ("z", None, *NEW)}
+    write_table(plain(), "homes", uri)
+    spark.createDataFrame([(1, "w")], "id long, city string").write.format("nyala_plain").option("uri", uri).mode(
+        "append"
+    ).save("homes")
+    assert state(homes)[1] == ("w", 9.0, 3, None, None)
+
+
+def test_without_the_extension_statements_are_refused(needs_shim: None, spark: SparkSession, homes: Table) -> None:
+    """Where others start Spark, they may forget it: nothing tells then which columns are left out."""
+    assert spark.conf.get("spark.sql.extensions") == "io.nyala.spark.NyalaExtensions"
+    jvm: Any = spark._jvm  # pyright: ignore[reportAttributeAccessIssue]
+    catalog = jvm.io.nyala.spark.NyalaCatalog()
+    options = jvm.org.apache.spark.sql.util.CaseInsensitiveStringMap(options_of(spark))
+    catalog.initialize("nyala", options)
+    namespace = spark.sparkContext._gateway.new_array(jvm.java.lang.String, 1)  # pyright: ignore[reportOptionalMemberAccess]
+    namespace[0] = "default"
+    table = catalog.loadTable(jvm.org.apache.spark.sql.connector.catalog.Identifier.of(namespace, "homes"))
+    writing = jvm.org.apache.spark.sql.connector.write.LogicalWriteInfoImpl("q", table.schema(), options)
+    write = table.newWriteBuilder(writing).build()
+    with pytest.raises(Exception, match=r"spark\.sql\.extensions=io\.nyala\.spark\.NyalaExtensions"):
+        write.toBatch()
+    assert write.toStreaming() is not None
+
+
+def test_errors_begin_with_the_message(spark: SparkSession, homes: Table, uri: str, plain: Any) -> None:
+    wrong: list[Callable[[], Any]] = [
+        lambda: plain("barns"),
+        lambda: plain(where="pricee > 1").collect(),
+        lambda: write_table(spark.createDataFrame([(None,)], "id long"), "homes", uri),
+    ]
+    for call in wrong:
+        with pytest.raises(PySparkException) as caught:
+            call()
+        text = str(caught.value)
+        assert re.search(r"nyala\.schemas\.errors\.\w+: .*(barns|pricee|'id' is NULL)", text), text
+        assert "Traceback" not in text and ".py" not in text
