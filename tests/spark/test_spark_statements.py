@@ -164,7 +164,8 @@ def test_without_the_extension_statements_are_refused(needs_shim: None, spark: S
     namespace = spark.sparkContext._gateway.new_array(jvm.java.lang.String, 1)  # pyright: ignore[reportOptionalMemberAccess]
     namespace[0] = "default"
     table = catalog.loadTable(jvm.org.apache.spark.sql.connector.catalog.Identifier.of(namespace, "homes"))
-    writing = jvm.org.apache.spark.sql.connector.write.LogicalWriteInfoImpl("q", table.schema(), options)
+    none = jvm.java.util.Optional.empty()
+    writing = jvm.org.apache.spark.sql.connector.write.LogicalWriteInfoImpl("q", table.schema(), options, none, none)
     write = table.newWriteBuilder(writing).build()
     with pytest.raises(Exception, match=r"spark\.sql\.extensions=io\.nyala\.spark\.NyalaExtensions"):
         write.toBatch()
