@@ -112,7 +112,7 @@ def test_upserts_of_statements_leave_the_columns_that_they_do_not_name(
     frame = spark.range(1, 2).select("id", f.lit(None).cast("string").alias("note"))
     frame.writeTo(name).option("operation", "upsert").append()
     assert state(homes)[1] == ("Bern", None, 1, None, None)
-    nulls = [f.lit(None).cast(field.dataType).alias(field.name) for field in spark.table(name).schema[1:]]
+    nulls = [f.lit(None).cast(field.dataType).alias(field.name) for field in spark.table(name).schema.fields[1:]]
     spark.range(1, 2).select("id", *nulls).writeTo(name).option("operation", "upsert").append()
     assert state(homes)[1] == (None,) * 5
     spark.table(name).where("id = 2").write.format("nyala").options(**options_of(spark)).mode("append").save("homes")
@@ -161,7 +161,8 @@ def test_without_the_extension_statements_are_refused(needs_shim: None, spark: S
     catalog = jvm.io.nyala.spark.NyalaCatalog()
     options = jvm.org.apache.spark.sql.util.CaseInsensitiveStringMap(options_of(spark))
     catalog.initialize("nyala", options)
-    namespace = spark.sparkContext._gateway.new_array(jvm.java.lang.String, 1)  # pyright: ignore[reportOptionalMemberAccess]
+    gateway: Any = spark.sparkContext._gateway
+    namespace = gateway.new_array(jvm.java.lang.String, 1)
     namespace[0] = "default"
     table = catalog.loadTable(jvm.org.apache.spark.sql.connector.catalog.Identifier.of(namespace, "homes"))
     none = jvm.java.util.Optional.empty()
