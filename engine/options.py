@@ -82,6 +82,7 @@ class StoreOptions(BaseModel):
     """Key indexes of all tablets, about 21 bytes a key (17 to 26). Rowsets that do not fit are searched for keys by
     their Bloom filters; 0 is no index at all. MemRowSets have indexes of their own, which count as memory stores."""
     wal_segment_bytes: PositiveInt = 64 * MIB
+    """The log is files of this size, each reserved on the disk at once."""
     wal_queue_bytes: PositiveInt = 64 * MIB
     """Commits on their way to the log, before writers wait for the disk."""
     page_cache_bytes: PositiveInt = 64 * MIB

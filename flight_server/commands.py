@@ -6,7 +6,7 @@ import json
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -17,27 +17,29 @@ from .location import DEFAULT_LOCATION
 if TYPE_CHECKING:
     from ..engine.verify import VerifyReport
     from ..schemas.service import StoreService
+    from .settings import Settings
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
 def serve(
-    data: Annotated[Path, typer.Option(help="The data directory; made when it is missing.")],
+    data: Annotated[Path | None, typer.Option(help="The data directory; made when it is missing.")] = None,
     listen: Annotated[
         str | None,
         typer.Option(
             help=f"Where to listen; port 0 takes any free one.  [default: {DEFAULT_LOCATION}, or as the placement says]"
         ),
     ] = None,
-    json_output: Json = False,
+    json_output: Annotated[bool | None, typer.Option("--json", help="Print and log JSON, for programs.")] = None,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Listen where other machines reach it: there is no TLS or login yet.")
-    ] = False,
-    drain_seconds: Annotated[float, typer.Option(min=0, help="What running requests get after SIGTERM.")] = 10.0,
-    scans_max: Annotated[int, typer.Option(min=1, help="Scans at once.")] = 64,
-    puts_max: Annotated[int, typer.Option(min=1, help="Write streams at once.")] = 64,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
-    maintenance: Annotated[str, typer.Option(help="on, or off: flush only when asked to.")] = "on",
+        bool | None,
+        typer.Option("--insecure", help="Listen where other machines reach it: there is no TLS or login yet."),
+    ] = None,
+    drain_seconds: Annotated[float | None, typer.Option(min=0, help="How long a stop takes at most.")] = None,
+    scans_max: Annotated[int | None, typer.Option(min=1, help="Scans at once.")] = None,
+    puts_max: Annotated[int | None, typer.Option(min=1, help="Write streams at once.")] = None,
+    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
+    maintenance: Annotated[str | None, typer.Option(help="on, or off: flush only when asked to.")] = None,
     memory_mb: Annotated[
         int | None, typer.Option(min=16, help="Memory for the store, beside about 300 MB for the process.")
     ] = None,
@@ -48,29 +50,52 @@ def serve(
     import_storage: Annotated[
         str | None, typer.Option(help="Where files of bulk imports are put, as s3://bucket/prefix; else in the data.")
     ] = None,
+    assignments: Annotated[
+        list[str] | None, typer.Option("--set", help="Any other option, name=value; --print-config lists them.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A TOML file of options.  [env var: NYALA_CONFIG]", show_default=False)
+    ] = None,
+    print_config: Annotated[
+        bool, typer.Option("--print-config", help="Print all options with their values, as such a file, and leave.")
+    ] = False,
 ) -> None:
-    """Serve a data directory over Arrow Flight, until SIGTERM or Ctrl-C."""
-    from .config import ServerConfig
+    """Serve a data directory over Arrow Flight, until SIGTERM or Ctrl-C.
+
+    Options also come from NYALA_<NAME> in the environment and from a file; the command line wins, then the environment.
+    """
+    flags = dict(locals())
+    for other in ("assignments", "config", "print_config"):
+        del flags[other]
+    from .settings import read_settings
+
+    settings = read_settings(flags, assignments or [], os.environ, config)
+    if print_config:
+        typer.echo(settings.text())
+    else:
+        _serve(settings)
+
+
+def _serve(settings: Settings) -> None:
     from .lifecycle import run_server
     from .location import check_location
     from .logs import log_to_stderr
 
-    here = _here(placement, name)
-    listen = listen or (here.placement.servers[here.server][0] if here else DEFAULT_LOCATION)
-    check_location(listen, insecure)
-    log_to_stderr(log_level, json_output)
-    config = ServerConfig(
-        scans_max=scans_max,
-        puts_max=puts_max,
-        drain_seconds=drain_seconds,
-        private_paths=(str(data.absolute()), os.path.realpath(data)),
-    )
+    options = settings.serve
+    if options.data is None:
+        raise InvalidArgumentError("give --data DIR, or data in the file of options, or NYALA_DATA")
+    data, as_json = options.data, options.json_output
+    here = _here(options.placement, options.name)
+    listen = options.listen or (here.placement.servers[here.server][0] if here else DEFAULT_LOCATION)
+    check_location(listen, options.insecure)
+    log_to_stderr(options.log_level, as_json)
+    config = settings.server.model_copy(update={"private_paths": (str(data.absolute()), os.path.realpath(data))})
 
     def announce(location: str) -> None:
-        line = json.dumps({"location": location, "pid": os.getpid()}) if json_output else f"listening on {location}"
+        line = json.dumps({"location": location, "pid": os.getpid()}) if as_json else f"listening on {location}"
         typer.echo(line)
 
-    run_server(lambda: open_warm(data, maintenance, memory_mb, here, import_storage), listen, config, announce)
+    run_server(lambda: open_warm(data, settings.store, here), listen, config, announce)
 
 
 def _here(placement: Path | None, name: str | None) -> Here | None:
@@ -87,13 +112,7 @@ def _here(placement: Path | None, name: str | None) -> Here | None:
     return Here(found, name)
 
 
-def open_warm(
-    data: Path,
-    maintenance: str,
-    memory_mb: int | None = None,
-    here: Here | None = None,
-    import_storage: str | None = None,
-) -> StoreService:
+def open_warm(data: Path, options: dict[str, Any], here: Here | None = None) -> StoreService:
     """Open a store whose kernels are compiled, so that no request waits for the compiler.
 
     Raises:
@@ -103,18 +122,9 @@ def open_warm(
     from ..engine.options import StoreOptions
     from ..engine.store import Store
 
-    if maintenance not in ("on", "off"):
-        raise InvalidArgumentError(f"maintenance is on or off, not {maintenance!r}")
     warm_up()
-    budget = memory_mb << 20 if memory_mb else None
     shared = {"placement": here.placement, "server": here.server} if here else {}
-    options = StoreOptions(
-        maintenance=maintenance,  # pyright: ignore[reportArgumentType]
-        budget_bytes=budget,
-        import_storage=import_storage,
-        **shared,
-    )
-    store = Store.open(data, options)
+    store = Store.open(data, StoreOptions(**options, **shared))
     if here is None:
         return store
     from .gateway import Gateway

@@ -1,61 +1,62 @@
 """What a server may be told when it starts."""
 
-from dataclasses import dataclass
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from ..schemas.limits import Limits
 
 MIB = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class ServerConfig:
-    """Limits of a server and the sizes of what it sends."""
+class ServerConfig(BaseModel):
+    """Limits of a server and the sizes of what it sends. `settings` makes flags, variables and a file of the fields."""
 
-    scans_max: int = 64
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    scans_max: PositiveInt = 64
     """DoGet streams at once, and a fourth of the DoExchange streams: each holds one thread."""
-    puts_max: int = 64
+    puts_max: PositiveInt = 64
     """DoPut streams at once."""
-    point_reads_max: int = 64
+    point_reads_max: PositiveInt = 64
     """Batches of keys that are looked up at once."""
-    plans_max: int = 16
+    plans_max: PositiveInt = 16
     """GetFlightInfo, GetSchema, ListFlights and ``explain`` at once."""
-    calls_max: int = 64
+    calls_max: PositiveInt = 64
     """Short actions at once."""
-    tasks_max: int = 16
+    tasks_max: PositiveInt = 16
     """Actions that may take minutes at once: maintenance, commits of transactions and imports, moves."""
-    large_requests_max: int = 1
+    large_requests_max: PositiveInt = 1
     """Scans and plans whose text is longer than ``large_request_bytes`` that are read at once."""
-    large_request_bytes: int = 64 * 1024
+    large_request_bytes: PositiveInt = 64 * 1024
     """A longer ticket, or command of a scan, waits for others of its kind before it is read."""
-    peer_share: float = 0.5
+    peer_share: float = Field(default=0.5, gt=0, le=1)
     """The part of the streams of a kind that one connection, or one other machine, may have."""
-    waiting_max: int = 256
+    waiting_max: PositiveInt = 256
     """Requests of a kind that wait for a place; more are refused at once."""
-    wait_seconds_max: float = 2.0
+    wait_seconds_max: NonNegativeFloat = 2.0
     """How long a request waits for a place before it is told to come again."""
-    stalled_seconds_max: float = 60.0
+    stalled_seconds_max: PositiveFloat = 60.0
     """A stream whose client sends nothing, or takes nothing, for so long is ended."""
-    yielding_seconds: float = 1.0
+    yielding_seconds: NonNegativeFloat = 1.0
     """A stream that has waited for its client for so long is ended when another waits for its place."""
-    request_bytes_max: int = MIB
+    request_bytes_max: PositiveInt = MIB
     """The command of a write or of point reads, an action's body, or the metadata of a batch."""
-    scan_bytes_max: int = 16 * MIB
+    scan_bytes_max: PositiveInt = 16 * MIB
     """A ticket, a scan's command or the body of ``explain``: room for a list of 100,000 strings."""
-    batch_bytes_max: int = Limits().batch_bytes
+    batch_bytes_max: PositiveInt = Limits().batch_bytes
     """One incoming record batch, decompressed."""
-    decompressed_bytes_max: int = 2 * Limits().batch_bytes
+    decompressed_bytes_max: PositiveInt = 2 * Limits().batch_bytes
     """All compressed batches together that are decompressed and not yet applied; others wait before they are."""
-    staged_bytes_max: int = 2 * Limits().batch_bytes
+    staged_bytes_max: PositiveInt = 2 * Limits().batch_bytes
     """All DoPut streams together that are staged to be one commit each."""
-    writes_ahead: int = 8
+    writes_ahead: PositiveInt = 8
     """Batches of a DoPut stream that wait for their fsync while the next one is received and applied."""
-    sent_bytes_target: int = 2 * MIB
+    sent_bytes_target: PositiveInt = 2 * MIB
     """About what a sent batch holds: smaller ones cost more calls, larger ones page faults."""
-    sent_bytes_min: int = MIB // 2
+    sent_bytes_min: PositiveInt = MIB // 2
     """Smaller batches are put together."""
-    sent_bytes_max: int = 7 * MIB // 2
+    sent_bytes_max: PositiveInt = 7 * MIB // 2
     """No sent batch of several rows is larger: some Flight clients refuse messages above 4 MiB."""
-    drain_seconds: float = 10.0
+    drain_seconds: NonNegativeFloat = 10.0
     """How long a stop takes at most after SIGTERM; running requests may go on for most of it."""
     private_paths: tuple[str, ...] = ()
     """Directories that no error text may name."""

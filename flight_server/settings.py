@@ -1,0 +1,228 @@
+"""Settings of ``nyala serve``: all options of server and store, from the command line, the environment or a file.
+
+The fields of ``ServeOptions``, ``ServerConfig``, ``StoreOptions`` and ``Limits`` are all the declarations there are: a
+name in a TOML file, ``NYALA_<NAME>`` in the environment and ``--set name=value`` follow from them. What stands on the
+command line wins over the environment, that over the file, that over the default.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import inspect
+import json
+import textwrap
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import to_jsonable_python
+
+from ..engine.options import StoreOptions
+from ..schemas.errors import InvalidArgumentError, NotFoundError
+from ..schemas.limits import Limits
+from .config import ServerConfig
+
+ENVIRONMENT = "NYALA_"
+LIMITS = "limits_"
+_OTHER_VARIABLES = ("url", "cache_dir", "executor", "config")
+"""What else is in the environment, after ``NYALA_``."""
+_NEAR = 0.8
+"""A variable as much like one of ours is a mistake; others are somebody else's, such as a container system's."""
+
+
+class ServeOptions(BaseModel):
+    """What belongs to the command itself."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    data: Path | None = None
+    """The data directory; made when it is missing."""
+    listen: str | None = None
+    """Where to listen; port 0 takes any free one. By default grpc://127.0.0.1:8815, or as the placement says."""
+    insecure: bool = False
+    """Listen where other machines reach it: there is no TLS or login yet."""
+    json_output: bool = False
+    """Print and log JSON lines."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """What is logged."""
+    memory_mb: int | None = Field(default=None, ge=16)
+    """Memory for the store, beside about 300 MB for the process: ``budget_bytes`` in MiB."""
+    placement: Path | None = None
+    """The placement file of the servers that share their tables."""
+    name: str | None = None
+    """What this server is called there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One option: where it is declared, and what it means."""
+
+    model: type[BaseModel]
+    field: str
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value, and where it was found, in words."""
+
+    value: Any
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings of a server, checked."""
+
+    serve: ServeOptions
+    server: ServerConfig
+    store: dict[str, Any]
+    """Fields of ``StoreOptions``, without the placement."""
+    given: Mapping[str, Given]
+    models: Mapping[type[BaseModel], BaseModel]
+
+    def text(self) -> str:
+        """Return all settings as a TOML file, with what each means and where it was set."""
+        limits = [name for name in known() if name.startswith(LIMITS)]
+        lines = [line for name in known() if name not in limits for line in self._lines(name, name)]
+        lines += ["[limits]", ""]
+        return "\n".join(lines + [line for name in limits for line in self._lines(name, name.removeprefix(LIMITS))])
+
+    def _lines(self, name: str, key: str) -> Iterator[str]:
+        setting, given = known()[name], self.given.get(name)
+        yield from (f"# {line}" for line in textwrap.wrap(setting.about, 100))
+        value = to_jsonable_python(getattr(self.models[setting.model], setting.field))
+        told = f"{key} = {json.dumps(value, ensure_ascii=False)}" if value is not None else f"# {key} ="
+        yield told + (f"  # {given.where}" if given else "")
+        yield ""
+
+
+@cache
+def known() -> dict[str, Setting]:
+    """Return all settings by their names."""
+    found = {name: Setting(ServeOptions, name, about) for name, about in _abouts(ServeOptions).items()}
+    left_out = {"private_paths", "placement", "server", "limits"}
+    for model in (ServerConfig, StoreOptions):
+        for name, about in _abouts(model).items():
+            if name not in left_out:
+                assert name not in found, name
+                found[name] = Setting(model, name, about)
+    return found | {LIMITS + name: Setting(Limits, name, about) for name, about in _abouts(Limits).items()}
+
+
+def read_settings(
+    flags: Mapping[str, Any], assignments: Sequence[str], environment: Mapping[str, str], file: Path | None
+) -> Settings:
+    """Return the settings of a server. ``flags`` and ``assignments`` (name=value) come from the command line.
+
+    Raises:
+        InvalidArgumentError: a name is not known, or a value is wrong; the text says where it was found.
+        NotFoundError: there is no such file.
+    """
+    path = file or (Path(named) if (named := environment.get(f"{ENVIRONMENT}CONFIG")) else None)
+    given: dict[str, Given] = {}
+    if path is not None:
+        given |= _from_file(path)
+    given |= _from_environment(environment)
+    given |= {name: Given(value, f"--{name.replace('_', '-')}") for name, value in flags.items() if value is not None}
+    for text in assignments:
+        name, found, value = text.partition("=")
+        if not found:
+            raise InvalidArgumentError(f"--set {text!r} is not of the form name=value")
+        _check_known(name, "--set")
+        given[name] = Given(value, "--set")
+    return _checked(given)
+
+
+def _from_file(path: Path) -> dict[str, Given]:
+    try:
+        said = tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise NotFoundError(f"there is no file {path}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidArgumentError(f"{path} is not TOML: {error}") from None
+    limits = said.pop("limits", {})
+    if not isinstance(limits, dict):
+        raise InvalidArgumentError(f"{path}: limits is a table, [limits], with the limits of the store")
+    said |= {f"{LIMITS}{name}": value for name, value in limits.items()}
+    for name in said:
+        _check_known(name, str(path))
+    return {name: Given(value, str(path)) for name, value in said.items()}
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Given]:
+    given: dict[str, Given] = {}
+    for variable, value in environment.items():
+        name = variable.removeprefix(ENVIRONMENT).lower()
+        if not variable.startswith(ENVIRONMENT) or name in _OTHER_VARIABLES or not value:
+            continue
+        if name in known():
+            given[name] = Given(value, variable)
+        elif near := difflib.get_close_matches(name, known(), 1, _NEAR):
+            raise InvalidArgumentError(f"{variable} is no option; the nearest is {ENVIRONMENT}{near[0].upper()}")
+    return given
+
+
+def _check_known(name: str, where: str) -> None:
+    if name in known():
+        return
+    near = difflib.get_close_matches(name, known(), 1, 0.0)[0]
+    raise InvalidArgumentError(
+        f"{where}: there is no option {name.removeprefix(LIMITS)!r}; the nearest is {near.removeprefix(LIMITS)!r}, and "
+        "`nyala serve --print-config` lists all"
+    )
+
+
+def _checked(given: dict[str, Given]) -> Settings:
+    parts = {model: _values(given, model) for model in (ServeOptions, ServerConfig, StoreOptions, Limits)}
+    serve = _made(ServeOptions, parts[ServeOptions], given)
+    limits = _made(Limits, parts[Limits], given)
+    store = parts[StoreOptions] | ({"limits": limits} if parts[Limits] else {})
+    if serve.memory_mb is not None and "budget_bytes" not in store:
+        store["budget_bytes"] = serve.memory_mb << 20
+    if "budget_bytes" in store:
+        store["budget_bytes"] = _whole(store["budget_bytes"])
+    server, options = _made(ServerConfig, parts[ServerConfig], given), _made(StoreOptions, store, given)
+    models = {ServeOptions: serve, ServerConfig: server, StoreOptions: options, Limits: limits}
+    return Settings(serve, server, store, given, models)
+
+
+def _whole(value: Any) -> Any:
+    """Return a number that came as text as a number: what is shared out by it is worked out before it is checked."""
+    return int(value) if isinstance(value, str) and value.isdigit() else value
+
+
+def _values(given: Mapping[str, Given], model: type[BaseModel]) -> dict[str, Any]:
+    settings = known()
+    return {settings[name].field: each.value for name, each in given.items() if settings[name].model is model}
+
+
+def _made(model: type[Any], values: dict[str, Any], given: Mapping[str, Given]) -> Any:
+    try:
+        return model(**values)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = str(first["loc"][0]) if first["loc"] else ""
+        name = LIMITS + field if model is Limits else field
+        where = f" (from {given[name].where})" if name in given else ""
+        raise InvalidArgumentError(f"{name} = {first['input']!r}{where} is wrong: {first['msg']}") from None
+
+
+def _abouts(model: type[BaseModel]) -> dict[str, str]:
+    """Return the fields of a model and the texts under them."""
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
+    assert isinstance(body, ast.ClassDef)
+    found: dict[str, str] = {}
+    name = ""
+    for line in body.body:
+        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
+            name = line.target.id
+            found[name] = ""
+        elif name and isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant):
+            found[name] = " ".join(str(line.value.value).split())
+    return found

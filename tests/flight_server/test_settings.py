@@ -1,0 +1,118 @@
+"""Options of ``nyala serve``: from the command line, the environment and a file, each declared once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nyala.engine.options import StoreOptions
+from nyala.flight_server.config import ServerConfig
+from nyala.flight_server.settings import Settings, known, read_settings
+from nyala.schemas.errors import InvalidArgumentError, NotFoundError
+from nyala.schemas.limits import Limits
+
+MIB = 1 << 20
+
+
+def read(
+    flags: dict[str, Any] | None = None,
+    *assignments: str,
+    environment: dict[str, str] | None = None,
+    file: Path | None = None,
+) -> Settings:
+    return read_settings(flags or {}, assignments, environment or {}, file)
+
+
+def test_every_option_has_a_name_and_says_what_it_means() -> None:
+    names = set(known())
+    assert set(ServerConfig.model_fields) - {"private_paths"} <= names
+    assert set(StoreOptions.model_fields) - {"limits", "placement", "server"} <= names
+    assert {f"limits_{name}" for name in Limits.model_fields} <= names
+    silent = [name for name, setting in known().items() if not setting.about]
+    assert silent == []
+
+
+def test_what_stands_nearer_wins(tmp_path: Path) -> None:
+    file = tmp_path / "nyala.toml"
+    file.write_text(
+        'scans_max = 1\nputs_max = 1\nplans_max = 1\nlisten = "grpc://127.0.0.1:1"\n[limits]\ncell_bytes = 9\n'
+    )
+    environment = {
+        "NYALA_PUTS_MAX": "2",
+        "NYALA_PLANS_MAX": "2",
+        "NYALA_LIMITS_COLUMNS": "8",
+        "NYALA_MAINTENANCE": "off",
+    }
+    found = read({"plans_max": 3, "data": tmp_path}, "durability=os", environment=environment, file=file)
+    assert (found.server.scans_max, found.server.puts_max, found.server.plans_max) == (1, 2, 3)
+    assert found.server.calls_max == ServerConfig().calls_max
+    assert found.serve.listen == "grpc://127.0.0.1:1" and found.serve.data == tmp_path
+    options = StoreOptions(**found.store)
+    assert (options.limits.cell_bytes, options.limits.columns, options.limits.key_bytes) == (9, 8, Limits().key_bytes)
+    assert (options.maintenance, options.durability) == ("off", "os")
+    by_variable = read(environment={"NYALA_CONFIG": str(file), "NYALA_URL": "x", "NYALA_PORT": "tcp://10.0.0.1:8815"})
+    assert by_variable.server.scans_max == 1
+
+
+def test_a_budget_is_shared_out_wherever_it_comes_from() -> None:
+    for found in (
+        read({"memory_mb": 64}),
+        read(None, f"budget_bytes={64 * MIB}"),
+        read(environment={"NYALA_MEMORY_MB": "64"}),
+    ):
+        assert StoreOptions(**found.store).memory_bytes == 32 * MIB
+
+
+def test_the_printed_file_is_read_as_it_was_printed(tmp_path: Path) -> None:
+    first = read({"data": tmp_path / "d"}, "scans_max=7", "limits_columns=12", "memory_throttle_seconds=0.5")
+    file = tmp_path / "printed.toml"
+    file.write_text(first.text())
+    assert tomllib.loads(file.read_text())["limits"]["columns"] == 12
+    again = read(file=file)
+    assert (again.serve, again.server) == (first.serve, first.server)
+    assert StoreOptions(**again.store) == StoreOptions(**first.store)
+    assert "scans_max = 7  # --set" in first.text()
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "an unknown name": ({"assignments": ["scan_max=3"]}, "no option 'scan_max'; the nearest is 'scans_max'"),
+    "no value": ({"assignments": ["scans_max"]}, "name=value"),
+    "a wrong value": ({"assignments": ["scans_max=many"]}, r"scans_max = 'many' \(from --set\) is wrong"),
+    "a count of nothing": ({"assignments": ["scans_max=0"]}, "greater than 0"),
+    "a variable that is nearly one": ({"environment": {"NYALA_SCAN_MAX": "3"}}, "nearest is NYALA_SCANS_MAX"),
+    "a wrong variable": ({"environment": {"NYALA_MAINTENANCE": "maybe"}}, "from NYALA_MAINTENANCE"),
+    "an unknown name in a file": ({"file": "memory_byte = 3"}, "nearest is 'memory_bytes'"),
+    "an unknown limit": ({"file": "[limits]\ncel_bytes = 3"}, "nearest is 'cell_bytes'"),
+    "limits that are none": ({"file": "limits = 3"}, "limits is a table"),
+    "no TOML": ({"file": "scans_max ="}, "is not TOML"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_refused(tmp_path: Path, case: str) -> None:
+    given, why = WRONG[case]
+    file = None
+    if "file" in given:
+        file = tmp_path / "nyala.toml"
+        file.write_text(given["file"])
+    with pytest.raises(InvalidArgumentError, match=why):
+        read(None, *given.get("assignments", ()), environment=given.get("environment"), file=file)
+    with pytest.raises(NotFoundError, match="no file"):
+        read(file=tmp_path / "none.toml")
+
+
+def test_the_command_takes_them(tmp_path: Path) -> None:
+    file = tmp_path / "nyala.toml"
+    file.write_text(f'data = "{tmp_path}/store"\nscans_max = 3\n')
+    command = [sys.executable, "-m", "nyala", "serve", "--config", str(file), "--puts-max", "4", "--print-config"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    said = tomllib.loads(done.stdout)
+    assert (said["scans_max"], said["puts_max"], said["data"]) == (3, 4, f"{tmp_path}/store")
+    assert not (tmp_path / "store").exists()
+    bare = subprocess.run([sys.executable, "-m", "nyala", "serve"], capture_output=True, text=True)
+    assert bare.returncode == 3 and "--data DIR" in bare.stderr
