@@ -19,7 +19,7 @@ from ...schemas.errors import (
 )
 from ...schemas.scan import ScanSpec
 from ...schemas.service import StoreService
-from .chain import METADATA, PLAN, Backup, BackupPlan, TableBackups, backups_of
+from .chain import METADATA, PLAN, Backup, BackupPlan, TableBackups, backups_of, name_of
 from .executor import Executor, Where, executor_of
 from .folder import Folder, Place
 from .lease import FolderLease, lost
@@ -225,7 +225,7 @@ def _begun(backups: TableBackups, about: TableDescription, run: _Run) -> tuple[s
         why_full=why_full,
         rows=None if last else count_rows(service, ScanSpec(table=about.name, as_of=until)),
     )
-    name = f"{until:020d}-{plan.kind}"
+    name = name_of(plan)
     folder = backups.folder.child(name)
     folder.make()
     folder.write_model(PLAN, plan)
@@ -325,7 +325,7 @@ def _finished(
         sums=sums,
     )
     run.lease.check()
-    folder.write_model(METADATA, made, only_new=True)
+    folder.write_model(METADATA, made.sealed(), only_new=True)
     _tidy(folder, made)
     return made
 

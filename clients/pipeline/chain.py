@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
-from typing import Literal
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ...schemas.description import TableDescription
-from ...schemas.errors import ConflictError, InvalidArgumentError, NotFoundError
+from ...schemas.errors import ConflictError, CorruptionError, InvalidArgumentError, NotFoundError
 from ...schemas.timestamp import datetime_of
 from .folder import Folder, Place
 from .owner import check_owner, is_same_table
 from .parts import Part
 from .splits import TableSplit, TabletLabel
-from .verification import TabletChecksum
+from .tablet_sums import total_of
+from .verification import Checksum, TabletChecksum
 
 _BACKUP = re.compile(r"\d{20}-(full|increment)")
 """What the folder of a backup is called; nothing else in a table's folder is looked at, or removed."""
@@ -25,29 +28,73 @@ METADATA = "metadata.json"
 PLAN = "plan.json"
 
 
-class Backup(BaseModel):
-    """What ``metadata.json`` says, which is written last: a folder without it is no backup."""
+Moment = Annotated[int, Field(ge=0, lt=1 << 63)]
+
+
+class _Span(BaseModel):
+    """Where a backup begins and ends."""
 
     model_config = ConfigDict(frozen=True)
 
-    format: Literal[1] = 1
     kind: Literal["full", "increment"]
-    since: int | None
+    since: Moment | None
     """Where an increment begins: the ``until`` of the backup before it."""
-    until: int
+    until: Moment
     """The snapshot that a restore of the backup shows."""
     table: TableDescription
     """As it was then: columns with their ids, key, partitions, options."""
     tablets: list[TabletLabel]
     """Its tablets then. One that is not in the backup before has all of its rows in this one."""
+
+    @model_validator(mode="after")
+    def _check_span(self) -> Self:
+        if (self.kind == "full") != (self.since is None):
+            raise ValueError("an increment says since when it is, and a full backup does not")
+        if self.since is not None and self.since >= self.until:
+            raise ValueError(f"it begins at {self.since}, which is not before {self.until}, where it ends")
+        return self
+
+
+class Backup(_Span):
+    """What ``metadata.json`` says, which is written last: a folder without it is no backup."""
+
+    format: Literal[1] = 1
     parts: list[Part]
     rows: int
     bytes: int
     table_rows: int | None = None
     """Rows of the table at ``until``, and the sum of their hashes, where they were summed up."""
-    checksum: str | None = None
+    checksum: Checksum | None = None
     sums: list[TabletChecksum] | None = None
     """The same of each tablet, from which the sums at the next increment follow."""
+    seal: str | None = None
+    """The SHA-256 of all else; notes of version 0.1 have none."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_seal(cls, given: Any) -> Any:
+        seal = given.get("seal") if isinstance(given, dict) else None
+        if seal is not None and seal != _seal_of(given):
+            raise ValueError("it was edited or damaged: what it says has not the SHA-256 that it was written with")
+        return given
+
+    @model_validator(mode="after")
+    def _check_parts(self) -> Self:
+        if len({part.file for part in self.parts}) < len(self.parts):
+            raise ValueError("two parts are the same file")
+        if (self.rows, self.bytes) != (sum(each.rows for each in self.parts), sum(each.bytes for each in self.parts)):
+            raise ValueError(f"its parts do not add up to {self.rows:,} rows and {self.bytes:,} bytes")
+        if strange := {part.tablet for part in self.parts} - set(self.tablets):
+            raise ValueError(f"there are parts of tablets that the table has not: {', '.join(map(str, strange))}")
+        if self.kind == "full" and any(part.kind != "rows" for part in self.parts):
+            raise ValueError("a full backup has a part with changes")
+        if self.sums is not None and total_of(self.sums) != (self.table_rows, self.checksum):
+            raise ValueError("the checksums of its tablets do not add up to that of the table")
+        return self
+
+    def sealed(self) -> Backup:
+        """Return the same with its seal."""
+        return self.model_copy(update={"seal": _seal_of(self.model_dump(mode="json"))})
 
     @property
     def moment(self) -> str:
@@ -55,22 +102,21 @@ class Backup(BaseModel):
         return f"{datetime_of(self.until).isoformat(timespec='seconds')} ({self.until})"
 
 
-class BackupPlan(BaseModel):
+class BackupPlan(_Span):
     """What ``plan.json`` says of a backup that is under way: whoever finds it can go on."""
 
-    model_config = ConfigDict(frozen=True)
-
-    kind: Literal["full", "increment"]
-    since: int | None
-    until: int
-    table: TableDescription
-    tablets: list[TabletLabel]
     sums: bool
     splits: list[TableSplit]
     """What each part is to read."""
     rows: int | None
     """How many rows there are, of a full backup."""
     why_full: str | None = None
+
+
+def _seal_of(said: dict[str, Any]) -> str:
+    rest = {name: value for name, value in said.items() if name != "seal"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 class TableBackups:
@@ -80,9 +126,7 @@ class TableBackups:
         self.folder = folder
         names = [name for name in folder.folders() if _BACKUP.fullmatch(name)]
         self.unfinished = [name for name in names if not folder.child(name).has(METADATA)]
-        self.finished = {
-            name: folder.child(name).read_model(METADATA, Backup) for name in names if name not in self.unfinished
-        }
+        self.finished = {name: _read(folder.child(name), name) for name in names if name not in self.unfinished}
 
     @property
     def mark(self) -> str:
@@ -98,10 +142,6 @@ class TableBackups:
         """The newest backup."""
         return max(self.finished.values(), key=lambda backup: backup.until, default=None)
 
-    def name_of(self, backup: Backup) -> str:
-        """Return the name of a backup's folder."""
-        return next(name for name, each in self.finished.items() if each is backup)
-
     def chain(self, at: int | None = None) -> list[tuple[Folder, Backup]]:
         """Return what has to be restored, in order, for the newest backup that ended at ``at`` or before.
 
@@ -115,7 +155,7 @@ class TableBackups:
         links = [max(reaching, key=lambda backup: backup.until)]
         while links[0].since is not None:
             links.insert(0, self._before(links[0], links[-1]))
-        return [(self.folder.child(self.name_of(link)), link) for link in links]
+        return [(self.folder.child(name_of(link)), link) for link in links]
 
     def _before(self, increment: Backup, wanted: Backup) -> Backup:
         found = [backup for backup in self.finished.values() if backup.until == increment.since]
@@ -127,6 +167,23 @@ class TableBackups:
             f"begins at {increment.since}, and no backup in {self.folder} ends there (they end at {known}). Restore at "
             "an earlier moment, and take a full backup"
         )
+
+
+def _read(folder: Folder, name: str) -> Backup:
+    """Return the backup in the folder ``name``.
+
+    Raises:
+        CorruptionError: the note is damaged, or that of another backup.
+    """
+    found = folder.read_model(METADATA, Backup)
+    if name != name_of(found):
+        raise CorruptionError(f"{folder}/{METADATA}", 0, f"it is the note of {name_of(found)}, not of {name}")
+    return found
+
+
+def name_of(span: _Span) -> str:
+    """Return what the folder of a backup is called."""
+    return f"{span.until:020d}-{span.kind}"
 
 
 def backups_of(root: Folder, about: TableDescription) -> TableBackups:
@@ -145,7 +202,7 @@ def backups_of(root: Folder, about: TableDescription) -> TableBackups:
     unsaid = [
         each for each in found if each.mark == f"{about.table_id}-" and not (each.last and each.last.table.stores)
     ]
-    name = f"{about.table_id}-{quote(about.name, safe='')[:100]}"
+    name = f"{about.table_id}-{_quoted(about.name)}"
     chosen = (mine or unsaid or [TableBackups(root.child(name))])[0]
     is_other = not mine and not unsaid and about.stores
     if chosen.last and (is_other or _key(chosen.last.table) != _key(about)):
@@ -161,9 +218,22 @@ def backups_called(root: Folder, table: str, at: int | None = None) -> TableBack
 
     Raises:
         NotFoundError: there are none.
+        CorruptionError: a note is damaged of backups that may be those of the table.
     """
-    all_of_them = [TableBackups(root.child(name)) for name in root.folders() if _TABLE.fullmatch(name)]
+    all_of_them: list[TableBackups] = []
+    damaged: list[CorruptionError] = []
+    for name in root.folders():
+        if not _TABLE.fullmatch(name):
+            continue
+        try:
+            all_of_them.append(TableBackups(root.child(name)))
+        except CorruptionError as error:
+            if name.partition("-")[2] == _quoted(table):
+                raise
+            damaged.append(error)  # those of another table, unless it was renamed
     called = [each for each in all_of_them if each.last and each.last.table.name == table]
+    if not called and damaged:
+        raise damaged[0]
     if not called:
         known = ", ".join(sorted({each.last.table.name for each in all_of_them if each.last})) or "none"
         raise NotFoundError(f"{root} holds no backup of a table called {table!r}; there are backups of: {known}")
@@ -176,6 +246,11 @@ def list_backups(place: Place) -> list[Backup]:
     names = [name for name in root.folders() if _TABLE.fullmatch(name)]
     found = [backup for name in names for backup in TableBackups(root.child(name)).finished.values()]
     return sorted(found, key=lambda backup: (backup.table.table_id, backup.until))
+
+
+def _quoted(name: str) -> str:
+    """Return a table's name as part of a folder's."""
+    return quote(name, safe="")[:100]
 
 
 def _key(about: TableDescription) -> list[tuple[int, str]]:

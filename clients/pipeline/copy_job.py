@@ -83,8 +83,9 @@ def copy_table(
     runner = executor_of(executor, workers)
     about = reads.service.describe_table(table)
     name = name or table
+    is_there = AlreadyPresentError(f"there is a table {name!r} already: copy under another name, or drop that first")
     if name in writes.service.tables():
-        raise AlreadyPresentError(f"there is a table {name!r} already: copy under another name, or drop that first")
+        raise is_there
     begun = _begun(writes.service, name) if as_of is None else None
     snapshot = snapshot_of(reads.service, as_of) if begun is None else begun
     unfinished = f"{name}.copying-{snapshot}"
@@ -95,6 +96,9 @@ def copy_table(
     rows = 0
     among = sum_of(cut.tablets.values())
     with TableUnderWay(writes.service, unfinished, about, origin, partition_by, among) as under_way:
+        if name in writes.service.tables():  # by a run that has ended just now
+            under_way.discard()
+            raise is_there
         done = set(under_way.done)
         tasks = [
             CopyTask(reads, split, about, writes, under_way.table)

@@ -10,16 +10,19 @@ import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Literal
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict
+import pyarrow.compute as pc
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 
-from ...schemas.changes import BEFORE
+from ...schemas.changes import BEFORE, OPS
 from ...schemas.errors import ConflictError, CorruptionError
 from .folder import Folder
 from .link import StoreLink
 from .splits import TableSplit, TabletLabel
 from .tablet_sums import PartSums
+from .verification import Checksum
 
 NOTE = ".note.json"
 ROW_GROUP_BYTES = 32 * 1024 * 1024
@@ -31,14 +34,15 @@ class Part(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    file: str
+    file: str = Field(pattern=r"^part-[0-9]+-[0-9a-f]+\.parquet$")
+    """Its name, in the folder of the note."""
     tablet: TabletLabel
-    kind: str
+    kind: Literal["rows", "changes"]
     """rows: they are there; changes: what became of them, in the column ``_op``."""
-    rows: int
-    bytes: int
-    sha256: str
-    checksum: str | None = None
+    rows: NonNegativeInt
+    bytes: NonNegativeInt
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    checksum: Checksum | None = None
     """What it adds to the sum of the hashes of the tablet's rows, where that was worked out: see ``row_hash``."""
     rows_added: int | None = None
     """What changes add to the tablet's rows, where that was worked out."""
@@ -73,10 +77,8 @@ def write_part(task: PartTask) -> Part:
     Raises:
         ConflictError: the table has other columns by now.
     """
-    if task.folder.has(task.note):
-        done = task.folder.read_model(task.note, Part)
-        if task.folder.size(done.file) == done.bytes:
-            return done
+    if done := _done(task):
+        return done
     # Of its own for each attempt: two may run at once.
     file = f"{task.name}-{uuid.uuid4().hex[:8]}.parquet"
     stream = task.link.scan(task.split)
@@ -101,8 +103,20 @@ def write_part(task: PartTask) -> Part:
     return part
 
 
-def read_part(folder: Folder, part: Part) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a part.
+def _done(task: PartTask) -> Part | None:
+    """Return the part that an earlier run has written; None where there is none, or its note or file is damaged."""
+    if not task.folder.has(task.note):
+        return None
+    try:
+        part = task.folder.read_model(task.note, Part)
+    except CorruptionError:
+        return None
+    is_meant = part.file.startswith(f"{task.name}-") and part.tablet == task.split.label
+    return part if is_meant and task.folder.size(part.file) == part.bytes else None
+
+
+def read_part(folder: Folder, part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a part, which has the columns of ``schema``.
 
     Raises:
         CorruptionError: the file is missing, or not what was written.
@@ -111,13 +125,34 @@ def read_part(folder: Folder, part: Part) -> Iterator[pa.RecordBatch]:
 
     import pyarrow.parquet as pq
 
-    where = f"{folder}/{part.file}"
-    if not folder.has(part.file):
-        raise CorruptionError(where, 0, "the file is missing")
+    def wrong(why: str) -> CorruptionError:
+        return CorruptionError(f"{folder}/{part.file}", 0, why)
+
+    size = folder.size(part.file)
+    if size is None:
+        raise wrong("the file is missing")
+    if size != part.bytes:
+        raise wrong(f"it has {size:,} bytes, and was written with {part.bytes:,}")
     data = folder.read(part.file)
     if hashlib.sha256(data).hexdigest() != part.sha256:
-        raise CorruptionError(where, 0, f"its SHA-256 is not {part.sha256}, which it was written with")
-    yield from pq.ParquetFile(pa.BufferReader(data)).iter_batches()
+        raise wrong(f"its SHA-256 is not {part.sha256}, which it was written with")
+    try:
+        file = pq.ParquetFile(pa.BufferReader(data))
+        told = file.schema_arrow
+        if (told.names, told.types) != (schema.names, schema.types):
+            raise wrong(f"it has the columns {_columns(told)}, and was to have {_columns(schema)}")
+        if file.metadata.num_rows != part.rows:
+            raise wrong(f"it has {file.metadata.num_rows:,} rows, and the note says {part.rows:,}")
+        for batch in file.iter_batches():
+            if "_op" in schema.names and not pc.all(pc.is_in(batch.column("_op"), pa.array(OPS))).as_py():
+                raise wrong(f"its column _op says what is none of {', '.join(OPS)}")
+            yield batch
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise wrong(f"it cannot be read as Parquet: {str(error).partition(chr(10))[0]}") from None
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in list(schema)[:20])
 
 
 def sweep(folder: Folder, parts: list[Part]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -9,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
+from ...schemas.changes import feed_schema
 from ...schemas.description import TableDescription
-from ...schemas.errors import AlreadyPresentError, CorruptionError
+from ...schemas.errors import AlreadyPresentError, CorruptionError, RowErrors
 from ...schemas.operation import Operation
 from ...schemas.timestamp import parse_moment
 from .chain import Backup, backups_called
@@ -88,11 +90,15 @@ def restore(
     chain = backups.chain(moment)
     wanted = chain[-1][1]
     name = name or wanted.table.name
+    is_there = AlreadyPresentError(f"there is a table {name!r} already: restore by another name, or drop that first")
     if name in link.service.tables():
-        raise AlreadyPresentError(f"there is a table {name!r} already: restore it by another name, or drop that first")
+        raise is_there
     unfinished = f"{name}.restoring-{wanted.until}"
     written = 0
     with TableUnderWay(link.service, unfinished, wanted.table, str(backups.folder), partition_by) as under_way:
+        if name in link.service.tables():  # by a run that has ended just now
+            under_way.discard()
+            raise is_there
         resumed = bool(under_way.done)
         for number, (folder, made) in enumerate(chain, 1):
             if number > max(under_way.done, default=0):
@@ -120,26 +126,38 @@ def _tasks(link: StoreLink, into: TableDescription, wanted: Backup, folder: Fold
     """Return what is to be written of one backup. Tablets that are gone in the end went with their rows: a range that
     was dropped; or are in a later backup in full: the heirs of one that was split."""
     tablets = set(wanted.tablets)
-    return [
-        RestoreTask(link, into, made.table, folder, part) for part in made.parts if part.rows and part.tablet in tablets
-    ]
+    return [RestoreTask(link, into, made.table, folder, part) for part in made.parts if part.tablet in tablets]
 
 
 def write_part_into(task: RestoreTask) -> int:
     """Write one part; return how many rows and changes it has."""
+    fields = [column.field for column in task.was.columns]
+    is_rows = task.part.kind == "rows"
+    batches = read_part(task.folder, task.part, pa.schema(fields) if is_rows else feed_schema(fields, before=False))
+    try:
+        (_write_rows if is_rows else _write_changes)(task, batches)
+    except RowErrors as error:
+        where = f"{task.folder}/{task.part.file}"
+        raise CorruptionError(where, 0, f"it has rows that the table cannot hold: {error.message}") from None
+    return task.part.rows
+
+
+def _write_rows(task: RestoreTask, batches: Iterator[pa.RecordBatch]) -> None:
+    projection = Projection(task.was, task.into)
+    given = map(projection.rows, batches)
+    write_rows(task.link.service, task.into, given, projection.schema, replacing(task.into))
+
+
+def _write_changes(task: RestoreTask, given: Iterator[pa.RecordBatch]) -> None:
     projection = Projection(task.was, task.into)
     write = partial(write_rows, task.link.service, task.into)
-    if task.part.kind == "rows":
-        write(map(projection.rows, read_part(task.folder, task.part)), projection.schema, replacing(task.into))
-        return task.part.rows
-    batches = list(read_part(task.folder, task.part))
+    batches = list(given)
     # Cells that are immutable are set in new rows only: rows that changed begin anew.
     starts_anew = any(column.immutable for column in task.into.columns)
     gone = batches if starts_anew else (batch.filter(_is_gone(batch)) for batch in batches)
     write(map(projection.keys, gone), projection.key, Operation.DELETE_IGNORE)
     there = (batch.filter(pc.invert(_is_gone(batch))) for batch in batches)
     write(map(projection.rows, there), projection.schema, Operation.UPSERT)
-    return task.part.rows
 
 
 def _is_gone(batch: pa.RecordBatch) -> pa.Array:

@@ -108,6 +108,12 @@ class TableUnderWay:
         if not (self._beat and self._beat.is_alive):
             raise lost(f"table {self._name!r}")
 
+    def discard(self) -> None:
+        """Drop the table, as it is not wanted any more."""
+        with self._lock:
+            self._is_complete = True
+            self._service.drop_table(self._name)
+
     def complete(self, name: str, comment: str) -> None:
         """Give it its name and comment: now it is there.
 

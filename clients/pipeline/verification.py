@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, StringConstraints
+
+Checksum = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
+"""The sum of the hashes of rows, modulo 2 to the 64, in hexadecimal."""
 
 
 class TabletChecksum(BaseModel):
@@ -15,7 +18,7 @@ class TabletChecksum(BaseModel):
     tablet: int
     """Its number, on ``server`` where several servers share the table."""
     rows: int
-    checksum: str
+    checksum: Checksum
     server: str | None = None
 
 
@@ -28,7 +31,7 @@ class TableChecksum(BaseModel):
     table: str
     snapshot: int
     rows: int
-    checksum: str
+    checksum: Checksum
     tablets: list[TabletChecksum]
 
     def is_same(self, other: TableChecksum) -> bool:

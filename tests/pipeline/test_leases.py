@@ -212,7 +212,7 @@ def test_restores_and_copies_at_once(
 
 
 def test_leases_are_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_database: Callable[[], Database]):
-    monkeypatch.setattr(lease, "LEASE_SECONDS", 0.4)
+    monkeypatch.setattr(lease, "_RENEWALS", 600)
     with FolderLease(Folder.at(tmp_path), "x", "x") as held:
         (claim,) = tmp_path.iterdir()
         written = claim.stat().st_mtime_ns
