@@ -54,6 +54,12 @@ class Leases(Generic[T]):
             with self._lock:
                 lease.users -= 1
 
+    def end_known(self, lease_id: str) -> None:
+        """Forget a value whether or not its time is over. Raises NotFoundError when it is gone already."""
+        with self._lock:
+            if self._leases.pop(lease_id, None) is None:
+                raise self._gone(lease_id)
+
     def end(self, lease_id: str) -> bool:
         """Forget a value whether or not its time is over; return whether it was there."""
         with self._lock:
@@ -77,8 +83,11 @@ class Leases(Generic[T]):
     def _found(self, lease_id: str) -> _Lease[T]:
         lease = self._leases.get(lease_id)
         if lease is None or (lease.until <= self._now() and not lease.users):
-            raise NotFoundError(
-                f"there is no {self._what} {lease_id!r}: its time is over, it was ended, or the server was restarted "
-                "since; begin a new one"
-            )
+            raise self._gone(lease_id)
         return lease
+
+    def _gone(self, lease_id: str) -> NotFoundError:
+        return NotFoundError(
+            f"there is no {self._what} {lease_id!r}: its time is over, it was ended, or the server was restarted "
+            "since; begin a new one"
+        )

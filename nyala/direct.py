@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -21,7 +21,7 @@ from nyala.clients.where import where_json
 from nyala.engine.caller_runs import CallerRuns
 from nyala.engine.direct.reader import PinnedReader
 from nyala.schemas.direct import PinnedTable, PinSnapshot
-from nyala.schemas.errors import InvalidArgumentError, StoreError
+from nyala.schemas.errors import InvalidArgumentError, NotFoundError, StoreError
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.service import StoreService
 
@@ -103,8 +103,9 @@ class DirectScan:
         self._store.renew_pin(self._pinned.pin_id)
 
     def close(self) -> None:
-        """Let the server go of the files. Splits that are being read go on; none can be begun."""
-        self._store.release_pin(self._pinned.pin_id)
+        """Let the server go of the files, unless it has. Splits that are being read go on; none can be begun."""
+        with suppress(NotFoundError):
+            self._store.release_pin(self._pinned.pin_id)
 
     def __enter__(self) -> DirectScan:
         return self

@@ -222,5 +222,5 @@ class MovingService(Protocol):
         ...
 
     def move_abort(self, move: str) -> MoveStatus:
-        """Give a move up; one that was handed over is not, as the answer says."""
+        """Give a move up; one that was handed over is not, as the answer says. NOT_FOUND where there is none."""
         ...

@@ -62,6 +62,10 @@ class ScanSpec(BaseModel):
         """
         if self.limit is not None and self.limit < 0:
             raise InvalidArgumentError(f"limit {self.limit} is negative")
+        if max(self.limit or 0, self.split_bytes or 0) >= 1 << 63:
+            raise InvalidArgumentError(
+                "limit and split_bytes are numbers of 63 bits: at most 9,223,372,036,854,775,807"
+            )
         for name in ("key_lower", "key_upper"):
             if not _is_hexadecimal(getattr(self, name)):
                 raise InvalidArgumentError(f"{name} {getattr(self, name)!r} is not hexadecimal")

@@ -188,7 +188,7 @@ class StoreService(TransactionService, Protocol):
         ...
 
     def release_pin(self, pin_id: str) -> None:
-        """Keep the files of a pin no longer."""
+        """Keep the files of a pin no longer. NOT_FOUND when they are gone already, as a repeated call may find."""
         ...
 
     def compaction_begin(self, asked: CompactionBegin) -> CompactionPlan:
@@ -204,7 +204,7 @@ class StoreService(TransactionService, Protocol):
         ...
 
     def compaction_abort(self, compaction_id: str) -> None:
-        """Drop what of a compaction was not committed."""
+        """Drop what of a compaction was not committed. NOT_FOUND when it is gone already."""
         ...
 
     def move_tablet(

@@ -31,6 +31,7 @@ from ...schemas.moving import (
     MoveProgress,
     MoveRound,
     MoveState,
+    MoveStatus,
     MovingService,
 )
 from .members import Members
@@ -117,7 +118,15 @@ def _settle(members: Members, name: str, note: MoveNote) -> None:
         mover(members, name).move_take_over(status.handed_over)
         source.move_forget(note.move)
     elif status.state is MoveState.UNKNOWN:
-        mover(members, name).move_abort(note.move)
+        _abort(mover(members, name), note.move)
+
+
+def _abort(server: MovingService, move: str) -> MoveStatus:
+    """Give a move up at a server, which may not know of it, or not any more."""
+    try:
+        return server.move_abort(move)
+    except NotFoundError:
+        return MoveStatus(state=MoveState.UNKNOWN)
 
 
 def _source(members: Members, table: str, tablet: int, to: str, server: str | None) -> str | None:
@@ -201,8 +210,8 @@ class _Move:
     def _give_up(self) -> HandedOver | None:
         """Throw away what was copied, as far as the servers can be reached; return what was handed over in spite."""
         with suppress(StoreError):
-            status = self._source.move_abort(self._begin.move)
+            status = _abort(self._source, self._begin.move)
             if status.handed_over:
                 return status.handed_over
-            self._target.move_abort(self._begin.move)
+            _abort(self._target, self._begin.move)
         return None

@@ -85,9 +85,9 @@ class Pins:
         self._leases.renew(pin_id)
 
     def release(self, pin_id: str) -> None:
-        """Keep the files no longer; nothing happens if the pin is gone."""
-        if self._leases.end(pin_id):
-            remove_quietly(self._environment.fs, join(ROOT, pin_id))
+        """Keep the files no longer. Raises NotFoundError when the pin is gone already."""
+        self._leases.end_known(pin_id)
+        remove_quietly(self._environment.fs, join(ROOT, pin_id))
 
     def removals(self) -> list[MaintenanceOp]:
         """Return the work of releasing pins whose time is over."""

@@ -99,7 +99,7 @@ class Compactions:
                 with named("rowsets could not be handed out to be merged"):
                     for tablet in _chosen(found.layout, asked.tablets, table.name):
                         if asked.replace and tablet.handed_out:
-                            self.abort(tablet.handed_out)
+                            self._drop_open(tablet.handed_out)
                         self._hand_out(found, tablet, ancient_history_mark)
             except StoreError:
                 self._drop(found)
@@ -153,7 +153,11 @@ class Compactions:
         self._leases.renew(compaction_id)
 
     def abort(self, compaction_id: str) -> None:
-        """Drop what was not committed; nothing happens if there is no such compaction."""
+        """Drop what was not committed. Raises NotFoundError when the compaction is gone already."""
+        self._leases.end_known(compaction_id)
+        self._drop(self._open.pop(compaction_id))
+
+    def _drop_open(self, compaction_id: str) -> None:
         if self._leases.end(compaction_id):
             self._drop(self._open.pop(compaction_id))
 

@@ -187,8 +187,8 @@ class Arrivals:
         retire(self._environment, [empty], "a tablet came in its place")
         remove_quietly(self._environment.fs, f"{ROOT}/{entry.id}")
 
-    def abort(self, move: str) -> None:
-        """Throw away what has come by a move; nothing happens if there is nothing. The source must have given it up.
+    def abort(self, move: str) -> bool:
+        """Throw away what has come by a move; return whether there was anything. The source must have given it up.
 
         Raises:
             StorageFullError, UnavailableError: the manifest could not be written.
@@ -202,6 +202,7 @@ class Arrivals:
                     self._set_arriving_of(entry.id, None)
         for number in gone:
             self._remove(number)
+        return bool(gone)
 
     def drop_idle(self, move: str) -> None:
         """Remove the files of a move that nobody drives; what is prepared stays, for it may have been handed over."""

@@ -69,10 +69,15 @@ class Mover:
         )
 
     def abort(self, move: str) -> MoveStatus:
-        """Give a move up, unless a tablet was handed over by it from here; return where it stands then."""
+        """Give a move up, unless a tablet was handed over by it from here; return where it stands then.
+
+        Raises:
+            NotFoundError: there is no such move here, or not any more.
+        """
+        is_known = self.departures.status(move).state is not MoveState.UNKNOWN
         status = self.departures.abort(move)
-        if status.state is MoveState.UNKNOWN:
-            self.arrivals.abort(move)
+        if status.state is MoveState.UNKNOWN and not (self.arrivals.abort(move) or is_known):
+            raise NotFoundError(f"there is no move {move!r} here: it has ended, was given up, or never began")
         return status
 
     def removals(self) -> list[MaintenanceOp]:

@@ -11,6 +11,9 @@ import pyarrow.flight as fl
 import pytest
 from served import SCHEMA, Served, code_of
 
+from nyala.engine.fs.memory import MemoryFileSystem
+from nyala.engine.options import StoreOptions
+from nyala.engine.store import Store
 from nyala.flight_server.config import ServerConfig
 from nyala.schemas.service import StoreService
 
@@ -228,3 +231,62 @@ def test_compressed_batch_is_taken(served: Served) -> None:
     writer.done_writing()
     assert json.loads(reader.read().to_pybytes())["applied"] == 100
     writer.close()
+
+
+UNKNOWN_NAMES = {
+    "release_pin": {"pin_id": "1-1"},
+    "renew_pin": {"pin_id": "1-1"},
+    "compaction_abort": {"compaction_id": "1-1"},
+    "compaction_renew": {"compaction_id": "1-1"},
+    "move_abort": {"move": "m"},
+}
+
+
+@pytest.mark.parametrize(("action", "body"), UNKNOWN_NAMES.items(), ids=UNKNOWN_NAMES)
+def test_what_is_not_there_cannot_be_ended(serve: Callable[..., Served], action: str, body: dict[str, str]) -> None:
+    with Store.open(MemoryFileSystem(), StoreOptions(maintenance="off")) as store:
+        served = serve(store)
+        assert refused(lambda: served.action(action, body))[0] == "NOT_FOUND"
+
+
+@pytest.mark.parametrize("limit", [1 << 63, 1 << 64, 10**30])
+def test_limit_beyond_63_bits(served: Served, limit: int) -> None:
+    assert refused(lambda: served.get({"table": "homes", "limit": limit}))[0] == "INVALID_ARGUMENT"
+    assert refused(lambda: served.action("explain", {"table": "homes", "limit": limit}))[0] == "INVALID_ARGUMENT"
+    served.get({"table": "homes", "limit": (1 << 63) - 1})
+
+
+def test_broken_messages_have_a_code_word(served: Served) -> None:
+    """Whatever bytes of a batch's head are broken, as they come over the wire."""
+    grpc = pytest.importorskip("grpc")
+    batch = served.rows(3)
+    message = pa.ipc.read_message(batch.serialize())
+    head, body = message.metadata.to_pybytes(), message.body.to_pybytes()
+    schema = pa.ipc.read_message(SCHEMA.serialize()).metadata.to_pybytes()
+    descriptor = field(1, b"\x08\x01" + field(3, b"homes"))
+    channel = grpc.insecure_channel(served.url.removeprefix("grpc://"))
+    put = channel.stream_stream("/arrow.flight.protocol.FlightService/DoPut", bytes, bytes)
+    codes = []
+    for at in range(0, len(head), 3):
+        broken = bytearray(head)
+        broken[at] ^= 0xFF
+        messages = [descriptor + field(2, schema), field(2, bytes(broken)) + field(1000, body)]
+        try:
+            codes += [bool(answer) for answer in put(iter(messages), timeout=10)]
+        except grpc.RpcError as error:
+            text = error.details()
+            assert text.startswith("INVALID_ARGUMENT: "), text
+            assert "\n" not in text
+            codes.append(False)
+    channel.close()
+    assert codes.count(False) > 20
+    served.put("homes", served.rows(1))
+
+
+def field(number: int, content: bytes) -> bytes:
+    """A field of a protocol buffer that holds bytes."""
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def varint(number: int) -> bytes:
+    return bytes([number]) if number < 128 else bytes([number & 127 | 128]) + varint(number >> 7)

@@ -166,7 +166,8 @@ def test_a_pin_has_a_time_to_live_and_does_not_survive_the_process() -> None:
         assert reader.scan(ScanSpec(table="t"), pool).to_reader().read_all().num_rows == 1
     with pytest.raises(NotFoundError, match="pin the table again"):
         rows_of(subject, long)
-    subject.store.release_pin(long.pin_id)
+    with pytest.raises(NotFoundError, match="no pin"):
+        subject.store.release_pin(long.pin_id)
     subject.close()
 
 

@@ -346,10 +346,12 @@ def test_maintenance_leaves_what_is_handed_out_alone() -> None:
     with pytest.raises(ConflictError, match="handed out already"):
         subject.store.compaction_begin(BEGIN)
     newer = subject.store.compaction_begin(BEGIN.model_copy(update={"replace": True}))
-    subject.store.compaction_abort(plan.compaction_id)
+    with pytest.raises(NotFoundError, match="no compaction"):
+        subject.store.compaction_abort(plan.compaction_id)
     assert subject.tablet.handed_out == newer.compaction_id and subject.fs.list("compactions") == [newer.compaction_id]
     subject.store.compaction_abort(newer.compaction_id)
-    subject.store.compaction_abort(newer.compaction_id)
+    with pytest.raises(NotFoundError, match="no compaction"):
+        subject.store.compaction_abort(newer.compaction_id)
     assert not subject.fs.list("compactions")
     subject.store.maintain("t", "compact")
     subject.close()
