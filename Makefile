@@ -15,7 +15,7 @@ WORKERS ?= auto
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-spark shim test lint format bench fuzz kill9 filters race moves jobs pairs churn streaming clean
+.PHONY: help demo demo-spark shim test lint format bench fuzz kill9 filters race moves jobs pairs attack churn streaming clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -64,6 +64,9 @@ jobs: .venv/.installed-dev  ## jobs on a table of three servers, under moves, co
 pairs: COUNT = 100
 pairs: .venv/.installed-dev  ## two backups, restores or exports at once, over and over, some killed (COUNT=100 SEED=0)
 	@$(BIN)/python tests/pipeline/pairs_campaign.py --count $(COUNT) --seed $(SEED)
+
+attack: .venv/.installed-dev  ## misbehaving clients beside an honest one (SECONDS=5 SEED=0 ONLY=idle_readers)
+	@$(BIN)/python tests/attack/attack.py --seconds $(or $(filter-out 60,$(SECONDS)),5) --seed $(SEED) $(if $(ONLY),--only $(ONLY))
 
 churn: ROWS = 5000000
 churn: .venv/.installed-dev  ## update all rows ten times in bounded memory (ROWS=5000000 ROUNDS=10 MEMORY_MB=512)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from ..schemas.errors import NotFoundError
+from ..schemas.request import peer
+from .fs.failures import named
+from .room import Room
 
 T = TypeVar("T")
 
@@ -18,15 +22,18 @@ class _Lease(Generic[T]):
     value: T
     ttl_seconds: int
     until: int
+    peer: str
     users: int = 0
 
 
 class Leases(Generic[T]):
     """Values by id, each until a moment in microseconds since 1970. Thread safe."""
 
-    def __init__(self, what: str, now: Callable[[], int]) -> None:
-        """``what`` names the values in errors; ``now`` tells the time in microseconds."""
+    def __init__(self, what: str, now: Callable[[], int], room: Room | None = None) -> None:
+        """``what`` names the values in errors; ``now`` tells the time in microseconds; ``room`` limits ``begun``."""
         self._what = what
+        self._room = room
+        self._beginning: Counter[str] = Counter()
         self._now = now
         self._leases: dict[str, _Lease[T]] = {}
         self._lock = threading.Lock()
@@ -34,7 +41,31 @@ class Leases(Generic[T]):
     def add(self, lease_id: str, value: T, ttl_seconds: int) -> None:
         """Keep ``value`` for so many seconds."""
         with self._lock:
-            self._leases[lease_id] = _Lease(value, ttl_seconds, self._now() + ttl_seconds * 1_000_000)
+            self._leases[lease_id] = _Lease(value, ttl_seconds, self._now() + ttl_seconds * 1_000_000, peer())
+
+    @contextmanager
+    def begun(self) -> Iterator[None]:
+        """Let the body make a value, which it adds.
+
+        Raises:
+            UnavailableError: there are as many as may be.
+            StorageFullError: the disk has its reserve left, and no more.
+        """
+        who = peer()
+        with self._lock:
+            if self._room:
+                now = self._now()
+                peers = [each.peer for each in self._leases.values() if each.users or each.until > now]
+                peers.extend(self._beginning.elements())
+                self._room.check_count(f"{self._what}s", len(peers), peers.count(who) if who else None)
+                with named(f"a {self._what} could not be begun"):
+                    self._room.check_disk(0)
+            self._beginning[who] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._beginning[who] -= 1
 
     def renew(self, lease_id: str) -> None:
         """Keep a value for as many seconds again, from now on. Raises NotFoundError when it is gone."""

@@ -78,6 +78,15 @@ class StoreOptions(BaseModel):
     more than once. No more than half of ``memory_bytes`` in any case. New rows are written to disk on the way."""
     staging_ttl_seconds: PositiveFloat = 3600
     """A transaction of which no part came for so long, and that was not committed, is thrown away."""
+    unfinished_max: PositiveInt = 256
+    """Transactions, imports, pins, outside compactions and moves that were begun and not ended: so many of each."""
+    staging_bytes: PositiveInt = 64 * 1024 * MIB
+    """All rows on disk of transactions that are not committed."""
+    peer_unfinished_share: float = Field(default=0.5, gt=0, le=1)
+    """The part of both that one other machine may have. Clients on the server's own machine have no share."""
+    disk_reserve_bytes: NonNegativeInt = 512 * MIB
+    """What is left of the disk for the log and for flushes: transactions, imports, pins, compactions done outside and
+    moves that come do not take it."""
     key_index_bytes: NonNegativeInt = 256 * MIB
     """Key indexes of all tablets, about 21 bytes a key (17 to 26). Rowsets that do not fit are searched for keys by
     their Bloom filters; 0 is no index at all. MemRowSets have indexes of their own, which count as memory stores."""

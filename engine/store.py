@@ -53,6 +53,7 @@ from .mvcc.mvcc import MvccManager
 from .options import StoreOptions
 from .outside import Outside
 from .pending import PendingWrite, RepeatedWrite
+from .room import Room
 from .snapshots import Snapshots
 from .staging.area import StagingArea
 from .stats import damaged_files, described, health_of, table_stats, tablet_map
@@ -156,16 +157,18 @@ class Store(Outside):
         self._maintenance = MaintenanceManager(self._operations, self.damage.note)
         notify = self._maintenance.notify
         self._gate = MemoryGate(self.options, self._catalog.tablets, self._maintained_tablets, notify)
-        self._staging = StagingArea(self._fs, self._clock.physical_microseconds, self.options.staging_ttl_seconds)
+        room = Room(self._fs, self.options)
+        physical = self._clock.physical_microseconds
+        self._staging = StagingArea(self._fs, physical, self.options.staging_ttl_seconds, room)
         shared = self._committed, self._log, self._gate, self._direct_load, self.options
         self._transactions = Transactions(self._staging, *shared, self._catalog.tables, self._load_pool)
         importer = Importer(self._environment, self._log, self.options.limits, self._gate.admitted)
         times = self._clock.physical_microseconds, self._clock.now
-        self._imports = imports.Imports(importer, self._writers, storage, *times)
-        self._pins = pins.Pins(self._environment, self.options.limits, *times)
-        self._compactions = compactions.Compactions(self._environment, *times)
+        self._imports = imports.Imports(importer, self._writers, storage, room, *times)
+        self._pins = pins.Pins(self._environment, self.options.limits, room, *times)
+        self._compactions = compactions.Compactions(self._environment, room, *times)
         shared = self._log, self._writers, self._staging, self._snapshots, self._catalog.tables
-        self._mover = Mover(self._environment, *shared, self._clock.physical_microseconds)
+        self._mover = Mover(self._environment, *shared, physical, room)
         if self.options.maintenance == "on":
             self._maintenance.start()
 

@@ -333,9 +333,9 @@ def run(
         raise InvalidArgumentError(f"no action is called {action.type!r}; there are {', '.join(VERBS)}")
     most = calls.config.scan_bytes_max if chosen.is_long else calls.config.request_bytes_max
     body = sized(action.body.to_pybytes(), f"the body of {action.type}", most)
-    call = calls.begin(context, chosen.kind)
+    call = calls.begin(context, chosen.kind, len(body) if chosen.kind is Kind.PLAN else 0)
     try:
-        with call.working(), call.reading_large(len(body) if chosen.kind is Kind.PLAN else 0):
+        with call.working():
             found = chosen.run(store, body)
         if isinstance(found, str):
             call.close()

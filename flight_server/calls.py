@@ -30,7 +30,7 @@ _STOPPED = "UNAVAILABLE: the server stops now; try again once it is back"
 class Call:
     """One call. ``check`` and what it is checked for may be used from its own thread only."""
 
-    def __init__(self, calls: Calls, context: fl.ServerCallContext, kind: Kind) -> None:
+    def __init__(self, calls: Calls, context: fl.ServerCallContext, kind: Kind, size: int) -> None:
         self.kind = kind
         self.peer = peer_of(context.peer())
         self.waiting_since: float | None = None
@@ -38,7 +38,11 @@ class Call:
         self._calls = calls
         self._context: fl.ServerCallContext | None = context
         self._lock = threading.RLock()  # the collector may close the call on the thread that ends it
-        self._slot: Slot | None = calls.admission.admit(kind, self.peer, self.check)
+        self._large: Slot | None = None
+        # Before the other place, which is not to be held by who waits for this one.
+        if size > calls.config.large_request_bytes:
+            self._large = calls.admission.admit(Kind.LARGE, self.peer, self.check)
+        self._slot: Slot | None = self._admitted(kind)
         self._request = Request(self.peer.address, self.check)
         calls._add(self)
 
@@ -69,14 +73,20 @@ class Call:
         finally:
             self.waiting_since = None
 
-    @contextmanager
-    def reading_large(self, size: int) -> Iterator[None]:
-        """Let the body read a text of ``size`` bytes; only a few long ones are read at once."""
-        if size <= self._calls.config.large_request_bytes:
-            yield
-            return
-        with self._calls.admission.admit(Kind.LARGE, self.peer, self.check):
-            yield
+    def _admitted(self, kind: Kind) -> Slot | None:
+        if kind is Kind.PLAN and self._large:
+            return None  # all of its work is that of a long text
+        try:
+            return self._calls.admission.admit(kind, self.peer, self.check)
+        except BaseException:
+            self.has_read()
+            raise
+
+    def has_read(self) -> None:
+        """Say that the text of the request, if it is long, is dealt with: others may follow."""
+        large, self._large = self._large, None
+        if large:
+            large.release()
 
     def decompressed(self) -> Part:
         """Return what the call takes memory for decompressed batches with."""
@@ -96,9 +106,10 @@ class Call:
         """Give back what the call holds. Before its handler, or its stream, returns; twice is harmless."""
         with self._lock:
             self._context = None
+        self._calls._remove(self)
+        self.has_read()
         slot, self._slot = self._slot, None
         if slot:
-            self._calls._remove(self)
             slot.release()
 
     def __enter__(self) -> Call:
@@ -122,13 +133,13 @@ class Calls:
         self._stopped = threading.Event()
         threading.Thread(target=self._watch, name="nyala-stalled-streams", daemon=True).start()
 
-    def begin(self, context: fl.ServerCallContext, kind: Kind) -> Call:
-        """Admit a call; whoever gets it closes it.
+    def begin(self, context: fl.ServerCallContext, kind: Kind, size: int = 0) -> Call:
+        """Admit a call whose text has ``size`` bytes; whoever gets it closes it. Few with long texts come in at once.
 
         Raises:
             UnavailableError: too many of its kind run.
         """
-        return Call(self, context, kind)
+        return Call(self, context, kind, size)
 
     def end_all(self) -> None:
         """End every call that runs: the server stops."""
@@ -145,8 +156,11 @@ class Calls:
 
     def _remove(self, call: Call) -> None:
         with self._lock:
+            was_running = call in self._running
             self._running.discard(call)
-            self._ending.pop(call, None)
+            was_stuck = self._ending.pop(call, None) is not None
+        if was_running:
+            self.admission.learn(call.peer, not was_stuck)
 
     def _all(self) -> list[Call]:
         with self._lock:

@@ -50,10 +50,11 @@ def stream(
     """
     config = calls.config
     sized(ticket, "the ticket", config.scan_bytes_max)
-    call = calls.begin(context, Kind.SCAN)
+    call = calls.begin(context, Kind.SCAN, len(ticket))
     try:
-        with call.working(), call.reading_large(len(ticket)):
+        with call.working():
             scan = store.scan(scan_spec(ticket, "the ticket", config))
+        call.has_read()
         batches = Guarded(_sent(scan, config, call), translator, "do_get", lambda: _end(scan, call))
     except BaseException:
         call.close()

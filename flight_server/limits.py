@@ -2,8 +2,8 @@
 server stops.
 
 Every kind of work has places of its own, so that cheap requests never wait for expensive ones. Where all places are
-taken, a request waits a little; places that become free go to the peer that has the fewest, then to who waited longest.
-One peer gets no more than a share of the places that streams have.
+taken, a request waits a little; places that become free go to the peer that has the fewest, to who did not let streams
+get stuck, and to who waited longest. One peer gets no more than a share of the places that streams have.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ _EXCHANGES_A_SCAN = 4
 """Streams of point reads that may be open for each scan that may run."""
 _POLL_SECONDS = 0.25
 """How often a waiting request looks whether its client is still there."""
+_REMEMBERED = 4096
+"""Connections of which it is known how their streams ended."""
 RETRY_SECONDS = 1.0
 """When a client that found no place should come again."""
 NOBODY = Peer("", "")
@@ -164,6 +166,7 @@ class Admission:
         }
         self._running: Counter[Kind] = Counter()
         self._of_peers: Counter[tuple[Kind, str]] = Counter()
+        self._trust: dict[str, int] = {}
         self._queues: dict[Kind, list[_Waiting]] = {kind: [] for kind in Kind}
         self.staged = Budget("staged streams", config.staged_bytes_max)
         self.decompressed = Budget("decompressed batches", config.decompressed_bytes_max)
@@ -231,11 +234,22 @@ class Admission:
         """Let in who comes first, as long as there are places."""
         queue = self._queues[kind]
         while queue and (able := [each for each in queue if self._has_place(kind, each.peer)]):
-            chosen = min(able, key=lambda each: self._of_peers[kind, each.peer.connection])
+            chosen = min(able, key=lambda each: self._rank(kind, each.peer))
             queue.remove(chosen)
             chosen.is_admitted = True
             self._enter(kind, chosen.peer)
             self._changed.notify_all()
+
+    def _rank(self, kind: Kind, peer: Peer) -> tuple[int, int]:
+        return self._of_peers[kind, peer.connection], -self._trust.get(peer.connection, 0)
+
+    def learn(self, peer: Peer, is_good: bool) -> None:
+        """Learn how a call of a connection ended: who lets streams get stuck comes after who does not."""
+        with self._changed:
+            self._trust.pop(peer.connection, None)
+            self._trust[peer.connection] = 1 if is_good else -1
+            if len(self._trust) > _REMEMBERED:
+                del self._trust[next(iter(self._trust))]
 
     def _has_place(self, kind: Kind, peer: Peer) -> bool:
         if self._running[kind] >= self._limits[kind]:

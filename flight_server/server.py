@@ -41,13 +41,13 @@ class FlightServer(fl.FlightServerBase):
     @verb
     def get_flight_info(self, context: fl.ServerCallContext, descriptor: fl.FlightDescriptor) -> fl.FlightInfo:
         """Schema, size and tickets of a scan."""
-        with self.calls.begin(context, Kind.PLAN) as call, call.working(), call.reading_large(_size(descriptor)):
+        with self.calls.begin(context, Kind.PLAN, _size(descriptor)) as call, call.working():
             return info.flight_info(self.store, descriptor, self.config)
 
     def get_schema(self, context: fl.ServerCallContext, descriptor: fl.FlightDescriptor) -> fl.SchemaResult:
         """The schema of a scan."""
         try:
-            with self.calls.begin(context, Kind.PLAN) as call, call.working(), call.reading_large(_size(descriptor)):
+            with self.calls.begin(context, Kind.PLAN, _size(descriptor)) as call, call.working():
                 return fl.SchemaResult(info.schema(self.store, descriptor, self.config))
         except BaseException as error:
             raise self.translator.for_get_schema(error, "get_schema") from None

@@ -24,6 +24,7 @@ from ..layout import Layout
 from ..leases import Leases
 from ..maintenance.op import MaintenanceOp
 from ..pending import RepeatedWrite
+from ..room import Room
 from ..table import Table
 from ..upkeep import TabletOp
 from ..writers import Ticket, Writers, number_of
@@ -74,6 +75,7 @@ class Imports:
         importer: Importer,
         writers: Writers,
         storage: Storage,
+        room: Room,
         now: Callable[[], int],
         new_timestamp: Callable[[], int],
     ) -> None:
@@ -82,15 +84,19 @@ class Imports:
         self._importer = importer
         self._writers = writers
         self._storage = storage
-        self._open: Leases[_Import] = Leases("import", now)
+        self._open: Leases[_Import] = Leases("import", now, room)
 
     def begin(self, asked: ImportBegin, table: Table) -> ImportPlan:
         """Begin an import: make its directory, set file numbers aside, and say all that builders need.
 
         Raises:
             InvalidArgumentError: the store numbers the rows of the table, which only it can.
-            StorageFullError, UnavailableError: the directory could not be made.
+            StorageFullError, UnavailableError: there are too many imports, or the directory could not be made.
         """
+        with self._open.begun():
+            return self._begin(asked, table)
+
+    def _begin(self, asked: ImportBegin, table: Table) -> ImportPlan:
         layout = table.layout
         schema = layout.schema
         if schema.auto_incrementing:

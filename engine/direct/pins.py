@@ -20,6 +20,7 @@ from ..fs.tree import remove_quietly, remove_tree
 from ..layout import Layout
 from ..leases import Leases
 from ..maintenance.op import MaintenanceOp
+from ..room import Room
 from ..table import Table
 from ..tablet import files
 from ..tablet.environment import Environment
@@ -35,21 +36,31 @@ class Pins:
     """The pins of one store. Thread safe."""
 
     def __init__(
-        self, environment: Environment, limits: Limits, now: Callable[[], int], new_timestamp: Callable[[], int]
+        self,
+        environment: Environment,
+        limits: Limits,
+        room: Room,
+        now: Callable[[], int],
+        new_timestamp: Callable[[], int],
     ) -> None:
         """``now`` tells the time in microseconds since 1970; ``new_timestamp`` never gives one twice."""
         self._environment = environment
         self._limits = limits
         self._new_timestamp = new_timestamp
-        self._leases: Leases[None] = Leases("pin", now)
+        self._leases: Leases[None] = Leases("pin", now, room)
 
     def pin(self, asked: PinSnapshot, table: Table, snapshot: int) -> PinnedTable:
         """Keep the files that hold the table at ``snapshot``, up to which all commits are visible.
 
         Raises:
             SnapshotTooOldError: the table's history no longer reaches back to it.
-            StorageFullError, UnavailableError: it could not be flushed, or files cannot have two names on this disk.
+            StorageFullError, UnavailableError: there are too many pins, the table could not be flushed, or files cannot
+                have two names on this disk.
         """
+        with self._leases.begun():
+            return self._pin(asked, table, snapshot)
+
+    def _pin(self, asked: PinSnapshot, table: Table, snapshot: int) -> PinnedTable:
         pin_id = f"{table.table_id}-{self._new_timestamp():x}"
         directory = join(ROOT, pin_id)
         for _ in range(_ATTEMPTS):

@@ -35,6 +35,7 @@ from ..fs.within import DirectoryFileSystem
 from ..layout import Layout, check_here
 from ..leases import Leases
 from ..maintenance.op import MaintenanceOp
+from ..room import Room
 from ..rowset.diskrowset import DiskRowSet
 from ..table import Table
 from ..tablet import files
@@ -76,11 +77,13 @@ class _Compaction:
 class Compactions:
     """The compactions of one store that are done outside. Thread safe."""
 
-    def __init__(self, environment: Environment, now: Callable[[], int], new_timestamp: Callable[[], int]) -> None:
+    def __init__(
+        self, environment: Environment, room: Room, now: Callable[[], int], new_timestamp: Callable[[], int]
+    ) -> None:
         """``now`` tells the time in microseconds since 1970; ``new_timestamp`` never gives one twice."""
         self._environment = environment
         self._new_timestamp = new_timestamp
-        self._leases: Leases[_Compaction] = Leases("compaction", now)
+        self._leases: Leases[_Compaction] = Leases("compaction", now, room)
         self._open: dict[str, _Compaction] = {}
 
     def begin(self, asked: CompactionBegin, table: Table, ancient_history_mark: int) -> CompactionPlan:
@@ -89,10 +92,15 @@ class Compactions:
         Raises:
             ConflictError: rowsets of a tablet are handed out already.
             NotFoundError: there is no such tablet.
-            StorageFullError, UnavailableError: it could not be flushed, or files cannot have two names on this disk.
+            StorageFullError, UnavailableError: there are too many, the table could not be flushed, or files cannot have
+                two names on this disk.
         """
         for compaction_id in self._leases.expired():
             self._drop_expired(compaction_id)
+        with self._leases.begun():
+            return self._begin(asked, table, ancient_history_mark)
+
+    def _begin(self, asked: CompactionBegin, table: Table, ancient_history_mark: int) -> CompactionPlan:
         for _ in range(_ATTEMPTS):
             found = _Compaction(f"{table.table_id}-{self._new_timestamp():x}", table, table.layout)
             try:

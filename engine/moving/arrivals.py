@@ -28,6 +28,7 @@ from ..commit_log import CommitLog
 from ..fs.failures import named
 from ..fs.tree import remove_quietly
 from ..layout import write_locks
+from ..room import Room
 from ..rowset.soundness import verify_partition
 from ..snapshots import Snapshots
 from ..table import Table
@@ -68,6 +69,7 @@ class Arrivals:
         writers: Writers,
         snapshots: Snapshots,
         now: Callable[[], int],
+        room: Room,
     ) -> None:
         """``now`` tells the time in microseconds since 1970."""
         self._environment = environment
@@ -75,6 +77,7 @@ class Arrivals:
         self._writers = writers
         self._snapshots = snapshots
         self._now = now
+        self._room = room
         self._open: dict[str, _Arrival] = {}
         self._lock = threading.Lock()
         remove_quietly(environment.fs, ROOT)
@@ -91,7 +94,11 @@ class Arrivals:
         self._check(asked, table)
         with self._lock:
             arrival = self._open.get(asked.move)
+            done = arrival.done if arrival else ()
+            with named("a tablet could not be taken in"):
+                self._room.check_disk(sum(file.bytes for file in asked.files if file.name not in done))
             if arrival is None:
+                self._room.check_count("moves to this server", len(self._open), None)
                 arrival = _Arrival(asked, self._environment.manifest.new_id())
                 self._make_directories(arrival.tablet)
                 self._open[asked.move] = arrival

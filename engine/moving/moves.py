@@ -13,6 +13,7 @@ from ...schemas.errors import NotFoundError
 from ...schemas.moving import MoveNote, Moves, MoveState, MoveStatus
 from ..commit_log import CommitLog
 from ..maintenance.op import MaintenanceOp
+from ..room import Room
 from ..snapshots import Snapshots
 from ..staging.area import StagingArea
 from ..table import Table
@@ -38,12 +39,13 @@ class Mover:
         snapshots: Snapshots,
         tables: Callable[[], list[Table]],
         now: Callable[[], int],
+        room: Room,
     ) -> None:
         """``now`` tells the time in microseconds since 1970."""
         self._environment = environment
         self._tables = tables
         self.departures = Departures(environment, writers, staging, tables, now)
-        self.arrivals = Arrivals(environment, log, writers, snapshots, now)
+        self.arrivals = Arrivals(environment, log, writers, snapshots, now, room)
         self._now = now
 
     def of(self, table: Table) -> Moves:

@@ -7,6 +7,7 @@ store that is opened again finds them: what was staged survives a restart, what 
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -15,9 +16,11 @@ import pyarrow as pa
 
 from ...schemas.errors import ConflictError, CorruptionError, NotFoundError
 from ...schemas.operation import Operation
+from ...schemas.request import peer
 from ...schemas.write import Stage
 from ..fs.failures import named
 from ..fs.filesystem import FileSystem
+from ..room import Room
 from .file import PartInfo, PartWriter, read_info, read_rows
 
 ROOT = "staging"
@@ -50,6 +53,8 @@ class _Transaction:
     parts: dict[str, StagedPart] = field(default_factory=dict)
     expires: int = 0
     """In microseconds since 1970."""
+    peer: str = ""
+    """Who staged its first part."""
     users: int = 0
     """Streams that stage, and the commit that reads: it is kept as long as there are some."""
     replaced: list[str] = field(default_factory=list)
@@ -59,8 +64,8 @@ class _Transaction:
 class StagingArea:
     """The staged parts of a store. Thread safe."""
 
-    def __init__(self, fs: FileSystem, now: Callable[[], int], seconds_to_live: float) -> None:
-        """Find what was staged before; ``now`` gives microseconds since 1970.
+    def __init__(self, fs: FileSystem, now: Callable[[], int], seconds_to_live: float, room: Room) -> None:
+        """Find what was staged before; ``now`` gives microseconds since 1970, ``room`` the limits of what is staged.
 
         Raises:
             UnavailableError, StorageFullError: the directory could not be made or read.
@@ -70,6 +75,11 @@ class StagingArea:
         self.seconds_to_live = seconds_to_live
         self._lock = threading.Lock()
         self._transactions: dict[str, _Transaction] = {}
+        self._room = room
+        self._sizes: dict[str, tuple[str, int]] = {}
+        """Of each file who brought it and its bytes."""
+        self._bytes: Counter[str] = Counter()
+        """Of all files, by who brought them."""
         self._last_number = 0
         with named("the directory of staged rows could not be made ready"):
             if not fs.exists(ROOT):
@@ -90,6 +100,7 @@ class StagingArea:
             self._fs.unlink(path)
             return
         part = StagedPart(self._fs, path, *found, self._fs.size(path))
+        self._count(path, part.size_bytes)
         # Its time begins anew: that of ``staged_at`` may be over although the part came to its end a moment ago.
         if old := self._put(part, self._now()):
             self._remove(old.path)
@@ -98,7 +109,8 @@ class StagingArea:
         """Write a part; what is raised on the way leaves nothing. It takes the place of an earlier one of its name.
 
         Raises:
-            StorageFullError, UnavailableError: the part could not be written.
+            UnavailableError: too much is staged, or the disk failed.
+            StorageFullError: the disk is full, but for its reserve.
         """
         info = PartInfo(transaction=stage.transaction, part=stage.part, table_id=table_id, staged_at=self._now())
         with self._used(stage.transaction):
@@ -108,6 +120,7 @@ class StagingArea:
             except BaseException:
                 self._remove(path)
                 raise
+            self._count(path, part.size_bytes)
             with self._lock:
                 if old := self._put(part, self._now()):
                     self._transactions[stage.transaction].replaced.append(old.path)
@@ -118,6 +131,7 @@ class StagingArea:
             writer = PartWriter(self._fs, path, info)
             try:
                 for operation, batch in batches:
+                    self._take(path, batch.nbytes)
                     writer.add(operation, batch)
                 writer.finish()
             finally:
@@ -190,7 +204,11 @@ class StagingArea:
     @contextmanager
     def _used(self, transaction: str) -> Iterator[None]:
         with self._lock:
-            self._transactions.setdefault(transaction, _Transaction()).users += 1
+            if transaction not in self._transactions:
+                peers, who = [each.peer for each in self._transactions.values()], peer()
+                self._room.check_count("transactions", len(peers), peers.count(who) if who else None)
+                self._transactions[transaction] = _Transaction(peer=who)
+            self._transactions[transaction].users += 1
         try:
             yield
         finally:
@@ -215,6 +233,22 @@ class StagingArea:
         found.expires = max(found.expires, self._expiry(staged_at))
         return old
 
+    def _take(self, path: str, size: int) -> None:
+        """Let ``size`` more bytes be written to a file. Raises as ``write``."""
+        who = peer()
+        with self._lock:
+            self._room.check_staged(self._bytes.total() + size, self._bytes[who] + size if who else None)
+            self._sizes[path] = who, self._sizes.get(path, (who, 0))[1] + size
+            self._bytes[who] += size
+        self._room.check_disk(size, ROOT)
+
+    def _count(self, path: str, size: int) -> None:
+        """Count a file by the bytes that it has, in the place of those that it was to have."""
+        with self._lock:
+            who, before = self._sizes.get(path, ("", 0))
+            self._sizes[path] = who, size
+            self._bytes[who] += size - before
+
     def _expiry(self, staged_at: int) -> int:
         return staged_at + int(self.seconds_to_live * 1_000_000)
 
@@ -229,6 +263,11 @@ class StagingArea:
 
     def _remove(self, path: str) -> None:
         """Remove a file; one that cannot be removed is found at the next start, and is too old some time."""
+        with self._lock:
+            who, size = self._sizes.pop(path, ("", 0))
+            self._bytes[who] -= size
+            if not self._bytes[who]:
+                del self._bytes[who]
         with suppress(OSError):
             if self._fs.exists(path):
                 self._fs.unlink(path)

@@ -1,0 +1,20 @@
+"""Short attacks; ``make attack`` does them all, and measures."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tests.attack.attack import Outcome, run, stop_with_half_open_streams
+
+
+@pytest.mark.parametrize("name", ["bombs"])
+def test_an_honest_client_is_served_beside_an_attack(name: str) -> None:
+    outcome: Outcome = run(name, sys.executable, seconds=1, seed=0, row_count=100_000)
+    assert outcome.failed == 0 and outcome.asked > 0
+    assert outcome.peak_mb < 256 + 64
+
+
+def test_a_server_with_half_open_streams_stops() -> None:
+    assert stop_with_half_open_streams(sys.executable, count=100, drain_seconds=3) <= 10

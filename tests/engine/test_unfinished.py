@@ -1,0 +1,153 @@
+"""Work that was begun and not ended: limits by number and bytes, and the disk's reserve."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+
+from nyala.engine.fs.memory import MemoryFileSystem
+from nyala.engine.mvcc.clock import SystemClock
+from nyala.engine.options import MIB, StoreOptions
+from nyala.engine.store import Store
+from nyala.schemas.bulk import ImportBegin
+from nyala.schemas.direct import PinSnapshot
+from nyala.schemas.errors import StorageFullError, StoreError, UnavailableError
+from nyala.schemas.request import Request, serving
+from nyala.schemas.table import TableDefinition
+from nyala.schemas.transaction import TransactionCommit
+from nyala.schemas.write import Stage, WriteCommand
+
+SCHEMA = pa.schema([pa.field("k", pa.int64(), nullable=False), ("v", pa.binary())])
+
+
+def rows(count: int, cell_bytes: int = 8) -> pa.RecordBatch:
+    return pa.record_batch([pa.array(range(count), pa.int64()), pa.array([b"x" * cell_bytes] * count)], schema=SCHEMA)
+
+
+def opened(fs: MemoryFileSystem | None = None, **options: int) -> Store:
+    store = Store.open(fs or MemoryFileSystem(), StoreOptions(maintenance="off", **options))  # pyright: ignore[reportArgumentType]
+    if "t" not in store.tables():
+        store.create_table(TableDefinition.from_arrow("t", SCHEMA, ["k"]))
+    return store
+
+
+def stage(store: Store, transaction: str, batch: pa.RecordBatch, part: str = "p") -> None:
+    command = WriteCommand(table="t", stage=Stage(transaction=transaction, part=part))
+    store.stage(command, [(batch, None)])
+
+
+def begin_import(store: Store, _: int) -> str:
+    return store.import_begin(ImportBegin(table="t", ttl_seconds=100)).import_id
+
+
+def begin_pin(store: Store, _: int) -> str:
+    return store.pin_snapshot(PinSnapshot(table="t", ttl_seconds=100)).pin_id
+
+
+def begin_transaction(store: Store, number: int) -> str:
+    stage(store, str(number), rows(1))
+    return str(number)
+
+
+KINDS: dict[str, tuple[Callable[[Store, int], str], Callable[[Store, str], object]]] = {
+    "imports": (begin_import, lambda store, name: store.import_abort(name)),
+    "pins": (begin_pin, lambda store, name: store.release_pin(name)),
+    "transactions": (begin_transaction, lambda store, name: store.abort_transaction(name)),
+}
+
+
+@pytest.mark.parametrize(("begin", "end"), KINDS.values(), ids=KINDS)
+def test_so_many_may_be_begun(begin: Callable[[Store, int], str], end: Callable[[Store, str], object]) -> None:
+    with opened(unfinished_max=3) as store:
+        names = [begin(store, number) for number in range(3)]
+        with pytest.raises(UnavailableError, match="unfinished_max") as caught:
+            begin(store, 3)
+        assert caught.value.retry_after_seconds
+        end(store, names[1])
+        begin(store, 4)
+        with pytest.raises(UnavailableError, match="unfinished_max"):
+            begin(store, 5)
+
+
+@pytest.mark.parametrize(("begin", "end"), KINDS.values(), ids=KINDS)
+def test_another_machine_has_its_share(begin: Callable[[Store, int], str], end: Callable[[Store, str], object]) -> None:
+    greedy, modest = (Request(peer, lambda: None) for peer in ("10.0.0.7", "10.0.0.8"))
+    with opened(unfinished_max=4) as store:
+        with serving(greedy):
+            names = [begin(store, number) for number in range(2)]
+            with pytest.raises(UnavailableError, match="peer_unfinished_share"):
+                begin(store, 2)
+        with serving(modest):
+            begin(store, 3)
+        end(store, names[0])
+        with serving(greedy):
+            begin(store, 4)
+        begin(store, 5)  # in this process there are no shares
+
+
+def test_staged_bytes_are_limited_and_come_back() -> None:
+    fs = MemoryFileSystem()
+    with opened(fs, staging_bytes=MIB) as store:
+        stage(store, "a", rows(1000, 600))
+        with pytest.raises(UnavailableError, match="staging_bytes"):
+            stage(store, "b", rows(1000, 600))
+        assert len(fs.list("staging")) == 1, "what was refused is gone"
+    with opened(fs, staging_bytes=MIB) as store:
+        with pytest.raises(UnavailableError, match="staging_bytes"):
+            stage(store, "b", rows(1000, 600))
+        store.commit_transaction(TransactionCommit(transaction="a", parts=["p"]))
+        stage(store, "b", rows(1000, 600))
+        with pytest.raises(UnavailableError, match="staging_bytes"):
+            stage(store, "b", rows(1000, 600))  # the first is kept until the second is whole
+        stage(store, "b", rows(600, 600), "q")
+        store.abort_transaction("b")
+        stage(store, "c", rows(1000, 900))
+
+
+def test_leases_that_are_over_count_no_more() -> None:
+    class Clock(SystemClock):
+        ahead = 0
+
+        def physical_microseconds(self) -> int:
+            return super().physical_microseconds() + self.ahead
+
+    clock = Clock()
+    store = Store.open(MemoryFileSystem(), StoreOptions(maintenance="off", unfinished_max=1), clock)
+    store.create_table(TableDefinition.from_arrow("t", SCHEMA, ["k"]))
+    begin_pin(store, 0)
+    begin_import(store, 0)
+    with pytest.raises(UnavailableError):
+        begin_pin(store, 1)
+    clock.ahead = 101_000_000
+    begin_pin(store, 2)
+    begin_import(store, 2)
+    store.close()
+
+
+def test_the_disk_keeps_a_reserve_for_the_log_and_flushes() -> None:
+    fs = MemoryFileSystem(64 * MIB)
+    with opened(fs, disk_reserve_bytes=24 * MIB, wal_segment_bytes=4 * MIB) as store:
+        with pytest.raises(StorageFullError, match="disk_reserve_bytes"):
+            for number in range(100):
+                stage(store, str(number), rows(1000, 1000))
+        with pytest.raises(StorageFullError, match="disk_reserve_bytes"):
+            store.stage(
+                WriteCommand(table="t", stage=Stage(transaction="z", part="p")), [(rows(1000, 4000), None)] * 100
+            )
+        free = fs.free_bytes("")
+        assert 20 * MIB <= free < 28 * MIB
+        for _ in range(8):
+            store.write(WriteCommand(table="t"), rows(1000, 500))
+        store.maintain("t", "flush")
+        with pytest.raises(StoreError):
+            fill(fs, store)
+        for begin in (begin_import, begin_pin):
+            with pytest.raises(StorageFullError, match="disk_reserve_bytes"):
+                begin(store, 1)
+
+
+def fill(fs: MemoryFileSystem, store: Store) -> None:
+    while True:
+        stage(store, f"f{fs.free_bytes('')}", rows(100, 1000))
