@@ -119,10 +119,15 @@ def _log_reader(fs: FileSystem, manifest: Manifest) -> LogReader:
     return LogReader(fs, "wal", uuid.UUID(manifest.store_uuid).bytes, expect, manifest.last_durable_lsn)
 
 
+def attached_rowsets(fs: FileSystem, manifest: Manifest) -> list[tuple[int, RowsetEntry]]:
+    """Return the rowsets that the log attaches, each with its tablet. Raises CorruptionError for a damaged log."""
+    return logged_attachments(record for group in _log_reader(fs, manifest).groups() for record in group.records)
+
+
 def _attached(fs: FileSystem, manifest: Manifest) -> list[tuple[int, RowsetEntry]]:
-    """Return the rowsets that the log attaches; what else is wrong with the log is reported later."""
+    """Return the rowsets that the log attaches; what is wrong with the log is reported later."""
     try:
-        return logged_attachments(record for group in _log_reader(fs, manifest).groups() for record in group.records)
+        return attached_rowsets(fs, manifest)
     except CorruptionError:
         return []
 

@@ -15,6 +15,7 @@ from ..schemas.placement import Here
 from .location import DEFAULT_LOCATION
 
 if TYPE_CHECKING:
+    from ..engine.repair import RepairReport, RowsetRepair
     from ..engine.verify import VerifyReport
     from ..schemas.service import StoreService
     from .settings import Settings
@@ -162,6 +163,55 @@ def verify(
         raise typer.Exit(1)
 
 
+def repair(
+    directory: Annotated[Path, typer.Argument(help="A data directory that no server has open.")],
+    apply: Annotated[bool, typer.Option("--apply", help="Do it; without this, only show what would be done.")] = False,
+    json_output: Json = False,
+) -> None:
+    """Keep what can be kept of damaged files, offline, and say what is lost; exit with 1 while there is any to repair.
+
+    Shows what it would do unless it is told --apply. The old files are kept under damaged/.
+    """
+    from ..engine.fs.local import LocalFileSystem
+    from ..engine.repair import repair_store
+
+    report = repair_store(LocalFileSystem(_existing(directory)), apply)
+    if json_output:
+        typer.echo(json.dumps(asdict(report)))
+    else:
+        _print_repairs(report)
+    if report.repairs and not report.is_applied:
+        raise typer.Exit(1)
+
+
+def _print_repairs(report: RepairReport) -> None:
+    from ..clients.cli.output import print_table
+
+    if not report.repairs:
+        typer.echo("nothing to repair under tablets/; `nyala verify` checks all else")
+        return
+    titles = ("table", "tablet", "rowset", "action", "rows kept", "rows lost", "what is lost")
+    print_table(titles, [_repair_row(each) for each in report.repairs])
+    for line in (line for each in report.repairs for line in each.damaged):
+        typer.echo(f"damaged: {line}")
+    if report.is_applied:
+        typer.echo(f"repaired; the old files are in {report.kept_in}/, to be deleted when nobody wants them any more")
+    else:
+        typer.echo("nothing was changed; --apply does it, and keeps the old files under damaged/")
+
+
+def _repair_row(repair: RowsetRepair) -> tuple[object, ...]:
+    lost = [
+        *repair.changes_lost,
+        *(f"{count:,} cells of {name} (NULL now)" for name, count in repair.cells_lost.items()),
+        *(f"rows with keys {keys}" for keys in repair.keys_lost),
+        f"history before {repair.history_floor}",
+    ]
+    rows_lost = "all" if repair.rows_lost is None else repair.rows_lost
+    where = repair.table, repair.tablet, repair.rowset
+    return (*where, repair.action, repair.rows_kept, rows_lost, "; ".join(lost))
+
+
 def _print_report(report: VerifyReport) -> None:
     counts = f"{report.files:,} files, {report.bytes:,} bytes, {report.rows:,} rows, {report.log_records:,} log records"
     typer.echo(f"checked {counts}")
@@ -169,7 +219,8 @@ def _print_report(report: VerifyReport) -> None:
         typer.echo(f"note: {note}")
     for problem in report.problems:
         typer.secho(problem, fg=typer.colors.RED)
-    typer.echo("all is well" if report.is_sound else f"{len(report.problems):,} problems")
+    count = f"{len(report.problems):,} problems; `nyala repair` shows what can be recovered"
+    typer.echo("all is well" if report.is_sound else count)
 
 
 def dump(file: Annotated[Path, typer.Argument(help="A file of a store: column file, log segment, manifest.")]) -> None:

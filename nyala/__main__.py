@@ -26,7 +26,7 @@ def make_app() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(nyala_command)
-    for command in (commands.serve, health, demo, commands.verify, commands.dump, commands.warmup):
+    for command in (commands.serve, health, demo, commands.verify, commands.repair, commands.dump, commands.warmup):
         app.command()(command)
     for name, verb in table.VERBS.items():
         app.command(name, rich_help_panel="Tables, for short")(verb)
