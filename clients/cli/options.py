@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +13,9 @@ from ...schemas.errors import InvalidArgumentError
 
 Runs = Annotated[str, typer.Option("--executor", envvar="NYALA_EXECUTOR", help="local (threads) or spark.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="How many tasks at once.", show_default="by the machine")]
-AsOf = Annotated[str | None, typer.Option(help="A timestamp, or ISO time with zone.", show_default="now")]
+AsOf = Annotated[
+    str | None, typer.Option(help="A timestamp, ISO time with zone, or how long ago: 2h.", show_default="now")
+]
 Columns = Annotated[str | None, typer.Option(help="Column names, with commas.", show_default="all")]
 WhereText = Annotated[str | None, typer.Option("--where", help="A filter in SQL.")]
 Limit = Annotated[int | None, typer.Option(min=0, help="At most so many rows.")]
@@ -20,13 +24,20 @@ JsonRows = Annotated[bool, typer.Option("--json", help="Print JSON lines, all ro
 CsvRows = Annotated[bool, typer.Option("--csv", help="Print CSV, all rows.")]
 
 
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+"""The seconds of the units of time."""
+_AGO = re.compile(r"(\d{1,9})([smhd])", re.ASCII)
+
+
 def names(text: str) -> list[str]:
     """Return the names in a list with commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def moment(text: str | None) -> int | str | None:
-    """Return a moment as it was given on the command line."""
+    """Return a moment as it was given on the command line; ``2h`` is two hours ago."""
+    if text and (ago := _AGO.fullmatch(text)):
+        return (dt.datetime.now(dt.UTC) - dt.timedelta(seconds=int(ago[1]) * UNITS[ago[2]])).isoformat()
     return int(text) if text and text.isdigit() else text
 
 

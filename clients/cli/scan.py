@@ -47,7 +47,9 @@ def scan(
 def changes(
     context: typer.Context,
     name: Name,
-    since: Annotated[str, typer.Option(help="From after this moment: a timestamp, or ISO time with zone.")],
+    since: Annotated[
+        str, typer.Option(help="From after this moment: a timestamp, ISO time with zone, or how long ago: 2h.")
+    ],
     until: AsOf = None,
     columns: Columns = None,
     where: WhereText = None,

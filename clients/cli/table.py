@@ -13,13 +13,12 @@ from ...schemas.service import MaintenanceKind
 from .alter import alter
 from .create import create
 from .load import load
+from .options import UNITS
 from .scan import changes, scan
 from .target import Data, Json, Name, Url, database
 
 if TYPE_CHECKING:
     from ...schemas.description import DroppedTable
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def list_tables(
@@ -135,9 +134,9 @@ def drop(
 def _seconds(text: str) -> int:
     """Return the seconds that ``text`` says."""
     number, unit = text[:-1], text[-1:]
-    if unit not in _UNITS or not (number.isascii() and number.isdigit()):
+    if unit not in UNITS or not (number.isascii() and number.isdigit()):
         raise InvalidArgumentError(f"--keep {text!r} is no time; 45s, 30m, 12h and 7d are")
-    return int(number) * _UNITS[unit]
+    return int(number) * UNITS[unit]
 
 
 def recall(
