@@ -14,7 +14,7 @@ from ..schemas.column import ColumnSchema
 from ..schemas.description import ScanSplit
 from ..schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, SnapshotTooOldError, UnavailableError
 from ..schemas.limits import Limits
-from ..schemas.partition_schema import TabletPartition
+from ..schemas.partition_schema import TabletPartition, sum_of
 from ..schemas.predicate import Not, Predicate
 from ..schemas.scan import ScanSpec
 from ..schemas.table import TableSchema
@@ -43,6 +43,14 @@ class Wanted:
 
     tablets: list[Tablet]
     levels: list[LevelCount]
+    everywhere: str | None = None
+    """Stands for them and those of other servers that the scan reads; None where these are all."""
+
+    @property
+    def sums(self) -> tuple[str, str]:
+        """What stands for the tablets, and for all that the scan reads, as ``ScanPlan`` tells it."""
+        here = sum_of(tablet.partition for tablet in self.tablets)
+        return here, self.everywhere or here
 
 
 def resolve(
@@ -150,7 +158,8 @@ def wanted_tablets(spec: ScanSpec, table: Table, layout: Layout, request: ScanRe
         raise UnavailableError("tablets were moved between servers meanwhile; plan the scan again", 0.1)
     wanted = _wanted(spec, table, layout, request)
     if spec.here and spec.tablet is None and layout.elsewhere is not None:
-        wanted = Wanted([tablet for tablet in wanted.tablets if tablet.elsewhere is None], wanted.levels)
+        here = [tablet for tablet in wanted.tablets if tablet.elsewhere is None]
+        wanted = Wanted(here, wanted.levels, sum_of(tablet.partition for tablet in wanted.tablets))
     for tablet in wanted.tablets:
         check_here(tablet)
     return wanted

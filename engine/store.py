@@ -367,6 +367,7 @@ class Store(Outside):
         self._check_open()
         table, layout, wanted, request = self._resolve(spec)
         splits, explain = scanning.estimate(spec, wanted, table, layout, request)
+        read_here, read_all = wanted.sums
         return ScanPlan(
             snapshot=request.snapshot,
             schema_version=layout.schema.version,
@@ -375,6 +376,8 @@ class Store(Outside):
             explain=explain,
             tablets_here=layout.tablets_here,
             tablets_all=layout.tablets_all,
+            read_here=read_here,
+            read_all=read_all,
         )
 
     @noticing

@@ -212,6 +212,10 @@ class ScanPlan(BaseModel):
     """Stands for the tablets that this server has: a sum over them, hexadecimal."""
     tablets_all: str = ""
     """The same for all tablets of the table: the sums of all servers add up to it, modulo 2 to the 64."""
+    read_here: str = ""
+    """The same as ``tablets_here``, without those in which no row can match."""
+    read_all: str = ""
+    """The same as ``tablets_all``, without those in which no row can match."""
 
 
 class DamagedFile(BaseModel):

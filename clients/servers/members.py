@@ -63,11 +63,34 @@ class Members:
         self, act: Callable[[str, StoreService], Answer], names: Sequence[str] | None = None
     ) -> dict[str, Answer]:
         """The same, for what is not the same for all: ``act`` is given the name too."""
-        asked = {name: self._pool.submit(self._asked, name, act) for name in (self.names if names is None else names)}
-        errors = [error for future in asked.values() if (error := future.exception())]
+        answers, errors = self._answers(act, names)
         if errors:
-            raise errors[0]
-        return {name: future.result() for name, future in asked.items()}
+            raise next(iter(errors.values()))
+        return answers
+
+    def there(
+        self, act: Callable[[StoreService], Answer], names: Sequence[str] | None = None
+    ) -> tuple[dict[str, Answer], UnavailableError | None]:
+        """Ask servers as ``each`` does; return the answers of those that can be reached, and the error of the first of
+        the others. Whether the answers are enough is for the caller to see.
+
+        Raises:
+            StoreError: none can be reached, or what the first of them raised.
+        """
+        answers, errors = self._answers(lambda _, store: act(store), names)
+        away = [error for error in errors.values() if isinstance(error, UnavailableError)]
+        if len(away) < len(errors):
+            raise next(error for error in errors.values() if error not in away)
+        if away and not answers:
+            raise away[0]
+        return answers, away[0] if away else None
+
+    def _answers(
+        self, act: Callable[[str, StoreService], Answer], names: Sequence[str] | None
+    ) -> tuple[dict[str, Answer], dict[str, BaseException]]:
+        asked = {name: self._pool.submit(self._asked, name, act) for name in (self.names if names is None else names)}
+        errors = {name: error for name, future in asked.items() if (error := future.exception())}
+        return {name: future.result() for name, future in asked.items() if name not in errors}, errors
 
     def each_with(self, act: Callable[[StoreService], Answer]) -> dict[str, Answer]:
         """Ask all servers for a table, as ``each`` does; those that do not have it are left out of the answers.
@@ -79,17 +102,16 @@ class Members:
             NotFoundError: none has it.
         """
 
-        def asked(store: StoreService) -> Answer | NotFoundError:
-            try:
-                return act(store)
-            except NotFoundError as error:
-                return error
+        return _found(self.each(_or_not_found(act)))
 
-        answers = self.each(asked)
-        found = {name: answer for name, answer in answers.items() if not isinstance(answer, NotFoundError)}
-        if not found:
-            raise next(answer for answer in answers.values() if isinstance(answer, NotFoundError))
-        return found
+    def there_with(self, act: Callable[[StoreService], Answer]) -> tuple[dict[str, Answer], UnavailableError | None]:
+        """Ask all servers for a table, as ``there`` does; those that do not have it are left out of the answers.
+
+        Raises:
+            NotFoundError: none that can be reached has it.
+        """
+        answers, away = self.there(_or_not_found(act))
+        return _found(answers), away
 
     def outcomes(self, act: Callable[[StoreService], Answer]) -> dict[str, Answer | StoreError]:
         """Ask all servers one after the other; return what each answered, or the error it raised."""
@@ -112,6 +134,10 @@ class Members:
     def _asked(self, name: str, act: Callable[[str, StoreService], Answer]) -> Answer:
         try:
             return act(name, self.store(name))
+        except UnavailableError as error:
+            if repr(name) in error.message:
+                raise
+            raise UnavailableError(f"the server {name!r}: {error.message}", error.retry_after_seconds) from None
         except StoreError as error:
             error.add_note(f"from the server {name!r}")
             raise
@@ -124,3 +150,20 @@ class Members:
             except UnavailableError as error:
                 reasons.append(f"{location}: {error.message}")
         raise UnavailableError(f"the server {name!r} cannot be reached; {'; '.join(reasons)}")
+
+
+def _or_not_found(act: Callable[[StoreService], Answer]) -> Callable[[StoreService], Answer | NotFoundError]:
+    def asked(store: StoreService) -> Answer | NotFoundError:
+        try:
+            return act(store)
+        except NotFoundError as error:
+            return error
+
+    return asked
+
+
+def _found(answers: Mapping[str, Answer | NotFoundError]) -> dict[str, Answer]:
+    found = {name: answer for name, answer in answers.items() if not isinstance(answer, NotFoundError)}
+    if not found:
+        raise next(answer for answer in answers.values() if isinstance(answer, NotFoundError))
+    return found

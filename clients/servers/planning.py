@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,7 +65,21 @@ def now(members: Members, at_least: int = 0) -> int:
     Raises:
         UnavailableError: a server's clock is further ahead than others follow it.
     """
-    told = members.each(lambda store: store.now(at_least))
+    return _latest(members, members.each(lambda store: store.now(at_least)))
+
+
+def now_there(members: Members) -> tuple[int, Set[str]]:
+    """Return the same for the servers that can be reached, and their names: for scans that need no others.
+
+    Raises:
+        UnavailableError: none can be reached, or a server's clock is further ahead than others follow it.
+    """
+    told, _ = members.there(lambda store: store.now())
+    return _latest(members, told), told.keys()
+
+
+def _latest(members: Members, told: Mapping[str, int]) -> int:
+    """Return the latest of what servers told, and let the others of them follow it."""
     ahead, latest = max(told.items(), key=lambda each: each[1])
     if behind := [name for name, timestamp in told.items() if timestamp < latest]:
         try:
@@ -79,42 +93,54 @@ def now(members: Members, at_least: int = 0) -> int:
 
 
 def planned(members: Members, spec: ScanSpec) -> ServersPlan:
-    """Let all servers plan a scan at one snapshot.
+    """Let all servers plan a scan at one snapshot. One that cannot be reached is left out, unless it has tablets that
+    the scan reads.
 
     Raises:
-        StoreError: a server cannot be reached, or refuses the scan.
+        StoreError: a server that the scan needs cannot be reached, or one refuses the scan.
         ConflictError: the table has not the same schema on all servers.
         UnavailableError: a tablet is on its way between servers for longer than a move takes.
     """
     spec.checked()
     if spec.tablet is not None or spec.partition is not None:
         raise InvalidArgumentError("a ticket for a tablet is for the server that made it")
-    snapshot = _snapshot(members, spec)
-    pinned = spec.pinned(snapshot)
     for pause in (*_PAUSES, None):
-        plans = members.each_with(lambda store: store.plan(pinned.model_copy(update={"here": True})))
+        snapshot, asked = _snapshot(members, spec)
+        pinned = spec.pinned(snapshot)
+        plans, away = _plans(members, pinned.model_copy(update={"here": True}))
         if len({plan.schema_version for plan in plans.values()}) > 1:
             raise half_altered(spec.table, {name: plan.schema_version for name, plan in plans.items()})
+        if not plans.keys() <= asked:
+            continue  # one is back, whose clock may be ahead of the snapshot
         if is_whole(plans):
             return ServersPlan(pinned, snapshot, plans)
+        if away:
+            raise away
         if pause is not None:
             time.sleep(pause)
     raise incomplete(spec.table)
 
 
-def _snapshot(members: Members, spec: ScanSpec) -> int:
-    """Return the one moment at which all servers are read."""
-    if spec.changes is None:
-        return now(members) if spec.as_of is None else parse_moment(spec.as_of)
-    if spec.changes.until is not None:
-        return parse_moment(spec.changes.until, "until")
-    return max(now(members), parse_moment(spec.changes.since, "since"))
+def _plans(members: Members, spec: ScanSpec) -> tuple[dict[str, ScanPlan], UnavailableError | None]:
+    return members.there_with(lambda store: store.plan(spec))
+
+
+def _snapshot(members: Members, spec: ScanSpec) -> tuple[int, Set[str]]:
+    """Return the one moment at which servers are read, and those that may be read at it."""
+    everyone = set(members.names)
+    if spec.changes is None and spec.as_of is not None:
+        return parse_moment(spec.as_of), everyone
+    if spec.changes is not None and spec.changes.until is not None:
+        return parse_moment(spec.changes.until, "until"), everyone
+    latest, asked = now_there(members)
+    since = 0 if spec.changes is None else parse_moment(spec.changes.since, "since")
+    return max(latest, since), asked
 
 
 def is_whole(plans: Mapping[str, ScanPlan]) -> bool:
-    """Whether the servers' tablets are all tablets of the table, each once."""
-    everything = {plan.tablets_all for plan in plans.values()}
-    added = sum(int(plan.tablets_here, 16) for plan in plans.values()) % (1 << 64)
+    """Whether the servers' tablets are all that the scan reads, each once."""
+    everything = {plan.read_all or plan.tablets_all for plan in plans.values()}
+    added = sum(int(plan.read_here or plan.tablets_here, 16) for plan in plans.values()) % (1 << 64)
     return everything == {f"{added:016x}"}
 
 

@@ -75,8 +75,9 @@ class PlacedStore:
         return self.members.store(self.members.names[0]).dropped_tables()
 
     def tables(self) -> list[str]:
-        """See StoreService."""
-        return sorted(set(chain.from_iterable(self.members.each(lambda store: store.tables()).values())))
+        """See StoreService. As the servers know them that can be reached: each has all tables."""
+        known, _ = self.members.there(lambda store: store.tables())
+        return sorted(set(chain.from_iterable(known.values())))
 
     def describe_table(self, name: str) -> TableDescription:
         """See StoreService. While an alteration has reached only some servers: the columns that all have.
@@ -188,8 +189,9 @@ class PlacedStore:
         raise _for_one("files cannot be merged outside")
 
     def last_change(self, table: str) -> int:
-        """See StoreService."""
-        return max(self.members.each_with(lambda store: store.last_change(table)).values())
+        """See StoreService. That of the servers which can be reached: who reads up to it misses the others."""
+        changes, _ = self.members.there_with(lambda store: store.last_change(table))
+        return max(changes.values())
 
     def scan(self, spec: ScanSpec) -> ScanStream:
         """See StoreService. One snapshot of all servers."""

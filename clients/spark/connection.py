@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from ...schemas.errors import WrongServerError
+from ...schemas.errors import UnavailableError, WrongServerError
 from ...schemas.scan import ScanSpec
 from ...schemas.service import StoreService
 from ..connect import store_of
@@ -53,11 +53,17 @@ def batches_of(uri: str, part: ScanPart) -> Iterator[pa.RecordBatch]:
 
     Raises:
         WrongServerError: no server has it.
+        UnavailableError: that server cannot be reached; the text says which.
     """
+    location = part.locations[0] if part.locations else uri
     try:
-        yield from store_at(part.locations[0] if part.locations else uri).read_part(part)
+        yield from store_at(location).read_part(part)
     except WrongServerError:  # raised before the first batch: the tablet was moved since the scan was planned
         yield from _followed(uri, part)
+    except UnavailableError as error:
+        if location in error.message:
+            raise
+        raise UnavailableError(f"the server at {location}: {error.message}", error.retry_after_seconds) from None
 
 
 def _followed(uri: str, part: ScanPart) -> Iterator[pa.RecordBatch]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import nyala
@@ -30,6 +31,10 @@ SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64()
 ROWS = 20_000
 
 
+shared_servers: dict[str, FlightServer] = {}
+"""Those of the fixture, by their names."""
+
+
 @pytest.fixture
 def shared() -> Iterator[tuple[str, Database, list[Store]]]:
     """The url of one of two servers, the database of both, and their stores."""
@@ -41,6 +46,7 @@ def shared() -> Iterator[tuple[str, Database, list[Store]]]:
             stores.append(Store.open(MemoryFileSystem(), options))
             gateway = Gateway(stores[-1], Here(placement, name))
             servers.append((gateway, FlightServer(gateway, location)))  # pyright: ignore[reportArgumentType]
+            shared_servers[name] = servers[-1][1]
         url = placement.servers["a"][0]
         with nyala.connect(url) as db:
             yield url, db, stores
@@ -89,6 +95,35 @@ def test_a_task_finds_a_tablet_that_was_moved_since_the_plan(shared: tuple[str, 
     found = pa.Table.from_batches(batch for part in parts for batch in reader.read(part))  # pyright: ignore[reportArgumentType]
     assert sorted(found["id"].to_pylist()) == list(range(100))
     assert set(found["n"].to_pylist()) == {1}
+
+
+def test_a_server_that_is_not_needed_may_be_away(
+    spark: SparkSession, shim: Path | None, shared: tuple[str, Database, list[Store]]
+) -> None:
+    """One that is needed is named by the task that cannot read it."""
+    url, db, _ = shared
+    for name in ("t", "both"):
+        table = db.create_table(name, SCHEMA, ["id"], partition_by=[nyala.hash("id", buckets=2)])
+        table.insert({"id": range(100), "n": [1] * 100})
+    for place in db.table("t").tablets():
+        if place.server == "b":
+            db.move_tablet("t", place.tablet, "a", server="b")
+    frame = read_table(spark, "both", uri=url)
+    source = NyalaDataSource({"uri": url, "table": "both"})
+    reader = source.reader(source.schema())
+    parts = reader.partitions()
+    shared_servers["b"].shutdown()
+    assert read_table(spark, "t", uri=url).groupBy("n").count().first()[:] == (1, 100)  # type: ignore[index]
+    if shim:
+        spark.conf.set("spark.sql.catalog.two", "io.nyala.spark.NyalaCatalog")
+        spark.conf.set("spark.sql.catalog.two.uri", url)
+        assert [row["tableName"] for row in spark.sql("SHOW TABLES IN two.default").collect()] == ["both", "t"]
+        joined = "SELECT count(*) FROM two.default.t a JOIN two.default.t b USING (id)"
+        assert spark.sql(joined).first()[0] == 100  # type: ignore[index]
+    with pytest.raises(PySparkException, match="the server 'b'"):
+        frame.where("n = 1").collect()
+    with pytest.raises(nyala.UnavailableError, match="the server at .*/b"):
+        [batch for part in parts for batch in reader.read(part)]
 
 
 def test_a_job_over_both(spark: SparkSession, shared: tuple[str, Database, list[Store]]) -> None:
