@@ -18,6 +18,7 @@ from ..schemas.command import PutResult
 from ..schemas.errors import StoreError
 from ..schemas.service import PendingResult
 from ..schemas.write import RowError, WriteResult, combine
+from .client_gone import ClientGoneError, send_answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +113,8 @@ class Answers:
         if isinstance(error, StoreError) and begun.sequence is not None:
             refusal = RowError(row=0, code=error.code, message=error.message)
             nothing = WriteResult(timestamp=0, rows=begun.rows, applied=0, error_count=begun.rows, errors=[refusal])
-            with suppress(fl.FlightError):
+            with suppress(ClientGoneError):
                 self._send(nothing, begun.sequence)
 
     def _send(self, result: WriteResult, sequence: int | None) -> None:
-        answer = PutResult(seq=sequence, **dict(result))
-        self._writer.write(answer.model_dump_json().encode())
+        send_answer(self._writer, PutResult(seq=sequence, **dict(result)))

@@ -39,6 +39,7 @@ from ..schemas.errors import (
     UnauthenticatedError,
     UnavailableError,
 )
+from .client_gone import ClientGoneError
 
 _LONGEST_ASCII, _LONGEST_OTHER = 2_000, 500
 """Characters of a message. It travels twice, in headers, which escape all but ASCII."""
@@ -70,11 +71,13 @@ class Translator:
             shown = StoreError(f"stored bytes are damaged: {error.message}")
             shown.code = error.code
             return self._shown(shown)
+        if isinstance(error, ClientGoneError):
+            _LOG.warning("%s: %s", where, error.message)
         if isinstance(error, StoreError):
             return self._shown(error)
         if isinstance(error, fl.FlightError):
             # Raised by pyarrow in the middle of a stream: the other side is gone.
-            _LOG.info("%s: the client went away: %s", where, type(error).__name__)
+            _LOG.warning("%s: the client went away: %s", where, type(error).__name__)
             return UnavailableError("the stream is broken")
         if isinstance(error, MemoryError):
             return UnavailableError(f"the server is out of memory for this request; {_logged(error, where)}")

@@ -22,6 +22,7 @@ from ..schemas.transaction import StagedBatch
 from ..schemas.write import CommitMode, Durability, WriteCommand, WriteResult
 from .answers import Answers, Begun
 from .calls import Call, Calls
+from .client_gone import send_answer
 from .config import ServerConfig
 from .get import sized
 from .incoming import Incoming, Remark, incoming, messages
@@ -100,7 +101,7 @@ def _write_staged(
                 break
         else:
             raise InvalidArgumentError('the stream ended without {"commit":true,"rows":N}: nothing was applied')
-    writer.write(PutResult(seq=asked.seq, **dict(result)).model_dump_json().encode())
+    send_answer(writer, PutResult(seq=asked.seq, **dict(result)))
     for _ in messages(reader, config, call):
         raise InvalidArgumentError("the stream is committed: nothing may follow")
 
@@ -116,7 +117,7 @@ def _write_part(
     """Stage the stream as a part of a transaction: batch by batch to disk, so that it may be of any length."""
     coming = messages(reader, config, call)
     result = store.stage(command, _until_committed(coming))
-    writer.write(result.model_dump_json().encode())
+    send_answer(writer, result)
     for _ in coming:
         raise InvalidArgumentError("the part is staged: nothing may follow")
 

@@ -122,7 +122,7 @@ def test_a_server_that_is_not_needed_may_be_away(
         assert spark.sql(joined).first()[0] == 100  # type: ignore[index]
     with pytest.raises(PySparkException, match="the server 'b'"):
         frame.where("n = 1").collect()
-    with pytest.raises(nyala.UnavailableError, match="the server at .*/b"):
+    with pytest.raises(nyala.UnavailableError, match=r"the server at .*/b"):
         [batch for part in parts for batch in reader.read(part)]
 
 
