@@ -206,8 +206,8 @@ class Admission:
                 left = deadline - time.monotonic()
                 if left <= 0 or waiting.is_displaced:
                     raise self._full(kind, peer)
-                if kind in _STREAMS:
-                    self.make_room(kind)
+                if kind in _STREAMS and self._trust.get(peer.connection, 0) >= 0:
+                    self.make_room(kind)  # not for who was pushed out: two such would push each other out for ever
                 self._changed.wait(min(left, _POLL_SECONDS))
                 check()
                 self._check_open()

@@ -133,3 +133,17 @@ def test_nothing_is_left_of_streams_that_ended(start: Callable[..., Served]) -> 
         idle_point_reader(served.client).close()
     wait_for(lambda: not served.server.calls._running)
     assert pa.total_allocated_bytes() < 1 << 30
+
+
+def test_who_was_pushed_out_pushes_nobody_out(start: Callable[..., Served]) -> None:
+    served = start(scans_max=2, yielding_seconds=0.2, wait_seconds_max=1, peer_share=1)
+    first, second = fl.connect(served.url), fl.connect(served.url)
+    kept = [idle_reader(first), idle_reader(first)]
+    wait_for(lambda: served.server.admission.count(Kind.SCAN) == 2)
+    time.sleep(0.3)
+    also_kept = idle_reader(second)
+    with pytest.raises(fl.FlightUnavailableError, match="2 scans run already"):
+        idle_reader(first)
+    assert served.ids() == [], "a third one is let in"
+    for reader in (*kept, also_kept):
+        reader.cancel()
