@@ -18,5 +18,9 @@ def health(context: typer.Context, url: Url = None, data: Data = None, json_outp
         print_json(found.model_dump(mode="json"))
     else:
         typer.echo(f"{found.status}, version {found.version}" + (f": {found.reason}" if found.reason else ""))
+        for file in found.damaged:
+            where = f"tablet {file.tablet} of {file.table}" if file.table else "no table"
+            state = ", in quarantine" if file.is_quarantined else ""
+            typer.echo(f"damaged: {file.path} ({where}{state}): {file.why}; {file.next_step}")
     if found.status != "ok":
         raise typer.Exit(FINDINGS)
