@@ -16,7 +16,7 @@ from nyala.schemas.direct import PinSnapshot
 from nyala.schemas.errors import StorageFullError, StoreError, UnavailableError
 from nyala.schemas.request import Request, serving
 from nyala.schemas.table import TableDefinition
-from nyala.schemas.transaction import TransactionCommit
+from nyala.schemas.transaction import StagedBatch, TransactionCommit
 from nyala.schemas.write import Stage, WriteCommand
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), nullable=False), ("v", pa.binary())])
@@ -35,7 +35,7 @@ def opened(fs: MemoryFileSystem | None = None, **options: int) -> Store:
 
 def stage(store: Store, transaction: str, batch: pa.RecordBatch, part: str = "p") -> None:
     command = WriteCommand(table="t", stage=Stage(transaction=transaction, part=part))
-    store.stage(command, [(batch, None)])
+    store.stage(command, [StagedBatch(batch)])
 
 
 def begin_import(store: Store, _: int) -> str:
@@ -134,7 +134,7 @@ def test_the_disk_keeps_a_reserve_for_the_log_and_flushes() -> None:
                 stage(store, str(number), rows(1000, 1000))
         with pytest.raises(StorageFullError, match="disk_reserve_bytes"):
             store.stage(
-                WriteCommand(table="t", stage=Stage(transaction="z", part="p")), [(rows(1000, 4000), None)] * 100
+                WriteCommand(table="t", stage=Stage(transaction="z", part="p")), [StagedBatch(rows(1000, 4000))] * 100
             )
         free = fs.free_bytes("")
         assert 20 * MIB <= free < 28 * MIB

@@ -49,7 +49,7 @@ def documented() -> dict[str, tuple[str, set[str]]]:
     section = DOCUMENT.read_text().split("### Types")[1].split("\n## ")[0]
     found: dict[str, tuple[str, set[str]]] = {}
     for line in section.splitlines():
-        cells = [re.findall("`([^`]+)`", cell) for cell in line.split("|")]
+        cells: list[list[str]] = [re.findall("`([^`]+)`", cell) for cell in line.split("|")]
         if len(cells) == 5 and cells[1]:
             (word,), (comes,), others = cells[1:4]
             found[WORDS.get(word, word)] = comes, {comes, *others}
