@@ -37,6 +37,7 @@ class WriteData:
         """
         given = read_data(data, {column.name: column for column in columns})
         self.row_count = given.row_count
+        self.names = given.schema.names
         self._caster = Caster(given.schema, columns, given.misfits)
         self._batches = given.batches
         self._whole = whole

@@ -32,6 +32,7 @@ from ..schemas.errors import InvalidArgumentError, StoreError, UnavailableError
 from ..schemas.placement import Placement
 from ..schemas.scan import ScanSpec
 from ..schemas.service import ScanStream
+from ..schemas.statement import Statement
 from ..schemas.table import TableDefinition
 from ..schemas.timestamp import parse_moment
 from ..schemas.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
@@ -198,6 +199,21 @@ class FlightStore(FlightMoves):
                 return TransactionResult.model_validate_json(self._action("commit_transaction", commit))
             except UnavailableError as error:
                 wait.wait(error)
+
+    def execute(self, statement: Statement) -> WriteResult:
+        """See StoreService. Sent again when the answer is lost, under a number by which it is not executed twice."""
+        wait = ServerWait(lambda: self.health().status == "ok", self._retries)
+        writer = self._writers.borrow()
+        if self._retries and statement.writer is None:
+            statement = statement.model_copy(update={"writer": writer.name, "seq": writer.next_number()})
+        while True:
+            try:
+                result = WriteResult.model_validate_json(self._action("execute", statement))
+            except UnavailableError as error:
+                wait.wait(error)
+            else:
+                self._writers.give_back(writer)
+                return result
 
     def abort_transaction(self, transaction: str) -> None:
         """See StoreService."""

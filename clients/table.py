@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import pyarrow as pa
 
@@ -15,20 +14,21 @@ from ..schemas.changes import ChangeSpec
 from ..schemas.compaction import CompactionSummary
 from ..schemas.description import TableDescription, TabletPlace
 from ..schemas.errors import InvalidArgumentError, RowErrors, StoreError
-from ..schemas.literal import from_json
 from ..schemas.operation import Operation
 from ..schemas.scan import ScanSpec
 from ..schemas.service import StoreService
+from ..schemas.statement import StatementKind
 from ..schemas.timestamp import parse_moment
-from ..schemas.write import WRITER_LENGTH_MAX, CommitMode, Durability, WriteCommand, WriteResult, combine
+from ..schemas.write import CommitMode, Durability, WriteCommand, WriteResult, combine
 from .alter import TableAlteration
 from .cells import python_cell
 from .data import WriteData
+from .keys import key_of, keys_of
 from .progress import LoadProgress
 from .scan import Scan
+from .statements import execute, expression_text
 from .where import Where, where_json
-
-OnError = Literal["raise", "return"]
+from .write_how import OnError, StatementHow, WriteHow, checked_writer, word
 
 
 class Table:
@@ -179,11 +179,11 @@ class Table:
             raise InvalidArgumentError(f"on_error is 'raise' or 'return', not {on_error!r}")
         command = WriteCommand(
             table=self.name,
-            op=_word(Operation, op, "operation"),
+            op=word(Operation, op, "operation"),
             atomic=atomic,
-            durability=None if durability is None else _word(Durability, durability, "durability"),
-            commit=_word(CommitMode, commit, "commit mode"),
-            writer=_checked_writer(writer, seq),
+            durability=None if durability is None else word(Durability, durability, "durability"),
+            commit=word(CommitMode, commit, "commit mode"),
+            writer=checked_writer(writer, seq),
             if_timestamp=None if if_timestamp is None else parse_moment(if_timestamp, "if_timestamp"),
         )
         prepared = self._prepared(data, command, whole=atomic or seq is not None)
@@ -226,37 +226,75 @@ class Table:
     def _nothing(self) -> WriteResult:
         return WriteResult(timestamp=self._store.now(), rows=0, applied=0)
 
-    def insert(self, data: Any, *, atomic: bool = False, on_error: OnError = "raise") -> WriteResult:
+    def insert(self, data: Any, **how: Unpack[WriteHow]) -> WriteResult:
         """Add rows; one whose key is there already is refused with ALREADY_PRESENT. See ``write``."""
-        return self.write(data, Operation.INSERT, atomic=atomic, on_error=on_error)
+        return self.write(data, Operation.INSERT, **how)
 
-    def insert_ignore(self, data: Any, *, atomic: bool = False, on_error: OnError = "raise") -> WriteResult:
+    def insert_ignore(self, data: Any, **how: Unpack[WriteHow]) -> WriteResult:
         """Add the rows whose keys are not there yet, count the others as ignored. See ``write``."""
-        return self.write(data, Operation.INSERT_IGNORE, atomic=atomic, on_error=on_error)
+        return self.write(data, Operation.INSERT_IGNORE, **how)
 
-    def upsert(self, data: Any, *, atomic: bool = False, on_error: OnError = "raise") -> WriteResult:
+    def upsert(self, data: Any, **how: Unpack[WriteHow]) -> WriteResult:
         """Add rows, or change in those that are there the columns that ``data`` has. See ``write``."""
-        return self.write(data, Operation.UPSERT, atomic=atomic, on_error=on_error)
+        return self.write(data, Operation.UPSERT, **how)
 
-    def upsert_ignore(self, data: Any, *, atomic: bool = False, on_error: OnError = "raise") -> WriteResult:
+    def upsert_ignore(self, data: Any, **how: Unpack[WriteHow]) -> WriteResult:
         """Like ``upsert``, but rows that would be refused for the state they meet are ignored. See ``write``."""
-        return self.write(data, Operation.UPSERT_IGNORE, atomic=atomic, on_error=on_error)
+        return self.write(data, Operation.UPSERT_IGNORE, **how)
 
-    def update(self, data: Any, *, atomic: bool = False, on_error: OnError = "raise") -> WriteResult:
+    def update(self, data: Any, **how: Unpack[WriteHow]) -> WriteResult:
         """Change rows; one whose key is not there is refused with NOT_FOUND. See ``write``."""
-        return self.write(data, Operation.UPDATE, atomic=atomic, on_error=on_error)
+        return self.write(data, Operation.UPDATE, **how)
 
-    def update_ignore(self, data: Any, *, atomic: bool = False, on_error: OnError = "raise") -> WriteResult:
+    def update_ignore(self, data: Any, **how: Unpack[WriteHow]) -> WriteResult:
         """Change the rows whose keys are there, count the others as ignored. See ``write``."""
-        return self.write(data, Operation.UPDATE_IGNORE, atomic=atomic, on_error=on_error)
+        return self.write(data, Operation.UPDATE_IGNORE, **how)
 
-    def delete(self, data: Any, *, atomic: bool = False, on_error: OnError = "raise") -> WriteResult:
+    def delete(self, data: Any, **how: Unpack[WriteHow]) -> WriteResult:
         """Delete rows by key; one whose key is not there is refused with NOT_FOUND. See ``write``."""
-        return self.write(data, Operation.DELETE, atomic=atomic, on_error=on_error)
+        return self.write(data, Operation.DELETE, **how)
 
-    def delete_ignore(self, data: Any, *, atomic: bool = False, on_error: OnError = "raise") -> WriteResult:
+    def delete_ignore(self, data: Any, **how: Unpack[WriteHow]) -> WriteResult:
         """Delete the rows whose keys are there, count the others as ignored. See ``write``."""
-        return self.write(data, Operation.DELETE_IGNORE, atomic=atomic, on_error=on_error)
+        return self.write(data, Operation.DELETE_IGNORE, **how)
+
+    def update_where(self, set: Mapping[str, Any], where: Where = None, **how: Unpack[StatementHow]) -> WriteResult:
+        """Set columns of the rows that ``where`` selects, all of them in one commit.
+
+        ``set`` maps columns to SQL expressions over the row's cells as they were, as in ``{"price": "price * 1.1",
+        "city": "upper(city)"}``; text stands in single quotes. Values that are no strings stand for themselves. The
+        statement sees all commits before its own: rows that others change meanwhile are read again. docs/statements.md
+        has the expressions.
+
+        Raises:
+            InvalidArgumentError: a column is not there, is of the key or immutable, or an expression cannot be worked
+                out or does not fit its column; or the rows are too many for one commit.
+            RowErrors: a row was refused, such as for a NULL where none may be. Nothing is applied.
+        """
+        texts = {name: expression_text(value, name) for name, value in dict(set).items()}
+        return execute(self._store, self.name, StatementKind.UPDATE, how, set=texts, where=where_json(where))
+
+    def delete_where(self, where: Where, **how: Unpack[StatementHow]) -> WriteResult:
+        """Delete the rows that ``where`` selects, all of them in one commit; as ``update_where``.
+
+        None is refused: to delete all rows say ``where="true"``.
+        """
+        if where is None:
+            raise InvalidArgumentError("delete_where needs a condition; to delete all rows say where='true'")
+        return execute(self._store, self.name, StatementKind.DELETE, how, where=where_json(where))
+
+    def restore(self, as_of: int | str | dt.datetime, **how: Unpack[StatementHow]) -> WriteResult:
+        """Bring the table back to what it was at a moment, in one commit that changes only the rows that differ.
+
+        Rows that came since are deleted, rows that went come back, changed cells get their old values: a scan then has
+        what ``scan(as_of=as_of)`` shows. What was before stays readable, and ``restore`` undoes a restore. The columns
+        are those of now.
+
+        Raises:
+            SnapshotTooOldError: the moment lies before the history that the table keeps.
+            InvalidArgumentError: the rows that differ are too many for one commit.
+        """
+        return execute(self._store, self.name, StatementKind.RESTORE, how, as_of=parse_moment(as_of))
 
     def bulk_import(
         self,
@@ -412,29 +450,27 @@ class Table:
         Raises:
             InvalidArgumentError: it is not the whole key, or a value does not fit its column.
         """
-        found = self._store.get(self.name, self._key_batch(key))
+        found = self._store.get(self.name, key_of(key, self._description))
         return {name: python_cell(found[name][0]) for name in found.schema.names} if found.num_rows else None
 
-    def _key_batch(self, key: Any) -> pa.RecordBatch:
-        columns = self._description.columns[: len(self.primary_key)]
-        values = self._key_values(key)
-        arrays = []
-        for column, value in zip(columns, values, strict=True):
-            if value is None:
-                raise InvalidArgumentError(f"key column {column.name!r} is NULL, which no row has")
-            cell = from_json(value, column.logical, f"key column {column.name!r}:")
-            arrays.append(pa.array([cell], column.field.type))
-        return pa.record_batch(arrays, schema=pa.schema([column.field for column in columns]))
+    def get_many(self, keys: Any) -> pa.Table:
+        """Return the live rows of primary keys as one table, in the order of ``keys``; absent ones are left out.
 
-    def _key_values(self, key: Any) -> list[Any]:
-        names = self.primary_key
-        if isinstance(key, Mapping) and set(key) == set(names):
-            return [key[name] for name in names]
-        if isinstance(key, tuple | list) and len(key) == len(names):
-            return list(key)
-        if len(names) == 1 and not isinstance(key, Mapping | tuple | list):
-            return [key]
-        raise InvalidArgumentError(f"a key of table {self.name!r} is {tuple(names)}, as a dict or a tuple, not {key!r}")
+        ``keys`` is a list of keys as ``get`` takes them, or data with the key columns in a form that ``write`` takes.
+
+        Raises:
+            InvalidArgumentError: one is not the whole key, or a value does not fit its column.
+        """
+        found = [self._store.get(self.name, batch) for batch in keys_of(keys, self._description)]
+        return pa.concat_tables(found) if found else self.schema.empty_table()
+
+    def count(self, where: Where = None) -> int:
+        """Return how many rows there are that ``where`` selects."""
+        return self.scan(where=where).count()
+
+    def head(self, n: int = 5) -> pa.Table:
+        """Return the first ``n`` rows in the order of the primary key."""
+        return self.scan(ordered=True, limit=n).to_arrow()
 
     def __repr__(self) -> str:
         return "\n  ".join([f"Table({self.name!r})", *self.notes])
@@ -444,18 +480,3 @@ def _names(columns: Sequence[str] | None) -> list[str] | None:
     if isinstance(columns, str):
         raise InvalidArgumentError("columns is a list of column names, not one name")
     return None if columns is None else list(columns)
-
-
-def _checked_writer(writer: str | None, seq: int | None) -> str | None:
-    if (writer is None) != (seq is None):
-        raise InvalidArgumentError("writer and seq go together: a number means something only to its writer")
-    if writer is not None and not 1 <= len(writer) <= WRITER_LENGTH_MAX:
-        raise InvalidArgumentError(f"the name of a writer has 1 to {WRITER_LENGTH_MAX} characters, not {len(writer)}")
-    return writer
-
-
-def _word(words: type[StrEnum], word: object, what: str) -> Any:
-    try:
-        return words(word)
-    except ValueError:
-        raise InvalidArgumentError(f"no {what} is called {word!r}; there are {', '.join(words)}") from None

@@ -15,14 +15,10 @@ import pyarrow as pa
 
 from ..schemas.alter import Alteration
 from ..schemas.description import DroppedTable, Health, ScanPlan, TableDescription, TableStats, TabletMap
-from ..schemas.errors import (
-    CorruptionError,
-    InvalidArgumentError,
-    StoreError,
-    UnavailableError,
-)
+from ..schemas.errors import CorruptionError, InvalidArgumentError, StoreError, UnavailableError
 from ..schemas.scan import ScanSpec
 from ..schemas.service import MaintenanceKind, ScanStream
+from ..schemas.statement import Statement
 from ..schemas.table import TableDefinition
 from ..schemas.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
 from ..schemas.write import CommitMode, WriteCommand, WriteResult
@@ -56,6 +52,7 @@ from .pending import PendingWrite, RepeatedWrite
 from .room import Room
 from .snapshots import Snapshots
 from .staging.area import StagingArea
+from .statement.execute import Statements
 from .stats import damaged_files, described, health_of, table_stats, tablet_map
 from .table import Table
 from .tablet import files
@@ -163,6 +160,8 @@ class Store(Outside):
         shared = self._committed, self._log, self._gate, self._direct_load, self.options
         self._transactions = Transactions(self._staging, *shared, self._catalog.tables, self._load_pool)
         importer = Importer(self._environment, self._log, self.options.limits, self._gate.admitted)
+        shared = self._log, self._snapshots, self._gate, self._writers
+        self._statements = Statements(*shared, self.options, self.scan)
         times = self._clock.physical_microseconds, self._clock.now
         self._imports = imports.Imports(importer, self._writers, storage, room, *times)
         self._pins = pins.Pins(self._environment, self.options.limits, room, *times)
@@ -337,6 +336,14 @@ class Store(Outside):
         """See StoreService."""
         self._check_open()
         result = self._transactions.commit(commit)
+        self._maintenance.notify()
+        return result
+
+    @noticing
+    def execute(self, statement: Statement) -> WriteResult:
+        """See StoreService."""
+        self._check_open()
+        result = self._statements.execute(self._catalog.table(statement.table), statement)
         self._maintenance.notify()
         return result
 

@@ -176,11 +176,11 @@ def _applied(
         else each.tablet.decide(command.op, each.keys, each.hashes, each.first, prepared.shape, moment)
         for each in prepared.parts
     ]
-    status = _status(prepared, decided)
-    rejected = command.atomic and _has_errors(incoming, status)
+    status = status_of(prepared, decided)
+    rejected = command.atomic and has_errors(incoming, status)
     commit = None
     if ticket or ((ready or any(each.changes_rows for each in decided)) and not rejected):
-        changes = [] if rejected else _changes(prepared, decided)
+        changes = [] if rejected else changes_of(prepared, decided)
         attached = [] if rejected else attached
         said = answer(batch, layout.schema, incoming, status, 0, durability, rejected) if ticket else None
         notes = [ticket.note(said)] if ticket and said else []
@@ -197,7 +197,7 @@ def _applied(
     return PendingWrite(layout.schema, batch, incoming, status, rejected, commit, log, durability, tablets)
 
 
-def _status(prepared: Prepared, decided: list[Outcome]) -> np.ndarray:
+def status_of(prepared: Prepared, decided: list[Outcome]) -> np.ndarray:
     """Return the status of every accepted row of the batch."""
     if len(decided) == 1 and prepared.parts[0].positions is None:
         return decided[0].status
@@ -207,7 +207,7 @@ def _status(prepared: Prepared, decided: list[Outcome]) -> np.ndarray:
     return status
 
 
-def _changes(prepared: Prepared, decided: list[Outcome]) -> list[TabletChange]:
+def changes_of(prepared: Prepared, decided: list[Outcome]) -> list[TabletChange]:
     """Return what all tablets are to log and apply."""
     return [
         change
@@ -216,5 +216,6 @@ def _changes(prepared: Prepared, decided: list[Outcome]) -> list[TabletChange]:
     ]
 
 
-def _has_errors(incoming: Incoming, status: np.ndarray) -> bool:
+def has_errors(incoming: Incoming, status: np.ndarray) -> bool:
+    """Whether any row of a batch is refused."""
     return incoming.refusals.by_row is not None or bool((status < outcome.IGNORED).any())

@@ -17,6 +17,7 @@ from ..schemas.direct import PinName, PinSnapshot
 from ..schemas.errors import InvalidArgumentError, NotFoundError
 from ..schemas.scan import ScanSpec
 from ..schemas.service import StoreService
+from ..schemas.statement import Statement
 from ..schemas.table import TableDefinition
 from ..schemas.transaction import TransactionAbort, TransactionCommit
 from . import move_actions as move
@@ -83,6 +84,10 @@ def _abort_transaction(store: StoreService, body: bytes) -> str:
     asked = read_json(TransactionAbort, body, "the body of abort_transaction")
     store.abort_transaction(asked.transaction)
     return "{}"
+
+
+def _execute(store: StoreService, body: bytes) -> str:
+    return store.execute(read_json(Statement, body, "the body of execute").checked()).model_dump_json()
 
 
 def _tablets(store: StoreService, body: bytes) -> str:
@@ -212,6 +217,12 @@ VERBS = {
     ),
     "abort_transaction": Verb(
         'Throw away what was staged for a transaction: {"transaction"}. Answers {}.', _abort_transaction
+    ),
+    "execute": Verb(
+        'Change rows as one commit: {"table","kind":"update"|"delete"|"restore","set":{column:expression},"where",'
+        '"as_of","durability","writer","seq"}. Answers as a write does.',
+        _execute,
+        True,
     ),
     "tablets": Verb(
         'How a table is cut, and which of its tablets are on this server: {"table"}. Answers '

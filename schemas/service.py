@@ -16,6 +16,7 @@ from .description import DroppedTable, Health, ScanPlan, TableDescription, Table
 from .direct import PinnedTable, PinSnapshot
 from .moving import MoveProgress
 from .scan import ScanSpec
+from .statement import Statement
 from .table import TableDefinition
 from .transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
 from .write import WriteCommand, WriteResult
@@ -147,6 +148,13 @@ class StoreService(TransactionService, Protocol):
         """Apply batches one by one, in order, each one commit; yield an answer for each, pipelined where that pays.
 
         Error positions count from the start of their own batch.
+        """
+        ...
+
+    def execute(self, statement: Statement) -> WriteResult:
+        """Change the rows that a condition selects, or bring a table back to a moment, as one commit.
+
+        The answer counts the rows that were found. With errors, nothing was applied.
         """
         ...
 

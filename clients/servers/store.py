@@ -26,6 +26,7 @@ from ...schemas.errors import InvalidArgumentError, UnavailableError, WrongServe
 from ...schemas.moving import MoveProgress
 from ...schemas.scan import ScanSpec
 from ...schemas.service import ScanStream
+from ...schemas.statement import Statement
 from ...schemas.table import TableDefinition
 from ...schemas.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
 from ...schemas.write import CommitMode, WriteCommand, WriteResult
@@ -147,6 +148,10 @@ class PlacedStore:
     def abort_transaction(self, transaction: str) -> None:
         """See StoreService."""
         self.members.each(lambda store: store.abort_transaction(transaction))
+
+    def execute(self, statement: Statement) -> WriteResult:
+        """See StoreService. One commit on each server, of the rows that it has: docs/servers.md."""
+        return transactions.execute(self.members, statement)
 
     def import_begin(self, asked: ImportBegin) -> ImportPlan:
         """Not possible. Raises InvalidArgumentError."""

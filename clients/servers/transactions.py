@@ -6,11 +6,14 @@ import queue
 import uuid
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 
 import pyarrow as pa
 
+from ...schemas.errors import StoreError
+from ...schemas.statement import Statement
 from ...schemas.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
-from ...schemas.write import ROW_ERRORS_MAX, WriteCommand
+from ...schemas.write import ROW_ERRORS_MAX, Stage, WriteCommand, WriteResult, combine
 from .members import Members
 from .whereabouts import WhereaboutsCache
 
@@ -91,6 +94,32 @@ def _hold(members: Members, command: WriteCommand) -> None:
             update={"stage": command.stage.model_copy(update={"part": f"hold-{uuid.uuid4().hex}"})}
         )
         members.each_with(lambda store: store.stage(held, []))
+
+
+def execute(members: Members, asked: Statement) -> WriteResult:
+    """Execute a statement on one server after the other, each over its own tablets, which cannot move meanwhile.
+
+    Raises:
+        StoreError: one of them could not; a note says which had executed it before.
+    """
+    name = uuid.uuid4().hex
+    held = WriteCommand(table=asked.table, stage=Stage(transaction=name, part="held"))
+    _hold(members, held)
+    found: list[WriteResult] = []
+    try:
+        for server in members.names:
+            try:
+                found.append(members.store(server).execute(asked.model_copy(update={"here": True})))
+            except StoreError as error:
+                if found:
+                    error.add_note(f"it was executed before that on {', '.join(members.names[: len(found)])}")
+                raise
+            if found[-1].error_count:
+                break
+    finally:
+        with suppress(StoreError):  # it is thrown away in its time
+            members.each(lambda store: store.abort_transaction(name))
+    return combine(found)
 
 
 def commit(members: Members, asked: TransactionCommit) -> TransactionResult:

@@ -38,6 +38,7 @@ from nyala.schemas.operation import Operation
 from nyala.schemas.partition_schema import UNPARTITIONED, WHOLE
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.service import PendingResult, ScanStream
+from nyala.schemas.statement import Statement
 from nyala.schemas.table import TableDefinition, TableSchema
 from nyala.schemas.timestamp import parse_moment
 from nyala.schemas.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
@@ -287,6 +288,9 @@ class FakeStore:
 
     def release_pin(self, pin_id: str) -> None:
         raise UnavailableError("this store has no files")
+
+    def execute(self, statement: Statement) -> WriteResult:
+        raise InvalidArgumentError("this store executes no statements")
 
     def import_begin(self, asked: ImportBegin) -> ImportPlan:
         raise UnavailableError("this store has no files")

@@ -325,3 +325,25 @@ def test_dates_in_a_placement_of_ranges(cluster: Cluster, db: Database) -> None:
     made.insert(pa.table({"day": days, "n": pa.array(range(3652), pa.int32())}))
     assert made.scan(where="day >= '2012-01-01'").count() == 3652 - 730
     assert all(member.store.table_stats("d").live_rows for member in cluster.members.values())
+
+
+def ordered(table: Table) -> pa.Table:
+    return table.scan(ordered=True).to_arrow()
+
+
+def test_statements_are_executed_on_all_servers(db: Database, single: Table) -> None:
+    placed = db.create_table("t", SCHEMA, KEY, partition_by=levels())
+    moments = []
+    for table, now in ((placed, db.now), (single, single._store.now)):
+        table.insert(rows())
+        moments.append(now())
+        table.update_where({"price": "coalesce(price, 0) + id", "fare": "fare * 1.1"}, where="id >= 500 and id < 3000")
+        result = table.delete_where("id > 4500")
+        assert result.applied == result.rows == 499
+        table.insert(rows(5_000, 100))
+    assert ordered(placed).equals(ordered(single))
+    for table, moment in zip((placed, single), moments, strict=True):
+        assert table.restore(moment).applied == 2_500 + 499 + 100
+    assert ordered(placed).equals(ordered(single)) and ordered(placed).num_rows == COUNT
+    first = placed.update_where({"price": "1"}, writer="w", seq=1)
+    assert placed.update_where({"price": "1"}, writer="w", seq=1) == first

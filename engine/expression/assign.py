@@ -1,0 +1,67 @@
+"""A value made the cells of a column, by SQL's rules for CAST, or the stricter ones for an assignment."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...schemas.errors import InvalidArgumentError
+from ...schemas.types import LogicalType
+from .numbers import Value, is_number, rounded, word
+
+
+def convert(value: Value, target: LogicalType, is_cast: bool) -> Value:
+    """Return a value as a column's type.
+
+    An assignment rounds to the digits of a decimal, and reads text as a date or a timestamp; it does not cut off the
+    fraction of what goes into an integer, nor make text of numbers. A cast rounds to integers, and goes between text
+    and everything.
+
+    Raises:
+        InvalidArgumentError: the types do not go together.
+        pa.ArrowInvalid: a value does not fit.
+    """
+    kind, given = target.arrow, value.type
+    if pa.types.is_null(given) or given == kind:
+        value = value.cast(kind)
+    elif is_number(given) and is_number(kind):
+        value = _number(value, kind, is_cast)
+    elif not _goes(given, kind, is_cast):
+        raise InvalidArgumentError(
+            f"{word(given)} does not become {target}; CAST(... AS ...) converts where that makes sense"
+        )
+    else:
+        value = value.cast(kind, safe=not pa.types.is_date(kind))
+    if target.name == "varchar":
+        return pc.utf8_slice_codeunits(value, 0, target.length)
+    return value
+
+
+def _number(value: Value, kind: pa.DataType, is_cast: bool) -> Value:
+    if pa.types.is_decimal(kind):
+        if pa.types.is_integer(value.type):
+            value = value.cast(pa.int64()).cast(pa.decimal256(19, 0))
+        elif pa.types.is_decimal(value.type):
+            value = rounded(value, kind.scale)
+        return value.cast(kind)
+    if pa.types.is_integer(kind):
+        return (rounded(value, 0) if is_cast else value).cast(kind)
+    if pa.types.is_decimal(value.type):
+        value = value.cast(pa.float64())
+    if pa.types.is_floating(value.type) and pa.types.is_float32(kind):
+        single = value.cast(kind)
+        if pc.any(pc.and_(pc.is_finite(value), pc.is_inf(single))).as_py() if isinstance(value, pa.Array) else False:
+            raise pa.ArrowInvalid("a number is beyond the range of float")
+        return single
+    return value.cast(kind)
+
+
+def _goes(given: pa.DataType, kind: pa.DataType, is_cast: bool) -> bool:
+    is_ = pa.types
+    if is_.is_temporal(kind) and not is_.is_duration(given):
+        return is_.is_temporal(given) or is_.is_string(given)
+    if is_cast and (is_.is_string(kind) or is_.is_string(given)):
+        return not is_.is_duration(given)
+    if is_cast and is_.is_boolean(given):
+        return is_.is_integer(kind)
+    return is_.is_binary(kind) and is_.is_string(given)

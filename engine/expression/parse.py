@@ -1,0 +1,91 @@
+"""The text of an SQL expression, as sqlglot's tree, with the columns that it names.
+
+Only expressions over the columns of one row: no subqueries, no aggregates, nothing that depends on the clock. What may
+stand in the tree is what ``evaluate`` and ``functions`` know; the rest is refused by name before any row is read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError, TokenError
+
+from ...schemas.errors import InvalidArgumentError
+from ...schemas.table import TableSchema
+
+TEXT_MAX = 8_192
+"""Characters of an expression."""
+DEPTH_MAX = 200
+"""Levels of an expression inside each other; a sum of n terms has n."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expression:
+    """An expression that was read: ``text`` as it was given, ``tree``, and the ``columns`` that it names."""
+
+    text: str
+    tree: exp.Expr
+    columns: frozenset[str]
+
+
+def parse(text: str, schema: TableSchema) -> Expression:
+    """Read an expression over the columns of a table.
+
+    Raises:
+        InvalidArgumentError: it cannot be read, is too long or too deep, or names a column that is not there.
+    """
+    if len(text) > TEXT_MAX:
+        raise InvalidArgumentError(f"an expression of {len(text):,} characters is too long; {TEXT_MAX:,} are allowed")
+    try:
+        tree = sqlglot.parse_one(text)
+    except (ParseError, TokenError) as error:
+        raise InvalidArgumentError(f"the expression {_short(text)} cannot be read: {_why(error)}") from None
+    except RecursionError:
+        raise _too_deep(text) from None
+    if _depth(tree) > DEPTH_MAX:
+        raise _too_deep(text)
+    named = frozenset(_column(node, schema, text) for node in tree.find_all(exp.Column))
+    return Expression(text, tree, named)
+
+
+def _column(node: exp.Column, schema: TableSchema, text: str) -> str:
+    if len(node.parts) > 1:
+        raise InvalidArgumentError(
+            f"{node.sql()!r} in {_short(text)} has a qualifier: a column is its name, in double quotes if it has a dot"
+        )
+    if node.name not in schema.by_name:
+        known = ", ".join(list(schema.by_name)[:20])
+        raise InvalidArgumentError(
+            f"there is no column {node.name!r}, named in {_short(text)}; the columns are {known}. Text stands in "
+            f"single quotes, as in '{node.name}'"
+        )
+    return node.name
+
+
+def _depth(tree: exp.Expr) -> int:
+    deepest, waiting = 0, [(tree, 1)]
+    while waiting:
+        node, depth = waiting.pop()
+        deepest = max(deepest, depth)
+        waiting.extend((child, depth + 1) for child in node.iter_expressions())
+    return deepest
+
+
+def _why(error: ParseError | TokenError) -> str:
+    """Return the parser's finding in one line, without its colours."""
+    found = getattr(error, "errors", None)
+    if not found:
+        return "a quote or a comment is not closed"
+    what = found[0]["description"].rstrip(".").lower()
+    what = "a part is missing" if what.startswith("required keyword") else what
+    return f"{what} at character {found[0]['col']}"
+
+
+def _too_deep(text: str) -> InvalidArgumentError:
+    return InvalidArgumentError(f"the expression {_short(text)} has more than {DEPTH_MAX} levels inside each other")
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 60 else f"{text[:57]}...")

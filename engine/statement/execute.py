@@ -1,0 +1,209 @@
+"""Executes statements: each is one commit, of rows that are worked out from what they are just before it.
+
+1. What is to be written is worked out at a snapshot, while others read and write.
+2. Rows that others changed meanwhile are worked out again, at a later snapshot, until few are left.
+3. Under the write locks of all of the table's tablets the rest is worked out, decided, logged and applied.
+
+So a statement sees every commit before its own, and none is lost between its reading and its writing. Other writers
+wait for step 3 only, which is as long as the looking up of the statement's keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from ...schemas.changes import ChangeSpec
+from ...schemas.errors import ConflictError
+from ...schemas.operation import Operation
+from ...schemas.scan import ScanSpec
+from ...schemas.statement import Statement
+from ...schemas.write import Durability, WriteResult, combine
+from ..answer import answer
+from ..commit_log import Commit, CommitLog
+from ..layout import Layout, write_locks
+from ..memory_gate import MemoryGate, patiently
+from ..options import StoreOptions
+from ..prepared import Prepared, prepare
+from ..snapshots import Snapshots
+from ..table import Table, changes_of, has_errors, status_of
+from ..tablet.outcome import Outcome
+from ..writers import Ticket, Writers, number_of
+from .rows import StatementRows, key_ids
+from .work import ScanRows, Work, work_of
+
+_ATTEMPTS = 8
+"""Each is disturbed by an alteration."""
+_ROUNDS = 4
+"""Of step 2."""
+_FEW_ROWS = 1_000
+"""Changed rows that may be worked out under the locks."""
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """The rows to be written, as of ``moment``."""
+
+    rows: StatementRows
+    moment: int
+
+
+class Statements:
+    """Executes the statements of a store. Thread safe."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        snapshots: Snapshots,
+        gate: MemoryGate,
+        writers: Writers,
+        options: StoreOptions,
+        scan: ScanRows,
+    ) -> None:
+        self._log = log
+        self._snapshots = snapshots
+        self._gate = gate
+        self._writers = writers
+        self._options = options
+        self._scan = scan
+
+    def execute(self, table: Table, statement: Statement) -> WriteResult:
+        """Execute a statement; see ``StoreService.execute``.
+
+        Raises:
+            InvalidArgumentError: it cannot be, or changes too much for one commit.
+            SnapshotTooOldError: a restore to before the history that the table keeps.
+            ConflictError: the table is altered all the time.
+            StorageFullError, UnavailableError: nothing was applied.
+        """
+        if statement.checked().as_of is not None:
+            self._snapshots.checked(statement.as_of, table, "as_of")
+        durability = statement.durability or self._options.durability
+        if statement.writer is None or statement.seq is None:
+            return self._execute(table, statement, durability, None)
+        with self._writers.begin(number_of(table.table_id, statement.writer, statement.seq)) as found:
+            if isinstance(found, Ticket):
+                return self._execute(table, statement, durability, found)
+        self._log.acknowledge(Commit(found.timestamp, found.lsn), durability)
+        return found.result(durability)
+
+    def _execute(
+        self, table: Table, statement: Statement, durability: Durability, ticket: Ticket | None
+    ) -> WriteResult:
+        for _ in range(_ATTEMPTS):
+            layout = table.layout
+            work = work_of(statement, layout, self._scan, self._options.limits)
+            gathered = self._gather(statement, work, layout)
+            if result := self._settle(table, statement, work, layout, gathered, durability, ticket):
+                return result
+        raise ConflictError(f"table {table.name!r} is altered all the time; nothing was applied: try again")
+
+    def _gather(self, statement: Statement, work: Work, layout: Layout) -> _Gathered:
+        gathered = _Gathered(StatementRows(layout, self._options.limits.batch_bytes), self._snapshots.now(0))
+        for operation, rows in work.at(gathered.moment):
+            gathered.rows.add(operation, rows)
+        for _ in range(_ROUNDS):
+            if self._catch_up(statement, work, layout, gathered, self._snapshots.now(0)) < _FEW_ROWS:
+                break
+        return gathered
+
+    def _catch_up(self, statement: Statement, work: Work, layout: Layout, gathered: _Gathered, moment: int) -> int:
+        """Work out again what commits up to a moment changed; return how many rows that are."""
+        since, gathered.moment = gathered.moment, moment
+        if moment == since:
+            return 0
+        feed = ChangeSpec(since=since, until=moment)
+        key = [column.name for column in layout.schema.key]
+        spec = ScanSpec(table=statement.table, columns=key, changes=feed, here=statement.here)
+        changed = pa.Table.from_batches(list(self._scan(spec).batches), spec.batch_schema(layout.schema.arrow))
+        if not changed.num_rows:
+            return 0
+        (keys,) = changed.select(key).combine_chunks().to_batches()
+        gathered.rows.take_out(key_ids(keys, layout))
+        for operation, rows in work.again(since, moment, keys):
+            gathered.rows.add(operation, rows)
+        return keys.num_rows
+
+    def _settle(
+        self,
+        table: Table,
+        statement: Statement,
+        work: Work,
+        layout: Layout,
+        gathered: _Gathered,
+        durability: Durability,
+        ticket: Ticket | None,
+    ) -> WriteResult | None:
+        """Decide, log and apply under the locks; None when the table was altered."""
+        patience = self._options.memory_patience_seconds if self._gate.is_relieved() else 0
+        mine = [tablet for tablet in layout.tablets if tablet.elsewhere is None]
+        with patiently(lambda: self._gate.let_in(gathered.rows.size_bytes), patience), write_locks(mine):
+            table.check_in_use()
+            if table.layout is not layout:
+                return None
+            self._catch_up(statement, work, layout, gathered, self._log.settle())
+            commit, said = self._applied(table, layout, gathered.rows, durability, ticket)
+        if commit is None:
+            return said.model_copy(update={"timestamp": self._log.settle()})
+        self._log.acknowledge(commit, durability)
+        return said.model_copy(update={"timestamp": commit.timestamp})
+
+    def _applied(
+        self, table: Table, layout: Layout, rows: StatementRows, durability: Durability, ticket: Ticket | None
+    ) -> tuple[Commit | None, WriteResult]:
+        """Decide, log and apply, under the locks; where a row is refused, nothing is applied."""
+        limits = self._options.limits
+        works = [
+            _PartialWork.of(prepare(layout, batch, operation, limits, table.auto_increment), operation)
+            for operation, batch in rows.whole()
+        ]
+        refused = any(has_errors(each.prepared.incoming, each.status) for each in works)
+        said = _united([each.answer(durability, refused) for each in works], durability)
+        changes = [] if refused else [change for each in works for change in changes_of(each.prepared, each.decided)]
+        if not changes and ticket is None:
+            return None, said
+        notes = [ticket.note(said)] if ticket else []
+        with self._log.commit([each.change for each in changes], notes, durability) as commit:
+            for each in changes:
+                each.tablet.apply(each.change, each.locations, commit.timestamp, commit.lsn)
+            if changes:
+                table.changed(commit.timestamp)
+            if ticket:
+                ticket.keep(said, commit.lsn, commit.timestamp)
+        return commit, said
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _PartialWork:
+    """The rows of one operation and set of columns, and what becomes of them."""
+
+    prepared: Prepared
+    decided: list[Outcome]
+    status: np.ndarray
+
+    @classmethod
+    def of(cls, prepared: Prepared, operation: Operation) -> _PartialWork:
+        decided = [
+            part.tablet.decide(operation, part.keys, part.hashes, part.first, prepared.shape) for part in prepared.parts
+        ]
+        return cls(prepared, decided, status_of(prepared, decided))
+
+    def answer(self, durability: Durability, refused: bool) -> WriteResult:
+        """Return the answer; a row has no position that a user knows, so each error names its key."""
+        prepared, schema = self.prepared, self.prepared.layout.schema
+        said = answer(prepared.batch, schema, prepared.incoming, self.status, 0, durability, refused)
+        errors = [
+            error.model_copy(update={"message": f"{error.message}; it has the key {self._key(error.row)}"})
+            for error in said.errors
+        ]
+        return said.model_copy(update={"errors": errors})
+
+    def _key(self, row: int) -> str:
+        cells = (f"{key.name}={self.prepared.batch.column(key.name)[row]}" for key in self.prepared.layout.schema.key)
+        return f"({', '.join(cells)})"
+
+
+def _united(answers: list[WriteResult], durability: Durability) -> WriteResult:
+    return combine(answers) if answers else WriteResult(timestamp=0, rows=0, applied=0, durability=durability)

@@ -1,0 +1,75 @@
+"""The rows that a statement writes: batches by operation and columns, out of which keys can be taken again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...schemas.errors import InvalidArgumentError
+from ...schemas.operation import Operation
+from ..layout import Layout
+from ..vectors.arrow import from_arrow, to_arrow
+from ..vectors.keys import U64Keys, keys_as_bytes
+from ..vectors.physical import physical_of
+
+
+def key_ids(rows: pa.RecordBatch, layout: Layout) -> pa.Array:
+    """Return one value for each row that stands for its key; columns are named as in the table."""
+    columns = [rows.column(column.name) for column in layout.schema.key]
+    keys = layout.encoder.encode([from_arrow(cells, physical_of(cells.type)) for cells in columns])
+    return pa.array(keys.values) if isinstance(keys, U64Keys) else to_arrow(keys_as_bytes(keys), pa.binary())
+
+
+class StatementRows:
+    """What a statement writes so far. No key comes twice, but by ``take_out`` and ``add`` again. For one thread."""
+
+    def __init__(self, layout: Layout, bytes_max: int) -> None:
+        self._layout = layout
+        self._bytes_max = bytes_max
+        self._batches: dict[tuple[Operation, tuple[str, ...]], list[pa.RecordBatch]] = {}
+        self.size_bytes = 0
+
+    def add(self, operation: Operation, rows: pa.RecordBatch) -> None:
+        """Take rows that are written by an operation.
+
+        Raises:
+            InvalidArgumentError: all rows together are too large for one commit.
+        """
+        if rows.num_rows:
+            self._batches.setdefault((operation, tuple(rows.schema.names)), []).append(rows)
+            self.size_bytes += rows.nbytes
+        if self.size_bytes > self._bytes_max:
+            raise InvalidArgumentError(
+                f"the statement changes rows of more than {self._bytes_max:,} bytes (keys and changed columns): it is "
+                "one commit; cut it into several by where, such as ranges of the key"
+            )
+
+    def take_out(self, ids: pa.Array) -> None:
+        """Drop the rows of keys."""
+        batches, self._batches, self.size_bytes = self._batches, {}, 0
+        for (operation, _), parts in batches.items():
+            for rows in parts:
+                stays = pc.invert(pc.is_in(key_ids(rows, self._layout), value_set=ids))
+                self.add(operation, rows.filter(stays))
+
+    def whole(self) -> Iterator[tuple[Operation, pa.RecordBatch]]:
+        """Yield all rows of each operation and set of columns as one batch."""
+        for (operation, _), parts in self._batches.items():
+            yield operation, pa.concat_batches(parts)
+
+
+def distinct(rows: pa.RecordBatch, other: pa.RecordBatch, names: list[str]) -> dict[str, np.ndarray]:
+    """Return, for each of the columns, in which rows the cells of two batches differ; a NaN is the same as a NaN."""
+    return {name: _differ(rows.column(name), other.column(name)) for name in names}
+
+
+def _differ(one: pa.Array, other: pa.Array) -> np.ndarray:
+    if pa.types.is_floating(one.type):  # by their bits: NaN is NaN, and -0.0 is not 0.0
+        bits = pa.int32() if one.type.bit_width == 32 else pa.int64()
+        one, other = one.view(bits), other.view(bits)
+    differ = pc.fill_null(pc.not_equal(one, other), False)
+    differ = pc.or_(differ, pc.not_equal(one.is_null(), other.is_null()))
+    return np.asarray(differ.to_numpy(zero_copy_only=False), np.bool_)

@@ -1,0 +1,171 @@
+"""What a statement does, worked out from the rows of one moment, and again for rows that changed since.
+
+An update and a delete scan the rows that ``where`` selects. A restore reads the change feed since its moment: only rows
+that a commit touched can differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...schemas.changes import BEFORE, ChangeSpec
+from ...schemas.errors import InvalidArgumentError
+from ...schemas.limits import Limits
+from ...schemas.literal import literal_json
+from ...schemas.operation import Operation
+from ...schemas.scan import ScanSpec
+from ...schemas.service import ScanStream
+from ...schemas.statement import Statement, StatementKind
+from ...schemas.timestamp import parse_moment
+from ..expression.evaluate import evaluate
+from ..expression.parse import parse
+from ..layout import Layout
+from .rows import distinct, key_ids
+
+ScanRows = Callable[[ScanSpec], ScanStream]
+Found = Iterator[tuple[Operation, pa.RecordBatch]]
+_NAMED_KEYS = 10_000
+"""So many keys are looked up one by one; for more of them all changes are read."""
+
+
+class Work(Protocol):
+    """One statement over one layout of its table."""
+
+    def at(self, moment: int) -> Found:
+        """Yield what is to be written, worked out from the rows as they are at a moment."""
+        ...
+
+    def again(self, since: int, moment: int, changed: pa.RecordBatch) -> Found:
+        """Yield the same for the keys ``changed``, all that commits after ``since`` and up to ``moment`` touched."""
+        ...
+
+
+def work_of(statement: Statement, layout: Layout, scan: ScanRows, limits: Limits) -> Work:
+    """Return the work of a statement.
+
+    Raises:
+        InvalidArgumentError: it sets a column that cannot be set, or by an expression that cannot be.
+    """
+    if statement.kind is StatementKind.RESTORE:
+        return _Restore(statement, layout, scan, limits)
+    return _Change(statement, layout, scan)
+
+
+class _Change:
+    """An update or a delete of the rows that ``where`` selects."""
+
+    def __init__(self, statement: Statement, layout: Layout, scan: ScanRows) -> None:
+        schema = layout.schema
+        self._statement = statement
+        self._scan = scan
+        self._key = [column.name for column in schema.key]
+        self._set = {name: parse(text, schema) for name, text in statement.set.items()}
+        for name in self._set:
+            _check_settable(name, layout)
+        self._targets = {name: schema.by_name[name] for name in self._set}
+        needed = set().union(*(each.columns for each in self._set.values()))
+        self._columns = [*self._key, *(name for name in schema.by_name if name in needed and name not in self._key)]
+        self._written(pa.RecordBatch.from_pylist([], schema.arrow))  # finds what no row can be worked out by
+
+    def at(self, moment: int) -> Found:
+        """See Work."""
+        for rows in self._scan(self._spec(as_of=moment)).batches:
+            yield self._written(rows)
+
+    def again(self, since: int, moment: int, changed: pa.RecordBatch) -> Found:
+        """See Work."""
+        for rows in self._scan(self._spec(changes=ChangeSpec(since=since, until=moment))).batches:
+            yield self._written(rows.filter(pc.not_equal(rows["_op"], "delete")))
+
+    def _spec(self, **moment: Any) -> ScanSpec:
+        asked = self._statement
+        return ScanSpec(table=asked.table, columns=self._columns, where=asked.where, here=asked.here, **moment)
+
+    def _written(self, rows: pa.RecordBatch) -> tuple[Operation, pa.RecordBatch]:
+        keys = rows.select(self._key)
+        if not self._set:
+            return Operation.DELETE, keys
+        cells = [evaluate(each, rows, self._targets[name].logical) for name, each in self._set.items()]
+        names = [*self._key, *self._set]
+        return Operation.UPDATE, pa.RecordBatch.from_arrays([*keys.columns, *cells], names=names)
+
+
+def _check_settable(name: str, layout: Layout) -> None:
+    column = layout.schema.by_name.get(name)
+    if column is None:
+        known = ", ".join(each.name for each in layout.schema.values[:20])
+        raise InvalidArgumentError(f"there is no column {name!r} to set; there are {known}")
+    if column in layout.schema.key:
+        raise InvalidArgumentError(
+            f"column {name!r} is part of the primary key, which never changes: insert rows with other keys and delete "
+            "these, in one transaction"
+        )
+    if column.immutable:
+        raise InvalidArgumentError(f"column {name!r} is immutable: a row keeps the cell that it was inserted with")
+
+
+class _Restore:
+    """Bring rows back to what they were."""
+
+    def __init__(self, statement: Statement, layout: Layout, scan: ScanRows, limits: Limits) -> None:
+        assert statement.as_of is not None, "checked"
+        self._statement = statement
+        self._layout = layout
+        self._scan = scan
+        self._key = [column.name for column in layout.schema.key]
+        self._values = [column.name for column in layout.schema.values]
+        self._until = parse_moment(statement.as_of)
+        self._keys_max = min(_NAMED_KEYS, limits.in_list_values)
+
+    def at(self, moment: int) -> Found:
+        """See Work."""
+        if moment > self._until:
+            yield from self._since(moment, None)
+
+    def again(self, since: int, moment: int, changed: pa.RecordBatch) -> Found:
+        """See Work. A row that is now what it was then needs nothing."""
+        if moment > self._until:
+            yield from self._since(moment, changed)
+
+    def _since(self, moment: int, only: pa.RecordBatch | None) -> Found:
+        feed = ChangeSpec(since=self._until, until=moment, before=True)
+        spec = ScanSpec(table=self._statement.table, changes=feed, here=self._statement.here)
+        where, ids = None, None
+        if only is not None:
+            ids = key_ids(only, self._layout)
+            if only.num_rows <= self._keys_max:
+                values = [literal_json(value) for value in only.column(self._key[0]).unique().to_pylist()]
+                where = {"op": "in", "column": self._key[0], "values": values}
+        for rows in self._scan(spec.model_copy(update={"where": where})).batches:
+            mine = rows if ids is None else rows.filter(pc.is_in(key_ids(rows, self._layout), value_set=ids))
+            yield from self._undone(mine)
+
+    def _undone(self, rows: pa.RecordBatch) -> Found:
+        inserted, deleted, updated = (rows.filter(pc.equal(rows["_op"], op)) for op in ("insert", "delete", "update"))
+        yield Operation.DELETE, inserted.select(self._key)
+        yield Operation.UPSERT, self._before(deleted, [*self._key, *self._values])
+        yield from self._changed(updated)
+
+    def _before(self, rows: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:
+        cells = [rows.column(name if name in self._key else BEFORE + name) for name in names]
+        return pa.RecordBatch.from_arrays(cells, names=names)
+
+    def _changed(self, rows: pa.RecordBatch) -> Found:
+        """Write the columns in which any of the rows differ, for the rows that do."""
+        before = self._before(rows, [*self._key, *self._values])
+        differ = distinct(rows, before, self._values)
+        names = [name for name, where in differ.items() if where.any()]
+        if not names:
+            return
+        if fixed := [name for name in names if self._layout.schema.by_name[name].immutable]:
+            raise InvalidArgumentError(
+                f"column {fixed[0]!r} is immutable, and rows were deleted and inserted anew with other cells "
+                "since then: delete these rows first, then restore"
+            )
+        chosen = pa.array(np.logical_or.reduce([differ[name] for name in names]))
+        yield Operation.UPDATE, before.select([*self._key, *names]).filter(chosen)
