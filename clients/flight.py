@@ -202,7 +202,7 @@ class FlightStore(FlightMoves):
 
     def execute(self, statement: Statement) -> WriteResult:
         """See StoreService. Sent again when the answer is lost, under a number by which it is not executed twice."""
-        wait = ServerWait(lambda: self.health().status == "ok", self._retries)
+        wait = ServerWait(lambda: self.health().takes_writes, self._retries)
         writer = self._writers.borrow()
         if self._retries and statement.writer is None:
             statement = statement.model_copy(update={"writer": writer.name, "seq": writer.next_number()})

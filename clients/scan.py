@@ -83,15 +83,16 @@ class Scan:
         """
         if isinstance(group_by, str):
             raise InvalidArgumentError("group_by is a list of column names, not one name")
-        changed = {"aggregate": measures_json(measures), "group_by": list(group_by), "columns": None, "ordered": False}
+        asked = {"aggregate": measures_json(measures), "group_by": list(group_by)}
+        changed = {**asked, "columns": None, "ordered": False, "order_by": None}
         stream = self._store.scan(self._spec.model_copy(update=changed).checked())
         return pa.Table.from_batches(list(stream.batches), schema=stream.schema)
 
     def count(self) -> int:
         """Return how many rows there are. Counted in the store, of the columns only those of the filter are read."""
-        if self._spec.limit is None and self._spec.changes is None:
+        if self._spec.limit is None and not self._spec.offset and self._spec.changes is None:
             return self.aggregate({"rows": ("*", "count")})["rows"][0].as_py()
-        counting = self._spec.model_copy(update={"columns": [], "ordered": False})
+        counting = self._spec.model_copy(update={"columns": [], "ordered": False, "order_by": None})
         return sum(batch.num_rows for batch in self._store.scan(counting).batches)
 
     def explain(self) -> dict[str, Any]:

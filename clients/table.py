@@ -15,6 +15,7 @@ from ..schemas.compaction import CompactionSummary
 from ..schemas.description import TableDescription, TabletPlace
 from ..schemas.errors import InvalidArgumentError, RowErrors, StoreError
 from ..schemas.operation import Operation
+from ..schemas.order import OrderTerm, order_terms
 from ..schemas.scan import ScanSpec
 from ..schemas.service import StoreService
 from ..schemas.statement import StatementKind
@@ -344,12 +345,18 @@ class Table:
         as_of: int | str | dt.datetime | None = None,
         ordered: bool = False,
         limit: int | None = None,
+        order_by: str | Sequence[str | OrderTerm] | None = None,
+        offset: int = 0,
     ) -> Scan:
         """Return a scan, which reads when it is consumed.
 
         ``columns`` None means all. ``where`` is SQL text, a ``pyarrow.compute.Expression``, pyarrow's list of tuples,
         or a filter tree. ``as_of`` shows the table as it was: a timestamp, an aware datetime or ISO text; None means
         the moment when reading starts. ``ordered`` gives the order of the primary key.
+
+        ``order_by`` gives the order of any columns, as in "price DESC NULLS FIRST, id" or a list of such terms; NULLs
+        come last, and ties in the order of the primary key. The store sorts in memory, with a ``limit`` only the rows
+        that are within it. ``offset`` passes over so many rows first.
 
         Raises:
             InvalidArgumentError: for an argument of the wrong form. What depends on the table (a column that is not
@@ -362,6 +369,8 @@ class Table:
             as_of=None if as_of is None else parse_moment(as_of),
             ordered=ordered,
             limit=limit,
+            order_by=order_terms(order_by),
+            offset=offset,
         )
         return Scan(self._store, spec.checked())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pyarrow as pa
 from ..schemas.errors import CorruptionError, StorageFullError, StoreError
 from .auto_increment import AutoIncrement
 from .committed import Committed
+from .fs.filesystem import FileSystem
 from .options import StoreOptions
 from .table import Table
 from .tablet.attach import logged_attachments, with_logged
@@ -23,9 +25,30 @@ from .tablet.open import quarantined
 from .tablet.tablet import Tablet
 from .upkeep import flush, flush_all_deltas
 from .wal.log import WriteAheadLog
+from .wal.reader import CleanStop
+from .wal.writer import WalOptions
 from .writers import Writers
 
 log = logging.getLogger("nyala.recovery")
+LOG = "wal"
+"""The directory of the write-ahead log."""
+
+
+def open_log(fs: FileSystem, manifest: Manifest, options: StoreOptions) -> WriteAheadLog:
+    """Open the write-ahead log of a store, and cut what a crash left torn at its end.
+
+    Raises:
+        CorruptionError: it is not what was written.
+    """
+    stop = manifest.clean_stop
+    return WriteAheadLog.open(
+        fs,
+        LOG,
+        UUID(manifest.store_uuid).bytes,
+        WalOptions(options.wal_segment_bytes, options.wal_queue_bytes),
+        CleanStop(stop.last_lsn, stop.crc) if stop else None,
+        manifest.last_durable_lsn,
+    )
 
 
 def check_log(wal: WriteAheadLog, manifest: Manifest) -> None:

@@ -17,6 +17,7 @@ from ..schemas.limits import Limits
 from ..schemas.partition_schema import TabletPartition, sum_of
 from ..schemas.predicate import Not, Predicate
 from ..schemas.scan import ScanSpec
+from ..schemas.sorting import skipped
 from ..schemas.table import TableSchema
 from .aggregate.merge import Merger
 from .aggregate.plan import AggregatePlan
@@ -76,7 +77,7 @@ def resolve(
         snapshot=snapshot,
         chunk_bytes=chunk_bytes,
         changes=changes,
-        limit=spec.limit,
+        limit=None if spec.limit is None else spec.limit + spec.offset,
         inverse=_inverse(predicate, bound, schema),
         points=key_points(bound, schema, layout.encoder),
         aggregate=plan,
@@ -241,6 +242,7 @@ def run(
         )
     else:
         batches = scan_unordered(versions, request, pool, reach)
+    batches = skipped(batches, spec.offset) if spec.offset else batches
     return batches if spec.limit is None else _limited(batches, spec.limit)
 
 
@@ -293,7 +295,7 @@ def estimate(
 ) -> tuple[list[ScanSplit], dict[str, Any]]:
     """Return one split a tablet with what it would read at most, and what is left out and why."""
     versions = _pinned(wanted.tablets, table, request.oldest)
-    split_bytes = None if spec.ordered or spec.limit is not None else spec.split_bytes
+    split_bytes = None if spec.is_whole else spec.split_bytes
     splits: list[ScanSplit] = []
     counts: list[PruneCount] = []
     for tablet, version in zip(wanted.tablets, versions, strict=True):

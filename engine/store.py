@@ -18,6 +18,7 @@ from ..schemas.description import DroppedTable, Health, ScanPlan, TableDescripti
 from ..schemas.errors import CorruptionError, InvalidArgumentError, StoreError, UnavailableError
 from ..schemas.scan import ScanSpec
 from ..schemas.service import MaintenanceKind, ScanStream
+from ..schemas.sorting import sorted_stream, unsorted
 from ..schemas.statement import Statement
 from ..schemas.table import TableDefinition
 from ..schemas.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
@@ -59,18 +60,14 @@ from .tablet import files
 from .tablet.chunk import ScanRequest
 from .tablet.environment import Environment
 from .tablet.key_budget import KeyIndexBudget
-from .tablet.manifest import CleanStopEntry, Manifest, ManifestFile
+from .tablet.manifest import CleanStopEntry, ManifestFile
 from .tablet.open import sweep
 from .tablet.tablet import Tablet
 from .transaction.commit import Transactions
 from .transaction.stage import ExpiryOp, stage
-from .wal.log import WriteAheadLog
-from .wal.reader import CleanStop
-from .wal.writer import WalOptions
 from .writers import Ticket, Writers, number_of
 
 _LOCK_PATH = "lock"
-_WAL_PATH = "wal"
 _WRITES_AHEAD = 4
 """Batches of one ``write_all`` that are applied while the first of them is made durable."""
 _BYTES_AHEAD = 32 << 20
@@ -119,7 +116,7 @@ class Store(Outside):
         storage = imports.Storage.of(self._fs, self.options.import_storage, manifest.store_uuid)
         self._mvcc = MvccManager(self._clock)
         self._snapshots = Snapshots(self._clock, self._mvcc, self.options.clock_error_seconds, self.options.server)
-        self._wal = self._open_wal(manifest)
+        self._wal = recovery.open_log(self._fs, manifest, self.options)
         cache = PageCache(self.options.page_cache_bytes)
         budget = KeyIndexBudget(self.options.key_index_bytes, on_demand=self.options.maintenance == "off")
         self._environment = Environment(
@@ -173,23 +170,12 @@ class Store(Outside):
 
     def _create(self) -> ManifestFile:
         """Make an empty store; refuse to make one over the remains of another."""
-        for directory in (files.ROOT, _WAL_PATH):
+        for directory in (files.ROOT, recovery.LOG):
             if self._fs.exists(directory) and self._fs.list(directory):
                 raise CorruptionError("manifest", 0, f"there is no manifest, but the directory {directory} has files")
             self._fs.make_directory(directory)
         self._fs.sync_directory("")
         return ManifestFile.create(self._fs, uuid.uuid4().hex)
-
-    def _open_wal(self, manifest: Manifest) -> WriteAheadLog:
-        stop = manifest.clean_stop
-        return WriteAheadLog.open(
-            self._fs,
-            _WAL_PATH,
-            uuid.UUID(manifest.store_uuid).bytes,
-            WalOptions(self.options.wal_segment_bytes, self.options.wal_queue_bytes),
-            CleanStop(stop.last_lsn, stop.crc) if stop else None,
-            manifest.last_durable_lsn,
-        )
 
     # Tables
 
@@ -356,6 +342,8 @@ class Store(Outside):
     def scan(self, spec: ScanSpec) -> ScanStream:
         """See StoreService."""
         self._check_open()
+        if spec.checked().order_by:
+            return sorted_stream(spec, self._key(spec), self.scan)
         options = self.options
         while True:
             table, layout, wanted, request = self._resolve(spec)
@@ -372,6 +360,7 @@ class Store(Outside):
     def plan(self, spec: ScanSpec) -> ScanPlan:
         """See StoreService."""
         self._check_open()
+        spec = unsorted(spec.checked(), self._key(spec))
         table, layout, wanted, request = self._resolve(spec)
         splits, explain = scanning.estimate(spec, wanted, table, layout, request)
         read_here, read_all = wanted.sums
@@ -472,6 +461,13 @@ class Store(Outside):
     def _check_open(self) -> None:
         if self._closed:
             raise UnavailableError("the store is closed")
+
+    def _key(self, spec: ScanSpec) -> list[str]:
+        """Return the key columns of a scan's table, once those that it is sorted by are found there."""
+        schema = self._catalog.table(spec.table).schema
+        for term in spec.order_by or ():
+            schema.column(term.column)
+        return [column.name for column in schema.key]
 
     def _resolve(self, spec: ScanSpec) -> tuple[Table, Layout, scanning.Wanted, ScanRequest]:
         table = self._catalog.table(spec.checked().table)

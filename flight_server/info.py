@@ -66,7 +66,7 @@ def schema(store: StoreService, descriptor: fl.FlightDescriptor, config: ServerC
 
 def _info(store: StoreService, spec: ScanSpec, descriptor: fl.FlightDescriptor) -> fl.FlightInfo:
     plan, schema = _planned(store, spec)
-    is_whole = spec.ordered or spec.limit is not None or spec.aggregate is not None or _is_long(spec)
+    is_whole = spec.is_whole or _is_long(spec)
     return fl.FlightInfo(
         schema,
         descriptor,

@@ -55,7 +55,7 @@ def altered(table: TableState, steps: Sequence[Step], limits: Limits) -> TableSt
     Raises:
         InvalidArgumentError: a step breaks a rule of names, types, keys or options, or a limit; the text names the
             step when there are several.
-        NotFoundError: a step names a column that is not there.
+        InvalidArgumentError: a step names a column that is not there.
     """
     if len(steps) > 1 and any(isinstance(step, SplitPartition) for step in steps):
         raise InvalidArgumentError("split_partition is a change of its own: apply it without other steps")

@@ -43,7 +43,7 @@ class InvalidArgumentError(StoreError):
 
 
 class NotFoundError(StoreError):
-    """There is no such table, column or row."""
+    """There is no such table or row. (A column that is not there is an ``InvalidArgumentError``.)"""
 
     code = "NOT_FOUND"
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, PositiveInt
 from .aggregate import aggregate_schema, measures_json
 from .changes import ChangeSpec, feed_schema
 from .errors import InvalidArgumentError
+from .order import OrderTerm
 from .partition_schema import TabletPartition
 
 
@@ -30,6 +31,10 @@ class ScanSpec(BaseModel):
     changes: ChangeSpec | None = None
     ordered: bool = False
     limit: int | None = None
+    offset: int = 0
+    """So many rows are passed over, before the limit counts."""
+    order_by: list[OrderTerm] | None = None
+    """Sort by these columns; rows that are the same in all of them come in the order of the primary key."""
     aggregate: dict[str, tuple[str, str]] | None = None
     """Work out measures in the place of rows: ``{name: (column, function)}``, as ``schemas.aggregate`` has them."""
     group_by: list[str] | None = None
@@ -62,10 +67,13 @@ class ScanSpec(BaseModel):
         """
         if self.limit is not None and self.limit < 0:
             raise InvalidArgumentError(f"limit {self.limit} is negative")
-        if max(self.limit or 0, self.split_bytes or 0) >= 1 << 63:
+        if max((self.limit or 0) + self.offset, self.split_bytes or 0) >= 1 << 63:
             raise InvalidArgumentError(
-                "limit and split_bytes are numbers of 63 bits: at most 9,223,372,036,854,775,807"
+                "limit and offset together, and split_bytes, are numbers of 63 bits: at most 9,223,372,036,854,775,807"
             )
+        if self.offset < 0:
+            raise InvalidArgumentError(f"offset {self.offset} is negative")
+        self._check_order()
         for name in ("key_lower", "key_upper"):
             if not _is_hexadecimal(getattr(self, name)):
                 raise InvalidArgumentError(f"{name} {getattr(self, name)!r} is not hexadecimal")
@@ -73,9 +81,9 @@ class ScanSpec(BaseModel):
             raise InvalidArgumentError("a column is named twice in columns")
         if self.changes and self.as_of is not None:
             raise InvalidArgumentError("as_of does not go with changes, which end at their own `until`")
-        if self.all_parts and (self.ordered or self.limit is not None or self.aggregate is not None):
+        if self.all_parts and self.is_whole:
             raise InvalidArgumentError(
-                "all_parts is of the whole table: ordered, limit and aggregate do not go with it"
+                "all_parts is of the whole table: ordered, order_by, limit, offset and aggregate do not go with it"
             )
         if self.group_by is not None and self.aggregate is None:
             raise InvalidArgumentError("group_by goes with aggregate")
@@ -84,13 +92,31 @@ class ScanSpec(BaseModel):
             self._check_goes_with_aggregate()
         return self
 
+    def _check_order(self) -> None:
+        if self.order_by is None:
+            return
+        names = [term.column for term in self.order_by]
+        if not names or len(set(names)) < len(names):
+            raise InvalidArgumentError("order_by names columns, each once")
+        if self.ordered or self.changes:
+            raise InvalidArgumentError(
+                "order_by goes neither with ordered, the order of the primary key, nor with changes"
+            )
+
     def _check_goes_with_aggregate(self) -> None:
-        for part in ("columns", "changes", "limit"):
-            if getattr(self, part) is not None:
+        for part in ("columns", "changes", "limit", "offset", "order_by"):
+            if getattr(self, part) is not None and (part, getattr(self, part)) != ("offset", 0):
                 raise InvalidArgumentError(f"{part} does not go with aggregate, which is of all rows that match")
         is_part = (self.tablet, self.partition, self.key_lower, self.key_upper) != (None, None, None, None)
         if self.ordered or is_part:
             raise InvalidArgumentError("an aggregate is of the whole table: ordered and tablet do not go with it")
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the scan is one stream, not one for each part of the table."""
+        return bool(
+            self.ordered or self.order_by or self.offset or self.limit is not None or self.aggregate is not None
+        )
 
     def pinned(self, snapshot: int) -> ScanSpec:
         """Return the same scan at a snapshot, whenever it is run."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from .column import ColumnDefinition, ColumnOptions, ColumnSchema
-from .errors import InvalidArgumentError, NotFoundError
+from .errors import InvalidArgumentError
 from .limits import Limits
 from .literal import to_json
 from .names import check_column_name, check_identifier
@@ -192,12 +192,12 @@ class TableSchema(BaseModel):
         """Return the column called ``name``.
 
         Raises:
-            NotFoundError: naming the columns there are.
+            InvalidArgumentError: naming the columns there are.
         """
         if found := self.by_name.get(name):
             return found
         known = ", ".join(list(self.by_name)[:20])
-        raise NotFoundError(f"there is no column {name!r}; the columns are {known}")
+        raise InvalidArgumentError(f"there is no column {name!r}; the columns are {known}")
 
 
 def _check_columns(definition: TableDefinition, limits: Limits) -> None:

@@ -151,7 +151,7 @@ def _attempt(run: _Run) -> BackupResult | None:
     resumed = bool(folder.names(".note.json"))
     try:
         parts = _written(folder, plan, run)
-    except (ConflictError, NotFoundError):
+    except (ConflictError, InvalidArgumentError, NotFoundError):
         if _is_as_planned(plan, run):
             raise
         _discard(folder, run)

@@ -26,6 +26,7 @@ from ...schemas.errors import InvalidArgumentError, UnavailableError, WrongServe
 from ...schemas.moving import MoveProgress
 from ...schemas.scan import ScanSpec
 from ...schemas.service import ScanStream
+from ...schemas.sorting import skipped, sorted_stream
 from ...schemas.statement import Statement
 from ...schemas.table import TableDefinition
 from ...schemas.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
@@ -200,6 +201,13 @@ class PlacedStore:
 
     def scan(self, spec: ScanSpec) -> ScanStream:
         """See StoreService. One snapshot of all servers."""
+        if spec.checked().order_by:
+            key = self.members.store(self.members.names[0]).describe_table(spec.table).primary_key
+            return sorted_stream(spec, key, lambda inner: self._presorted(spec, inner))
+        if spec.offset:
+            first = None if spec.limit is None else spec.limit + spec.offset
+            found = self.scan(spec.model_copy(update={"offset": 0, "limit": first}))
+            return ScanStream(found.schema, found.snapshot, skipped(found.batches, spec.offset))
         plan = planned(self.members, spec)
         described = self.members.store(next(iter(plan.plans))).describe_table(spec.table)
         columns = pa.schema([column.field for column in described.columns])
@@ -212,6 +220,16 @@ class PlacedStore:
             batches = reading.limited(reading.in_turn(self.members, plan), spec.limit) if spec.limit else iter(())
             return ScanStream(schema, plan.snapshot, batches)
         return ScanStream(schema, plan.snapshot, reading.unordered(self.members, plan))
+
+    def _presorted(self, spec: ScanSpec, inner: ScanSpec) -> ScanStream:
+        """Return the rows that are to be sorted: of each server those that the limit can let through."""
+        if inner.ordered:
+            return self.scan(inner)
+        first = None if spec.limit is None else spec.limit + spec.offset
+        plan = planned(self.members, inner.model_copy(update={"order_by": spec.order_by, "limit": first}))
+        described = self.members.store(next(iter(plan.plans))).describe_table(spec.table)
+        schema = inner.batch_schema(pa.schema([column.field for column in described.columns]))
+        return ScanStream(schema, plan.snapshot, chain.from_iterable(self._streams(plan)))
 
     def _in_order(self, plan: ServersPlan, key: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Merge the ordered streams of all servers; the key is asked for, also where it is not wanted."""

@@ -102,7 +102,7 @@ def test_what_cannot_be_is_refused_with_its_code(homes: Table) -> None:
         rows(homes, now, now - 1)
     with pytest.raises(nyala.InvalidArgumentError, match="since 'yesterday' is no ISO"):
         rows(homes, "yesterday")
-    with pytest.raises(nyala.NotFoundError, match="town"):
+    with pytest.raises(nyala.InvalidArgumentError, match="town"):
         rows(homes, now, columns=["town"])
     with pytest.raises(nyala.InvalidArgumentError, match="list of column names"):
         homes.changes(now, columns="city")

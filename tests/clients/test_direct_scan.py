@@ -16,7 +16,7 @@ from nyala.clients.database import Database
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer
-from nyala.schemas.errors import NotFoundError
+from nyala.schemas.errors import InvalidArgumentError, NotFoundError
 
 ROWS = pa.table({"id": pa.array(range(3_000), pa.int64()), "city": [f"city {n % 9}" for n in range(3_000)]})
 
@@ -61,6 +61,6 @@ def test_rows_are_those_of_a_scan(table: nyala.Table, home: Path) -> None:
 def test_what_cannot_be_is_said(table: nyala.Table, home: Path, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="it is not the store's"):
         table.direct_scan(directory=tmp_path)
-    with pytest.raises(NotFoundError, match="no column 'x'"):
+    with pytest.raises(InvalidArgumentError, match="no column 'x'"):
         table.direct_scan(["x"], directory=home)
     assert not list((home / "pins").iterdir())

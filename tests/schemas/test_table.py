@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from nyala.schemas.column import ColumnDefinition, ColumnOptions
-from nyala.schemas.errors import InvalidArgumentError, NotFoundError
+from nyala.schemas.errors import InvalidArgumentError
 from nyala.schemas.limits import Limits
 from nyala.schemas.table import TableDefinition, TableSchema
 
@@ -75,5 +75,5 @@ def test_too_many_columns_are_refused():
 
 def test_an_unknown_column_is_answered_with_the_known_ones():
     schema = TableSchema.create(definition(ID), Limits())
-    with pytest.raises(NotFoundError, match="the columns are id"):
+    with pytest.raises(InvalidArgumentError, match="the columns are id"):
         schema.column("nope")

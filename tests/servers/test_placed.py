@@ -347,3 +347,17 @@ def test_statements_are_executed_on_all_servers(db: Database, single: Table) -> 
     assert ordered(placed).equals(ordered(single)) and ordered(placed).num_rows == COUNT
     first = placed.update_where({"price": "1"}, writer="w", seq=1)
     assert placed.update_where({"price": "1"}, writer="w", seq=1) == first
+
+
+def test_any_order_and_offset_over_all_servers(db: Database, single: Table) -> None:
+    placed = db.create_table("t", SCHEMA, KEY, partition_by=levels())
+    for table in (placed, single):
+        table.insert(rows())
+    for how in (
+        {"order_by": "price DESC NULLS FIRST, seen DESC", "limit": 700, "offset": 300},
+        {"order_by": ["fare", "host DESC"], "columns": ["seen"]},
+        {"order_by": "id", "limit": 5, "offset": 1_000},
+        {"ordered": True, "offset": 4_990},
+    ):
+        assert placed.scan(**how).to_arrow().equals(single.scan(**how).to_arrow()), how
+    assert placed.scan(offset=COUNT - 3).count() == 3

@@ -1,0 +1,54 @@
+"""The order of a scan by any columns, as it is asked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from .errors import InvalidArgumentError
+
+_TERM = re.compile(
+    r"""\s*(?P<column>"(?:[^"]|"")+"|[^\s"]+)(?:\s+(?P<way>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?\s*""",
+    re.IGNORECASE,
+)
+
+
+class OrderTerm(BaseModel):
+    """One column of an order. NULLs come last, whichever way it goes, unless ``nulls`` says otherwise."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    column: str
+    descending: bool = False
+    nulls: Literal["first", "last"] = "last"
+
+
+def order_terms(order_by: Any) -> list[OrderTerm] | None:
+    """Return what ``order_by`` says: text as in SQL, "price DESC NULLS FIRST, id", or a list of such terms.
+
+    Raises:
+        InvalidArgumentError: it is something else, or names no column or one twice.
+    """
+    if order_by is None:
+        return None
+    terms = re.split(r""",(?=(?:[^"]*"[^"]*")*[^"]*$)""", order_by) if isinstance(order_by, str) else order_by
+    if not isinstance(terms, Sequence) or not terms:
+        raise InvalidArgumentError("order_by is text such as 'price DESC, id', or a list of such terms")
+    return [term if isinstance(term, OrderTerm) else _term(term) for term in terms]
+
+
+def _term(text: object) -> OrderTerm:
+    found = _TERM.fullmatch(text) if isinstance(text, str) else None
+    if found is None:
+        raise InvalidArgumentError(
+            f"order_by {text!r} is not understood: a term is a column, then ASC or DESC, then NULLS FIRST or NULLS "
+            "LAST; a name with spaces stands in double quotes"
+        )
+    name = found["column"]
+    name = name[1:-1].replace('""', '"') if name.startswith('"') else name
+    is_first = (found["nulls"] or "").lower() == "first"
+    descending = (found["way"] or "").lower() == "desc"
+    return OrderTerm(column=name, descending=descending, nulls="first" if is_first else "last")
