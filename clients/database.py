@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -19,6 +20,7 @@ from ..schemas.moving import MoveProgress
 from ..schemas.partition import HashLevel, RangeLevel
 from ..schemas.service import StoreService
 from ..schemas.table import TableDefinition
+from ..schemas.timestamp import parse_moment
 from ..schemas.write import WriteResult
 from .new_schema import NewSchema, Options, read_new, schema_for
 from .table import Table
@@ -141,6 +143,20 @@ class Database:
     def dropped_tables(self) -> list[DroppedTable]:
         """Return the dropped tables that can be recalled: ``table_id``, ``name``, and ``until`` when at least."""
         return self._store.dropped_tables()
+
+    def commits(self, table: str | Table, since: int | str | dt.datetime | None = None) -> pa.Table:
+        """Return the commits to a table after ``since``, or all that its history tells of, oldest first.
+
+        The columns: ``timestamp``, and the same as a moment ``at``; ``writer``, the name under which the write was
+        numbered, and ``transaction``, its id, both NULL where there was none or it is forgotten; and how many rows were
+        ``inserted``, ``updated`` and ``deleted``. A commit that changed no row is not among them.
+
+        Raises:
+            SnapshotTooOldError: ``since`` lies before the history that the table keeps.
+            InvalidArgumentError: there are more than a million; ask since a later moment.
+        """
+        name = table.name if isinstance(table, Table) else table
+        return self._store.commits(name, None if since is None else parse_moment(since, "since"))
 
     def transaction(
         self, id: str | None = None, app_id: str | None = None, app_version: int | None = None

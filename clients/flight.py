@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from ..schemas.alter import Alteration
 from ..schemas.bulk import ImportAbort, ImportBegin, ImportCommit, ImportPlan
 from ..schemas.command import LastChange
+from ..schemas.commits import CommitsBody, commits_of
 from ..schemas.compaction import CompactionBegin, CompactionCommit, CompactionDone, CompactionName, CompactionPlan
 from ..schemas.description import (
     DroppedTable,
@@ -170,6 +171,10 @@ class FlightStore(FlightMoves):
 
     def _open_put(self, command: WriteCommand, schema: pa.Schema) -> PutStream:
         return PutStream(self._client, command, schema)
+
+    def commits(self, table: str, since: int | str | None = None) -> pa.Table:
+        """See StoreService."""
+        return commits_of(self._results("commits", CommitsBody(table=table, since=since)))
 
     def last_change(self, table: str) -> int:
         """See StoreService."""

@@ -102,6 +102,11 @@ class Committed:
         with self._changed:
             return self._transactions.get(name)
 
+    def by_timestamp(self) -> dict[int, str]:
+        """Return the transactions that are remembered, by the timestamp of their commit."""
+        with self._changed:
+            return {each.timestamp: name for name, each in self._transactions.items()}
+
     def version(self, app_id: str) -> CommittedVersion | None:
         """Return the newest version of an application that was committed."""
         with self._changed:

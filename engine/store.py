@@ -23,7 +23,7 @@ from ..schemas.statement import Statement
 from ..schemas.table import TableDefinition
 from ..schemas.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
 from ..schemas.write import CommitMode, WriteCommand, WriteResult
-from . import recovery, scanning, upkeep
+from . import commits, recovery, scanning, upkeep
 from .bulk import imports
 from .bulk.commit import Importer
 from .caller_runs import CallerRuns
@@ -324,6 +324,13 @@ class Store(Outside):
         result = self._transactions.commit(commit)
         self._maintenance.notify()
         return result
+
+    @noticing
+    def commits(self, table: str, since: int | str | None = None) -> pa.Table:
+        """See StoreService."""
+        self._check_open()
+        remembered = self._writers, self._committed
+        return commits.commits(self._catalog.table(table), since, self._snapshots, self.scan, *remembered)
 
     @noticing
     def execute(self, statement: Statement) -> WriteResult:

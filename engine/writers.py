@@ -187,6 +187,16 @@ class Writers:
                 kept.logged_from = min(kept.logged_from, lsn)
             self._trim()
 
+    def by_timestamp(self, table_id: int) -> dict[int, str]:
+        """Return who made the numbered writes to a table that are remembered, by the timestamp of the commit."""
+        with self._changed:
+            return {
+                answered.timestamp: name
+                for (number, name), writer in self._writers.items()
+                if number == table_id
+                for answered in writer.answers.values()
+            }
+
     def of_tablet(self, table_id: int, suffix: str) -> tuple[MovedAnswers, ...]:
         """Return the answers to writers on a table whose names end with ``suffix``: those that write to one tablet."""
         with self._changed:

@@ -11,6 +11,7 @@ import pyarrow.flight as fl
 from ..schemas.alter import Alteration
 from ..schemas.bulk import ImportAbort, ImportBegin, ImportCommit
 from ..schemas.command import DropBody, LastChange, MaintainBody, NowBody, RecallBody, TableName, read_json
+from ..schemas.commits import CommitsBody, pages_of
 from ..schemas.compaction import CompactionBegin, CompactionCommit, CompactionName
 from ..schemas.description import DroppedTables, TableNames
 from ..schemas.direct import PinName, PinSnapshot
@@ -88,6 +89,11 @@ def _abort_transaction(store: StoreService, body: bytes) -> str:
 
 def _execute(store: StoreService, body: bytes) -> str:
     return store.execute(read_json(Statement, body, "the body of execute").checked()).model_dump_json()
+
+
+def _commits(store: StoreService, body: bytes) -> Iterator[bytes]:
+    asked = read_json(CommitsBody, body, "the body of commits")
+    return pages_of(store.commits(asked.table, asked.since))
 
 
 def _tablets(store: StoreService, body: bytes) -> str:
@@ -223,6 +229,11 @@ VERBS = {
         '"as_of","durability","writer","seq"}. Answers as a write does.',
         _execute,
         True,
+    ),
+    "commits": Verb(
+        'The commits to a table after a moment, ascending, as several results: {"table","since"}. Each answers '
+        '{"timestamp":[...],"writer":[...],"transaction":[...],"inserted":[...],"updated":[...],"deleted":[...]}.',
+        _commits,
     ),
     "tablets": Verb(
         'How a table is cut, and which of its tablets are on this server: {"table"}. Answers '

@@ -158,6 +158,10 @@ class StoreService(TransactionService, Protocol):
         """
         ...
 
+    def commits(self, table: str, since: int | str | None = None) -> pa.Table:
+        """Return the commits to a table after a moment, or all that its history tells of, as ``COMMITS_SCHEMA``."""
+        ...
+
     def last_change(self, table: str) -> int:
         """Return the timestamp of the last commit that changed rows of a table; 0 if there is none. It is visible."""
         ...

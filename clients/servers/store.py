@@ -194,6 +194,11 @@ class PlacedStore:
         """Not possible. Raises InvalidArgumentError."""
         raise _for_one("files cannot be merged outside")
 
+    def commits(self, table: str, since: int | str | None = None) -> pa.Table:
+        """See StoreService. Those of all servers; what was one write to several is a commit of each."""
+        found = self.members.each_with(lambda store: store.commits(table, since)).values()
+        return pa.concat_tables(list(found)).sort_by("timestamp")
+
     def last_change(self, table: str) -> int:
         """See StoreService. That of the servers which can be reached: who reads up to it misses the others."""
         changes, _ = self.members.there_with(lambda store: store.last_change(table))

@@ -289,6 +289,9 @@ class FakeStore:
     def release_pin(self, pin_id: str) -> None:
         raise UnavailableError("this store has no files")
 
+    def commits(self, table: str, since: int | str | None = None) -> pa.Table:
+        raise InvalidArgumentError("this store remembers no commits")
+
     def execute(self, statement: Statement) -> WriteResult:
         raise InvalidArgumentError("this store executes no statements")
 

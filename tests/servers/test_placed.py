@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -345,6 +346,8 @@ def test_statements_are_executed_on_all_servers(db: Database, single: Table) -> 
     for table, moment in zip((placed, single), moments, strict=True):
         assert table.restore(moment).applied == 2_500 + 499 + 100
     assert ordered(placed).equals(ordered(single)) and ordered(placed).num_rows == COUNT
+    found = db.commits("t").group_by([]).aggregate([(name, "sum") for name in ("inserted", "updated", "deleted")])
+    assert found.to_pylist() == [{"inserted_sum": COUNT + 100 + 499, "updated_sum": 5_000, "deleted_sum": 499 + 100}]
     first = placed.update_where({"price": "1"}, writer="w", seq=1)
     assert placed.update_where({"price": "1"}, writer="w", seq=1) == first
 
@@ -353,11 +356,12 @@ def test_any_order_and_offset_over_all_servers(db: Database, single: Table) -> N
     placed = db.create_table("t", SCHEMA, KEY, partition_by=levels())
     for table in (placed, single):
         table.insert(rows())
-    for how in (
+    orders: list[dict[str, Any]] = [
         {"order_by": "price DESC NULLS FIRST, seen DESC", "limit": 700, "offset": 300},
         {"order_by": ["fare", "host DESC"], "columns": ["seen"]},
         {"order_by": "id", "limit": 5, "offset": 1_000},
         {"ordered": True, "offset": 4_990},
-    ):
+    ]
+    for how in orders:
         assert placed.scan(**how).to_arrow().equals(single.scan(**how).to_arrow()), how
     assert placed.scan(offset=COUNT - 3).count() == 3

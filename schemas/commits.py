@@ -1,0 +1,72 @@
+"""The commits of a table, as its history tells of them: when, by whom, how many rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict
+
+from .timestamp import parse_moment
+
+COMMITS_SCHEMA = pa.schema(
+    [
+        pa.field("timestamp", pa.int64(), False),
+        pa.field("at", pa.timestamp("us", "UTC"), False),
+        pa.field("writer", pa.string()),
+        pa.field("transaction", pa.string()),
+        pa.field("inserted", pa.int64(), False),
+        pa.field("updated", pa.int64(), False),
+        pa.field("deleted", pa.int64(), False),
+    ]
+)
+COUNTS = ("inserted", "updated", "deleted")
+"""The counts of rows, in the order of ``changes.OPS``."""
+COMMITS_MAX = 1_000_000
+"""Commits in one answer; more are asked for from a later ``since`` on."""
+_PAGE_COMMITS = 10_000
+
+
+class CommitsBody(BaseModel):
+    """The body of ``commits``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    table: str
+    since: int | str | None = None
+    """Commits after this moment; None: all that the history tells of."""
+
+
+class CommitsPage(BaseModel):
+    """One result of ``commits``: columns, ascending in ``timestamp``; each commit has a place in all of them."""
+
+    timestamp: list[int]
+    writer: list[str | None]
+    transaction: list[str | None]
+    inserted: list[int]
+    updated: list[int]
+    deleted: list[int]
+
+
+def commits_table(columns: dict[str, list]) -> pa.Table:
+    """Return commits, given by all columns but ``at``, as a table."""
+    moments = pa.array([timestamp >> 12 for timestamp in columns["timestamp"]], pa.int64())
+    named = {**columns, "at": moments.cast(COMMITS_SCHEMA.field("at").type)}
+    return pa.table([named[name] for name in COMMITS_SCHEMA.names], schema=COMMITS_SCHEMA)
+
+
+def pages_of(commits: pa.Table) -> Iterator[bytes]:
+    """Yield commits as the JSON of pages, of which there is at least one."""
+    for first in range(0, max(commits.num_rows, 1), _PAGE_COMMITS):
+        page = commits.slice(first, _PAGE_COMMITS).drop_columns(["at"]).to_pydict()
+        yield CommitsPage.model_validate(page).model_dump_json().encode()
+
+
+def commits_of(pages: Iterable[bytes]) -> pa.Table:
+    """Return the commits of pages."""
+    return pa.concat_tables([commits_table(CommitsPage.model_validate_json(page).model_dump()) for page in pages])
+
+
+def since_of(since: int | str | None, oldest: int) -> int:
+    """Return the moment after which commits are asked for; None means as far back as there are any."""
+    return oldest if since is None else parse_moment(since, "since")
