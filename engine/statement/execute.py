@@ -78,8 +78,8 @@ class Statements:
             ConflictError: the table is altered all the time.
             StorageFullError, UnavailableError: nothing was applied.
         """
-        if statement.checked().as_of is not None:
-            self._snapshots.checked(statement.as_of, table, "as_of")
+        if (moment := statement.checked().as_of) is not None:
+            self._snapshots.checked(moment, table, "as_of")
         durability = statement.durability or self._options.durability
         if statement.writer is None or statement.seq is None:
             return self._execute(table, statement, durability, None)
