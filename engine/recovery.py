@@ -16,6 +16,7 @@ from .committed import Committed
 from .fs.filesystem import FileSystem
 from .options import StoreOptions
 from .table import Table
+from .tablet import files
 from .tablet.attach import logged_attachments, with_logged
 from .tablet.change import Change, unpack_attachments, unpack_changes, unpack_notes
 from .tablet.environment import Environment
@@ -32,6 +33,16 @@ from .writers import Writers
 log = logging.getLogger("nyala.recovery")
 LOG = "wal"
 """The directory of the write-ahead log."""
+
+
+def create(fs: FileSystem, store_uuid: str) -> ManifestFile:
+    """Make an empty store; refuse to make one over the remains of another."""
+    for directory in (files.ROOT, LOG):
+        if fs.exists(directory) and fs.list(directory):
+            raise CorruptionError("manifest", 0, f"there is no manifest, but the directory {directory} has files")
+        fs.make_directory(directory)
+    fs.sync_directory("")
+    return ManifestFile.create(fs, store_uuid)
 
 
 def open_log(fs: FileSystem, manifest: Manifest, options: StoreOptions) -> WriteAheadLog:

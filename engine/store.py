@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ..schemas.alter import Alteration
 from ..schemas.description import DroppedTable, Health, ScanPlan, TableDescription, TableStats, TabletMap
-from ..schemas.errors import CorruptionError, InvalidArgumentError, StoreError, UnavailableError
+from ..schemas.errors import InvalidArgumentError, StoreError, UnavailableError
 from ..schemas.scan import ScanSpec
 from ..schemas.service import MaintenanceKind, ScanStream
 from ..schemas.sorting import sorted_stream, unsorted
@@ -56,7 +56,6 @@ from .staging.area import StagingArea
 from .statement.execute import Statements
 from .stats import damaged_files, described, health_of, table_stats, tablet_map
 from .table import Table
-from .tablet import files
 from .tablet.chunk import ScanRequest
 from .tablet.environment import Environment
 from .tablet.key_budget import KeyIndexBudget
@@ -109,7 +108,7 @@ class Store(Outside):
         return cls(fs, options or StoreOptions(), clock or SystemClock())
 
     def _open(self) -> None:
-        manifest_file = ManifestFile.open(self._fs) or self._create()
+        manifest_file = ManifestFile.open(self._fs) or recovery.create(self._fs, uuid.uuid4().hex)
         manifest = manifest_file.current
         self._identity = self.options.server, manifest.store_uuid
         self._described = partial(described, store_uuid=manifest.store_uuid, server=self.options.server)
@@ -167,15 +166,6 @@ class Store(Outside):
         self._mover = Mover(self._environment, *shared, physical, room)
         if self.options.maintenance == "on":
             self._maintenance.start()
-
-    def _create(self) -> ManifestFile:
-        """Make an empty store; refuse to make one over the remains of another."""
-        for directory in (files.ROOT, recovery.LOG):
-            if self._fs.exists(directory) and self._fs.list(directory):
-                raise CorruptionError("manifest", 0, f"there is no manifest, but the directory {directory} has files")
-            self._fs.make_directory(directory)
-        self._fs.sync_directory("")
-        return ManifestFile.create(self._fs, uuid.uuid4().hex)
 
     # Tables
 
