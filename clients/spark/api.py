@@ -80,7 +80,7 @@ def by_tablet(frame: DataFrame, table: str, uri: str) -> DataFrame:
     Raises:
         StoreError: there is no such table, or nobody answers.
     """
-    tablets, tablet = tablet_of(store_at(uri).describe_table(table))
+    tablets, tablet = tablet_of(store_at(uri, patient=False).describe_table(table))
     return frame.repartitionById(tablets, tablet) if tablets > 1 else frame
 
 
@@ -103,7 +103,7 @@ def merge_changes(
         PySparkException: the columns do not fit the table, or rows were refused; then nothing was applied.
         StoreError: there is no such table, or nobody answers.
     """
-    key = store_at(uri).describe_table(table).primary_key
+    key = store_at(uri, patient=False).describe_table(table).primary_key
     if unknown := [name for name in (*key, operation_column, order_by) if name and name not in changes.columns]:
         raise InvalidArgumentError(f"the changes have no column {unknown[0]!r}; they have {', '.join(changes.columns)}")
     last = changes

@@ -77,7 +77,7 @@ def source_schema(options: ReadOptions | StreamReadOptions) -> StructType:
     Raises:
         StoreError: there is no such table or column.
     """
-    table = store_at(options.uri).describe_table(options.table)
+    table = store_at(options.uri, patient=False).describe_table(options.table)  # a wrong one is told at once
     columns = chosen(table.columns, options.columns)
     if isinstance(options, ReadOptions) and options.aggregate is not None:
         fields = pa.schema([column.field for column in columns])

@@ -101,7 +101,7 @@ class BatchWriter(DataSourceArrowWriter):
         """
         if overwrite and (options.operation_column or options.operation.base in (Operation.UPDATE, Operation.DELETE)):
             raise InvalidArgumentError("overwrite empties the table first, so it goes with insert and upsert only")
-        table = store_at(options.uri).describe_table(options.table)
+        table = store_at(options.uri, patient=False).describe_table(options.table)
         self._options, self._adds_only = as_meant(options, schema, table, overwrite)
         self._overwrite = overwrite
         self._stager = Stager(schema, self._options, table)

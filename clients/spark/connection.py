@@ -17,13 +17,15 @@ from ...schemas.service import StoreService
 from ..connect import store_of
 from ..flight import FlightStore
 from ..scan_parts import ScanPart
+from ..server_wait import ServerWait
 
 _stores: dict[tuple[int, str], FlightStore] = {}
 _whole: dict[tuple[int, str], StoreService] = {}
 
 
-def store_at(uri: str) -> FlightStore:
-    """Return this process's connection to a server.
+def store_at(uri: str, patient: bool = True) -> FlightStore:
+    """Return this process's connection to a server. With ``patient`` one that is not there is waited for, for some
+    seconds: it may be starting again, and the processes of a stream are many, each with a connection of its own.
 
     Raises:
         UnavailableError: nobody answers there.
@@ -31,7 +33,7 @@ def store_at(uri: str) -> FlightStore:
     """
     key = (os.getpid(), uri)
     if key not in _stores:
-        _stores[key] = FlightStore(uri)
+        _stores[key] = _connected(uri, patient)
     return _stores[key]
 
 
@@ -44,8 +46,23 @@ def whole_store_at(uri: str) -> StoreService:
     """
     key = (os.getpid(), uri)
     if key not in _whole:
+        store_at(uri)  # which waits for it
         _whole[key] = store_of(uri)
     return _whole[key]
+
+
+def _connected(uri: str, patient: bool) -> FlightStore:
+    found: list[FlightStore] = []
+
+    def is_back() -> bool:
+        found.append(FlightStore(uri))
+        return True
+
+    try:
+        return FlightStore(uri)
+    except UnavailableError as error:
+        ServerWait(is_back, patient).wait(error)
+        return found[-1]
 
 
 def batches_of(uri: str, part: ScanPart) -> Iterator[pa.RecordBatch]:

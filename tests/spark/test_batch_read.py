@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import threading
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -12,10 +13,13 @@ from pyspark.sql.types import StructType
 
 import nyala
 from nyala.clients.database import Database
+from nyala.clients.spark.connection import store_at
 from nyala.clients.spark.source import NyalaDataSource
 from nyala.clients.spark.types import arrow_schema
 from nyala.clients.table import Table
-from nyala.schemas.errors import InvalidArgumentError, NotFoundError, SnapshotTooOldError, StoreError
+from nyala.engine.store import Store
+from nyala.flight_server.server import FlightServer
+from nyala.schemas.errors import InvalidArgumentError, NotFoundError, SnapshotTooOldError, StoreError, UnavailableError
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("at", pa.timestamp("us")), ("small", pa.int8())])
 AT = pa.array(range(100), pa.timestamp("us"))
@@ -177,3 +181,21 @@ def test_wrong_reads_are_refused_when_they_are_planned(homes: Table, source: Sou
     with pytest.raises(kind, match=why):
         found = source(**{"table": "homes"} | options)
         found.reader(schema=found.schema()).partitions()
+
+
+def test_a_task_waits_for_a_server_that_starts_again(store: Store) -> None:
+    gone = FlightServer(store, "grpc://127.0.0.1:0")
+    url = f"grpc://127.0.0.1:{gone.port}"
+    gone.shutdown()
+    with pytest.raises(UnavailableError):
+        store_at(url, patient=False)
+    started: list[FlightServer] = []
+    starting = threading.Timer(1.0, lambda: started.append(FlightServer(store, url)))
+    starting.start()
+    try:
+        assert store_at(url).health().status == "ok"
+        assert started, "it has waited"
+    finally:
+        starting.join()
+        for server in started:
+            server.shutdown()
