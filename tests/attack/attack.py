@@ -69,7 +69,8 @@ class Server:
             "--json",
             *more,
         ]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        here = directory.parent  # elsewhere than this checkout, whose code ``python -m`` would take
+        self.process = subprocess.Popen(command, cwd=here, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         assert self.process.stdout
         self.url = json.loads(self.process.stdout.readline())["location"]
         client = fl.connect(self.url)
