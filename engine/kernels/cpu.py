@@ -27,5 +27,8 @@ HAS_AFFINE = {"gfni", "avx512f", "avx512bw"} <= FEATURES
 HAS_CARRYLESS_PRODUCT = "pclmul" in FEATURES and not config.DISABLE_JIT  # pyright: ignore[reportAttributeAccessIssue]
 """Whether one instruction multiplies polynomials over two elements."""
 
+HAS_WIDE_CARRYLESS_PRODUCT = HAS_CARRYLESS_PRODUCT and {"vpclmulqdq", "avx512f"} <= FEATURES
+"""Whether one instruction does so four times, in a register of 64 bytes."""
+
 HAS_WIDE_MINIMUM = "avx512f" in FEATURES and not config.DISABLE_JIT  # pyright: ignore[reportAttributeAccessIssue]
 """Whether one instruction finds the lesser of each of eight pairs of 8-byte integers."""

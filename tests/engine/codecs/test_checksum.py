@@ -19,10 +19,16 @@ def test_equals_that_of_zlib(length: int, first: int, start: int) -> None:
     assert crc32(part, start) == zlib.crc32(part, start)
 
 
-@pytest.mark.parametrize("length", [0, 1, 1023, 1024, 1087, 1088, 65_536, 70_000])
+@pytest.mark.parametrize("length", [0, 1, 1023, 1024, 1087, 1088, 1279, 1280, 65_536, 70_000])
 @pytest.mark.parametrize("start", [0, 1, 0xFFFFFFFF, 0xDEADBEEF])
 def test_lengths_at_which_it_changes_its_ways(length: int, start: int) -> None:
     assert crc32(BYTES[:length], start) == zlib.crc32(BYTES[:length], start)
+
+
+@pytest.mark.parametrize("length", [1024, 1087, 1088, 4095, 4096, 65_536, 70_000])
+def test_without_wide_registers_narrow_ones_do_it(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checksum, "HAS_WIDE_CARRYLESS_PRODUCT", False)
+    assert crc32(BYTES[:length], 7) == zlib.crc32(BYTES[:length], 7)
 
 
 def test_without_the_instruction_zlib_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
