@@ -10,6 +10,7 @@ SECONDS ?= 60
 ROUNDS ?= 10
 MEMORY_MB ?= 512
 RESTARTS ?= 100
+FLIPS ?= 300
 ROWS ?= 10000000
 WORKERS ?= auto
 ARGS ?=
@@ -54,6 +55,9 @@ kill9: .venv/.installed-dev  ## kill -9 a loaded server and look for lost rows (
 
 race: .venv/.installed-dev  ## writers, scanners and all compactions at once, every scan checked (SECONDS=60 SEED=0)
 	@$(BIN)/python tests/race/race.py --seconds $(SECONDS) --seed $(SEED)
+
+decay: .venv/.installed-dev  ## flip bits under a running store that is scanned, compacted and backed up (FLIPS=300 SEED=0)
+	@$(BIN)/python tests/corruption/decay.py --flips $(FLIPS) --seed $(SEED)
 
 moves: .venv/.installed-dev  ## tablets that move all the time between servers, every scan checked (SECONDS=60 SEED=0)
 	@$(BIN)/python tests/servers/moves_campaign.py --seconds $(SECONDS) --seed $(SEED)

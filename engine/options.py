@@ -94,13 +94,13 @@ class StoreOptions(BaseModel):
     """The log is files of this size, each reserved on the disk at once."""
     wal_queue_bytes: PositiveInt = 64 * MIB
     """Commits on their way to the log, before writers wait for the disk."""
-    page_cache_bytes: PositiveInt = 64 * MIB
-    """Pages that were compressed as a whole, decompressed."""
+    page_cache_bytes: PositiveInt = 512 * MIB
+    """Pages that were read and verified: encoded, but not compressed as a whole; of deltas, decoded."""
     scan_threads: NonNegativeInt = 0
     """Threads that read ahead of whoever scans; 0: whoever scans reads, which was the faster (`caller_runs`)."""
     load_threads: PositiveInt = Field(default_factory=lambda: min(os.cpu_count() or 1, 8))
     """Threads that write the rowsets of large transactions, beside the one that reads what was staged."""
-    scan_batch_bytes: PositiveInt = 4 * MIB
+    scan_batch_bytes: PositiveInt = 8 * MIB
     """About how many bytes of cells a scan decodes at once; up to four times as many where a filter leaves all rows."""
     import_storage: str | None = None
     """Where the files of bulk imports are put, as a URI such as ``s3://bucket/prefix?region=...``; None: in the store's

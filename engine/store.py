@@ -147,7 +147,7 @@ class Store(Outside):
         self._load_pool = ThreadPoolExecutor(self.options.load_threads, "nyala-load")
         at_least = self.options.direct_load_bytes, self.options.direct_load_unsorted_bytes
         self._direct_load = DirectLoad(self._environment, *at_least)
-        self._maintenance = MaintenanceManager(self._operations, self.damage.note)
+        self._maintenance = MaintenanceManager(self._operations, self.damage.note, self._clock.physical_microseconds)
         notify = self._maintenance.notify
         self._gate = MemoryGate(self.options, self._catalog.tablets, self._maintained_tablets, notify)
         room = Room(self._fs, self.options)

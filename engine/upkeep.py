@@ -272,10 +272,7 @@ def _at_work(tablet: Tablet, environment: Environment) -> Iterator[None]:
 
 def _give_back(tablet: Tablet) -> None:
     """Return what the work has used, and no one uses now, to the operating system."""
-    rowsets = tablet.version.disk
-    if sum(rowset.size_bytes for rowset in rowsets) >= _LARGE_BYTES:
-        for rowset in rowsets:
-            rowset.let_go()
+    if sum(rowset.size_bytes for rowset in tablet.version.disk) >= _LARGE_BYTES:
         give_back()
 
 

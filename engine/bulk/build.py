@@ -1,7 +1,7 @@
 """Build the rowset files of one tablet out of its runs: sorted by encoded key, encoded as the table says.
 
-The cells of the runs stay where they are, mapped; in memory are the keys of all rows, 8 bytes or their length each,
-and the rows of one file at a time.
+In memory are all rows of the tablet, as their runs were read and verified, their keys, 8 bytes or their length each,
+and the rows of one file at a time in their order.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from ...schemas.bulk import IMPORT_FILES_MAX, ImportFile
 from ...schemas.errors import AlreadyPresentError, InvalidArgumentError
-from ..codecs.checksum import crc32
+from ..codecs.checksum import crc32_of
 from ..fs.failures import named
 from ..fs.filesystem import FileSystem
-from ..fs.whole import view_of
+from ..fs.whole import pieces_of
 from ..rowset.base_file import write_base_file
 from ..tablet import files
 from ..vectors.arrow import from_arrow
@@ -120,7 +120,7 @@ def _write(
         for column in schema.columns
     }
     write_base_file(staging, name, file_id, cells, None, keys, files.encodings(schema), 0, schema.version)
-    view = view_of(staging, name)
+    size, crc = crc32_of(pieces_of(staging, name))
     return ImportFile(
         tablet=tablet_id,
         name=name,
@@ -128,8 +128,8 @@ def _write(
         rows=len(keys),
         min_key=key_bytes(keys, 0).hex(),
         max_key=key_bytes(keys, len(keys) - 1).hex(),
-        bytes=view.nbytes,
-        crc=crc32(view),
+        bytes=size,
+        crc=crc,
         schema_version=schema.version,
     )
 

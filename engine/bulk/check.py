@@ -12,9 +12,9 @@ import posixpath
 from ...schemas.bulk import ImportFile
 from ...schemas.errors import CorruptionError, InvalidArgumentError
 from ..cfile.cache import PageCache
-from ..codecs.checksum import crc32
+from ..codecs.checksum import crc32_of
 from ..fs.filesystem import FileSystem
-from ..fs.whole import view_of
+from ..fs.whole import pieces_of
 from ..layout import Layout, check_here
 from ..rowset.diskrowset import DiskRowSet
 from ..rowset.soundness import verify_keys, verify_nulls, verify_partition, verify_streams
@@ -36,9 +36,9 @@ def check_file(file: ImportFile, layout: Layout, fs: FileSystem, path: str) -> N
     check_here(layout.tablets[number])
     if not fs.exists(path):
         raise _wrong(file, "it is not in the staging directory, as far as the server can see")
-    view = view_of(fs, path)
-    if view.nbytes != file.bytes or crc32(view) != file.crc:
-        raise _wrong(file, f"its {view.nbytes:,} bytes are not the {file.bytes:,} that were written: the checksum")
+    size, crc = crc32_of(pieces_of(fs, path))
+    if (size, crc) != (file.bytes, file.crc):
+        raise _wrong(file, f"its {size:,} bytes are not the {file.bytes:,} that were written: the checksum")
     try:
         _check_content(file, layout, number, fs, path)
     except CorruptionError as error:

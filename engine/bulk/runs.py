@@ -58,7 +58,7 @@ def write_runs(target: Target, batches: Iterable[pa.RecordBatch], scratch: FileS
 
 
 def read_run(scratch: FileSystem, run: Run) -> list[pa.RecordBatch]:
-    """Return the rows of a run, without a copy. Raises CorruptionError when it is not what was written."""
+    """Return the rows of a run, in memory. Raises CorruptionError when it is not what was written."""
     with named("a run of an import could not be read"):
         file = scratch.open(run.path)
         try:

@@ -1,8 +1,12 @@
-"""The page cache: what was made of pages at a price, most recently used first, bounded by bytes.
+"""The page cache: pages that were read from files and verified, most recently used first, bounded by bytes.
 
-Pages with page compression (LZ4, zstd, ...) come here decompressed, pages of deltas decoded: a scan needs them for each
-of its chunks. All others are decoded straight from the mapped file, where the operating system's cache serves them;
-holding them twice would only take memory from it.
+Pages come here as their codecs wrote them, without page compression; pages of deltas decoded. What is here is memory of
+ours: it was verified when it came from the file, and is not looked up there again. So a scan needs the cache for the
+pages that its chunks share, look-ups and repeated scans need it to be spared reading and verifying.
+
+A scan of more than the cache holds would push everything out of it before it comes round. So half of the cache is for
+what was read last; of what falls out of there, once the other half is full, only one page in eight takes the place of
+the one there that was used the longest ago.
 """
 
 import threading
@@ -15,6 +19,9 @@ DEFAULT_CACHE_BYTES = 64 * 1024 * 1024
 PageAddress = tuple[int, ...]
 """(file id, offset of the page), or (file id, column id, number) for deltas: unique in a store, because file ids are
 never used twice."""
+
+_FULL = 0.95
+_SEEN_MAX = 1 << 16
 
 
 class Sized(Protocol):
@@ -37,41 +44,119 @@ class PageCache:
 
     def __init__(self, capacity_bytes: int = DEFAULT_CACHE_BYTES) -> None:
         self.capacity_bytes = capacity_bytes
-        self.size_bytes = 0
         self.hits = 0
         self.misses = 0
-        self._pages: OrderedDict[PageAddress, Sized] = OrderedDict()
+        self._recent = _Pages()
+        self._kept = _Pages()
+        self._chance = 1
+        self._seen: OrderedDict[PageAddress, None] = OrderedDict()
+        """Pages that were taken whole, and not kept."""
+        self._by_file: dict[int, set[PageAddress]] = {}
         self._lock = threading.Lock()
 
-    def get(self, address: PageAddress, load: Callable[[], Payload]) -> Payload:
-        """Return the payload at ``address``; on a miss, ``load`` it and keep it if it fits.
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the pages that are here."""
+        return self._recent.size_bytes + self._kept.size_bytes
+
+    def get(self, address: PageAddress, load: Callable[[], Payload], is_taken_whole: bool = False) -> Payload:
+        """Return the payload at ``address``; on a miss, ``load`` it and keep it, if it takes no more than half of all.
+
+        Who takes a page whole will not come back for another part of it: then it is kept only if it was wanted before,
+        and, once the cache is full, only sometimes. Memory that is given back at once is still in the processor's cache
+        when it is filled again.
 
         ``load`` runs outside the lock: two threads that miss the same page at once both load it, and one wins.
         """
         with self._lock:
-            payload = self._pages.get(address)
+            payload = self._kept.use(address)
+            if payload is None:
+                payload = self._recent.use(address)
             if payload is not None:
-                self._pages.move_to_end(address)
                 self.hits += 1
                 return cast(Payload, payload)
             self.misses += 1
+            is_kept = not is_taken_whole or self._is_wanted_again(address)
         loaded = load()
-        self._put(address, loaded)
+        if is_kept:
+            self._put(address, loaded)
         return loaded
 
     def discard_file(self, file_id: int) -> None:
         """Drop all pages of a file that nobody will read any more."""
         with self._lock:
-            for address in [address for address in self._pages if address[0] == file_id]:
-                self.size_bytes -= self._pages.pop(address).nbytes
+            for address in self._by_file.pop(file_id, ()):
+                self._kept.take(address)
+                self._recent.take(address)
+
+    def _is_wanted_again(self, address: PageAddress) -> bool:
+        if address not in self._seen:
+            self._seen[address] = None
+            if len(self._seen) > _SEEN_MAX:
+                self._seen.popitem(last=False)
+            return False
+        is_full = self.size_bytes > self.capacity_bytes * _FULL
+        return not is_full or self._is_lucky()
+
+    def _is_lucky(self) -> bool:
+        """Return True one time in eight; not every eighth time: that might be the same column again and again."""
+        self._chance = (self._chance * 1_103_515_245 + 12_345) & 0x7FFFFFFF
+        return self._chance >> 16 & 7 == 0
 
     def _put(self, address: PageAddress, payload: Sized) -> None:
-        if payload.nbytes > self.capacity_bytes:
+        half = self.capacity_bytes // 2
+        if payload.nbytes > half:
             return
         with self._lock:
-            replaced = self._pages.pop(address, None)
-            self.size_bytes += payload.nbytes - (0 if replaced is None else replaced.nbytes)
-            self._pages[address] = payload
-            while self.size_bytes > self.capacity_bytes:
-                _, dropped = self._pages.popitem(last=False)
-                self.size_bytes -= dropped.nbytes
+            self._kept.take(address)
+            self._recent.take(address)
+            self._recent.put(address, payload)
+            self._by_file.setdefault(address[0], set()).add(address)
+            while self._recent.size_bytes > half:
+                self._keep_or_drop(*self._recent.oldest(), half)
+
+    def _keep_or_drop(self, address: PageAddress, payload: Sized, most: int) -> None:
+        if self._kept.size_bytes + payload.nbytes > most and not self._is_lucky():
+            self._drop(address)
+            return
+        while self._kept.size_bytes + payload.nbytes > most:
+            self._drop(self._kept.oldest()[0])
+        self._kept.put(address, payload)
+
+    def _drop(self, address: PageAddress) -> None:
+        of_file = self._by_file[address[0]]
+        of_file.discard(address)
+        if not of_file:
+            del self._by_file[address[0]]
+
+
+class _Pages:
+    """Pages in the order in which they were used."""
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+        self._pages: OrderedDict[PageAddress, Sized] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._pages)
+
+    def use(self, address: PageAddress) -> Sized | None:
+        page = self._pages.get(address)
+        if page is not None:
+            self._pages.move_to_end(address)
+        return page
+
+    def put(self, address: PageAddress, payload: Sized) -> None:
+        self._pages[address] = payload
+        self.size_bytes += payload.nbytes
+
+    def take(self, address: PageAddress) -> None:
+        page = self._pages.pop(address, None)
+        if page is not None:
+            self.size_bytes -= page.nbytes
+
+    def oldest(self) -> tuple[PageAddress, Sized]:
+        """Take out the page that was used the longest ago."""
+        address, page = self._pages.popitem(last=False)
+        self.size_bytes -= page.nbytes
+        return address, page

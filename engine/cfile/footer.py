@@ -11,7 +11,9 @@ bytes, so that each comes back to the bit.
 """
 
 import base64
+from collections.abc import Callable
 
+import numpy as np
 import zstandard
 from pydantic import BaseModel, ConfigDict, JsonValue, NonNegativeInt, ValidationError
 
@@ -22,8 +24,14 @@ from .format import HEADER_BYTES, TAIL_BYTES, TRAILER_BYTES, Trailer, page_crc
 from .zone_map import ZoneMap, ZoneValue
 
 COMPRESS_ABOVE = 4096
+_TAIL_AT_ONCE = 16 << 10
+"""The end of a file, trailer and most often the whole footer, is read at once."""
 _RAW, _ZSTD = 0, 1
 _FLOATS = (PhysicalType.FLOAT32, PhysicalType.FLOAT64)
+
+
+Read = Callable[[int, int], np.ndarray]
+"""Returns so many bytes (uint8) from an offset on."""
 
 
 class _Entry(BaseModel):
@@ -110,16 +118,18 @@ def pack_footer(footer: Footer, offset: int) -> bytes:
     return tail
 
 
-def unpack_footer(path: str, view: memoryview, file_id: int) -> tuple[Footer, int]:
-    """Return the footer of a file of at least ``MIN_FILE_BYTES`` bytes, and the offset at which it starts.
+def unpack_footer(path: str, size: int, read: Read, file_id: int) -> tuple[Footer, int]:
+    """Return the footer of a file of ``size`` bytes, at least ``MIN_FILE_BYTES``, and the offset at which it starts.
 
-    Raises CorruptionError when it is not what was written, InvalidArgumentError when the file requires a format
-    version or a feature that this build does not know.
+    Raises what ``read`` does, CorruptionError when it is not what was written, InvalidArgumentError when the file
+    requires a format version or a feature that this build does not know.
     """
-    trailer = Trailer.unpack(path, view)
-    end = len(view) - TRAILER_BYTES
+    first = max(0, size - _TAIL_AT_ONCE)
+    tail = read(first, size - first)
+    trailer = Trailer.unpack(path, size, tail[-TRAILER_BYTES:].data)
+    end = size - TRAILER_BYTES
     offset = end - trailer.stored_length
-    stored = view[offset:end]
+    stored = tail[offset - first : end - first].data if offset >= first else read(offset, end - offset).data
     if page_crc(file_id, offset, stored) != trailer.footer_crc:
         raise CorruptionError(path, offset, "checksum of the footer")
     try:

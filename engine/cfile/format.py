@@ -16,9 +16,7 @@ Every byte lies under exactly one crc32. The crc of a page covers all of the pag
 included; it and the footer's are seeded with the file id and the offset, so that sound bytes in the wrong place
 (a page swapped with another, a block written to the wrong file) fail like damaged ones.
 
-Pages start at multiples of 8, so that the cells of a plain page can be used where they lie. Kernels may read a few
-bytes past the end of a page: what follows every page in the mapping is the footer and the trailer, at least
-``TAIL_BYTES`` together.
+Pages start at multiples of 8. What follows every page is the footer and the trailer, at least ``TAIL_BYTES`` together.
 
 The lengths of header and trailer and the places of magic, version and crc in them are the same in all versions, so
 that an old reader can tell a newer file from a damaged one.
@@ -42,7 +40,7 @@ MAX_PAGE_BYTES = 1 << 30
 MAX_FOOTER_BYTES = 1 << 28
 """The largest footer, before compression."""
 TAIL_BYTES = 64
-"""What footer and trailer hold together at least: room for kernels that read past the end of the last page."""
+"""What footer and trailer hold together at least."""
 
 HAS_BITMAP = 1
 """Page flag: a validity bitmap follows the payload, bit = 1 for a cell that is not NULL, lowest bit first."""
@@ -98,7 +96,7 @@ class FileHeader(NamedTuple):
 
     @classmethod
     def unpack(cls, path: str, view: memoryview) -> Self:
-        """Read the header of a file of at least ``MIN_FILE_BYTES`` bytes.
+        """Read the header of a file of at least ``MIN_FILE_BYTES`` bytes, given its first bytes.
 
         Raises CorruptionError when it is not what was written, InvalidArgumentError for an unknown version.
         """
@@ -139,9 +137,9 @@ class PageHeader(NamedTuple):
         return _PAGE_HEADER.pack(*self)
 
     @classmethod
-    def unpack(cls, view: memoryview, offset: int) -> Self:
-        """Read the header of the page at ``offset``, which lies wholly inside ``view``; checks nothing."""
-        return cls(*_PAGE_HEADER.unpack_from(view, offset + _CRC.size))
+    def unpack(cls, page: memoryview) -> Self:
+        """Read the header of a page, given all of it; checks nothing."""
+        return cls(*_PAGE_HEADER.unpack_from(page, _CRC.size))
 
     def fault(self, length: int) -> str | None:
         """Return what is wrong with this header of a page that takes ``length`` bytes, or None."""
@@ -179,9 +177,9 @@ def seal_page(file_id: int, offset: int, parts: list[bytes | memoryview]) -> byt
     return _CRC.pack(crc)
 
 
-def stored_page_crc(view: memoryview, offset: int) -> int:
-    """Return the crc that stands in front of the page at ``offset``."""
-    return _CRC.unpack_from(view, offset)[0]
+def stored_page_crc(page: memoryview) -> int:
+    """Return the crc that stands in front of a page."""
+    return _CRC.unpack_from(page)[0]
 
 
 class Trailer(NamedTuple):
@@ -198,17 +196,17 @@ class Trailer(NamedTuple):
         return fields + _CRC.pack(zlib.crc32(fields)) + MAGIC
 
     @classmethod
-    def unpack(cls, path: str, view: memoryview) -> Self:
-        """Read the trailer of a file of at least ``MIN_FILE_BYTES`` bytes.
+    def unpack(cls, path: str, size: int, trailer: memoryview) -> Self:
+        """Read the trailer of a file of ``size`` bytes, at least ``MIN_FILE_BYTES``, given its last ``TRAILER_BYTES``.
 
         Raises CorruptionError when it is not what was written, InvalidArgumentError for an unknown version.
         """
-        start = len(view) - TRAILER_BYTES
-        magic = bytes(view[-len(MAGIC) :])
+        start = size - TRAILER_BYTES
+        magic = bytes(trailer[-len(MAGIC) :])
         if magic != MAGIC:
-            raise CorruptionError(path, len(view) - len(MAGIC), "no trailer: the file is cut short")
-        fields = view[start : start + _TRAILER.size]
-        _check_crc(path, start, fields, _CRC.unpack_from(view, start + _TRAILER.size)[0], "trailer")
+            raise CorruptionError(path, size - len(MAGIC), "no trailer: the file is cut short")
+        fields = trailer[: _TRAILER.size]
+        _check_crc(path, start, fields, _CRC.unpack_from(trailer, _TRAILER.size)[0], "trailer")
         stored_length, raw_length, compression, version, footer_crc = _TRAILER.unpack(fields)
         _check_version(path, version)
         if stored_length > start - HEADER_BYTES or raw_length > MAX_FOOTER_BYTES:

@@ -4,7 +4,7 @@ A page stores which cells are NULL apart from the cells themselves: the codec se
 a NULL cell is zero or empty. A page of NULLs alone is a header and nothing else.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +13,9 @@ from ...schemas.errors import CorruptionError, InvalidArgumentError
 from ..codecs.codec import Codec, CorruptPageError
 from ..codecs.compression import NONE, compress, compression_name, decompress
 from ..codecs.registry import codec_by_code
+from ..fs.failures import reading
+from ..fs.filesystem import ReadableFile
+from ..vectors.memory import allocate
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import Vector
 from .footer import PageEntry
@@ -83,13 +86,16 @@ def _smaller(payload: np.ndarray, compression: int) -> tuple[bytes | memoryview,
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Page:
-    """A page of an open file whose checksum and header are right. Its arrays are views of the mapped file."""
+    """A page that was read from a file, in memory of its own; its checksum and header are right."""
 
     offset: int
     header: PageHeader
     codec: Codec
     stored: np.ndarray
     bitmap: np.ndarray | None
+    crc: int
+    """That of the page in the file, by which its content is known."""
+    padding: np.ndarray
 
     @property
     def row_count(self) -> int:
@@ -107,14 +113,25 @@ class Page:
         return EncodedPage(self.header, self.stored.data, b"" if self.bitmap is None else self.bitmap.tobytes())
 
     @property
-    def is_compressed(self) -> bool:
-        """Whether the codec's bytes must be decompressed first."""
-        return self.header.compression != NONE
+    def nbytes(self) -> int:
+        """Bytes of memory that it takes."""
+        return PAGE_HEADER_BYTES + len(self.stored) + self.header.bitmap_length
 
-    def decompressed(self) -> np.ndarray:
-        """Return the codec's bytes in memory of their own. Raises CorruptPageError when they do not decompress."""
+    def unpacked(self) -> "Page":
+        """Return the page with the codec's bytes in the place of compressed ones; itself if it has no others.
+
+        Raises CorruptPageError when they do not decompress.
+        """
         header = self.header
-        return decompress(header.compression, self.stored, header.raw_length)
+        if header.compression == NONE:
+            return self
+        return replace(
+            self,
+            header=header._replace(compression=NONE, stored_length=header.raw_length),
+            stored=decompress(header.compression, self.stored, header.raw_length),
+            bitmap=None if self.bitmap is None else self.bitmap.copy(),  # lest it keep all that was read
+            padding=_NO_PADDING,
+        )
 
     def valid_range(self, first: int, last: int) -> np.ndarray | None:
         """Return one bool for each of the rows [first, last), or None when the page has no bitmap."""
@@ -131,16 +148,37 @@ class Page:
         return (self.bitmap[rows >> 3] >> (rows & 7).astype(np.uint8) & 1).view(np.bool_)
 
 
+_NO_PADDING = np.empty(0, np.uint8)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class FileImage:
-    """The bytes of an open file and which file it must be: all that is needed to load its pages."""
+    """An open file and which file it must be: all that is needed to load its pages. Any number of threads may."""
 
     path: str
     file_id: int
-    view: memoryview
-    data: np.ndarray
-    """``view`` as uint8."""
+    file: ReadableFile
     footer_offset: int
+
+    def read(self, offset: int, length: int) -> np.ndarray:
+        """Return bytes of the file (uint8), read now, into memory of their own with room to overshoot.
+
+        Raises:
+            CorruptionError: the file is gone, or was cut short.
+            UnreadableFileError: the disk does not give them.
+        """
+        data = allocate(length, np.uint8)
+        with reading(self.path, offset):
+            count = self.file.read_into(offset, data) if length else 0
+        if count < length:
+            why = f"the file ends here; {length - count:,} bytes are missing"
+            raise CorruptionError(self.path, offset + count, why)
+        return data
+
+    def check(self) -> None:
+        """See that the file is still there, and whole. Raises as ``read``."""
+        with reading(self.path, 0):
+            self.file.check()
 
     def corruption(self, offset: int, what: object, why: object) -> CorruptionError:
         """Return the error that says that ``what``, at ``offset``, is not what was written."""
@@ -148,19 +186,21 @@ class FileImage:
 
 
 def load_page(image: FileImage, what: str, entry: PageEntry) -> Page:
-    """Return the page that the directory's ``entry`` names, its checksum and lengths verified.
+    """Return the page that the directory's ``entry`` names, read from the file now and verified: its checksum and
+    lengths. Nobody looks at the file again for it.
 
-    ``entry`` lies inside the file (`check_directory` saw to it). Nothing is allocated. Raises CorruptionError, which
-    calls the page ``what``.
+    ``entry`` lies inside the file (`check_directory` saw to it). Raises CorruptionError, which calls the page ``what``,
+    and UnreadableFileError.
     """
     offset, length = entry.offset, entry.length
     if length < PAGE_HEADER_BYTES:
         raise image.corruption(offset, what, f"a page of {length} bytes")
-    stored_crc = stored_page_crc(image.view, offset)
-    crc = page_crc(image.file_id, offset, image.view[offset + 4 : offset + length])
+    data = image.read(offset, length)
+    stored_crc = stored_page_crc(data.data)
+    crc = page_crc(image.file_id, offset, data[4:].data)
     if crc != stored_crc:
         raise image.corruption(offset, what, f"checksum {stored_crc:#010x} stored, {crc:#010x} found")
-    header = PageHeader.unpack(image.view, offset)
+    header = PageHeader.unpack(data.data)
     fault = header.fault(length)
     if fault is None and header.row_count != entry.row_count:
         fault = f"{header.row_count} rows, the footer says {entry.row_count}"
@@ -172,11 +212,7 @@ def load_page(image: FileImage, what: str, entry: PageEntry) -> Page:
     except (KeyError, CorruptPageError):
         why = f"unknown encoding {header.encoding} or compression {header.compression}"
         raise image.corruption(offset, what, why) from None
-    return _page_of(image.data, offset, header, codec)
-
-
-def _page_of(data: np.ndarray, offset: int, header: PageHeader, codec: Codec) -> Page:
-    start = offset + PAGE_HEADER_BYTES
-    end = start + header.stored_length
-    bitmap = data[end : end + header.bitmap_length] if header.bitmap_length else None
-    return Page(offset, header, codec, data[start:end], bitmap)
+    payload_end = PAGE_HEADER_BYTES + header.stored_length
+    end = payload_end + header.bitmap_length
+    bitmap = data[payload_end:end] if header.bitmap_length else None
+    return Page(offset, header, codec, data[PAGE_HEADER_BYTES:payload_end], bitmap, crc, data[end:])

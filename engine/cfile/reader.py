@@ -1,16 +1,14 @@
 """Open a cfile and hand out its streams."""
 
+from dataclasses import replace
 from typing import Any, Self
 
-import numpy as np
-
 from ...schemas.errors import CorruptionError
-from ..fs.filesystem import FileSystem
-from ..fs.local import let_go
+from ..fs.filesystem import FileSystem, ReadableFile
 from .cache import PageCache
 from .footer import Footer, check_directory, unpack_footer
-from .format import MIN_FILE_BYTES, FileHeader, StreamKey
-from .page import FileImage
+from .format import HEADER_BYTES, MIN_FILE_BYTES, FileHeader, StreamKey
+from .page import FileImage, load_page
 from .stream import StreamReader
 from .verify import verify_pages
 
@@ -18,9 +16,9 @@ from .verify import verify_pages
 class CFileReader:
     """An open cfile. Any number of threads may use it.
 
-    The file is mapped; header, trailer, footer and the directory of pages are verified on opening, each page when it
-    is first read. The mapping lives as long as the reader or one of its streams does, also after the file is
-    unlinked; no file descriptor of ours stays open.
+    Header, trailer, footer and the directory of pages are verified on opening and kept, each page whenever it is read
+    from the file. The file stays open as long as the reader or one of its streams is there, also after the store has
+    unlinked it.
     """
 
     def __init__(self, image: FileImage, footer: Footer, page_cache: PageCache) -> None:
@@ -29,7 +27,7 @@ class CFileReader:
         self.kind = footer.kind
         self.metadata: dict[str, Any] = footer.metadata
         """What the writer was given by its caller."""
-        self.size_bytes = len(image.view)
+        self.size_bytes = image.file.size
         self.footer = footer
         self.image = image
         self._cache = page_cache
@@ -41,11 +39,11 @@ class CFileReader:
     def open(cls, fs: FileSystem, path: str, file_id: int, page_cache: PageCache | None = None) -> Self:
         """Open ``path``, which must be the file ``file_id``.
 
-        Decompressed pages go to ``page_cache``, which readers share; without one the reader has its own. Raises
+        Verified pages go to ``page_cache``, which readers share; without one the reader has its own. Raises
         CorruptionError when the file is another one or not what was written, InvalidArgumentError when it needs a
-        newer build.
+        newer build, UnreadableFileError when the disk does not give its bytes, OSError when it cannot be opened.
         """
-        image, footer = _open_image(path, _map(fs, path), file_id)
+        image, footer = _open_image(path, fs.open(path), file_id)
         return cls(image, footer, PageCache() if page_cache is None else page_cache)
 
     def streams(self) -> list[StreamKey]:
@@ -68,42 +66,40 @@ class CFileReader:
         """
         verify_pages(self.image, self.footer)
 
-    def let_go(self) -> None:
-        """Give the file's pages in memory back to the operating system, until they are read again."""
-        let_go(self.image.view)
+    def verify_checksums(self) -> None:
+        """Read every page and compare its checksum; raises CorruptionError at the first fault."""
+        for stream in self.footer.streams:
+            for page in stream.all_pages:
+                load_page(self.image, str(StreamKey(stream.column_id, stream.role)), page)
+
+    def check(self) -> None:
+        """See that the file is still there, and whole, whoever else may reach the disk. Raises as reading does."""
+        self.image.check()
 
     def close(self) -> None:
-        """Drop the file's pages from the cache and from memory. Whoever still holds a stream may go on reading it."""
+        """Drop the file's pages from the cache. Whoever still holds a stream may go on reading it."""
         self._cache.discard_file(self.file_id)
-        self.let_go()
 
 
 def file_id_of(fs: FileSystem, path: str) -> int:
     """Return the id that the file's header states. Raises CorruptionError when it is no cfile."""
-    return _header(path, _map(fs, path)).file_id
+    return _header(FileImage(path, 0, fs.open(path), 0)).file_id
 
 
-def _map(fs: FileSystem, path: str) -> memoryview:
-    file = fs.open(path)
-    try:
-        return file.view()  # outlives the file
-    finally:
-        file.close()
+def _header(image: FileImage) -> FileHeader:
+    if image.file.size < MIN_FILE_BYTES:
+        raise CorruptionError(image.path, image.file.size, f"a file of {image.file.size} bytes is no cfile")
+    return FileHeader.unpack(image.path, image.read(0, HEADER_BYTES).data)
 
 
-def _header(path: str, view: memoryview) -> FileHeader:
-    if len(view) < MIN_FILE_BYTES:
-        raise CorruptionError(path, len(view), f"a file of {len(view)} bytes is no cfile")
-    return FileHeader.unpack(path, view)
-
-
-def _open_image(path: str, view: memoryview, file_id: int) -> tuple[FileImage, Footer]:
-    """Return the file's bytes and its footer, after checking all that is not a page."""
-    header = _header(path, view)
+def _open_image(path: str, file: ReadableFile, file_id: int) -> tuple[FileImage, Footer]:
+    """Return a file and its footer, after checking all that is not a page."""
+    image = FileImage(path, file_id, file, 0)
+    header = _header(image)
     if header.file_id != file_id:
         raise CorruptionError(path, 0, f"this is file {header.file_id}, not file {file_id}")
-    footer, footer_offset = unpack_footer(path, view, file_id)
+    footer, footer_offset = unpack_footer(path, file.size, image.read, file_id)
     if footer.file_id != file_id or footer.kind != header.kind:
         raise CorruptionError(path, footer_offset, "header and footer name different files")
     check_directory(path, footer, footer_offset)
-    return FileImage(path, file_id, view, np.frombuffer(view, np.uint8), footer_offset), footer
+    return replace(image, footer_offset=footer_offset), footer

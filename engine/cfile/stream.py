@@ -1,6 +1,7 @@
 """Read one stream of an open cfile: ranges of rows, and rows by number."""
 
 import threading
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -21,7 +22,7 @@ from ..vectors.vector import (
 from .cache import PageCache
 from .footer import StreamEntry, zone_map_from
 from .format import IS_DICTIONARY, StreamKey
-from .page import EncodedPage, FileImage, Page, load_page
+from .page import FileImage, Page, load_page
 from .zone_map import ZoneMap
 
 _PADDING_BYTES = 64
@@ -30,12 +31,13 @@ _PADDING_BYTES = 64
 class StreamReader:
     """The cells of one stream, by row number from 0.
 
-    Any number of threads may read at once. A page is verified when it is first touched, by its checksum and then by
-    its codec, and trusted from then on; when two threads touch it first, both verify it. What is returned owns its
-    memory and outlives the reader.
+    Any number of threads may read at once. Whenever the bytes of a page come from the file, they are verified, by its
+    checksum and then by its codec, in memory of their own, which goes to the page cache; when two threads want the same
+    page at once, both read it. What is returned owns its memory and outlives the reader.
 
     Every method that reads raises CorruptionError, which names path, offset, column and page, when the file does
-    not hold what was written, and IndexError for rows outside [0, row_count].
+    not hold what was written, UnreadableFileError when the disk does not give it, and IndexError for rows outside
+    [0, row_count].
     """
 
     def __init__(self, image: FileImage, entry: StreamEntry, cache: PageCache) -> None:
@@ -59,7 +61,8 @@ class StreamReader:
         """The first row of each page, where that is no shift."""
         if not entry.has_even_pages:
             self._starts = np.cumsum([0, *(page.row_count for page in entry.pages[:-1])], dtype=np.int64)
-        self._pages: list[Page | None] = [None] * self.page_count
+        self._sound: list[int | None] = [None] * self.page_count
+        """The crc of each page as the codec has checked it: the same bytes need no second look of the codec."""
         self._zone_maps: list[ZoneMap] | None = None
         self._dictionary: BytesVector | None = None
         self._dictionary_lock = threading.Lock()
@@ -113,21 +116,19 @@ class StreamReader:
         """Return the first row of page ``number``."""
         return number << self._shift if self._starts is None else int(self._starts[number])
 
-    def page(self, number: int) -> Page:
-        """Return page ``number``, verified now or before."""
-        page = self._pages[number]
-        if page is None:
-            page = self._pages[number] = self._load_page(number)
-        return page
+    def page(self, number: int, is_taken_whole: bool = False) -> Page:
+        """Return page ``number``, decompressed: from the page cache (`PageCache.get`), or read and verified now."""
+        address = self._image.file_id, self.entry.pages[number].offset
+        return self._cache.get(address, partial(self._load_page, number), is_taken_whole)
 
-    def encoded_page(self, number: int) -> EncodedPage:
-        """Return page ``number`` as it stands in the file, its checksum verified now whatever was verified before."""
+    def stored_page(self, number: int) -> Page:
+        """Return page ``number`` as it stands in the file, read and verified now, but not by its codec."""
         name = self._name(number)
         page = load_page(self._image, name, self.entry.pages[number])
         fault = self._fault(page)
         if fault:
             raise self._image.corruption(page.offset, name, fault)
-        return page.encoded
+        return page
 
     def dictionary(self) -> BytesVector | None:
         """Return the distinct values of the stream's dictionary pages, or None if it has none.
@@ -146,12 +147,15 @@ class StreamReader:
         return max(first - start, 0), min(last - start, self.entry.pages[number].row_count)
 
     def _read_page(self, number: int, first: int, last: int) -> Vector:
-        page = self.page(number)
+        page = self.page(number, is_taken_whole=last - first == self.entry.pages[number].row_count)
+        return self.decoded(number, page, first, last)
+
+    def decoded(self, number: int, page: Page, first: int, last: int) -> Vector:
+        """Return rows [first, last) of page ``number``, which ``page`` returned, counted from the page's first."""
         if page.is_all_null:
             return self._nulls(last - first)
         try:
-            payload = self._payload(page)
-            cells = page.codec.decode(payload, self.physical, page.row_count, first, last)
+            cells = page.codec.decode(page.stored, self.physical, page.row_count, first, last)
             return self._assemble(cells, page.valid_range(first, last), page)
         except CorruptPageError as error:
             raise self._image.corruption(page.offset, self._name(number), error) from error
@@ -162,8 +166,7 @@ class StreamReader:
         if page.is_all_null:
             return self._nulls(len(rows))
         try:
-            payload = self._payload(page)
-            cells = page.codec.gather(payload, self.physical, page.row_count, rows)
+            cells = page.codec.gather(page.stored, self.physical, page.row_count, rows)
             return self._assemble(cells, page.valid_at(rows), page)
         except CorruptPageError as error:
             raise self._image.corruption(page.offset, self._name(number), error) from error
@@ -205,20 +208,14 @@ class StreamReader:
         codes = np.zeros(row_count, np.int32)
         return DictionaryVector(codes, dictionary, np.zeros(row_count, np.bool_))
 
-    def _payload(self, page: Page) -> np.ndarray:
-        if not page.is_compressed:
-            return page.stored
-        return self._cache.get((self._image.file_id, page.offset), page.decompressed)
-
     def _load_page(self, number: int) -> Page:
-        name = self._name(number)
-        page = load_page(self._image, name, self.entry.pages[number])
-        fault = self._fault(page)
-        if fault:
-            raise self._image.corruption(page.offset, name, fault)
-        if not page.is_all_null:
-            self._check_payload(page, name, self.physical)
-        return page
+        page = self.stored_page(number)
+        if page.is_all_null:
+            return page
+        is_known = page.crc == self._sound[number]
+        unpacked = self._unpacked(page, self._name(number), None if is_known else self.physical)
+        self._sound[number] = page.crc
+        return unpacked
 
     def _fault(self, page: Page) -> str | None:
         """Return why the page, sound in itself, cannot be one of this stream's, or None."""
@@ -230,11 +227,13 @@ class StreamReader:
             return "codes of a dictionary, but the stream has none"
         return None
 
-    def _check_payload(self, page: Page, name: str, physical: PhysicalType) -> None:
-        """Let the codec look at the payload before any kernel does."""
+    def _unpacked(self, page: Page, name: str, physical: PhysicalType | None) -> Page:
+        """Return a page decompressed; with ``physical`` let the codec look at the payload before any kernel does."""
         try:
-            payload = self._payload(page)
-            page.codec.check(payload, physical, page.row_count)
+            unpacked = page.unpacked()
+            if physical is not None:
+                page.codec.check(unpacked.stored, physical, page.row_count)
+            return unpacked
         except CorruptPageError as error:
             raise self._image.corruption(page.offset, name, error) from error
 
@@ -245,8 +244,8 @@ class StreamReader:
         page = load_page(self._image, name, entry)
         if page.header.flags != IS_DICTIONARY or page.codec.name != "plain" or page.row_count == 0:
             raise self._image.corruption(page.offset, name, "not the page of a dictionary")
-        self._check_payload(page, name, PhysicalType.BYTES)
-        cells = page.codec.decode(self._payload(page), PhysicalType.BYTES, page.row_count, 0, page.row_count)
+        payload = self._unpacked(page, name, PhysicalType.BYTES).stored
+        cells = page.codec.decode(payload, PhysicalType.BYTES, page.row_count, 0, page.row_count)
         assert isinstance(cells, BytesVector)
         return _padded(cells)
 

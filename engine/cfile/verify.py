@@ -1,9 +1,9 @@
 """Check a whole cfile: every byte, every cell, and that the directory tells the truth about them."""
 
 from .cache import PageCache
-from .footer import Footer, PageEntry
-from .format import HAS_BITMAP, HEADER_BYTES, PAGE_HEADER_BYTES, PageHeader, StreamKey
-from .page import FileImage
+from .footer import Footer
+from .format import HEADER_BYTES, PAGE_HEADER_BYTES, StreamKey
+from .page import FileImage, Page, load_page
 from .stream import StreamReader
 from .zone_map import zone_map_of
 
@@ -15,15 +15,12 @@ def verify_pages(image: FileImage, footer: Footer) -> None:
     """
     _verify_cover(image, footer)
     for entry in footer.streams:
-        # A reader of its own: it remembers no page as verified and fills nobody's cache.
-        stream = StreamReader(image, entry, PageCache())
+        # A reader of its own: it fills nobody's cache.
+        stream = StreamReader(image, entry, PageCache(0))
         stream.dictionary()
-        for number, page in enumerate(entry.pages):
-            fault = _page_fault(stream, number)
-            if fault:
-                raise image.corruption(page.offset, f"{stream.key} page {number}", fault)
-        _verify_padding(image, stream.key, entry.all_pages)
-        used = {stream.page(number).codec.name for number in range(stream.page_count)}
+        if entry.dictionary:
+            _verify_padding(image, stream.key, load_page(image, f"dictionary of {stream.key}", entry.dictionary))
+        used = {_verify_page(image, stream, number) for number in range(stream.page_count)}
         if used != set(entry.encodings):
             why = f"pages are encoded as {sorted(used)}, the footer says {entry.encodings}"
             raise image.corruption(image.footer_offset, stream.key, why)
@@ -45,25 +42,27 @@ def _verify_cover(image: FileImage, footer: Footer) -> None:
         raise image.corruption(end, "pages end here", f"the footer is at {image.footer_offset}")
 
 
-def _page_fault(stream: StreamReader, number: int) -> str | None:
-    """Decode a whole page and return where the directory contradicts its cells, or None."""
+def _verify_page(image: FileImage, stream: StreamReader, number: int) -> str:
+    """Read a page, decode all of it, and compare the directory with its cells; return the name of its encoding."""
     entry = stream.entry.pages[number]
-    first = stream.first_row(number)
-    found = zone_map_of(stream.read(first, first + entry.row_count), stream.physical)
+    _verify_padding(image, stream.key, stream.stored_page(number))
+    page = stream.page(number)
+    found = zone_map_of(stream.decoded(number, page, 0, entry.row_count), stream.physical)
+    fault = None
     if found.null_count != entry.null_count:
-        return f"{found.null_count} NULLs, the footer says {entry.null_count}"
-    if entry.zone is not None and found != stream.zone_maps[number]:
-        return f"its cells lie in {found}, the footer says {stream.zone_maps[number]}"
-    return None
+        fault = f"{found.null_count} NULLs, the footer says {entry.null_count}"
+    elif entry.zone is not None and found != stream.zone_maps[number]:
+        fault = f"its cells lie in {found}, the footer says {stream.zone_maps[number]}"
+    if fault:
+        raise image.corruption(entry.offset, f"{stream.key} page {number}", fault)
+    return page.codec.name
 
 
-def _verify_padding(image: FileImage, key: StreamKey, pages: list[PageEntry]) -> None:
-    """Bits and bytes of verified pages that mean nothing must be zero: equal cells make equal files."""
-    for page in pages:
-        header = PageHeader.unpack(image.view, page.offset)
-        used = page.offset + PAGE_HEADER_BYTES + header.stored_length + header.bitmap_length
-        past_last = header.row_count % 8
-        if header.flags & HAS_BITMAP and past_last and image.view[used - 1] >> past_last:
-            raise image.corruption(used - 1, key, "validity of cells past the last one")
-        if any(image.view[used : page.offset + page.length]):
-            raise image.corruption(used, key, "padding that is not zero")
+def _verify_padding(image: FileImage, key: StreamKey, page: Page) -> None:
+    """Bits and bytes of a page that mean nothing must be zero: equal cells make equal files."""
+    used = page.offset + PAGE_HEADER_BYTES + page.header.stored_length + page.header.bitmap_length
+    past_last = page.row_count % 8
+    if page.bitmap is not None and past_last and page.bitmap[-1] >> past_last:
+        raise image.corruption(used - 1, key, "validity of cells past the last one")
+    if page.padding.any():
+        raise image.corruption(used, key, "padding that is not zero")

@@ -191,7 +191,7 @@ class StreamWriter:
         entry = stream.entry.pages[number]
         if (stream.physical, entry.row_count, entry.zone is not None) != (self._physical, PAGE_ROWS, self._zone_maps):
             return False
-        page = stream.encoded_page(number)
+        page = stream.stored_page(number).encoded
         raw_bytes = stream.raw_bytes * entry.row_count // stream.row_count
         if page.header.compression != self._compression or not self._cutter.may_skip():
             return False

@@ -231,10 +231,9 @@ def _run(delta_files: Sequence[DeltaFile], column_id: int, first: int, last: int
 
 
 def _pages(rowset: DiskRowSet) -> Iterator[tuple[int, int]]:
-    """Yield the pages of rows; what was read of one is not read again soon."""
+    """Yield the pages of rows."""
     for first in range(0, len(rowset), PAGE_ROWS):
         yield first, min(first + PAGE_ROWS, len(rowset))
-        rowset.let_go()
 
 
 def _commit(new: NewFiles, rowset: DiskRowSet, update: dict[str, object], history_floor: int) -> None:

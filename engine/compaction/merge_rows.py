@@ -77,8 +77,6 @@ class Merge:
                 rows = rows if chosen.all() else rows.without(~chosen)
             if len(rows):
                 self._write(rows)
-            for one in self._inputs:
-                one.rowset.let_go()  # what was read is not read again
         self._outputs.finish()
 
     def _key_cells(self, rows: MergedRows) -> dict[int, Vector]:

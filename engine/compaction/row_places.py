@@ -54,8 +54,6 @@ class _Places:
     def found(self) -> list[np.ndarray]:
         for rows in merged_rows(self._rowsets, _ROWS_AT_ONCE):
             self._place(rows)
-            for rowset in self._rowsets:
-                rowset.let_go()
         return [self._locations[first:last] for first, last in pairwise(self._starts[: len(self._inputs) + 1].tolist())]
 
     def _place(self, rows: MergedRows) -> None:

@@ -245,10 +245,6 @@ class DeltaFile:
         timestamps = _values(self._stream(column_id, "timestamp"), low, low + len(rowids))
         return within(rowids, timestamps, after, until)
 
-    def let_go(self) -> None:
-        """Give the file's pages in memory back to the operating system, until they are read again."""
-        self._reader.let_go()
-
     def close(self) -> None:
         """Let go of the file; memory that views still use stays until they are dropped."""
         self._reader.close()

@@ -46,7 +46,7 @@ class PinnedReader:
         try:
             with named("the files of a pinned snapshot could not be opened"):
                 self._check_there(store)
-                cache = PageCache(_DEFAULTS.page_cache_bytes)
+                cache = PageCache()
                 found = LooseFiles(DirectoryFileSystem(store, pinned.directory), cache)
                 for each in pinned.tablets:
                     entry = TabletEntry.model_validate(each)

@@ -10,11 +10,11 @@ from ...schemas.compaction import TASK_FILES_MAX, CompactionTask, MergedFile, Me
 from ...schemas.errors import CorruptionError, InvalidArgumentError
 from ...schemas.table import TableSchema
 from ..cfile.cache import PageCache
-from ..codecs.checksum import crc32
+from ..codecs.checksum import crc32_of
 from ..delta import LIVE
 from ..delta.file import DeltaFile
 from ..fs.filesystem import FileSystem
-from ..fs.whole import view_of
+from ..fs.whole import pieces_of
 from ..rowset.diskrowset import DiskRowSet
 from ..rowset.soundness import verify_deltas, verify_keys, verify_nulls, verify_streams
 from ..tablet import files
@@ -58,9 +58,9 @@ def _check_whole(file: MergedFile, kind: str, tablet: Tablet, fs: FileSystem) ->
     path = files.path(tablet.directory_id, file.file_id, kind)
     if not fs.exists(path):
         raise _wrong(file, "it is not there, as far as the server can see")
-    view = view_of(fs, path)
-    if view.nbytes != file.bytes or crc32(view) != file.crc:
-        raise _wrong(file, f"its {view.nbytes:,} bytes are not the {file.bytes:,} that were written: the checksum")
+    size, crc = crc32_of(pieces_of(fs, path))
+    if (size, crc) != (file.bytes, file.crc):
+        raise _wrong(file, f"its {size:,} bytes are not the {file.bytes:,} that were written: the checksum")
 
 
 def _check_content(

@@ -18,13 +18,13 @@ from ...schemas.compaction import (
 )
 from ...schemas.errors import CorruptionError, InvalidArgumentError, NotFoundError
 from ..cfile.cache import PageCache
-from ..codecs.checksum import crc32
+from ..codecs.checksum import crc32_of
 from ..compaction.merge_rows import Merge, MergeInput
 from ..compaction.outputs import Moment, OutputRowSet, Outputs
 from ..compaction.swap import MovedRowSet
 from ..fs.failures import named
 from ..fs.filesystem import FileSystem, join
-from ..fs.whole import view_of
+from ..fs.whole import pieces_of
 from ..fs.within import DirectoryFileSystem
 from ..tablet import files
 from ..tablet.environment import LooseFiles
@@ -113,8 +113,8 @@ def _merged(
 
 def _told(output: OutputRowSet, staging: FileSystem, directory_id: int) -> MergedRowset:
     def file(file_id: int, kind: str) -> MergedFile:
-        view = view_of(staging, files.path(directory_id, file_id, kind))
-        return MergedFile(file_id=file_id, bytes=view.nbytes, crc=crc32(view))
+        size, crc = crc32_of(pieces_of(staging, files.path(directory_id, file_id, kind)))
+        return MergedFile(file_id=file_id, bytes=size, crc=crc)
 
     rowset = output.rowset
     told = MergedRowset(

@@ -169,9 +169,17 @@ class ArrowReadableFile:
         length = max(0, min(length, self._size - offset))
         return self._file.read_at(length, offset) if length else b""
 
+    def read_into(self, offset: int, buffer: BytesLike) -> int:
+        view = memoryview(buffer)  # pyright: ignore[reportArgumentType]
+        content = self.pread(offset, view.nbytes)
+        view[: len(content)] = content
+        return len(content)
+
     def view(self) -> memoryview:
-        """Return the whole file, which is fetched for that."""
         return memoryview(self.pread(0, self._size))
+
+    def check(self) -> None:
+        """Do nothing: what lies here comes and goes as a whole."""
 
     def close(self) -> None:
         self._file.close()

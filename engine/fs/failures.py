@@ -4,7 +4,10 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ...schemas.errors import StorageFullError, UnavailableError
+from ...schemas.errors import CorruptionError, StorageFullError, UnavailableError, UnreadableFileError
+
+_GONE = frozenset({errno.ENOENT, errno.ESTALE})
+"""What ``ReadableFile.check`` says of a file that is not there any more as it was."""
 
 
 def is_full(error: OSError) -> bool:
@@ -35,3 +38,23 @@ def named(what: str) -> Iterator[None]:
         if is_full(error):
             raise StorageFullError(f"the disk is full: {what}") from error
         raise UnavailableError(f"{what}: the disk failed ({error.strerror or error})") from error
+
+
+@contextmanager
+def reading(path: str, offset: int = 0) -> Iterator[None]:
+    """Turn an OSError of the body, which reads an open file of the store, into a StoreError that names it.
+
+    Raises:
+        CorruptionError: the file is gone, or another has its name.
+        UnreadableFileError: the disk does not give its bytes.
+        UnavailableError: it is not the file's fault, such as a want of file descriptors.
+    """
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or str(error)
+        if not is_of_the_file(error):
+            raise UnavailableError(f"{path} cannot be read now: {why}") from error
+        if error.errno in _GONE:
+            raise CorruptionError(path, offset, f"the file is not there any more as it was opened: {why}") from error
+        raise UnreadableFileError(path, f"{why}, at byte {offset}") from error

@@ -14,7 +14,9 @@ from .filesystem import FileLock, FileSystem, ReadableFile, WritableFile, views_
 if TYPE_CHECKING:
     from .filesystem import BytesLike
 
-READS = frozenset({"open", "list", "exists", "size", "pread", "view", "check", "free_bytes"})
+CONTENT = frozenset({"pread", "read_into", "view"})
+"""The calls that bring bytes of a file."""
+READS = CONTENT | {"open", "check", "list", "exists", "size", "free_bytes"}
 WRITES = frozenset({"append", "pwrite"})
 SYNCS = frozenset({"sync", "sync_file", "sync_directory"})
 NAMES = frozenset({"create", "rename", "link", "unlink", "make_directory", "remove_directory", "lock"})
@@ -28,6 +30,9 @@ class FaultRule:
     ``short_write`` lets that many bytes of a failing write through first.  The call has no other effect: a failed
     sync makes nothing durable.
 
+    A rule for ``CONTENT`` may lie instead of failing: ``short_read`` cuts what comes to so many bytes, as where a file
+    was truncated, and ``flip`` turns that bit of it (counted from its first, modulo its length) round.
+
     >>> FaultRule(calls=SYNCS, path="wal/*", nth=3, error=errno.EIO, sticky=True).nth
     3
     """
@@ -38,6 +43,13 @@ class FaultRule:
     error: int = errno.EIO
     short_write: int = 0
     sticky: bool = False
+    short_read: int | None = None
+    flip: int | None = None
+
+    @property
+    def lies(self) -> bool:
+        """Whether the call succeeds with other bytes than there are."""
+        return self.short_read is not None or self.flip is not None
 
 
 class FaultyFileSystem:
@@ -113,7 +125,7 @@ class FaultyFileSystem:
     def check(self, call: str, path: str) -> None:
         """Count the call, and raise what a rule has for it."""
         rule = self.fault_of(call, path)
-        if rule is not None:
+        if rule is not None and not rule.lies:
             raise self.error_of(rule, path)
 
     def fault_of(self, call: str, path: str) -> FaultRule | None:
@@ -127,7 +139,8 @@ class FaultyFileSystem:
                     if fired is None and (due == 0 or (due > 0 and rule.sticky)):
                         fired = rule
             if fired is not None:
-                self.injected.append(f"{call} {path}: {errno.errorcode[fired.error]}")
+                what = "other bytes" if fired.lies else errno.errorcode[fired.error]
+                self.injected.append(f"{call} {path}: {what}")
             return fired
 
     @staticmethod
@@ -184,12 +197,38 @@ class FaultyReadableFile:
         return self._inner.size
 
     def pread(self, offset: int, length: int) -> bytes:
-        self._disk.check("pread", self._path)
-        return self._inner.pread(offset, length)
+        rule = self._fault_of("pread")
+        content = bytearray(self._inner.pread(offset, length))
+        return bytes(_falsified(memoryview(content), rule))
+
+    def read_into(self, offset: int, buffer: BytesLike) -> int:
+        rule = self._fault_of("read_into")
+        count = self._inner.read_into(offset, buffer)
+        return len(_falsified(memoryview(buffer)[:count], rule))  # pyright: ignore[reportArgumentType]
 
     def view(self) -> memoryview:
-        self._disk.check("view", self._path)
-        return self._inner.view()
+        rule = self._fault_of("view")
+        return _falsified(memoryview(bytearray(self._inner.view())), rule).toreadonly()
+
+    def check(self) -> None:
+        self._disk.check("check", self._path)
+        self._inner.check()
 
     def close(self) -> None:
         self._inner.close()
+
+    def _fault_of(self, call: str) -> FaultRule | None:
+        rule = self._disk.fault_of(call, self._path)
+        if rule is not None and not rule.lies:
+            raise self._disk.error_of(rule, self._path)
+        return rule
+
+
+def _falsified(content: memoryview, rule: FaultRule | None) -> memoryview:
+    """Return what a rule makes of ``content``, which it may change."""
+    if rule is None:
+        return content
+    if rule.flip is not None and len(content):
+        bit = rule.flip % (8 * len(content))
+        content[bit // 8] ^= 1 << bit % 8
+    return content if rule.short_read is None else content[: rule.short_read]

@@ -75,14 +75,26 @@ class ReadableFile(Protocol):
         """Return ``length`` bytes from ``offset``; fewer only where the file ends."""
         ...
 
-    def view(self) -> memoryview:
-        """Return the whole file, read-only and without a copy where the disk allows it.
+    def read_into(self, offset: int, buffer: BytesLike) -> int:
+        """Fill ``buffer`` (contiguous, writable) with what stands from ``offset`` on; return how many bytes came: fewer
+        than it holds only where the file ends. Any number of threads may read at once."""
+        ...
 
-        The view outlives ``close`` and ``unlink``: it goes when its last reference goes.
+    def view(self) -> memoryview:
+        """Return the whole file, read into memory of its own; shorter than ``size`` where it was cut since."""
+        ...
+
+    def check(self) -> None:
+        """See that the file still has its name and its length, whoever else may reach the disk.
+
+        What this FileSystem has unlinked or replaced itself is missed by nobody. Raises OSError: ENOENT when the name
+        is gone, ESTALE when another file has it or the file was cut.
         """
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Forget the file. One that is not closed is forgotten with its last reference."""
+        ...
 
 
 class FileLock(Protocol):

@@ -5,17 +5,23 @@ write to one must also commit the file system's journal, which makes a small ``f
 (2 ms instead of 0.1 ms on a laptop-class SSD).  Writing zeroes over all of it beforehand doubles the bytes written.
 So zeroes are laid a window ahead of SMALL writes only: one sync in thousands pays for the window, the others
 overwrite blocks that are there.  Large writes pay more for their bytes than for the journal, and go straight in.
+
+Nothing is mapped: a page of a mapping that the disk does not give, or that was cut off, ends the process with SIGBUS,
+where a read returns an error.  Files that are read stay open, up to half of the descriptors that the process may have;
+others are opened again for each read, by their name, and must be the same file then.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
-import mmap
 import os
+import resource
+import threading
 from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from ...schemas.errors import UnavailableError
 from .filesystem import clean_path, require_same_directory, views_of
@@ -29,6 +35,9 @@ _IOV_MAX = os.sysconf("SC_IOV_MAX") if os.sysconf("SC_IOV_MAX") > 0 else 16
 _ZERO_WINDOW = 4 << 20
 _SMALL_WRITE = 1 << 20
 _ZEROES = bytes(_SMALL_WRITE)
+_CLOSED = -1
+_BY_NAME = -2
+"""In the place of a descriptor: the file is opened for each read."""
 
 
 class LocalFileSystem:
@@ -39,6 +48,9 @@ class LocalFileSystem:
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = os.path.abspath(os.fspath(root))
+        self._readers: dict[str, WeakSet[LocalReadableFile]] = {}
+        """Those who read a file, by where it is: they must hear when we unlink it ourselves."""
+        self._lock = threading.RLock()  # the last reference to a reader may go at any time, also while it is held
 
     def __repr__(self) -> str:
         return f"LocalFileSystem({self.root!r})"
@@ -57,20 +69,41 @@ class LocalFileSystem:
         return file
 
     def open(self, path: str) -> LocalReadableFile:
-        return LocalReadableFile(os.open(self._locate(path), os.O_RDONLY | os.O_CLOEXEC))
+        where = self._locate(path)
+        with self._lock:
+            file = LocalReadableFile(self, where)
+            self._readers.setdefault(where, WeakSet()).add(file)
+        return file
+
+    def forget(self, where: str, file: LocalReadableFile) -> None:
+        """Tell no more to a reader."""
+        with self._lock:
+            readers = self._readers.get(where)
+            if readers is not None:
+                readers.discard(file)
+                if not readers:
+                    del self._readers[where]
+
+    def _lose_name(self, where: str) -> None:
+        with self._lock:
+            for file in list(self._readers.pop(where, ())):
+                file.lose_name()
 
     def sync_file(self, path: str) -> None:
         _sync(self._locate(path), os.O_RDONLY)
 
     def rename(self, old: str, new: str) -> None:
         require_same_directory(old, new)
+        self._lose_name(self._locate(new))
         os.rename(self._locate(old), self._locate(new))
 
     def link(self, old: str, new: str) -> None:
         os.link(self._locate(old), self._locate(new), follow_symlinks=False)
 
     def unlink(self, path: str) -> None:
-        os.unlink(self._locate(path))
+        where = self._locate(path)
+        self._lose_name(where)
+        os.unlink(where)
 
     def make_directory(self, path: str) -> None:
         where = self._locate(path)
@@ -182,43 +215,122 @@ class LocalWritableFile:
         self._zeroed = end
 
 
+class _Descriptors:
+    """How many files of this process are kept open to be read."""
+
+    def __init__(self) -> None:
+        self.most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+        self._kept = 0
+        self._lock = threading.RLock()  # as that of LocalFileSystem
+
+    def take(self) -> bool:
+        """Return whether one more may be kept open, and count it."""
+        with self._lock:
+            if self._kept >= self.most:
+                return False
+            self._kept += 1
+            return True
+
+    def give_back(self) -> None:
+        with self._lock:
+            self._kept -= 1
+
+
+descriptors = _Descriptors()
+
+
 class LocalReadableFile:
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._size = os.fstat(descriptor).st_size
+    def __init__(self, fs: LocalFileSystem, where: str) -> None:
+        self._fs = fs
+        self._where = where
+        self._descriptor = _CLOSED
+        self._is_counted = False
+        self._has_name = True
+        descriptor = _open_to_read(where)
+        try:
+            state = os.fstat(descriptor)
+            self._identity, self._size = _identity(state), state.st_size
+            self._is_counted = descriptors.take()
+        finally:
+            if not self._is_counted:
+                os.close(descriptor)
+        self._descriptor = descriptor if self._is_counted else _BY_NAME
 
     @property
     def size(self) -> int:
         return self._size
 
     def pread(self, offset: int, length: int) -> bytes:
-        content = os.pread(self._descriptor, length, offset)
-        while 0 < len(content) < length:
-            more = os.pread(self._descriptor, length - len(content), offset + len(content))
-            if not more:
-                break
-            content += more
-        return content
+        content = bytearray(max(0, min(length, self._size - offset)))
+        return bytes(memoryview(content)[: self.read_into(offset, content)]) if content else b""
 
-    def view(self) -> memoryview:
-        if self._size == 0:
-            return memoryview(b"")
-        return memoryview(mmap.mmap(self._descriptor, self._size, access=mmap.ACCESS_READ))
-
-    def close(self) -> None:
-        if self._descriptor >= 0:
-            descriptor, self._descriptor = self._descriptor, -1
+    def read_into(self, offset: int, buffer: BytesLike) -> int:
+        view = memoryview(buffer)  # pyright: ignore[reportArgumentType]
+        if self._descriptor != _BY_NAME:
+            return _read_fully(self._descriptor, view, offset)
+        descriptor = self._open_again()
+        try:
+            return _read_fully(descriptor, view, offset)
+        finally:
             os.close(descriptor)
 
+    def view(self) -> memoryview:
+        content = bytearray(self._size)
+        return memoryview(content)[: self.read_into(0, content)].toreadonly() if content else memoryview(b"")
 
-def let_go(view: memoryview) -> None:
-    """Tell the operating system that nobody wants the pages of a file's view for now.
+    def check(self) -> None:
+        if not self._has_name:
+            return
+        state = os.stat(self._where)
+        if not self._has_name:  # it was unlinked meanwhile
+            return
+        if _identity(state) != self._identity:
+            raise OSError(errno.ESTALE, "another file has its name", self._where)
+        if state.st_size < self._size:
+            raise OSError(errno.ESTALE, f"it was cut from {self._size:,} to {state.st_size:,} bytes", self._where)
 
-    They no longer count as memory of this process, and come back from the page cache when they are read. Does nothing
-    to a view of another file system.
-    """
-    if isinstance(view.obj, mmap.mmap):
-        view.obj.madvise(mmap.MADV_DONTNEED)
+    def lose_name(self) -> None:
+        """Hear that the file is about to be unlinked, or replaced, by us: whoever reads it may go on."""
+        if self._descriptor == _BY_NAME:
+            try:
+                self._descriptor = self._open_again()
+            except OSError:
+                return  # whoever reads it next is told
+        self._has_name = False
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, _CLOSED
+        if descriptor >= 0:
+            os.close(descriptor)
+        if self._is_counted:
+            self._is_counted = False
+            descriptors.give_back()
+        self._fs.forget(self._where, self)
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _open_again(self) -> int:
+        descriptor = _open_to_read(self._where)
+        if _identity(os.fstat(descriptor)) != self._identity:
+            os.close(descriptor)
+            raise OSError(errno.ESTALE, "another file has its name", self._where)
+        return descriptor
+
+
+def _open_to_read(where: str) -> int:
+    return os.open(where, os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _read_fully(descriptor: int, view: memoryview, offset: int) -> int:
+    """Fill ``view``; return how many bytes the file had."""
+    count = os.preadv(descriptor, [view], offset)
+    while 0 < count < view.nbytes:
+        more = os.preadv(descriptor, [view[count:]], offset + count)
+        if not more:
+            break
+        count += more
+    return count
 
 
 class LocalFileLock:

@@ -274,8 +274,17 @@ class MemoryReadableFile:
                 raise _os_error(errno.EBADF, "a closed file")
             return self._file.read(offset, length)
 
+    def read_into(self, offset: int, buffer: BytesLike) -> int:
+        view = memoryview(buffer)  # pyright: ignore[reportArgumentType]
+        content = self.pread(offset, view.nbytes)
+        view[: len(content)] = content
+        return len(content)
+
     def view(self) -> memoryview:
         return memoryview(self.pread(0, self._size))
+
+    def check(self) -> None:
+        """Do nothing: nobody reaches this disk but through its calls."""
 
     def close(self) -> None:
         self._closed = True

@@ -3,19 +3,41 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
 
-from .filesystem import FileSystem
+from ...schemas.errors import CorruptionError
+from .failures import reading
+from .filesystem import FileSystem, ReadableFile
 
+_PIECE_BYTES = 4 << 20
 _NO_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS})
 
 
-def view_of(fs: FileSystem, path: str) -> memoryview:
-    """Return a whole file."""
+def pieces_of(fs: FileSystem, path: str) -> Iterator[memoryview]:
+    """Yield the bytes of a file, piece by piece, each in memory of its own. Raises OSError."""
     file = fs.open(path)
     try:
-        return file.view()
+        offset = 0
+        while piece := file.pread(offset, _PIECE_BYTES):
+            yield memoryview(piece)
+            offset += len(piece)
     finally:
         file.close()
+
+
+def read_exactly(file: ReadableFile, path: str, offset: int, length: int) -> memoryview:
+    """Return bytes of the open file ``path``, in memory of their own.
+
+    Raises:
+        CorruptionError: the file ends before, or is gone.
+        UnreadableFileError: the disk does not give them.
+    """
+    content = bytearray(length)
+    with reading(path, offset):
+        count = file.read_into(offset, content) if length else 0
+    if count < length:
+        raise CorruptionError(path, offset + count, f"the file ends here; {length - count:,} bytes are missing")
+    return memoryview(content).toreadonly()
 
 
 def bring(source: FileSystem, name: str, target: FileSystem, path: str) -> None:
@@ -30,7 +52,8 @@ def bring(source: FileSystem, name: str, target: FileSystem, path: str) -> None:
                 raise
     file = target.create(path)
     try:
-        file.append(view_of(source, name))
+        for piece in pieces_of(source, name):
+            file.append(piece)
         file.sync()
     finally:
         file.close()

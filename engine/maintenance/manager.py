@@ -7,30 +7,38 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
-from ...schemas.errors import StoreError
+from ...schemas.errors import CorruptionError, StoreError, UnreadableFileError
 from .op import MaintenanceOp
 
 log = logging.getLogger("nyala.maintenance")
 
 _POLL_SECONDS = 1.0
 _BACK_OFF_SECONDS = 5.0
+_REST_MICROSECONDS, _REST_MICROSECONDS_MAX = 10_000_000, 3_600_000_000
 
 
 class MaintenanceManager:
     """Chooses among the operations that ``operations`` returns each time it is asked.
 
-    ``failed`` hears of the errors of the thread's work.
+    ``failed`` hears of the errors of the thread's work. Work that meets a damaged file would meet it again: it rests,
+    for twice as long each time, and other work goes on. ``now`` tells the time in microseconds; without it nothing
+    rests.
     """
 
     def __init__(
         self,
         operations: Callable[[], Sequence[MaintenanceOp]],
         failed: Callable[[StoreError], object] = lambda error: None,
+        now: Callable[[], int] | None = None,
     ) -> None:
         self._operations = operations
         self._failed = failed
+        self._now = now
+        self._rests: dict[str, tuple[int, int]] = {}
+        """By the name of work: until when it rests, and for how long it does."""
         self._wake = threading.Event()
         self._stopping = False
         self._thread: threading.Thread | None = None
@@ -43,14 +51,33 @@ class MaintenanceManager:
         Raises:
             StoreError: the work failed.
         """
-        scored = [(operation.score(), operation) for operation in self._operations()]
+        now = self._now() if self._now else 0
+        scored: list[tuple[float, MaintenanceOp]] = []
+        for operation in self._operations():
+            if self._rests.get(operation.name, (now, 0))[0] <= now:
+                with self._resting(operation):
+                    scored.append((operation.score(), operation))
         best = max(scored, key=lambda pair: pair[0], default=None)
         if best is None or best[0] <= 0:
             return None
-        best[1].perform()
+        with self._resting(best[1]):
+            best[1].perform()
         name = best[1].name
+        self._rests.pop(name, None)
         self.performed[name] = self.performed.get(name, 0) + 1
         return name
+
+    @contextmanager
+    def _resting(self, operation: MaintenanceOp) -> Iterator[None]:
+        """Let work rest when it meets a damaged file; its error goes on."""
+        try:
+            yield
+        except (CorruptionError, UnreadableFileError):
+            if self._now:
+                before = self._rests.get(operation.name, (0, 0))[1]
+                rest = min(max(2 * before, _REST_MICROSECONDS), _REST_MICROSECONDS_MAX)
+                self._rests[operation.name] = self._now() + rest, rest
+            raise
 
     def start(self) -> None:
         """Do work in a thread of its own from now on."""
@@ -80,6 +107,11 @@ class MaintenanceManager:
         """Do one piece of work; return whether to look for more at once."""
         try:
             return self.run_once() is not None
+        except (CorruptionError, UnreadableFileError) as error:
+            self._failed(error)
+            log.warning("maintenance has met a damaged file and leaves it for a while: %s", error.message)
+            if self._now:
+                return True
         except StoreError as error:
             self._failed(error)
             log.warning("maintenance failed and will be tried again: %s: %s", error.code, error.message)

@@ -1,6 +1,6 @@
 """The source of a move: gives out the files of a tablet, round by round, and hands the tablet over.
 
-A round flushes the tablet and takes views of its files, which last whatever compactions do to them; nothing of it is on
+A round flushes the tablet and opens its files, which stay open whatever compactions do to them; nothing of it is on
 disk. Before the last round the tablet is closed to writers for some seconds. That only helps to come to an end: what
 counts is checked when the tablet is handed over, under its locks: nothing is in memory, and its files are those of the
 round that the target has prepared. Then the manifest names an empty tablet in its place that is ``elsewhere``, which is
@@ -26,9 +26,9 @@ from ...schemas.moving import (
     MoveStatus,
 )
 from ...schemas.partition_schema import TabletPartition, sum_of
-from ..codecs.checksum import crc32
+from ..cfile.reader import CFileReader
+from ..codecs.checksum import crc32_of
 from ..fs.failures import named
-from ..fs.whole import view_of
 from ..layout import check_here, write_locks
 from ..staging.area import StagingArea
 from ..table import Table
@@ -62,7 +62,7 @@ class _Departure:
     is_last: bool = False
     entry: TabletEntry | None = None
     """What its files were then."""
-    views: dict[str, memoryview] = field(default_factory=dict)
+    opened: dict[str, CFileReader] = field(default_factory=dict)
     files: dict[str, MoveFile] = field(default_factory=dict)
     used_at: int = 0
     """In microseconds since 1970."""
@@ -121,13 +121,13 @@ class Departures:
             entry = self._environment.manifest.current.tablet(tablet.tablet_id)
             if entry is None:
                 raise NotFoundError(f"tablet {tablet.tablet_id} was dropped")
-            views = self._views(entry, departure.views)
-        found = {name: departure.files.get(name) or _described(name, view) for name, view in views.items()}
+            opened = self._opened(entry, departure.opened)
+        found = {name: departure.files.get(name) or _described(name, file) for name, file in opened.items()}
         with self._lock:
             if self._open.get(asked.move) is not departure:
                 raise _given_up(asked.move)
             departure.number, departure.is_last, departure.entry = departure.number + 1, asked.last, entry
-            departure.views, departure.files = views, found
+            departure.opened, departure.files = opened, found
             departure.round = self._round(departure, entry)
             return departure.round
 
@@ -153,10 +153,10 @@ class Departures:
         with self._lock:
             departure = self._of(asked.move)
             departure.used_at = self._now()
-            view = departure.views.get(asked.name)
-        if view is None:
+            file = departure.opened.get(asked.name)
+        if file is None:
             raise NotFoundError(f"no file {asked.name!r} is in the newest round of the move")
-        return (bytes(view[first : first + _CHUNK_BYTES]) for first in range(0, len(view), _CHUNK_BYTES))
+        return map(bytes, _pieces(file))
 
     def hand_over(self, asked: MoveHandOver) -> HandedOver:
         """Give the tablet up, durably; asked again, answer as before.
@@ -236,11 +236,14 @@ class Departures:
                 f"a transaction has rows of table {table.name!r} staged: move its tablets when that is committed", 1.0
             )
 
-    def _views(self, entry: TabletEntry, known: dict[str, memoryview]) -> dict[str, memoryview]:
+    def _opened(self, entry: TabletEntry, known: dict[str, CFileReader]) -> dict[str, CFileReader]:
         home = files.directory(entry.home)
         names = [name for rowset in entry.rowsets for name in rowset.file_names]
+        fs = self._environment.fs
         with named("a file of the tablet could not be read"):
-            return {name: known.get(name) or view_of(self._environment.fs, f"{home}/{name}") for name in names}
+            return {
+                name: known.get(name) or CFileReader.open(fs, f"{home}/{name}", files.id_of(name)) for name in names
+            }
 
     def _round(self, departure: _Departure, entry: TabletEntry) -> MoveRound:
         here = self._environment.here
@@ -359,8 +362,17 @@ def _left(table: TableEntry, move: str) -> list[TabletEntry]:
     return [each for each in table.tablets if each.elsewhere and each.moved and each.moved.name == move]
 
 
-def _described(name: str, view: memoryview) -> MoveFile:
-    return MoveFile(name=name, bytes=len(view), crc=crc32(view) if len(view) else 0)
+def _described(name: str, file: CFileReader) -> MoveFile:
+    """Describe a file, all of whose pages are sound. The target checks them again, in the bytes that came."""
+    file.verify_checksums()
+    size, crc = crc32_of(_pieces(file))
+    return MoveFile(name=name, bytes=size, crc=crc)
+
+
+def _pieces(file: CFileReader) -> Iterator[memoryview]:
+    end = file.size_bytes
+    for first in range(0, end, _CHUNK_BYTES):
+        yield file.image.read(first, min(_CHUNK_BYTES, end - first)).data
 
 
 def _given_up(move: str) -> ConflictError:

@@ -295,13 +295,16 @@ class DiskRowSet(RowSet):
         if alive is not None:
             self.live.load(alive)
 
-    def let_go(self) -> None:
-        """Give the files' pages in memory back to the operating system, until they are read again."""
-        self._reader.let_go()
-        for file in self.columns_files:
-            file.reader.let_go()
-        for file in self.deltas.files:
-            file.let_go()
+    def check_files(self) -> None:
+        """See that all files are still there, and whole, whoever else may reach the disk.
+
+        Raises:
+            CorruptionError: one is gone, or was cut short.
+            UnreadableFileError: the disk does not tell.
+        """
+        self._reader.check()
+        for file in (*self.columns_files, *self.deltas.files):
+            file.reader.check()
 
     def close(self) -> None:
         """Let go of the files; memory that views still use stays until they are dropped."""

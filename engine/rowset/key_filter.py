@@ -1,14 +1,13 @@
 """The Bloom filter of a DiskRowSet's keys: says of most keys that are not there that they are not, without a search.
 
 11 bits a key leave about 1 % false positives. The filter is a stream of the base file, (0, "key_filter"): four int64 a
-block, plain, so that it is used where it is mapped and costs no memory of ours; its pages are verified by their
-checksums when they are first touched. `RowsetMetadata.key_filter` says by which hash and layout it was made; one that
-is not known is not used.
+block, plain, so that its pages are used as they lie in the page cache. `RowsetMetadata.key_filter` says by which hash
+and layout it was made; one that is not known is not used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -25,6 +24,7 @@ SPLIT_BLOCK = 1
 """`RowsetMetadata.key_filter`: a split-block Bloom filter (`kernels.bloom`) of `kernels.hashing`."""
 BITS_A_KEY = 11
 WORDS_A_BLOCK = kernels.BLOCK_BYTES // 8
+_FEW_HASHES = 32
 
 
 def block_count(key_count: int) -> int:
@@ -45,24 +45,37 @@ class KeyFilter:
     """A filter in an open base file. Any number of threads may ask at once."""
 
     def __init__(self, stream: StreamReader) -> None:
-        """Take over a stream whose rows are whole blocks. Raises CorruptionError when it is not what was written."""
+        """Take over a stream whose rows are whole blocks."""
+        self._stream = stream
         self._block_count = stream.row_count // WORDS_A_BLOCK
         self._page_shift = (stream.page_rows // WORDS_A_BLOCK).bit_length() - 1
-        self._pages = [_words(stream, number) for number in range(stream.page_count)]
-        self._addresses = np.array([address_of(page) for page in self._pages], np.int64)
 
     def may_hold(self, hashes: np.ndarray) -> np.ndarray:
-        """Return for each hash (uint64) whether its key may be in the rowset; False is certain."""
+        """Return for each hash (uint64) whether its key may be in the rowset; False is certain.
+
+        Raises CorruptionError or UnreadableFileError when the filter cannot be read.
+        """
         result = allocate(len(hashes), np.bool_)
-        where = address_of(self._addresses), self._page_shift, self._block_count
+        pages = {number: _words(self._stream, number) for number in self._pages_of(hashes)}
+        addresses = np.zeros(self._stream.page_count, np.int64)
+        addresses[list(pages)] = [address_of(page) for page in pages.values()]
+        where = address_of(addresses), self._page_shift, self._block_count
         kernels.probe_filter(*where, address_of(hashes), len(hashes), address_of(result))
         return result
 
+    def _pages_of(self, hashes: np.ndarray) -> Iterable[int]:
+        """Return the pages with the blocks of some hashes; of many hashes, all."""
+        if len(hashes) > _FEW_HASHES:
+            return range(self._stream.page_count)
+        half = np.uint64(32)
+        blocks = (hashes >> half) * np.uint64(self._block_count) >> half  # as the kernel does
+        return set((blocks >> np.uint64(self._page_shift)).tolist())
+
 
 def _words(stream: StreamReader, number: int) -> np.ndarray:
-    """Return the words of a page of the stream: a view of the mapped file as it was written, else a copy."""
+    """Return the words of a page of the stream: those of the page itself as it was written, else a copy."""
     page = stream.page(number)
-    if page.codec.name == "plain" and not page.is_compressed and not page.is_all_null:
+    if page.codec.name == "plain" and not page.is_all_null:
         return page.stored
     first = number * stream.page_rows
     cells = stream.read(first, min(first + stream.page_rows, stream.row_count))

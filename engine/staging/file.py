@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
@@ -22,7 +23,9 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, Validat
 from ...schemas.errors import CorruptionError
 from ...schemas.operation import Operation
 from ..codecs.checksum import crc32
-from ..fs.filesystem import FileSystem, WritableFile
+from ..fs.failures import reading
+from ..fs.filesystem import FileSystem, ReadableFile, WritableFile
+from ..fs.whole import read_exactly
 from ..vectors.arrow_stream import stream_of
 
 _MAGIC = b"NYALASTG"
@@ -94,59 +97,67 @@ def read_info(fs: FileSystem, path: str) -> tuple[PartInfo, int] | None:
 
     Raises:
         CorruptionError: the file is not what was written.
+        UnreadableFileError: the disk does not give its bytes.
     """
-    file = fs.open(path)
-    try:
-        view = file.view()
-        if len(view) < _HEAD.size + _BLOCK.size:
+    with _opened(fs, path) as file:
+        if file.size < _HEAD.size + _BLOCK.size:
             return None
-        info, _ = _read_head(view, path)
-        at = len(view) - _BLOCK.size
-        kind, operation, rows, length, crc, zero = _BLOCK.unpack_from(view, at)
+        info, _ = _read_head(file, path)
+        at = file.size - _BLOCK.size
+        kind, operation, rows, length, crc, zero = _BLOCK.unpack(read_exactly(file, path, at, _BLOCK.size))
         head = _BLOCK.pack(kind, operation, rows, length, 0, 0)
         if (kind, operation, length, zero) != (_END, 0, 0, 0) or crc != _crc_of(head, [], at):
             return None
         return info, rows
-    finally:
-        file.close()
 
 
 def read_rows(fs: FileSystem, path: str) -> Iterator[tuple[Operation, pa.RecordBatch]]:
-    """Yield the rows of a finished file with their operations, without a copy where the disk allows it.
+    """Yield the rows of a finished file with their operations, a block in memory at a time, verified there.
 
     Raises:
         CorruptionError: the file is not what was written.
+        UnreadableFileError: the disk does not give its bytes.
     """
-    file = fs.open(path)
+    with _opened(fs, path) as file:
+        _, at = _read_head(file, path)
+        rows = 0
+        while True:
+            if at + _BLOCK.size > file.size:
+                raise CorruptionError(path, at, "the file ends in the middle of a block")
+            kind, number, count, length, crc, zero = _BLOCK.unpack(read_exactly(file, path, at, _BLOCK.size))
+            end = at + _BLOCK.size + length
+            body = read_exactly(file, path, at + _BLOCK.size, length) if end <= file.size else None
+            head = _BLOCK.pack(kind, number, count, length, 0, 0)
+            if zero or body is None or crc != _crc_of(head, [body], at):
+                raise CorruptionError(path, at, "checksum of a block")
+            if kind == _END:
+                if count != rows or end != file.size:
+                    raise CorruptionError(path, at, f"{rows} rows, and then an end that tells of {count}")
+                return
+            yield _batch(path, at, kind, number, count, body)
+            rows += count
+            at = end
+
+
+@contextmanager
+def _opened(fs: FileSystem, path: str) -> Iterator[ReadableFile]:
+    with reading(path):
+        file = fs.open(path)
     try:
-        view = file.view()
+        yield file
     finally:
         file.close()
-    _, at = _read_head(view, path)
-    rows = 0
-    while True:
-        if at + _BLOCK.size > len(view):
-            raise CorruptionError(path, at, "the file ends in the middle of a block")
-        kind, number, count, length, crc, zero = _BLOCK.unpack_from(view, at)
-        body = view[at + _BLOCK.size : at + _BLOCK.size + length]
-        if zero or len(body) != length or crc != _crc_of(_BLOCK.pack(kind, number, count, length, 0, 0), [body], at):
-            raise CorruptionError(path, at, "checksum of a block")
-        if kind == _END:
-            if count != rows or at + _BLOCK.size != len(view):
-                raise CorruptionError(path, at, f"{rows} rows, and then an end that tells of {count}")
-            return
-        yield _batch(path, at, kind, number, count, body)
-        rows += count
-        at += _BLOCK.size + length
 
 
-def _read_head(view: memoryview, path: str) -> tuple[PartInfo, int]:
+def _read_head(file: ReadableFile, path: str) -> tuple[PartInfo, int]:
     """Return what the head says and where the first block begins."""
-    if len(view) < _HEAD.size:
+    if file.size < _HEAD.size:
         raise CorruptionError(path, 0, "the file ends in the middle of its head")
-    magic, version, length, crc, zero = _HEAD.unpack_from(view)
-    body = view[_HEAD.size : _HEAD.size + length]
-    if magic != _MAGIC or zero or len(body) != length or crc != crc32(body, crc32(view[:16])):
+    head = read_exactly(file, path, 0, _HEAD.size)
+    magic, version, length, crc, zero = _HEAD.unpack(head)
+    end = _HEAD.size + length
+    body = read_exactly(file, path, _HEAD.size, length) if end <= file.size else None
+    if magic != _MAGIC or zero or body is None or crc != crc32(body, crc32(head[:16])):
         raise CorruptionError(path, 0, "checksum of the head")
     if version != _VERSION:
         raise CorruptionError(path, 8, f"format version {version}; this build reads version {_VERSION}")

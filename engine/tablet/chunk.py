@@ -119,6 +119,8 @@ class PruneCount:
 def chunks(rowset: RowSet, request: ScanRequest, count: PruneCount) -> Iterator[Chunk]:
     """Yield the chunks of a rowset that may hold a row of the scan, in row order; add to ``count``."""
     row_count = rowset.row_count(request.snapshot)
+    if isinstance(rowset, DiskRowSet):
+        rowset.check_files()
     first, last = rowset.row_range(request.keys.lower, request.keys.upper)
     last = min(last, row_count)
     is_sorted = not isinstance(rowset, MemRowSet)

@@ -19,6 +19,11 @@ def path(tablet_id: int, file_id: int, kind: str) -> str:
     return f"{ROOT}/{tablet_id}/{file_id}.{kind}"
 
 
+def id_of(name: str) -> int:
+    """Return the id of a file by its name."""
+    return int(name.partition(".")[0])
+
+
 def encodings(schema: TableSchema) -> dict[int, ColumnEncoding]:
     """Return how the cells of each column are stored, the system column included."""
     by_id = {column.id: _encoding(column) for column in schema.columns}

@@ -215,12 +215,12 @@ def decode_group_header(view: memoryview, offset: int, seed: int) -> GroupHeader
     return GroupHeader(payload_bytes, count, first_lsn, previous_crc, payload_crc, crc)
 
 
-def decode_payload(view: memoryview, offset: int, header: GroupHeader, seed: int | None) -> memoryview:
-    """Return the payload of the group at ``offset``, checked unless ``seed`` is None; raises MalformedError."""
+def decode_payload(view: memoryview, offset: int, header: GroupHeader, seed: int) -> memoryview:
+    """Return the payload of the group at ``offset``, checked; raises MalformedError."""
     payload = view[offset + GROUP_HEADER_BYTES : offset + header.extent]
     if len(payload) < header.payload_bytes:
         raise MalformedError(f"a group of {header.extent} bytes passes the segment's end", header.extent)
-    if seed is not None and crc32(payload, seed) != header.payload_crc:
+    if crc32(payload, seed) != header.payload_crc:
         raise MalformedError("the checksum of the group's payload is wrong", header.extent)
     return payload
 

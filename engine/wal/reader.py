@@ -26,6 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...schemas.errors import CorruptionError, UnavailableError
+from ..fs.failures import reading
 from ..fs.filesystem import FileSystem, ReadableFile
 from .format import (
     ALIGNMENT,
@@ -99,7 +100,7 @@ class LogReader:
         self._end = (segment_path(directory, self._headers[0].number if self._headers else 1), 0)
 
     def again(self) -> LogReader:
-        """Return a reader of the same log, from its beginning, that does not check again what this one has.
+        """Return a reader of the same log, from its beginning, that ends where this one has found its end.
 
         This one must have read to the end, and nobody may have written to the log meanwhile.
         """
@@ -113,11 +114,13 @@ class LogReader:
         return segment_path(self._directory, self._headers[-1].number) if self._headers else None
 
     def groups(self) -> Iterator[Group]:
-        """Yield every sound group in order; the records are views of one segment's mapping at a time."""
+        """Yield every sound group in order; the records are views of one segment in memory at a time."""
         self._meet_expectation(self.last_lsn, self.last_lsn, self.crc, None)
         for header, following in itertools.zip_longest(self._headers, self._headers[1:]):
             path = segment_path(self._directory, header.number)
             view = self._view(path)
+            if len(view) != header.size:
+                raise CorruptionError(path, len(view), f"the file should have {header.size} bytes")
             offset, bad = yield from self._sound_groups(view, path, header.number)
             self._end = (path, offset)
             self.segments.append(SegmentInfo(header.number, path, header.size, header.first_lsn, self.last_lsn))
@@ -150,7 +153,7 @@ class LogReader:
 
     def _read_group(self, view: memoryview, path: str, offset: int, seed: int) -> Group:
         header = decode_group_header(view, offset, seed)
-        payload = decode_payload(view, offset, header, None if self._checked else seed)
+        payload = decode_payload(view, offset, header, seed)
         if (header.first_lsn, header.previous_crc) != (self.last_lsn + 1, self.crc):
             # Sound, hence not torn: no power failure does this.
             raise CorruptionError(path, offset, f"lsn {header.first_lsn} does not follow lsn {self.last_lsn}")
@@ -269,14 +272,12 @@ class LogReader:
 
     @contextmanager
     def _opened(self, path: str) -> Iterator[ReadableFile]:
-        try:
+        with reading(path):
             file = self._fs.open(path)
             try:
                 yield file
             finally:
                 file.close()
-        except OSError as error:
-            raise UnavailableError(f"{path} cannot be read: {error}") from error
 
 
 def content_end(view: memoryview, start: int) -> int:

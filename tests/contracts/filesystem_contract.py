@@ -116,14 +116,38 @@ def test_pread_is_short_only_at_the_end(fs: FileSystem) -> None:
     file.close()
 
 
-def test_a_view_outlives_its_file(fs: FileSystem) -> None:
+def test_read_into_fills_what_the_file_has(fs: FileSystem) -> None:
+    write(fs, "a", b"0123456789")
+    file = fs.open("a")
+    buffer = np.zeros(4, np.uint8)
+    assert (file.read_into(3, buffer), buffer.tobytes()) == (4, b"3456")
+    assert (file.read_into(8, buffer), buffer.tobytes()) == (2, b"8956")
+    assert file.read_into(10, buffer) == file.read_into(99, bytearray(3)) == 0
+    file.close()
+
+
+def test_what_is_read_does_not_change_with_the_file(fs: FileSystem) -> None:
     write(fs, "a", b"0123456789")
     file = fs.open("a")
     view = file.view()
     file.close()
     fs.unlink("a")
+    write(fs, "a", b"abcdefghij")
     assert view.readonly
     assert bytes(view[3:6]) == b"345"
+
+
+def test_a_file_that_is_open_is_read_on_after_it_was_unlinked(fs: FileSystem) -> None:
+    write(fs, "a", b"0123456789")
+    write(fs, "b", b"abc")
+    file, replaced = fs.open("a"), fs.open("b")
+    fs.unlink("a")
+    write(fs, "new", b"xyz")
+    fs.rename("new", "b")
+    for each, content in ((file, b"0123456789"), (replaced, b"abc")):
+        each.check()
+        assert each.pread(0, 99) == content
+        each.close()
 
 
 def test_the_view_of_an_empty_file_is_empty(fs: FileSystem) -> None:

@@ -4,6 +4,8 @@ Small files of each kind, with every physical type, encoding and compression bet
 that is cheap to enumerate: each bit flipped, cut at each length, pages exchanged, bytes sealed anew after a flip.
 """
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -179,9 +181,13 @@ def test_a_flip_under_a_right_checksum_never_crashes(image):
                     assert error.path == "file"
 
 
+def bytes_of(image, offset, length):
+    return np.frombuffer(image, np.uint8)[offset : offset + length]
+
+
 def with_footer(image, **changes):
     """The same pages under another footer, soundly sealed."""
-    footer, offset = unpack_footer("file", memoryview(image), FILE_ID)
+    footer, offset = unpack_footer("file", len(image), partial(bytes_of, image), FILE_ID)
     changed = Footer.model_validate_json(footer.model_copy(update=changes).model_dump_json())
     return image[:offset] + pack_footer(changed, offset)
 

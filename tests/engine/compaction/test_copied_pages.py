@@ -109,11 +109,9 @@ def pages(rowsets: Sequence[DiskRowSet], column_id: int) -> list[tuple[bytes, Pa
     """Return a column's full pages, checksums left out, each with what the directory says of it but its place."""
     found: list[tuple[bytes, PageEntry]] = []
     for rowset in rowsets:
-        stream, view = rowset.base_stream(column_id), rowset.reader.image.view
+        stream, file = rowset.base_stream(column_id), rowset.reader.image.file
         for page in stream.entry.pages[: len(rowset) // PAGE_ROWS]:
-            found.append(
-                (bytes(view[page.offset + 4 : page.offset + page.length]), page.model_copy(update={"offset": 0}))
-            )
+            found.append((file.pread(page.offset + 4, page.length - 4), page.model_copy(update={"offset": 0})))
     return found
 
 

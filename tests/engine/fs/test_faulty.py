@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from nyala.engine.fs import FaultRule, FaultyFileSystem, MemoryFileSystem
-from nyala.engine.fs.faulty import SYNCS, WRITES
+from nyala.engine.fs.faulty import CONTENT, SYNCS, WRITES
 
 
 def test_the_nth_matching_call_fails_once() -> None:
@@ -47,3 +47,26 @@ def test_rules_choose_by_path() -> None:
     with pytest.raises(OSError):
         fs.create("wal/a")
     assert fs.calls == 3
+
+
+@pytest.mark.parametrize("call", ["pread", "read_into", "view"])
+def test_a_read_that_lies(call: str) -> None:
+    disk = MemoryFileSystem()
+    disk.create("a").append(b"0123456789")
+
+    def read(rule: FaultRule) -> list[bytes]:
+        fs = FaultyFileSystem(disk, [rule])
+        file = fs.open("a")
+        found: list[bytes] = []
+        for _ in range(3):
+            buffer = bytearray(10)
+            count = file.read_into(0, buffer) if call == "read_into" else 10
+            content = buffer if call == "read_into" else file.pread(0, 10) if call == "pread" else file.view()
+            found.append(bytes(content[:count]))
+        assert fs.injected == [f"{call} a: other bytes"]
+        return found
+
+    sound = b"0123456789"
+    assert read(FaultRule(CONTENT, nth=2, short_read=4)) == [sound, b"0123", sound]
+    assert read(FaultRule(CONTENT, nth=3, flip=17)) == [sound, sound, b"010" + sound[3:]]
+    assert read(FaultRule(CONTENT, nth=1, flip=17 + 80 * 5)) == [b"010" + sound[3:], sound, sound]

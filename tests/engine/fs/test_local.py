@@ -1,13 +1,15 @@
 """What only the real disk can show."""
 
 import errno
+import gc
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nyala.engine.fs import LocalFileSystem
+from nyala.engine.fs import LocalFileSystem, local
+from nyala.engine.fs.local import LocalReadableFile
 
 
 def test_files_and_directories_are_private(tmp_path: Path) -> None:
@@ -72,3 +74,62 @@ def test_no_descriptor_leaks(tmp_path: Path) -> None:
         fs.sync_directory("")
         fs.lock("LOCK").close()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.fixture(params=["kept open", "opened by name"])
+def file(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalReadableFile:
+    """A file of ten bytes, as it is read when few files are open, and when too many are."""
+    if request.param == "opened by name":
+        monkeypatch.setattr(local.descriptors, "most", 0)
+    (tmp_path / "a").write_bytes(b"0123456789")
+    return LocalFileSystem(tmp_path).open("a")
+
+
+def test_a_sound_file_is_read_and_checked(file: LocalReadableFile) -> None:
+    file.check()
+    assert (file.size, file.pread(2, 3), bytes(file.view())) == (10, b"234", b"0123456789")
+
+
+def test_somebody_else_removes_a_file(file: LocalReadableFile, tmp_path: Path) -> None:
+    (tmp_path / "a").unlink()
+    with pytest.raises(FileNotFoundError):
+        file.check()
+
+
+def test_somebody_else_replaces_a_file(file: LocalReadableFile, tmp_path: Path) -> None:
+    (tmp_path / "b").write_bytes(b"abcdefghij")
+    (tmp_path / "b").rename(tmp_path / "a")
+    with pytest.raises(OSError) as caught:
+        file.check()
+    assert caught.value.errno == errno.ESTALE
+
+
+def test_somebody_else_cuts_a_file(file: LocalReadableFile, tmp_path: Path) -> None:
+    os.truncate(tmp_path / "a", 4)
+    with pytest.raises(OSError) as caught:
+        file.check()
+    assert caught.value.errno == errno.ESTALE
+    buffer = bytearray(4)
+    assert (file.read_into(2, buffer), bytes(file.view())) == (2, b"0123")
+
+
+def test_the_files_that_are_kept_open_are_bounded_and_all_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs = LocalFileSystem(tmp_path)
+    for number in range(20):
+        (tmp_path / str(number)).write_bytes(bytes([number]))
+    gc.collect()
+    monkeypatch.setattr(local.descriptors, "most", local.descriptors._kept + 5)
+    before = len(os.listdir("/proc/self/fd"))
+    files = [fs.open(str(number)) for number in range(20)]
+    assert len(os.listdir("/proc/self/fd")) == before + 5
+    assert [file.pread(0, 9) for file in files] == [bytes([number]) for number in range(20)]
+    for number in range(20):
+        fs.unlink(str(number))
+    assert [file.pread(0, 9) for file in files] == [bytes([number]) for number in range(20)], (
+        "we unlinked them ourselves"
+    )
+    del files
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert not fs._readers

@@ -9,7 +9,7 @@ import pytest
 
 from nyala.engine.maintenance import manager as module
 from nyala.engine.maintenance.manager import MaintenanceManager
-from nyala.schemas.errors import StorageFullError
+from nyala.schemas.errors import CorruptionError, StorageFullError, UnreadableFileError
 
 
 @dataclass
@@ -113,3 +113,50 @@ def test_a_stop_is_heard_at_any_moment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_manager_that_was_never_started_stops() -> None:
     MaintenanceManager(lambda: []).stop()
+
+
+@pytest.mark.parametrize("at", ["score", "perform"])
+@pytest.mark.parametrize(
+    "error", [CorruptionError("f", 0, "a flip"), UnreadableFileError("f", "EIO")], ids=["wrong", "EIO"]
+)
+def test_work_that_meets_damage_rests_longer_each_time_and_other_work_goes_on(error: Exception, at: str) -> None:
+    tried: list[int] = []
+    now = 1_000_000_000
+
+    def fail() -> None:
+        tried.append(now)
+        raise error
+
+    class Failing(Op):
+        def score(self) -> float:
+            if at == "score":
+                fail()
+            return super().score()
+
+    ops = [Failing("compact 1", 2.0, fail), Op("compact 2", 1.0)]
+    manager = MaintenanceManager(lambda: ops, now=lambda: now)
+    for _ in range(100):
+        try:
+            assert manager.run_once() == "compact 2"
+        except type(error):
+            assert tried[-1] == now
+        now += 1_000_000
+    assert [moment // 1_000_000 - 1000 for moment in tried] == [0, 10, 30, 70]
+    assert manager.performed == {"compact 2": 96}
+
+
+def test_work_that_succeeds_again_is_as_before() -> None:
+    now, is_damaged = 0, True
+
+    def work() -> None:
+        if is_damaged:
+            raise CorruptionError("f", 0, "a flip")
+
+    manager = MaintenanceManager(lambda: [Op("compact", 1.0, work)], now=lambda: now)
+    for _ in range(2):
+        with pytest.raises(CorruptionError):
+            manager.run_once()
+        assert manager.run_once() is None
+        now += 100_000_000
+    is_damaged = False
+    assert [manager.run_once() for _ in range(2)] == ["compact", "compact"]
