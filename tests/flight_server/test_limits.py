@@ -271,3 +271,13 @@ def test_a_plan_ends_when_its_deadline_is_over(serve: Callable[..., Served]) -> 
     while served.server.admission.running and time.monotonic() < deadline:
         time.sleep(0.01)
     assert served.server.admission.running == 0
+
+
+def test_clients_of_a_unix_socket_do_not_answer_for_each_other() -> None:
+    admission = Admission(ServerConfig(scans_max=1, wait_seconds_max=0.2))
+    unix, asked = Peer("", ""), []
+    admission.make_room = lambda kind: asked.append(kind) is None
+    admission.learn(unix, False)
+    with admission.admit(Kind.SCAN, unix), pytest.raises(UnavailableError):
+        admission.admit(Kind.SCAN, unix)
+    assert asked
