@@ -121,7 +121,7 @@ class Layout:
         self.check_here(numbers)
         closed = [number for number, tablet in enumerate(self.tablets) if tablet.is_closed and tablet.is_closed()]
         if closed and (numbers is None or np.isin(closed, numbers).any()):
-            raise UnavailableError("a tablet of the rows is being moved to another server: come again", _CLOSED_SECONDS)
+            raise UnavailableError("a tablet of the rows is being moved, or rows imported: come again", _CLOSED_SECONDS)
 
     def covers(self, rows: pa.RecordBatch) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Return where in ``tablets`` the tablet of each row is, and which rows (bool) have none.

@@ -155,10 +155,10 @@ class Store(Outside):
         self._staging = StagingArea(self._fs, physical, self.options.staging_ttl_seconds, room)
         shared = self._committed, self._log, self._gate, self._direct_load, self.options
         self._transactions = Transactions(self._staging, *shared, self._catalog.tables, self._load_pool)
-        importer = Importer(self._environment, self._log, self.options.limits, self._gate.admitted)
         shared = self._log, self._snapshots, self._gate, self._writers
         self._statements = Statements(*shared, self.options, self.scan)
         times = self._clock.physical_microseconds, self._clock.now
+        importer = Importer(self._environment, self._log, self.options.limits, self._gate.admitted, physical)
         self._imports = imports.Imports(importer, self._writers, storage, room, *times)
         self._pins = pins.Pins(self._environment, self.options.limits, room, *times)
         self._compactions = compactions.Compactions(self._environment, room, *times)

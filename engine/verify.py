@@ -16,6 +16,7 @@ from typing import TypeVar
 import numpy as np
 
 from ..schemas.errors import CorruptionError, NotFoundError, StoreError
+from ..schemas.limits import Limits
 from ..schemas.partition_schema import UNPARTITIONED
 from ..schemas.table import TableSchema
 from .cfile.cache import PageCache
@@ -31,7 +32,7 @@ from .fs.filesystem import FileSystem
 from .partition.router import Router
 from .rowset.base_file import ColumnsFile
 from .rowset.diskrowset import DiskRowSet
-from .rowset.soundness import verify_deltas, verify_keys, verify_nulls, verify_partition
+from .rowset.soundness import verify_cells, verify_deltas, verify_keys, verify_nulls, verify_partition
 from .staging.area import staged_files
 from .staging.file import read_info, read_rows
 from .tablet import files
@@ -174,6 +175,7 @@ def _verify_rowset(scope: _Scope, tablet: TabletEntry, entry: RowsetEntry) -> Di
     verify_keys(rowset)
     report.rows += len(rowset)
     _attempt(report, partial(verify_nulls, scope.schema, reader))
+    _attempt(report, partial(_verify_cells, scope, reader))
     moments: dict[int, int | None] = dict.fromkeys((LIVE, *schema.by_id), rowset.base_timestamp)
     column_files = sorted(set(entry.columns.values()))
     for path, file_id in zip(other_paths, column_files, strict=False):
@@ -202,6 +204,7 @@ def _verify_columns(scope: _Scope, path: str, file_id: int, column_ids: Sequence
         if StreamKey(column_id, "base") not in file.reader.streams():
             raise CorruptionError(path, 0, f"the manifest finds column {column_id} in this file, but it is not there")
     verify_nulls(scope.schema, file.reader)
+    _verify_cells(scope, file.reader)
     file.close()
     return file.metadata.base_timestamp
 
@@ -221,6 +224,15 @@ def _verify_deltas(
         if column and not column.nullable and _has_null(file.reader.stream(StreamKey(column_id, "value"))):
             raise CorruptionError(path, 0, f"column {column.name!r} has a NULL, though it is not nullable")
     file.close()
+
+
+def _verify_cells(scope: _Scope, reader: CFileReader) -> None:
+    """Check the cells of text; a long one is worth a note, as stores may be opened with other limits."""
+    verify_cells(scope.schema, reader)
+    try:
+        verify_cells(scope.schema, reader, Limits().cell_bytes)
+    except CorruptionError as error:
+        scope.report.notes.append(f"{error.message}, the limit unless a store sets another")
 
 
 def _has_null(stream: StreamReader) -> bool:

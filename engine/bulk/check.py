@@ -2,27 +2,31 @@
 
 The whole file must have the checksum that its builder gave, so that storage between the two is out of the question;
 what follows looks at what a builder may have got wrong. The cells' pages are checked as those of any file are, when
-they are first touched.
+they are first touched; those of text are decoded here, since Arrow trusts text to be UTF-8.
 """
 
 from __future__ import annotations
 
+import errno
 import posixpath
 
 from ...schemas.bulk import ImportFile
 from ...schemas.errors import CorruptionError, InvalidArgumentError
+from ...schemas.limits import Limits
 from ..cfile.cache import PageCache
 from ..codecs.checksum import crc32_of
 from ..fs.filesystem import FileSystem
 from ..fs.whole import pieces_of
 from ..layout import Layout, check_here
 from ..rowset.diskrowset import DiskRowSet
-from ..rowset.soundness import verify_keys, verify_nulls, verify_partition, verify_streams
+from ..rowset.soundness import verify_cells, verify_keys, verify_nulls, verify_partition, verify_streams
 from ..tablet import files
 
+_NO_FILE = frozenset({errno.ELOOP, errno.EINVAL, errno.EISDIR, errno.ENXIO})
 
-def check_file(file: ImportFile, layout: Layout, fs: FileSystem, path: str) -> None:
-    """Check the file at ``path`` against what its builder says of it and what the table needs.
+
+def check_file(file: ImportFile, layout: Layout, fs: FileSystem, path: str, limits: Limits) -> None:
+    """Check the file at ``path`` against what its builder says of it and what the table and the store need.
 
     Raises:
         InvalidArgumentError: it is not such a file; the text says why.
@@ -36,16 +40,21 @@ def check_file(file: ImportFile, layout: Layout, fs: FileSystem, path: str) -> N
     check_here(layout.tablets[number])
     if not fs.exists(path):
         raise _wrong(file, "it is not in the staging directory, as far as the server can see")
-    size, crc = crc32_of(pieces_of(fs, path))
+    try:
+        size, crc = crc32_of(pieces_of(fs, path))
+    except OSError as error:
+        if error.errno in _NO_FILE:
+            raise _wrong(file, "it is a link or no plain file: builders write into the staging directory") from error
+        raise
     if (size, crc) != (file.bytes, file.crc):
         raise _wrong(file, f"its {size:,} bytes are not the {file.bytes:,} that were written: the checksum")
     try:
-        _check_content(file, layout, number, fs, path)
+        _check_content(file, layout, number, fs, path, limits)
     except CorruptionError as error:
         raise _wrong(file, error.why) from error
 
 
-def _check_content(file: ImportFile, layout: Layout, number: int, fs: FileSystem, path: str) -> None:
+def _check_content(file: ImportFile, layout: Layout, number: int, fs: FileSystem, path: str, limits: Limits) -> None:
     schema = layout.schema
     rowset = DiskRowSet.open(fs, path, file.file_id, -1, schema.key, layout.encoder, PageCache())
     try:
@@ -57,6 +66,7 @@ def _check_content(file: ImportFile, layout: Layout, number: int, fs: FileSystem
         verify_streams(schema, files.encodings(schema), rowset)
         verify_keys(rowset)
         verify_nulls(schema, rowset.reader)
+        verify_cells(schema, rowset.reader, limits.cell_bytes)
         if len(layout.tablets) > 1 or layout.partitions.range_columns:
             verify_partition(schema, layout.router, number, rowset)
     finally:

@@ -2,13 +2,14 @@
 
 Rows of new keys come with their files (`tablet/attach`); a row whose key is in the table already is an ordinary upsert
 in the same record. Files are checked and brought in, and keys looked up, under no lock; if a writer brings one of the
-keys meanwhile, which shows under the write locks, that is done again.
+keys meanwhile, which shows under the write locks, that is done again: after some times with writers sent away for a
+moment, as who writes the same keys all the time would keep the import out for ever.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,7 +36,11 @@ from .existing import rows_at
 from .staged import StagedImport, Staging, staged_import
 from .target import key_of
 
-_ATTEMPTS = 5
+_OPEN_ATTEMPTS = 3
+"""So many while writers are let in."""
+_ATTEMPTS = 6
+_CLOSED_MICROSECONDS = 10_000_000
+"""So long they are sent away at most, of each attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,8 @@ class Importer:
     limits: Limits
     admitted: Callable[[int], AbstractContextManager[None]]
     """Lets so many bytes into the memory stores."""
+    now: Callable[[], int]
+    """Tells the time in microseconds since 1970."""
 
     def commit(
         self,
@@ -66,13 +73,21 @@ class Importer:
             StorageFullError, UnavailableError: nothing was applied.
         """
         for file in files:
-            check_file(file, layout, staging.fs, staging.path(file.name))
-        for _ in range(_ATTEMPTS):
-            with staged_import(self.environment, layout, staging, files, mode) as staged:
-                _check_distinct(layout, staged)
-                commit = self._attempt(table, layout, staged, sum(file.rows for file in files), ticket)
-                if commit:
-                    return commit
+            check_file(file, layout, staging.fs, staging.path(file.name), self.limits)
+        for number in range(_ATTEMPTS):
+            _check_there(table, layout)
+            try:
+                with (
+                    self._without_writers(layout, files) if number >= _OPEN_ATTEMPTS else nullcontext(),
+                    staged_import(self.environment, layout, staging, files, mode) as staged,
+                ):
+                    _check_distinct(layout, staged)
+                    commit = self._attempt(table, layout, staged, sum(file.rows for file in files), ticket)
+            except UnavailableError:
+                _check_there(table, layout)  # the directory of a dropped table is gone: no disk has failed
+                raise
+            if commit:
+                return commit
         raise UnavailableError("the keys of the import are being written at the same time: nothing was applied", 1.0)
 
     def _attempt(self, table: Table, layout: Layout, staged: StagedImport, rows: int, ticket: Ticket) -> Commit | None:
@@ -80,10 +95,7 @@ class Importer:
         parts = self._parts(layout, staged)
         tablets = {one.tablet for one in staged.rowsets} | {part.tablet for part in parts}
         with self.admitted(sum(part.rows.nbytes for part in parts)), write_locks(tablets):
-            if table.dropped_until is not None:
-                raise NotFoundError(f"table {table.name!r} was dropped")
-            if table.layout is not layout:
-                raise ConflictError(f"table {table.name!r} was altered while rows were imported: begin a new import")
+            _check_there(table, layout)
             if not all(one.keys.are_still_new() for one in staged.rowsets):
                 return None
             changes = [change for part in parts for change in _decided(layout, part)]
@@ -99,6 +111,26 @@ class Importer:
                 ticket.keep(answer, commit.lsn, commit.timestamp)
             return commit
 
+    @contextmanager
+    def _without_writers(self, layout: Layout, files: Sequence[ImportFile]) -> Iterator[None]:
+        """Send writers of the tablets away for a moment, to come again: they keep bringing keys of the import."""
+        wanted = {file.tablet for file in files}
+        tablets = [tablet for tablet in layout.tablets if tablet.tablet_id in wanted]
+        until = self.now() + _CLOSED_MICROSECONDS
+
+        def is_closed() -> bool:
+            return self.now() < until
+
+        before = [tablet.is_closed for tablet in tablets]
+        for tablet in tablets:
+            tablet.is_closed = is_closed
+        try:
+            yield
+        finally:
+            for tablet, earlier in zip(tablets, before, strict=True):
+                if tablet.is_closed is is_closed:  # else a move has closed or opened it meanwhile
+                    tablet.is_closed = earlier
+
     def _parts(self, layout: Layout, staged: StagedImport) -> list[Part]:
         """Return the rows whose keys are in the table by tablet."""
         if not staged.changes:
@@ -113,6 +145,13 @@ class Importer:
         rows = pa.concat_batches(staged.changes)
         numbers, _ = layout.covers(rows)
         return cut(layout, rows, layout.keys_of(rows), numbers)
+
+
+def _check_there(table: Table, layout: Layout) -> None:
+    if table.dropped_until is not None:
+        raise NotFoundError(f"table {table.name!r} was dropped while rows were imported: nothing was applied")
+    if table.layout is not layout:
+        raise ConflictError(f"table {table.name!r} was altered while rows were imported: begin a new import")
 
 
 def _decided(layout: Layout, part: Part) -> list[TabletChange]:

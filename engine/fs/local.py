@@ -17,6 +17,7 @@ import errno
 import fcntl
 import os
 import resource
+import stat
 import threading
 from collections.abc import Sequence
 from types import TracebackType
@@ -319,7 +320,12 @@ class LocalReadableFile:
 
 
 def _open_to_read(where: str) -> int:
-    return os.open(where, os.O_RDONLY | os.O_CLOEXEC)
+    """Open a file of the store: no link to another's, and nothing that a reader would wait for."""
+    descriptor = os.open(where, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no plain file", where)
+    return descriptor
 
 
 def _read_fully(descriptor: int, view: memoryview, offset: int) -> int:

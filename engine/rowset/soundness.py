@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from ...schemas.column import ColumnSchema
 from ...schemas.errors import CorruptionError
 from ...schemas.table import TableSchema
 from ..cfile.format import StreamKey
@@ -13,6 +16,7 @@ from ..cfile.reader import CFileReader
 from ..delta import LIVE
 from ..delta.file import ColumnEncoding
 from ..partition.router import Router
+from ..vectors.arrow import to_arrow
 from ..vectors.keys import hash_keys, key_bytes, keys_ascend
 from ..vectors.vector import FixedVector
 from .base_file import KEY_INDEX
@@ -20,6 +24,7 @@ from .diskrowset import DiskRowSet
 from .key_filter import KEY_FILTER
 
 _ROWS_AT_ONCE = 1 << 18
+_BYTES_AT_ONCE = 16 << 20
 
 
 def verify_keys(rowset: DiskRowSet) -> None:
@@ -88,3 +93,35 @@ def verify_nulls(schema: TableSchema, reader: CFileReader) -> None:
             continue
         if any(zone.null_count for zone in reader.stream(key).zone_maps):
             raise CorruptionError(reader.path, 0, f"column {column.name!r} has a NULL, though it is not nullable")
+
+
+def verify_cells(schema: TableSchema, reader: CFileReader, cell_bytes: int | None = None) -> None:
+    """Check that text is UTF-8, no longer than its type allows, and that cells have at most ``cell_bytes``.
+
+    Raises:
+        CorruptionError: naming the first column and row that is not so.
+    """
+    for key in reader.streams():
+        column = schema.by_id.get(key.column_id)
+        if key.role not in ("base", "value") or column is None or not column.logical.is_variable:
+            continue
+        stream = reader.stream(key)
+        step = max(min(_BYTES_AT_ONCE * stream.row_count // max(stream.raw_bytes, 1), _ROWS_AT_ONCE), 1)
+        for first in range(0, stream.row_count, step):
+            cells = to_arrow(stream.read(first, min(first + step, stream.row_count)), column.logical.arrow)
+            if why := _why_unsound(cells, column, cell_bytes):
+                raise CorruptionError(reader.path, 0, f"column {column.name!r}, in the rows from {first} on: {why}")
+
+
+def _why_unsound(cells: pa.Array, column: ColumnSchema, cell_bytes: int | None) -> str | None:
+    if column.logical.is_text:
+        try:
+            cells.validate(full=True)
+        except pa.ArrowInvalid:
+            return "a cell is not valid UTF-8"
+        if column.logical.length and (pc.max(pc.utf8_length(cells)).as_py() or 0) > column.logical.length:
+            return f"a cell has more than {column.logical.length} characters"
+    longest = pc.max(pc.binary_length(cells)).as_py() or 0
+    if cell_bytes is not None and longest > cell_bytes:
+        return f"a cell has {longest:,} bytes, more than {cell_bytes:,}"
+    return None

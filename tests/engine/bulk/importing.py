@@ -20,6 +20,11 @@ from tests.engine.subject import Row, Subject, batch
 _attempts = count()
 
 
+def rows_of(*keys: int, v: int = 1) -> list[Row]:
+    """Rows of these keys."""
+    return [(key, v, f"import {key}") for key in keys]
+
+
 def built(plan: ImportPlan, disk: FileSystem, inputs: Iterable[pa.RecordBatch]) -> list[ImportFile]:
     """Build the files: one task of the first stage for each batch, one of the second for each tablet."""
     target, scratch = Target(plan), MemoryFileSystem()

@@ -32,13 +32,9 @@ from nyala.schemas.errors import (
 from nyala.schemas.placement import Placement
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.table import TableDefinition
-from tests.engine.bulk.importing import bring, built
+from tests.engine.bulk.importing import bring, built, rows_of
 from tests.engine.phases import at
-from tests.engine.subject import SCHEMA, Row, Subject, batch
-
-
-def rows_of(*keys: int, v: int = 1) -> list[Row]:
-    return [(key, v, f"import {key}") for key in keys]
+from tests.engine.subject import SCHEMA, Subject, batch
 
 
 def files_in(subject: Subject) -> set[str]:
