@@ -15,6 +15,7 @@ from ...schemas.errors import InvalidArgumentError
 from ...schemas.operation import Operation
 from .connection import store_at
 from .placement import tablet_of
+from .types import same_name
 
 Moment = int | str | dt.datetime
 
@@ -104,8 +105,9 @@ def merge_changes(
         StoreError: there is no such table, or nobody answers.
     """
     key = store_at(uri, patient=False).describe_table(table).primary_key
-    if unknown := [name for name in (*key, operation_column, order_by) if name and name not in changes.columns]:
-        raise InvalidArgumentError(f"the changes have no column {unknown[0]!r}; they have {', '.join(changes.columns)}")
+    operation_column = _column(changes, operation_column)
+    for name in (*key, order_by):
+        _column(changes, name or operation_column)
     last = changes
     if order_by is not None:
         newest = f.max_by(f.struct("*"), f.col(order_by)).alias("last")
@@ -115,6 +117,15 @@ def merge_changes(
     is_own = [name for name in changes.columns if name.startswith(BEFORE[0]) and name != operation_column]
     last = last.withColumn(operation_column, word).drop(*is_own)
     write_table(last, table, uri, operationColumn=operation_column, **options)
+
+
+def _column(changes: DataFrame, name: str) -> str:
+    """Return what changes call a column that they need."""
+    try:
+        return same_name(name, changes.columns)
+    except InvalidArgumentError:
+        there = ", ".join(changes.columns)
+        raise InvalidArgumentError(f"the changes have no column {name!r}; they have {there}") from None
 
 
 def _texts(options: dict[str, Any]) -> dict[str, str]:
