@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, count
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.flight as fl
@@ -29,7 +29,7 @@ from ..schemas.description import (
     TabletMap,
 )
 from ..schemas.direct import PinName, PinnedTable, PinSnapshot
-from ..schemas.errors import InvalidArgumentError, StoreError, UnavailableError
+from ..schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, StoreError, UnavailableError
 from ..schemas.placement import Placement
 from ..schemas.scan import ScanSpec
 from ..schemas.service import ScanStream
@@ -44,8 +44,13 @@ from .numbered import NumberedPut, Writer, Writers
 from .point_reads import PointReads
 from .put_stream import PutStream
 from .scan_parts import ScanPart, ScanParts
+from .scan_reader import ScanReader
 from .server_wait import ServerWait
 
+Answer = TypeVar("Answer")
+
+_PLANS_MAX = 8
+"""So often a scan is planned, while the table is altered each time before it is read."""
 _RECONNECT = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
@@ -72,8 +77,9 @@ class FlightStore(FlightMoves):
     Fork before the first one is made, not after: gRPC does not survive it.
     """
 
-    def __init__(self, url: str, retries: bool = True) -> None:
-        """Connect. With ``retries`` a write whose answer is lost is sent again, which applies nothing twice.
+    def __init__(self, url: str, retries: bool = True, patient: bool = False) -> None:
+        """Connect. With ``retries`` a server that goes away is waited for, and what it did not answer is asked again: a
+        write is applied once, a scan goes on where it was. With ``patient`` it is waited for now as well.
 
         Raises:
             UnavailableError: nobody answers.
@@ -87,7 +93,7 @@ class FlightStore(FlightMoves):
         except (pa.ArrowException, ValueError, TypeError) as error:
             raise InvalidArgumentError(f"{url!r} is no location, as grpc://127.0.0.1:8815 is: {error}") from None
         self._point_reads = PointReads(self._client)
-        self.health()
+        self._patiently(self.health) if patient else self.health()
 
     # Tables
 
@@ -110,23 +116,23 @@ class FlightStore(FlightMoves):
 
     def dropped_tables(self) -> list[DroppedTable]:
         """See StoreService."""
-        return DroppedTables.model_validate_json(self._action("dropped_tables")).tables
+        return DroppedTables.model_validate_json(self._asked("dropped_tables")).tables
 
     def tables(self) -> list[str]:
         """See StoreService."""
-        return TableNames.model_validate_json(self._action("tables")).tables
+        return TableNames.model_validate_json(self._asked("tables")).tables
 
     def describe_table(self, name: str) -> TableDescription:
         """See StoreService."""
-        return TableDescription.model_validate_json(self._action("describe_table", {"table": name}))
+        return TableDescription.model_validate_json(self._asked("describe_table", {"table": name}))
 
     def tablets(self, name: str) -> TabletMap:
         """See StoreService."""
-        return TabletMap.model_validate_json(self._action("tablets", {"table": name}))
+        return TabletMap.model_validate_json(self._asked("tablets", {"table": name}))
 
     def table_stats(self, name: str) -> TableStats:
         """See StoreService."""
-        return TableStats.model_validate_json(self._action("table_stats", {"table": name}))
+        return TableStats.model_validate_json(self._asked("table_stats", {"table": name}))
 
     # Rows
 
@@ -167,7 +173,23 @@ class FlightStore(FlightMoves):
             yield self._numbered(Writer(None, count()))
 
     def _numbered(self, writer: Writer) -> NumberedPut:
-        return NumberedPut(self._open_put, lambda: self.health().takes_writes, writer, self._retries)
+        return NumberedPut(self._open_put, writer, self._write_wait())
+
+    def _write_wait(self) -> ServerWait:
+        return ServerWait(lambda: self.health().takes_writes, self._retries, f"the server at {self.url}")
+
+    def _read_wait(self) -> ServerWait:
+        """A server that takes no writes may be read."""
+        return ServerWait(lambda: bool(self.health()), self._retries, f"the server at {self.url}")
+
+    def _patiently(self, ask: Callable[[], Answer]) -> Answer:
+        """Return an answer that may be asked for twice; wait for a server that is away."""
+        wait = self._read_wait()
+        while True:
+            try:
+                return ask()
+            except UnavailableError as error:
+                wait.wait(error)
 
     def _open_put(self, command: WriteCommand, schema: pa.Schema) -> PutStream:
         return PutStream(self._client, command, schema)
@@ -178,7 +200,7 @@ class FlightStore(FlightMoves):
 
     def last_change(self, table: str) -> int:
         """See StoreService."""
-        return LastChange.model_validate_json(self._action("last_change", {"table": table})).timestamp
+        return LastChange.model_validate_json(self._asked("last_change", {"table": table})).timestamp
 
     def stage(self, command: WriteCommand, batches: Iterable[StagedBatch]) -> StageResult:
         """See StoreService. All batches have the schema of the first."""
@@ -198,7 +220,7 @@ class FlightStore(FlightMoves):
 
     def commit_transaction(self, commit: TransactionCommit) -> TransactionResult:
         """See StoreService. Sent again when the answer is lost, which applies nothing twice."""
-        wait = ServerWait(lambda: self.health().takes_writes, self._retries)
+        wait = self._write_wait()
         while True:
             try:
                 return TransactionResult.model_validate_json(self._action("commit_transaction", commit))
@@ -207,7 +229,7 @@ class FlightStore(FlightMoves):
 
     def execute(self, statement: Statement) -> WriteResult:
         """See StoreService. Sent again when the answer is lost, under a number by which it is not executed twice."""
-        wait = ServerWait(lambda: self.health().takes_writes, self._retries)
+        wait = self._write_wait()
         writer = self._writers.borrow()
         if self._retries and statement.writer is None:
             statement = statement.model_copy(update={"writer": writer.name, "seq": writer.next_number()})
@@ -226,43 +248,55 @@ class FlightStore(FlightMoves):
 
     def scan(self, spec: ScanSpec) -> ScanStream:
         """See StoreService. An aggregate, or a tablet, is one call: no tickets are asked for first."""
-        if spec.aggregate is not None or spec.tablet is not None or spec.partition is not None:
-            with as_store_errors():
-                reader = self._client.do_get(fl.Ticket(_json(spec)))
-                return ScanStream(reader.schema, _pinned_to(spec), self._batches(reader))
-        parts = self.parts(spec)
-        return ScanStream(parts.schema, parts.snapshot, self._read(parts.parts))
+        if spec.aggregate is not None:
+            return self._patiently(lambda: self._aggregated(spec))
+        if spec.tablet is not None or spec.partition is not None or spec.here:
+            reader = self._scan_reader(spec)
+            return ScanStream(reader.open(), _pinned_to(spec), reader.batches(), rest=lambda: reader.rest)
+        for attempt in range(_PLANS_MAX):
+            parts = self.parts(spec)
+            if not parts.parts:
+                return ScanStream(parts.schema, parts.snapshot, iter(()))
+            first = self._scan_reader(_ticket(parts.parts[0]))
+            try:
+                return ScanStream(first.open(), parts.snapshot, self._read(first, parts.parts[1:]))
+            except (ConflictError, NotFoundError):
+                if attempt == _PLANS_MAX - 1:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
 
-    def _read(self, parts: list[ScanPart]) -> Iterator[pa.RecordBatch]:
-        for part in parts:
+    def _aggregated(self, spec: ScanSpec) -> ScanStream:
+        with as_store_errors():
+            answer = self._client.do_get(fl.Ticket(_json(spec))).read_all()
+        return ScanStream(answer.schema, _pinned_to(spec), iter(answer.to_batches()))
+
+    def _read(self, first: ScanReader, others: list[ScanPart]) -> Iterator[pa.RecordBatch]:
+        yield from first.batches()
+        for part in others:
             yield from self.read_part(part)
 
     def parts(self, spec: ScanSpec) -> ScanParts:
         """Return the parts of a scan, all pinned to one snapshot. Nothing is read yet."""
+        return self._patiently(lambda: self._parts(spec))
+
+    def _parts(self, spec: ScanSpec) -> ScanParts:
         with as_store_errors():
             return ScanParts.of(self._client.get_flight_info(fl.FlightDescriptor.for_command(_json(spec))))
 
     def read_part(self, part: ScanPart) -> Iterator[pa.RecordBatch]:
         """Yield the batches of a part, whichever server of the same store handed it out."""
-        with as_store_errors():
-            reader = self._client.do_get(fl.Ticket(part.ticket))
-        yield from self._batches(reader)
+        yield from self._scan_reader(_ticket(part)).batches()
 
-    def _batches(self, reader: fl.FlightStreamReader) -> Iterator[pa.RecordBatch]:
-        try:
-            while (batch := _next_batch(reader)) is not None:
-                yield batch
-        except GeneratorExit:
-            reader.cancel()
-            raise
+    def _scan_reader(self, ticket: ScanSpec) -> ScanReader:
+        return ScanReader(lambda rest: self._client.do_get(fl.Ticket(_json(rest))), self._read_wait(), ticket)
 
     def plan(self, spec: ScanSpec) -> ScanPlan:
         """See StoreService."""
-        return ScanPlan.model_validate_json(self._action("explain", spec))
+        return ScanPlan.model_validate_json(self._asked("explain", spec))
 
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
         """See StoreService."""
-        return self._point_reads.get(table, keys)
+        return self._patiently(lambda: self._point_reads.get(table, keys))
 
     # Past one process
 
@@ -315,7 +349,7 @@ class FlightStore(FlightMoves):
     def now(self, at_least: int = 0) -> int:
         """See StoreService."""
         body = {"at_least": at_least} if at_least else None
-        return json.loads(self._action("now", body))["timestamp"]
+        return json.loads(self._asked("now", body))["timestamp"]
 
     def health(self) -> Health:
         """See StoreService."""
@@ -336,6 +370,10 @@ class FlightStore(FlightMoves):
             (answer,) = self._client.do_action(fl.Action(name, sent))
             return answer.body.to_pybytes()
 
+    def _asked(self, name: str, body: BaseModel | dict[str, Any] | None = None) -> bytes:
+        """Return the answer to an action that changes nothing; wait for a server that is away."""
+        return self._patiently(lambda: self._action(name, body))
+
     def _results(self, name: str, body: BaseModel) -> Iterator[bytes]:
         """Yield the results of an action that has several."""
         with as_store_errors():
@@ -354,9 +392,5 @@ def _pinned_to(spec: ScanSpec) -> int | None:
     return None if spec.as_of is None else parse_moment(spec.as_of)
 
 
-def _next_batch(reader: fl.FlightStreamReader) -> pa.RecordBatch | None:
-    with as_store_errors():
-        try:
-            return reader.read_chunk().data
-        except StopIteration:
-            return None
+def _ticket(part: ScanPart) -> ScanSpec:
+    return ScanSpec.model_validate_json(part.ticket)

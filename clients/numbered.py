@@ -59,17 +59,13 @@ class NumberedPut:
     def __init__(
         self,
         open_stream: Callable[[WriteCommand, pa.Schema], PutStream],
-        is_back: Callable[[], bool],
         writer: Writer,
-        retries: bool,
+        wait: ServerWait,
     ) -> None:
-        """``is_back`` tells whether the server takes writes, and raises UnavailableError while it cannot be reached.
-
-        Without ``retries`` everything is sent once.
-        """
+        """``wait`` says how long a server that is away is waited for."""
         self._open_stream = open_stream
         self._writer = writer
-        self._wait = ServerWait(is_back, retries)
+        self._wait = wait
         self._unanswered: deque[tuple[int, pa.RecordBatch]] = deque()
 
     def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 
 from ..schemas.errors import UnavailableError
 
@@ -19,32 +18,49 @@ _PATIENCE_SECONDS = 60.0
 class ServerWait:
     """The patience with one server, for one request or stream of them. For one thread."""
 
-    def __init__(self, is_back: Callable[[], bool], retries: bool) -> None:
-        """``is_back`` tells whether the server takes writes, and raises UnavailableError while it cannot be reached.
+    def __init__(self, is_back: Callable[[], bool], retries: bool, server: str = "the server") -> None:
+        """``is_back`` tells whether the server takes such requests, and raises UnavailableError while it cannot be
+        reached; ``server`` names it in errors.
 
         Without ``retries`` there is no patience.
         """
         self._is_back = is_back
         self._retries = retries
+        self._server = server
         self.reset()
 
     def reset(self) -> None:
         """Be as patient as at first: something got through."""
         self._resends = 0
-        self._waited_seconds = 0.0
+        self._told_seconds = 0.0
+        self._began: float | None = None
 
     def wait(self, error: UnavailableError) -> None:
-        """Return when it makes sense to send again what met ``error``, else raise it."""
-        if self._retries and error.retry_after_seconds and self._waited_seconds < _PATIENCE_SECONDS:
-            self._waited_seconds += error.retry_after_seconds
+        """Return when it makes sense to send again what met ``error``, else raise it.
+
+        Raises:
+            UnavailableError: the time is over; the text names the server and how long it was waited for.
+        """
+        if not self._retries:
+            raise error
+        if self._began is None:
+            self._began = time.monotonic()
+        if error.retry_after_seconds and self._told_seconds < _PATIENCE_SECONDS:
+            self._told_seconds += error.retry_after_seconds
             time.sleep(error.retry_after_seconds)
             return
         self._resends += 1
-        if self._retries and self._resends <= _RESENDS:
+        if self._resends <= _RESENDS:
             for pause in _PAUSES:
                 time.sleep(pause)
-                with suppress(UnavailableError):
-                    if self._is_back():
-                        return
-                    break
-        raise error
+                try:
+                    is_back = self._is_back()
+                except UnavailableError:
+                    continue
+                if is_back:
+                    return
+                raise error  # it is there, and its own words say why it does not take this
+        waited = time.monotonic() - self._began
+        raise UnavailableError(
+            f"gave up on {self._server} after {waited:.1f} s: {error.message}", error.retry_after_seconds
+        ) from error

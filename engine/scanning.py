@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from ..schemas.column import ColumnSchema
 from ..schemas.description import ScanSplit
-from ..schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, SnapshotTooOldError, UnavailableError
+from ..schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, SnapshotTooOldError, WrongServerError
 from ..schemas.limits import Limits
 from ..schemas.partition_schema import TabletPartition, sum_of
 from ..schemas.predicate import Not, Predicate
 from ..schemas.scan import ScanSpec
-from ..schemas.sorting import skipped
+from ..schemas.service import Marked
 from ..schemas.table import TableSchema
 from .aggregate.merge import Merger
 from .aggregate.plan import AggregatePlan
@@ -31,11 +31,14 @@ from .partition.prune import prune as prune_tablets
 from .rowset.rowset import RowSet
 from .table import Table
 from .tablet.chunk import ChangeRange, PruneCount, ScanRequest
+from .tablet.marked import scan_marked
 from .tablet.ordered import scan_ordered
 from .tablet.scan import aggregate, scan_unordered
 from .tablet.split import Split, split
 from .tablet.tablet import Tablet
 from .tablet.version import Version
+
+_SHORT_ROWS = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +154,12 @@ def wanted_tablets(spec: ScanSpec, table: Table, layout: Layout, request: ScanRe
 
     Raises:
         NotFoundError: for a ticket whose tablet is gone, or a part of it.
-        WrongServerError: a tablet is on another server, and the scan is not one of those ``here``.
+        WrongServerError: a tablet is on another server, and the scan is not one of those ``here``, or the tablets
+            ``here`` are not those of the scan's plan.
         CorruptionError: a tablet is in quarantine.
-        UnavailableError: the tablets ``here`` are not those of the scan's plan.
     """
     if spec.tablets_here is not None and spec.tablets_here != layout.tablets_here:
-        raise UnavailableError("tablets were moved between servers meanwhile; plan the scan again", 0.1)
+        raise WrongServerError("tablets were moved between servers meanwhile; plan the scan again")
     wanted = _wanted(spec, table, layout, request)
     if spec.here and spec.tablet is None and layout.elsewhere is not None:
         here = [tablet for tablet in wanted.tablets if tablet.elsewhere is None]
@@ -226,24 +229,56 @@ def run(
     limits: Limits,
 ) -> Iterator[pa.RecordBatch]:
     """Pin the tablets' versions and return the batches of a scan."""
-    is_empty = request.where is not None and request.where.is_trivially_false
     if request.aggregate:
-        versions = [] if is_empty else _pinned(tablets, table, request.oldest)
+        versions = [] if _is_empty(spec, request) else _pinned(tablets, table, request.oldest)
         return _aggregated(versions, request, request.aggregate, pool, ahead, limits.aggregate_bytes)
-    if spec.limit == 0 or is_empty:
+    return unmarked(run_marked(spec, table, layout, request, tablets, pool, ahead))
+
+
+def unmarked(marked: Iterator[Marked]) -> Iterator[pa.RecordBatch]:
+    """Yield the batches alone."""
+    for batch, _ in marked:
+        if batch is not None:
+            yield batch
+
+
+def run_marked(
+    spec: ScanSpec,
+    table: Table,
+    layout: Layout,
+    request: ScanRequest,
+    tablets: list[Tablet],
+    pool: Executor,
+    ahead: int,
+) -> Iterator[Marked]:
+    """Pin the tablets' versions and return the batches of a scan of rows or changes, with ``marks`` if it asks for
+    them."""
+    if _is_empty(spec, request):
         return iter(())
     versions = _pinned(tablets, table, request.oldest)
     reach = 0 if spec.limit is not None else ahead
     if spec.ordered:
-        batches = (
-            batch
+        marked = (
+            item
             for group in _in_key_order(tablets, versions, layout)
-            for batch in scan_ordered(group, request, layout.schema.key, layout.encoder, pool, reach)
+            for item in scan_ordered(group, request, layout.schema.key, layout.encoder, pool, reach)
         )
+    elif spec.marks and not _is_short(spec):
+        rowsets = [rowset for version in versions for rowset in version.rowsets()]
+        marked = scan_marked(rowsets, request, pool, reach)
     else:
-        batches = scan_unordered(versions, request, pool, reach)
-    batches = skipped(batches, spec.offset) if spec.offset else batches
-    return batches if spec.limit is None else _limited(batches, spec.limit)
+        marked = (Marked(batch, None) for batch in scan_unordered(versions, request, pool, reach))
+    marked = _skipped(marked, spec.offset) if spec.offset else marked
+    return marked if spec.limit is None else _limited(marked, spec.limit)
+
+
+def _is_empty(spec: ScanSpec, request: ScanRequest) -> bool:
+    return spec.limit == 0 or (request.where is not None and request.where.is_trivially_false)
+
+
+def _is_short(spec: ScanSpec) -> bool:
+    """Whether the rows are few enough for whoever reads them to wait until all are there."""
+    return spec.limit is not None and spec.limit <= _SHORT_ROWS
 
 
 def _aggregated(
@@ -281,12 +316,22 @@ def _pinned(tablets: list[Tablet], table: Table, snapshot: int) -> list[Version]
     return versions
 
 
-def _limited(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+def _skipped(marked: Iterator[Marked], count: int) -> Iterator[Marked]:
+    left = count
+    for batch, below in marked:
+        rows = batch.num_rows if batch else 0
+        yield Marked(batch.slice(left) if batch and left < rows else None, below)
+        left = max(left - rows, 0)
+
+
+def _limited(marked: Iterator[Marked], limit: int) -> Iterator[Marked]:
     left = limit
-    for batch in batches:
-        yield batch.slice(0, left)
-        left -= batch.num_rows
-        if left <= 0:
+    for batch, below in marked:
+        if batch is None or batch.num_rows < left:
+            left -= batch.num_rows if batch else 0
+            yield Marked(batch, below)
+        else:
+            yield Marked(batch.slice(0, left), None)
             return
 
 

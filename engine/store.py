@@ -14,16 +14,14 @@ from typing import Any
 import pyarrow as pa
 
 from ..schemas.alter import Alteration
-from ..schemas.description import DroppedTable, Health, ScanPlan, TableDescription, TableStats, TabletMap
+from ..schemas.description import DroppedTable, Health, TableDescription, TableStats, TabletMap
 from ..schemas.errors import InvalidArgumentError, StoreError, UnavailableError
-from ..schemas.scan import ScanSpec
-from ..schemas.service import MaintenanceKind, ScanStream
-from ..schemas.sorting import sorted_stream, unsorted
+from ..schemas.service import MaintenanceKind
 from ..schemas.statement import Statement
 from ..schemas.table import TableDefinition
 from ..schemas.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
 from ..schemas.write import CommitMode, WriteCommand, WriteResult
-from . import commits, recovery, scanning, upkeep
+from . import commits, recovery, upkeep
 from .bulk import imports
 from .bulk.commit import Importer
 from .caller_runs import CallerRuns
@@ -39,7 +37,6 @@ from .fs.failures import named
 from .fs.filesystem import FileSystem
 from .fs.local import LocalFileSystem
 from .incoming import in_one_batch
-from .layout import Layout
 from .log_freeing import LogFreeing
 from .maintenance.manager import MaintenanceManager
 from .maintenance.op import MaintenanceOp
@@ -50,13 +47,13 @@ from .mvcc.mvcc import MvccManager
 from .options import StoreOptions
 from .outside import Outside
 from .pending import PendingWrite, RepeatedWrite
+from .reading import Reading
 from .room import Room
 from .snapshots import Snapshots
 from .staging.area import StagingArea
 from .statement.execute import Statements
 from .stats import damaged_files, described, health_of, table_stats, tablet_map
 from .table import Table
-from .tablet.chunk import ScanRequest
 from .tablet.environment import Environment
 from .tablet.key_budget import KeyIndexBudget
 from .tablet.manifest import CleanStopEntry, ManifestFile
@@ -73,7 +70,7 @@ _BYTES_AHEAD = 32 << 20
 """Of them; one may always be."""
 
 
-class Store(Outside):
+class Store(Outside, Reading):
     """An open data directory. Thread safe. Closed or left to recovery: nothing acknowledged is lost either way."""
 
     def __init__(self, fs: FileSystem, options: StoreOptions, clock: Clock) -> None:
@@ -335,50 +332,6 @@ class Store(Outside):
         self._check_open()
         self._transactions.abort(transaction)
 
-    @noticing
-    def scan(self, spec: ScanSpec) -> ScanStream:
-        """See StoreService."""
-        self._check_open()
-        if spec.checked().order_by:
-            return sorted_stream(spec, self._key(spec), self.scan)
-        options = self.options
-        while True:
-            table, layout, wanted, request = self._resolve(spec)
-            ahead = 2 * options.scan_threads
-            batches = scanning.run(spec, table, layout, request, wanted.tablets, self._pool, ahead, options.limits)
-            if table.layout is layout:  # else a pinned rowset may lack a dropped column, or a new tablet its rows
-                return ScanStream(request.schema, request.snapshot, self._noticed(batches))
-
-    def _noticed(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with self.damage.noticing():
-            yield from batches
-
-    @noticing
-    def plan(self, spec: ScanSpec) -> ScanPlan:
-        """See StoreService."""
-        self._check_open()
-        spec = unsorted(spec.checked(), self._key(spec))
-        table, layout, wanted, request = self._resolve(spec)
-        splits, explain = scanning.estimate(spec, wanted, table, layout, request)
-        read_here, read_all = wanted.sums
-        return ScanPlan(
-            snapshot=request.snapshot,
-            schema_version=layout.schema.version,
-            splits=splits,
-            planned=scanning.digest(table, request),
-            explain=explain,
-            tablets_here=layout.tablets_here,
-            tablets_all=layout.tablets_all,
-            read_here=read_here,
-            read_all=read_all,
-        )
-
-    @noticing
-    def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
-        """See StoreService."""
-        self._check_open()
-        return self._catalog.table(table).get(keys, self._mvcc.snapshot, self.options.limits)
-
     # The store
 
     @noticing
@@ -458,22 +411,6 @@ class Store(Outside):
     def _check_open(self) -> None:
         if self._closed:
             raise UnavailableError("the store is closed")
-
-    def _key(self, spec: ScanSpec) -> list[str]:
-        """Return the key columns of a scan's table, once those that it is sorted by are found there."""
-        schema = self._catalog.table(spec.table).schema
-        for term in spec.order_by or ():
-            schema.column(term.column)
-        return [column.name for column in schema.key]
-
-    def _resolve(self, spec: ScanSpec) -> tuple[Table, Layout, scanning.Wanted, ScanRequest]:
-        table = self._catalog.table(spec.checked().table)
-        layout = table.layout
-        snapshot, changes = self._snapshots.range(spec, table, layout)
-        options = self.options
-        limits, chunk_bytes = options.limits, options.scan_batch_bytes
-        request = scanning.resolve_ticket(spec, table, layout, snapshot, changes, limits, chunk_bytes)
-        return table, layout, scanning.wanted_tablets(spec, table, layout, request), request
 
     def _operations(self) -> list[MaintenanceOp]:
         operations: list[MaintenanceOp] = []

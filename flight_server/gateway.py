@@ -40,7 +40,8 @@ class Gateway:
         """Take over ``local``, which is what ``here`` says; other servers are connected when they are needed."""
         self._local = local
         self._here = here
-        self._members = Members(here.placement, known={here.server: local})
+        # A thread of this server does not wait for another one: who asked does.
+        self._members = Members(here.placement, retries=False, known={here.server: local})
         self._all = PlacedStore(self._members)
 
     def __getattr__(self, name: str) -> Any:

@@ -16,6 +16,7 @@ from .config import ServerConfig
 from .cutter import cut
 from .errors import Guarded, Translator
 from .limits import Kind
+from .marks import cut_marked
 
 
 def scan_spec(body: bytes, what: str, config: ServerConfig) -> ScanSpec:
@@ -63,22 +64,27 @@ def stream(
     return fl.GeneratorStream(scan.schema, batches)
 
 
-def _sent(scan: ScanStream, config: ServerConfig, call: Call) -> Iterator[pa.RecordBatch]:
-    batches = cut(scan.batches, config)
+def _sent(
+    scan: ScanStream, config: ServerConfig, call: Call
+) -> Iterator[pa.RecordBatch | tuple[pa.RecordBatch, bytes]]:
+    if scan.marked is None or scan.snapshot is None:
+        messages = cut(scan.batches, config)
+    else:
+        messages = cut_marked(scan.marked, scan.snapshot, config)
     while True:
         with call.working():
             call.check()
-            batch = next(batches, None)
-        if batch is None:
+            message = next(messages, None)
+        if message is None:
             return
         with call.with_client():
-            yield batch
+            yield message
 
 
 def _end(scan: ScanStream, call: Call) -> None:
-    close = getattr(scan.batches, "close", None)
     try:
-        if close:
-            close()
+        for items in (scan.marked, scan.batches):
+            if close := getattr(items, "close", None):
+                close()
     finally:
         call.close()

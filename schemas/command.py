@@ -100,6 +100,19 @@ class InfoMetadata(BaseModel):
     schema_version: int
 
 
+class ScanMark(BaseModel):
+    """The ``app_metadata`` of some batches of a scan that was asked for ``marks``: how to go on after them.
+
+    The same scan of the same ``snapshot`` with ``key_lower`` set to ``below`` gives the rows that follow this batch,
+    and no others.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    below: str
+    snapshot: int
+
+
 class RowCount(BaseModel):
     """The ``app_metadata`` of each message of an answer in DoExchange."""
 

@@ -55,6 +55,13 @@ class ScanSpec(BaseModel):
     """Read encoded keys from here on only, hexadecimal: set by the store in the tickets that it hands out."""
     key_upper: str | None = None
     """Read encoded keys up to here only, itself left out."""
+    lease: str | None = None
+    """The planned scan whose rowsets the server keeps for this ticket, if it still does: set by the store in the
+    tickets that it hands out."""
+    pin: bool = False
+    """For plans: keep the rowsets that the scan reads for a while, whatever becomes of the table's history."""
+    marks: bool = False
+    """Tell with the batches, in their ``app_metadata``, at which keys the scan could go on: see ``ScanMark``."""
     planned: str | None = None
     """A digest of the columns that the scan was planned with: set by the store in the tickets that it hands out. It is
     refused when they are others by now, so that the stream has the schema that was told."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -39,6 +39,14 @@ class MaintenanceKind(StrEnum):
     """Drop what only snapshots before the table's history can see."""
 
 
+class Marked(NamedTuple):
+    """What comes next in a scan that can be resumed: rows, if any, and how far the scan has come with them."""
+
+    batch: pa.RecordBatch | None
+    below: bytes | None
+    """All rows whose encoded keys lie below this one have come, and no others; None: nothing can be said here."""
+
+
 @dataclass(frozen=True, slots=True)
 class ScanStream:
     """A running scan: ``batches`` at ``snapshot``, all of ``schema``.
@@ -51,6 +59,11 @@ class ScanStream:
     snapshot: int | None
     """None where whoever runs the scan takes its own "now" and does not say which."""
     batches: Iterator[pa.RecordBatch]
+    marked: Iterator[Marked] | None = None
+    """The same batches with the keys at which the scan could go on, where it was asked for ``marks``. Read one of the
+    two."""
+    rest: Callable[[], ScanSpec] | None = None
+    """Tells what is left to be read after an error, where that is known."""
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Return the batches as an Arrow reader."""

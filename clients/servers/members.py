@@ -11,6 +11,7 @@ from ...schemas.errors import InvalidArgumentError, NotFoundError, StoreError, U
 from ...schemas.placement import Placement
 from ...schemas.service import StoreService
 from ..flight import FlightStore
+from ..server_wait import ServerWait
 
 Answer = TypeVar("Answer")
 
@@ -35,15 +36,21 @@ class Members:
 
         Raises:
             InvalidArgumentError: there is no such server.
-            UnavailableError: it cannot be reached.
+            UnavailableError: it cannot be reached, for as long as one that goes away is waited for.
         """
         if name not in self.placement.servers:
             raise InvalidArgumentError(f"there is no server {name!r}; there are {', '.join(self.names)}")
         with self._lock:
+            if name in self._stores:
+                return self._stores[name]
+        store = self._connected(name)
+        with self._lock:
             if name not in self._stores:
-                self._stores[name] = self._connected(name)
-                self._opened.append(self._stores[name])
-            return self._stores[name]
+                self._stores[name] = store
+                self._opened.append(store)
+                return store
+        store.close()  # another thread was faster
+        return self.store(name)
 
     def adopt(self, name: str, store: StoreService) -> None:
         """Take over an open connection to a server."""
@@ -143,6 +150,19 @@ class Members:
             raise
 
     def _connected(self, name: str) -> StoreService:
+        found: list[StoreService] = []
+
+        def connect() -> bool:
+            found.append(self._connected_at_once(name))
+            return True
+
+        try:
+            connect()
+        except UnavailableError as error:
+            ServerWait(connect, self._retries, f"the server {name!r}").wait(error)
+        return found[0]
+
+    def _connected_at_once(self, name: str) -> StoreService:
         reasons: list[str] = []
         for location in self.placement.servers[name]:
             try:

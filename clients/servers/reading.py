@@ -67,7 +67,7 @@ def opened(members: Members, name: str, ticket: ScanSpec) -> ScanStream:
     """
     if name in members.names:
         try:
-            return members.store(name).scan(ticket)
+            return _going_on(members, members.store(name).scan(ticket))
         except WrongServerError:
             if ticket.partition is None:
                 raise
@@ -81,18 +81,33 @@ def followed(members: Members, ticket: ScanSpec) -> ScanStream:
         WrongServerError: no server has it for longer than a move takes.
     """
     # What the number of the tablet means, and the digest of the columns, is known to the server alone that planned.
-    moved = ticket.model_copy(update={"planned": None, "tablet": None})
+    moved = ticket.model_copy(update={"planned": None, "tablet": None, "lease": None})
     for pause in (*_PAUSES, None):
         for name in members.names:
             try:
                 found = members.store(name).scan(moved)
-                return replace(found, batches=begun(found.batches))
+                return _going_on(members, replace(found, batches=begun(found.batches)))
             except (WrongServerError, NotFoundError):
                 continue
         if pause is not None:
             members.each_with(lambda store: store.tablets(ticket.table))  # who was handed a tablet over takes it now
             time.sleep(pause)
     raise WrongServerError("no server has the tablet that the scan is to read: plan it again")
+
+
+def _going_on(members: Members, stream: ScanStream) -> ScanStream:
+    return replace(stream, batches=_followed_on(members, stream))
+
+
+def _followed_on(members: Members, stream: ScanStream) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a scan; its rest from another server, if the tablet moved while this one was restarted."""
+    try:
+        yield from stream.batches
+    except WrongServerError:
+        rest = stream.rest() if stream.rest else None
+        if rest is None or rest.partition is None:
+            raise
+        yield from followed(members, rest).batches
 
 
 def begun(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

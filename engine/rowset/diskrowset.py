@@ -21,7 +21,7 @@ from ..delta.tracker import DeltaTracker
 from ..fs.filesystem import FileSystem
 from ..vectors.key_bounds import KeyBounds
 from ..vectors.key_search import keys_from_bytes
-from ..vectors.keys import KeyEncoder, KeyVector, U64Keys, keys_less_equal, lower_bound, take_keys
+from ..vectors.keys import KeyEncoder, KeyVector, U64Keys, key_bytes, keys_less_equal, lower_bound, take_keys
 from ..vectors.physical import PhysicalType, physical_of
 from ..vectors.vector import FixedVector, Vector, as_bytes, conformed, zeros
 from .absent import absent_cells
@@ -228,6 +228,8 @@ class DiskRowSet(RowSet):
         return cells.values.astype(np.bool_)
 
     def keys_at(self, rows: np.ndarray) -> KeyVector:
+        if not (rows % BLOCK_ROWS).any():
+            return take_keys(self._first_keys(), rows // BLOCK_ROWS)
         return self._encoder.encode([self.base_at(column, rows) for column in self._key_columns])
 
     def keys_in(self, first: int, last: int) -> KeyVector:
@@ -271,6 +273,10 @@ class DiskRowSet(RowSet):
         first = 0 if lower is None else max(lower_bound(blocks, lower + b"\0") - 1, 0) * BLOCK_ROWS
         last = rows if upper is None else min(lower_bound(blocks, upper) * BLOCK_ROWS, rows)
         return first, last
+
+    def first_key(self, block: int) -> bytes:
+        """Return the key of the first row of a mini-block."""
+        return key_bytes(self._first_keys(), block)
 
     def rows_below(self, key: bytes) -> int:
         """Return how many rows, in whole mini-blocks unless all, surely have keys below ``key``."""

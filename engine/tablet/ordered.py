@@ -13,22 +13,21 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
-from functools import partial
 from itertools import groupby
 
 import pyarrow as pa
 
 from ...schemas.column import ColumnSchema
-from ..rowset.diskrowset import DiskRowSet
+from ...schemas.service import Marked
 from ..rowset.memrowset import MemRowSet
 from ..rowset.rowset import RowSet
-from ..vectors.key_bounds import KeyBounds, overlapping
 from ..vectors.keys import KeyEncoder
 from ..vectors.places import Places
 from .chunk import PruneCount, ScanRequest, chunks
-from .read import empty_batch, read_chunk
+from .clusters import Cluster, after, clusters, is_in_order, read_in_order
+from .read import empty_batch
 from .runs import Head, Run, RunReader, Span, batch_of, cut, merged_column, merged_places
-from .scan import read_ahead, result, submit
+from .scan import result, submit
 
 _BATCHES_AT_ONCE = 16
 """So many batches are merged as one and cut afterwards: then most of what is decoded of a chunk is copied at once,
@@ -90,46 +89,25 @@ def scan_ordered(
     encoder: KeyEncoder,
     pool: Executor,
     ahead: int,
-) -> Iterator[pa.RecordBatch]:
-    """Yield the selected rows of all ``rowsets`` in key order, changes of one key in the order of their timestamps.
+) -> Iterator[Marked]:
+    """Yield the selected rows of all ``rowsets`` in key order, changes of one key in the order of their timestamps, and
+    the keys up to which they are complete.
 
     ``pool`` works on up to ``ahead`` batches before they are asked for.
     """
-    for is_alone, near in groupby(_clusters(rowsets, request), key=_is_in_order):
+    for is_alone, near in groupby(clusters(rowsets, request), key=is_in_order):
         if is_alone:
-            wanted = (chunk for ((_, rowset),) in near for chunk in chunks(rowset, request, PruneCount()))
-            yield from read_ahead(wanted, partial(read_chunk, request=request), pool, ahead)
+            yield from read_in_order([rowset for ((_, rowset),) in near], request, pool, ahead)
         else:
             reader = RunReader(request, key, encoder)
             for cluster in near:
                 yield from _merged(cluster, reader, pool, ahead)
 
 
-_Cluster = list[tuple[bytes, RowSet]]
-"""Rowsets whose keys overlap, each with its least key, in their order."""
-
-
-def _clusters(rowsets: Sequence[RowSet], request: ScanRequest) -> list[_Cluster]:
-    """Return the rowsets that may have rows of the scan in clusters that do not overlap, in the order of their keys."""
-    bounds: list[KeyBounds] = []
-    wanted: list[RowSet] = []
-    for rowset in rowsets:
-        first, last = rowset.row_range(request.keys.lower, request.keys.upper)
-        if first < last and (known := rowset.key_bounds(request.snapshot)):
-            bounds.append(known)
-            wanted.append(rowset)
-    return [[(bounds[number][0], wanted[number]) for number in cluster] for cluster in overlapping(bounds)]
-
-
-def _is_in_order(cluster: _Cluster) -> bool:
-    """Whether the rows of a cluster stand in key order as they are."""
-    return len(cluster) == 1 and isinstance(cluster[0][1], DiskRowSet)
-
-
-def _merged(cluster: _Cluster, reader: RunReader, pool: Executor, ahead: int) -> Iterator[pa.RecordBatch]:
+def _merged(cluster: Cluster, reader: RunReader, pool: Executor, ahead: int) -> Iterator[Marked]:
     # One chunk ahead of each stream is enough where there are many of them; all come from one pool.
     each = min(ahead, max(1, ahead // len(cluster)))
-    streams = [_Stream(rowset, first_key, reader, pool, each) for first_key, rowset in cluster]
+    streams = [_Stream(rowset, least, reader, pool, each) for (least, _), rowset in cluster]
     merging: deque[_Merge] = deque()
     try:
         for spans, batch_rows in _rounds(streams):
@@ -168,12 +146,14 @@ class _Merge:
         """Whether there is nothing to merge."""
         return len(self._spans) == 1
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in batches, of which the last may be a short one."""
+    def batches(self) -> Iterator[Marked]:
+        """Yield the rows in batches, of which the last may be a short one, and says up to where they go."""
         rows = sum(map(len, self._spans))
         batch = self._result(rows)
+        last = max(span.last_key for span in self._spans)
         for first in range(0, rows, self._batch_rows):
-            yield batch.slice(first, self._batch_rows)
+            is_last = first + self._batch_rows >= rows
+            yield Marked(batch.slice(first, self._batch_rows), after(last) if is_last else None)
 
     def cancel(self) -> None:
         """Let the pool not begin."""

@@ -8,7 +8,7 @@ splits read the same rows as the whole scan, each row once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import ceil
 
@@ -17,6 +17,7 @@ import numpy as np
 from ..codecs.codec import BLOCK_ROWS
 from ..filter.prune import KeyRange
 from ..rowset.memrowset import MemRowSet
+from ..rowset.rowset import RowSet
 from ..vectors.keys import key_bytes
 from .chunk import Chunk, PruneCount, ScanRequest, chunks
 from .version import Version
@@ -40,8 +41,15 @@ def split(version: Version, request: ScanRequest, split_bytes: int | None) -> tu
 
     A scan that reads nothing has one part too.
     """
+    return split_rowsets(version.rowsets(), request, split_bytes)
+
+
+def split_rowsets(
+    rowsets: Iterable[RowSet], request: ScanRequest, split_bytes: int | None
+) -> tuple[list[Split], PruneCount]:
+    """Return the same of some rowsets."""
     count = PruneCount()
-    wanted = [chunk for rowset in version.rowsets() for chunk in chunks(rowset, request, count)]
+    wanted = [chunk for rowset in rowsets for chunk in chunks(rowset, request, count)]
     whole = Split(request.keys, count.rows_in_chunks, int(count.bytes_in_chunks))
     parts = 1 if split_bytes is None else min(ceil(whole.bytes / split_bytes), whole.rows, SPLITS_MAX)
     return [whole] if parts <= 1 else _cut(list(_samples(wanted, whole.rows, parts)), whole, parts), count

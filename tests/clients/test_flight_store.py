@@ -94,12 +94,12 @@ class Split(fl.FlightServerBase):
         return [fl.Result(b'{"status":"ok"}')]
 
     def get_flight_info(self, context: fl.ServerCallContext, descriptor: fl.FlightDescriptor) -> fl.FlightInfo:
-        ends = [fl.FlightEndpoint(str(part), []) for part in range(3)]
+        ends = [fl.FlightEndpoint(json.dumps({"table": "t", "tablet": part}), []) for part in range(3)]
         about = {"snapshot": 77, "schema_version": 1}
         return fl.FlightInfo(self.schema, descriptor, ends, -1, -1, app_metadata=json.dumps(about))
 
     def do_get(self, context: fl.ServerCallContext, ticket: fl.Ticket) -> fl.FlightDataStream:
-        return fl.GeneratorStream(self.schema, self.batches(int(ticket.ticket)))
+        return fl.GeneratorStream(self.schema, self.batches(json.loads(ticket.ticket)["tablet"]))
 
     def batches(self, part: int) -> Iterator[pa.RecordBatch]:
         for number in range(0 if part == 1 else 3):

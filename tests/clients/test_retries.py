@@ -17,6 +17,7 @@ import pytest
 import nyala
 from nyala.clients.database import Database
 from nyala.clients.numbered import NumberedPut, Writer
+from nyala.clients.server_wait import ServerWait
 from nyala.clients.table import Table
 from nyala.engine.store import Store
 from nyala.schemas.errors import InvalidArgumentError, RowErrors, UnavailableError
@@ -144,7 +145,7 @@ def test_a_server_that_stays_away_is_an_error() -> None:
     def gone(*_: Any) -> Any:
         raise UnavailableError("gone")
 
-    put = NumberedPut(gone, lambda: True, Writer("w", iter(range(9))), retries=True)
+    put = NumberedPut(gone, Writer("w", iter(range(9))), ServerWait(lambda: True, True))
     with pytest.raises(UnavailableError, match="gone"):
         put.write_only(INSERT, batch(0))
 
@@ -156,7 +157,7 @@ def test_a_read_only_server_is_an_error_at_once() -> None:
         calls.append(1)
         raise UnavailableError("read-only")
 
-    put = NumberedPut(refusing, lambda: False, Writer("w", iter(range(9))), retries=True)
+    put = NumberedPut(refusing, Writer("w", iter(range(9))), ServerWait(lambda: False, True))
     with pytest.raises(UnavailableError, match="read-only"):
         list(put.write_all(INSERT, [batch(0), batch(10)]))
     assert len(calls) == 1

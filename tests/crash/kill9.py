@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Protocol
+from typing import Any, Protocol
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
@@ -54,11 +54,10 @@ _WARM = 0.8
 class Server:
     """A server process on a directory; a ``with`` block ends in its death."""
 
-    def __init__(self, directory: Path, port: int = 0) -> None:
+    def __init__(self, directory: Path, port: int = 0, **options: Any) -> None:
         program = Path(__file__).with_name("server_process.py")
-        self._process = subprocess.Popen(
-            [sys.executable, str(program), str(directory), str(port)], stdout=subprocess.PIPE, text=True
-        )
+        arguments = [sys.executable, str(program), str(directory), str(port), json.dumps(options)]
+        self._process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:

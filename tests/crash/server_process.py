@@ -1,6 +1,8 @@
 """A server to be killed: the real one, with memory stores so small that it flushes all the time.
 
-python tests/crash/server_process.py DIRECTORY [PORT]      prints {"location": ...} when it listens
+python tests/crash/server_process.py DIRECTORY [PORT [OPTIONS]]      prints {"location": ...} when it listens
+
+OPTIONS are JSON, of the store: others than those below.
 """
 
 import json
@@ -15,8 +17,9 @@ OPTIONS = StoreOptions(flush_bytes=96 << 10, flush_deltas_bytes=32 << 10, wal_se
 
 
 def main() -> None:
+    options = OPTIONS.model_copy(update=json.loads(sys.argv[3])) if len(sys.argv) > 3 else OPTIONS
     run_server(
-        lambda: Store.open(sys.argv[1], OPTIONS),
+        lambda: Store.open(sys.argv[1], options),
         f"grpc://127.0.0.1:{sys.argv[2] if len(sys.argv) > 2 else 0}",
         ServerConfig(),
         lambda location: print(json.dumps({"location": location}), flush=True),

@@ -2,6 +2,7 @@
 
 from tests.crash.kill9 import Campaign
 from tests.crash.retries import RetryCampaign
+from tests.crash.scans import ScanCampaign
 
 
 def test_a_killed_server_has_all_that_it_acknowledged() -> None:
@@ -18,3 +19,10 @@ def test_clients_find_their_way_back_to_a_killed_server_and_write_everything_onc
     assert campaign.cycles == 2
     assert campaign.acknowledged > 20, "too little was written to mean anything"
     assert campaign.changes_checked > 100
+
+
+def test_scans_go_on_through_kills_and_show_each_row_once() -> None:
+    campaign = ScanCampaign(seed=0)
+    campaign.run(3)
+    assert campaign.cycles == 3
+    assert campaign.reads > 5, "too little was read to mean anything"

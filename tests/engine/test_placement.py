@@ -13,7 +13,7 @@ from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.schemas.alter import AddRangePartition, Alteration
 from nyala.schemas.direct import PinSnapshot
-from nyala.schemas.errors import UnavailableError, WrongServerError
+from nyala.schemas.errors import WrongServerError
 from nyala.schemas.operation import Operation
 from nyala.schemas.partition import hash as by_hash
 from nyala.schemas.partition import range as by_range
@@ -105,7 +105,7 @@ def test_plans_tell_which_tablets_they_are_of() -> None:
         added = sum(int(plan.tablets_here, 16) for plan in plans) % (1 << 64)
         assert f"{added:016x}" == plans[0].tablets_all
         stale = ScanSpec(table="t", here=True, tablets_here=plans[1].tablets_here)
-        with pytest.raises(UnavailableError, match="moved"):
+        with pytest.raises(WrongServerError, match="moved"):
             first.scan(stale)
         first.scan(stale.model_copy(update={"tablets_here": plans[0].tablets_here}))
 

@@ -1,0 +1,60 @@
+"""Clusters: the rowsets of a scan by what their keys overlap. One that overlaps no other is read as it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+
+from ...schemas.service import Marked
+from ..codecs.codec import BLOCK_ROWS
+from ..rowset.diskrowset import DiskRowSet
+from ..rowset.rowset import RowSet
+from ..vectors.key_bounds import KeyBounds, overlapping
+from .chunk import Chunk, PruneCount, ScanRequest, chunks
+from .read import read_chunk
+from .scan import read_ahead
+
+Cluster = list[tuple[KeyBounds, RowSet]]
+"""Rowsets whose keys overlap, each with its bounds, in the order of their least keys."""
+
+
+def clusters(rowsets: Iterable[RowSet], request: ScanRequest) -> list[Cluster]:
+    """Return the rowsets that may have rows of the scan in clusters that do not overlap, in the order of their keys."""
+    bounds: list[KeyBounds] = []
+    wanted: list[RowSet] = []
+    for rowset in rowsets:
+        first, last = rowset.row_range(request.keys.lower, request.keys.upper)
+        if first < last and (known := rowset.key_bounds(request.snapshot)):
+            bounds.append(known)
+            wanted.append(rowset)
+    return [[(bounds[number], wanted[number]) for number in cluster] for cluster in overlapping(bounds)]
+
+
+def is_in_order(cluster: Cluster) -> bool:
+    """Whether the rows of a cluster stand in key order as they are."""
+    return len(cluster) == 1 and isinstance(cluster[0][1], DiskRowSet)
+
+
+def read_in_order(rowsets: Sequence[RowSet], request: ScanRequest, pool: Executor, ahead: int) -> Iterator[Marked]:
+    """Yield the selected rows of DiskRowSets that lie one above the other, and after most chunks where the next begins;
+    ``pool`` reads ``ahead`` chunks before they are asked for."""
+
+    def read(chunk: Chunk) -> Marked:
+        return Marked(read_chunk(chunk, request), _key_after(chunk))
+
+    wanted = (chunk for rowset in rowsets for chunk in chunks(rowset, request, PruneCount()))
+    return read_ahead(wanted, read, pool, ahead)
+
+
+def after(key: bytes) -> bytes:
+    """Return the least key above ``key``."""
+    return key + b"\0"
+
+
+def _key_after(chunk: Chunk) -> bytes | None:
+    """Return a key below which lie all rows up to the end of a chunk, and no later ones; None where none is at hand."""
+    rowset = chunk.rowset
+    assert isinstance(rowset, DiskRowSet), "a rowset in key order"
+    if chunk.last == len(rowset):
+        return after(rowset.max_key)
+    return None if chunk.last % BLOCK_ROWS else rowset.first_key(chunk.last // BLOCK_ROWS)

@@ -1,0 +1,65 @@
+"""Marked scans: rows in the cheapest order from which a reader who is cut off can still go on.
+
+Between the break and the next attempt rows move: memory is flushed, rowsets are merged, the server may have been
+restarted. What stays is the snapshot and the keys. So a scan that is to be resumed says at times below which key all
+rows have come, and none above.
+
+A DiskRowSet that overlaps no other tells that after every chunk, at no cost: its rows stand in key order. Rowsets that
+overlap are read one after the other as ever, but in bands: ranges of keys with up to about ``BAND_BYTES`` of rows each.
+The reader keeps the rows of the band that is coming, until it is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
+
+from ...schemas.service import Marked
+from ..filter.prune import KeyRange
+from ..rowset.rowset import RowSet
+from .chunk import PruneCount, ScanRequest, chunks
+from .clusters import Cluster, after, clusters, is_in_order, read_in_order
+from .read import read_chunk
+from .scan import read_ahead
+from .split import split_rowsets
+
+BAND_BYTES = 64 << 20
+"""Of rows that come out, about. Larger bands cost their reader memory, smaller ones cut the rowsets into short runs."""
+
+
+def scan_marked(rowsets: Sequence[RowSet], request: ScanRequest, pool: Executor, ahead: int) -> Iterator[Marked]:
+    """Yield the selected rows of all ``rowsets``, and at times the key below which they are complete.
+
+    ``pool`` reads ``ahead`` chunks before they are asked for.
+    """
+    for is_alone, near in groupby(clusters(rowsets, request), key=is_in_order):
+        if is_alone:
+            yield from read_in_order([rowset for ((_, rowset),) in near], request, pool, ahead)
+        else:
+            for cluster in near:
+                yield from _in_bands(cluster, request, pool, ahead)
+
+
+def _in_bands(cluster: Cluster, request: ScanRequest, pool: Executor, ahead: int) -> Iterator[Marked]:
+    """Read the rowsets of a cluster band by band; several bands at once where a filter leaves little of them."""
+    rowsets = [rowset for _, rowset in cluster]
+    bands = [band.keys for band in split_rowsets(rowsets, request, BAND_BYTES // 2)[0]]
+    at, step = 0, 1
+    while at < len(bands):
+        keys = KeyRange(bands[at].lower, bands[min(at + step, len(bands)) - 1].upper)
+        is_last = at + step >= len(bands)
+        narrowed = request if len(bands) == 1 else replace(request, keys=keys, is_split=True)
+        wanted = (chunk for rowset in rowsets for chunk in chunks(rowset, narrowed, PruneCount()))
+        size = 0
+        for batch in read_ahead(wanted, partial(read_chunk, request=narrowed), pool, ahead):
+            size += batch.nbytes
+            yield Marked(batch, None)
+        yield Marked(None, after(_greatest(cluster)) if is_last or keys.upper is None else keys.upper)
+        at, step = at + step, max(min(2 * step, BAND_BYTES * step // max(size, 1)), 1)
+
+
+def _greatest(cluster: Cluster) -> bytes:
+    return max(greatest for (_, greatest), _ in cluster)

@@ -1,0 +1,55 @@
+"""The batches of a scan that can be resumed: cut into messages as those of any scan, some of which say how to go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from ..schemas.command import ScanMark
+from ..schemas.service import Marked
+from .config import ServerConfig
+from .cutter import cut
+
+
+def cut_marked(
+    marked: Iterator[Marked], snapshot: int, config: ServerConfig
+) -> Iterator[pa.RecordBatch | tuple[pa.RecordBatch, bytes]]:
+    """Yield messages: batches, and batches with a ``ScanMark`` for those who have all up to them.
+
+    All but the first mark stand ``sent_bytes_min`` apart at least, so that small batches are put together as ever.
+    """
+    sections = _Sections(marked, config.sent_bytes_min)
+    while not sections.is_over:
+        waiting: pa.RecordBatch | None = None
+        for piece in cut(sections.next(), config):
+            if waiting is not None:
+                yield waiting
+            waiting = piece
+        if waiting is not None and sections.below is not None:
+            yield waiting, ScanMark(below=sections.below.hex(), snapshot=snapshot).model_dump_json().encode()
+        elif waiting is not None:
+            yield waiting
+
+
+class _Sections:
+    """The batches from one mark to the next."""
+
+    def __init__(self, marked: Iterator[Marked], bytes_min: int) -> None:
+        self._marked = marked
+        self._bytes_min = bytes_min
+        self._is_first = True
+        self.below: bytes | None = None
+        """The mark that the last section ended with."""
+        self.is_over = False
+
+    def next(self) -> Iterator[pa.RecordBatch]:
+        size = 0
+        for batch, below in self._marked:
+            if batch is not None and batch.num_rows:
+                size += max(batch.nbytes, 1)  # without columns rows have no bytes
+                yield batch
+            if below is not None and size and (self._is_first or size >= self._bytes_min):
+                self._is_first, self.below = False, below
+                return
+        self.below, self.is_over = None, True

@@ -1,0 +1,134 @@
+"""Reads over Flight wait for a server that is restarted, as writes do."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import nyala
+from nyala.clients import server_wait
+from nyala.clients.flight import FlightStore
+from nyala.schemas.errors import UnavailableError
+from tests.clients.test_retries import SCHEMA, serve
+
+
+class Restarting:
+    """A server that is killed, and comes back on its port a moment later."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.url = f"grpc://127.0.0.1:{self.port}"
+        self.start()
+
+    def start(self) -> None:
+        self._process = serve(self._directory, self.port)
+        assert self._process.stdout and self._process.stdout.readline()
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait(20)
+
+    def kill_for_a_moment(self) -> threading.Thread:
+        """Kill it, and start it again while the caller goes on."""
+        self.kill()
+        starting = threading.Thread(target=self.start)
+        starting.start()
+        return starting
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Restarting]:
+    server = Restarting(tmp_path)
+    yield server
+    server.kill()
+
+
+def test_every_read_waits_for_a_server_that_is_restarted(server: Restarting) -> None:
+    with nyala.connect(server.url) as database:
+        table = database.create_table("rows", SCHEMA, ["id"])
+        before = database.now()
+        table.insert({"id": range(10), "v": range(10)})
+        store = database._store
+        reads = {
+            "get": lambda: table.get(3) == {"id": 3, "v": 3},
+            "count": lambda: table.scan().count() == 10,
+            "scan": lambda: table.scan(ordered=True).to_arrow()["id"].to_pylist() == list(range(10)),
+            "changes": lambda: table.changes(since=before, every=True).to_arrow().num_rows == 10,
+            "describe": lambda: table.describe()["name"] == "rows",
+            "table": lambda: database.table("rows").name == "rows",
+            "tables": lambda: database.tables() == ["rows"],
+            "stats": lambda: table.stats()["live_rows"] == 10,
+            "explain": lambda: "snapshot" in table.scan().explain(),
+            "now": lambda: database.now() > 0,
+            "last_change": lambda: table.last_change() > 0,
+            "tablets": lambda: len(store.tablets("rows").tablets) == 1,
+        }
+        wrong: list[str] = []
+
+        def ask(name: str) -> None:
+            try:
+                if not reads[name]():
+                    wrong.append(name)
+            except nyala.StoreError as error:
+                wrong.append(f"{name}: {error}")
+
+        starting = server.kill_for_a_moment()
+        threads = [threading.Thread(target=ask, args=(name,)) for name in reads]
+        for thread in threads:
+            thread.start()
+        for thread in [*threads, starting]:
+            thread.join(60)
+        assert not wrong and not any(thread.is_alive() for thread in threads)
+
+
+def test_a_connection_may_wait_too(server: Restarting) -> None:
+    server.kill()
+    with pytest.raises(UnavailableError):
+        FlightStore(server.url)
+    starting = threading.Thread(target=server.start)
+    starting.start()
+    FlightStore(server.url, patient=True).close()
+    starting.join()
+
+
+def test_the_error_names_the_server_and_the_time(server: Restarting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_wait, "_PAUSES", (0.1, 0.2))
+    with nyala.connect(server.url) as database:
+        table = database.create_table("rows", SCHEMA, ["id"])
+        server.kill()
+        for read in (database.tables, lambda: table.get(1), table.scan().count, table.scan().to_arrow):
+            with pytest.raises(UnavailableError, match=rf"gave up on the server at {server.url} after \d+\.\d s: "):
+                read()
+        with pytest.raises(UnavailableError, match=rf"gave up on the server at {server.url} after \d+\.\d s: "):
+            table.insert({"id": [1], "v": [1]})
+
+
+def test_without_retries_a_read_fails_at_once(server: Restarting, monkeypatch: pytest.MonkeyPatch) -> None:
+    with nyala.connect(server.url, retries=False) as database:
+        server.kill()
+        monkeypatch.setattr(server_wait.time, "sleep", lambda _: pytest.fail("it waits"))
+        for read in (database.tables, database.now):
+            with pytest.raises(UnavailableError, match="cannot be reached"):
+                read()
+
+
+def test_a_read_comes_again_when_it_is_told_to(monkeypatch: pytest.MonkeyPatch, url: str, store: object) -> None:
+    with nyala.connect(url) as database:
+        database.create_table("rows", pa.schema([("id", pa.int64())]), ["id"])
+        refused: list[str] = []
+
+        def busy(name: str) -> list[str]:
+            refused.append(name)
+            if len(refused) < 6:
+                raise UnavailableError("64 requests run already", 0.01)
+            return ["rows"]
+
+        monkeypatch.setattr(store, "tables", lambda: busy("tables"))
+        assert database.tables() == ["rows"] and len(refused) == 6

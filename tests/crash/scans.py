@@ -1,0 +1,247 @@
+"""Kill -9 a server again and again while clients read: each scan must show every row of its snapshot once.
+
+One server is killed at random moments and started again on its port. Readers never hear of it: they scan in every way
+there is, some slowly, some in key order, some with a limit, and compare row by row with what the table held at the
+snapshot. Writers and all maintenance go on meanwhile, so that after a restart rows lie elsewhere than before.
+
+    python tests/crash/scans.py --cycles 50 --seed 0
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import nyala
+from nyala.schemas.errors import StoreError
+from nyala.schemas.service import MaintenanceKind
+from tests.crash.kill9 import Server, main
+from tests.crash.retries import _free_port
+
+SCHEMA = pa.schema([("k", pa.int64()), ("s", pa.string()), ("v", pa.int64()), ("w", pa.binary())])
+ROWS = 60_000
+OPTIONS = {"flush_bytes": 1 << 20, "flush_deltas_bytes": 256 << 10, "scan_batch_bytes": 128 << 10, "scan_threads": 0}
+CYCLES_A_STORE = 25
+_STUCK_SECONDS = 180
+
+
+def rows(keys: np.ndarray, value: int, random: Random) -> pa.RecordBatch:
+    """Return rows that are large and do not compress, so that a scan does not fit into the buffers on its way."""
+    text = pa.array([f"{key % 97}-{key}" for key in keys.tolist()])
+    blobs = pa.array([random.randbytes(200) for _ in range(len(keys))])
+    return pa.record_batch([pa.array(keys), text, pa.array(np.full(len(keys), value)), blobs], schema=SCHEMA)
+
+
+@dataclass
+class Truth:
+    """What the table holds at a snapshot, and what changed up to it."""
+
+    snapshot: int
+    since: int
+    rows: pa.Table
+    changes: pa.Table
+
+    @classmethod
+    def of(cls, table: nyala.Table, since: int, snapshot: int) -> Truth:
+        """Read it while nobody is killed."""
+        feed = table.changes(since, snapshot, every=True).to_arrow()
+        return cls(snapshot, since, in_order(table.scan(as_of=snapshot).to_arrow()), in_order(feed))
+
+
+def in_order(found: pa.Table) -> pa.Table:
+    """Sort by key, changes by key and moment."""
+    by = [(name, "ascending") for name in ("k", "_timestamp") if name in found.schema.names]
+    return found.take(pc.sort_indices(found, sort_keys=by)).combine_chunks()
+
+
+class Reader:
+    """Reads and compares, whatever becomes of the server."""
+
+    def __init__(self, table: nyala.Table, truth: Truth, random: Random) -> None:
+        self._table, self._truth, self._random = table, truth, random
+        self.reads = 0
+        self.failure: BaseException | None = None
+
+    def run_until(self, stop: threading.Event) -> None:
+        """Read until ``stop`` is set; the first thing that is wrong becomes ``failure``."""
+        ways = [self.rows, self.ordered, self.limited, self.part, self.changes, self.arrow, self.small]
+        try:
+            while not stop.is_set():
+                self._random.choice(ways)()
+                self.reads += 1
+        except BaseException as error:  # the main thread raises it
+            self.failure = error
+
+    def rows(self) -> None:
+        """All rows, batch by batch, as slowly as a reader may be."""
+        self._same(self._slowly(self._table.scan(as_of=self._truth.snapshot)), self._truth.rows)
+
+    def ordered(self) -> None:
+        """In the order of the key."""
+        found = self._slowly(self._table.scan(as_of=self._truth.snapshot, ordered=True))
+        assert found.equals(self._truth.rows), "rows in key order are not those of the snapshot"
+
+    def limited(self) -> None:
+        """The first rows in the order of the key, and any so many rows."""
+        limit = self._random.randint(1, ROWS)
+        first = self._slowly(self._table.scan(as_of=self._truth.snapshot, ordered=True, limit=limit))
+        assert first.equals(self._truth.rows.slice(0, limit).combine_chunks()), f"not the first {limit} rows"
+        some = self._slowly(self._table.scan(as_of=self._truth.snapshot, limit=limit, columns=["k"]))
+        assert some.num_rows == pc.count_distinct(some["k"]).as_py() == min(limit, self._truth.rows.num_rows)
+
+    def part(self) -> None:
+        """Some columns of the rows that a filter selects, without their key."""
+        least = self._random.randrange(ROWS)
+        found = self._slowly(self._table.scan(["v", "s"], f"k >= {least}", as_of=self._truth.snapshot, ordered=True))
+        wanted = self._truth.rows.filter(pc.field("k") >= least).select(["v", "s"]).combine_chunks()
+        assert found.equals(wanted), f"not the rows from {least} on"
+
+    def changes(self) -> None:
+        """Every change up to the snapshot."""
+        is_ordered = self._random.random() < 0.5
+        feed = self._table.changes(self._truth.since, self._truth.snapshot, every=True, ordered=is_ordered)
+        self._same(self._slowly(feed), self._truth.changes)
+
+    def arrow(self) -> None:
+        """At one go, in the ways that libraries read."""
+        scan = self._table.scan(as_of=self._truth.snapshot)
+        ways: list[Callable[[], pa.Table]] = [
+            scan.to_arrow,
+            lambda: scan.to_reader().read_all(),
+            lambda: pa.table(scan),
+            lambda: pa.Table.from_pandas(scan.to_pandas(), self._truth.rows.schema, preserve_index=False),
+        ]
+        self._same(self._random.choice(ways)(), self._truth.rows)
+
+    def small(self) -> None:
+        """Point reads, counts, aggregates and look-ups."""
+        row = self._truth.rows.slice(self._random.randrange(self._truth.rows.num_rows), 1).to_pylist()[0]
+        for _ in range(20):
+            scan = self._table.scan(as_of=self._truth.snapshot)
+            assert scan.count() == self._truth.rows.num_rows
+            total = scan.aggregate({"v": ("v", "sum")})["v"][0].as_py()
+            assert total == pc.sum(self._truth.rows["v"]).as_py()
+            if (found := self._table.get(row["k"])) is not None:
+                assert found["s"] == row["s"]
+            assert self._table.describe()["name"] == "t"
+
+    def _slowly(self, scan: nyala.Scan) -> pa.Table:
+        batches: list[pa.RecordBatch] = []
+        pause = self._random.choice([0, 0, 0.002, 0.02])
+        for batch in scan:
+            batches.append(batch)
+            time.sleep(pause)
+        if not batches:
+            return scan.to_arrow()
+        return pa.Table.from_batches(batches).combine_chunks()
+
+    def _same(self, found: pa.Table, wanted: pa.Table) -> None:
+        found = in_order(found)
+        lost = len(wanted) - len(found)
+        assert found.equals(wanted), f"not the rows of the snapshot: {lost:+} rows are missing, or some differ"
+
+
+@dataclass
+class ScanCampaign:
+    """Counts over all cycles."""
+
+    seed: int
+    cycles: int = 0
+    reads: int = 0
+
+    def run(self, cycles: int) -> None:
+        random = Random(self.seed)
+        while self.cycles < cycles:
+            with tempfile.TemporaryDirectory(prefix="nyala-scans-") as directory:
+                self._one_store(Path(directory), min(CYCLES_A_STORE, cycles - self.cycles), random)
+
+    def _one_store(self, directory: Path, cycles: int, random: Random) -> None:
+        server = Server(directory, _free_port(), **OPTIONS)
+        location, port = server.location, int(server.location.rpartition(":")[2])
+        stop = threading.Event()
+        try:
+            with closing(nyala.connect(location)) as database:
+                table = database.create_table("t", SCHEMA, ["k"], [nyala.hash("k", buckets=2)])
+                truth = _loaded(database, table, random)
+                readers = [Reader(table, truth, Random(random.random())) for _ in range(3)]
+                threads = [threading.Thread(target=each.run_until, args=(stop,)) for each in readers]
+                threads.append(threading.Thread(target=_write_until, args=(table, stop, Random(random.random()))))
+                for thread in threads:
+                    thread.start()
+                for _ in range(cycles):
+                    _wait_until_all_have_read(readers)
+                    time.sleep(random.uniform(0.0, 0.6))
+                    server.__exit__()
+                    server = Server(directory, port, **OPTIONS)
+                    self.cycles += 1
+                    print(f"cycle {self.cycles}: {sum(each.reads for each in readers)} reads", flush=True)
+                _wait_until_all_have_read(readers)
+                stop.set()
+                for thread in threads:
+                    thread.join(_STUCK_SECONDS)
+                assert not any(thread.is_alive() for thread in threads), "a client hangs"
+                _raise_failures(readers)
+                self.reads += sum(each.reads for each in readers)
+        finally:
+            stop.set()
+            server.__exit__()
+
+    def __str__(self) -> str:
+        return f"{self.reads} reads, each with all rows of its snapshot once"
+
+
+def _loaded(database: nyala.Database, table: nyala.Table, random: Random) -> Truth:
+    """Load rows in an order that makes rowsets overlap, change some, and say what is there then."""
+    order = np.random.default_rng(random.randrange(1 << 30)).permutation(ROWS)
+    for part in np.array_split(order, 10):
+        table.insert(rows(part, 0, random))
+    since = database.now()
+    table.upsert(rows(order[: ROWS // 10], 1, random))
+    table.delete({"k": order[ROWS // 10 : ROWS // 8].tolist()})
+    table.insert(rows(np.arange(ROWS, ROWS + 2_000), 2, random))
+    return Truth.of(table, since, database.now())
+
+
+def _write_until(table: nyala.Table, stop: threading.Event, random: Random) -> None:
+    """Change rows, and let all kinds of maintenance move them."""
+    value = 10
+    while not stop.is_set():
+        with suppress(StoreError):
+            first = random.randrange(ROWS)
+            table.upsert(rows(np.arange(first, first + 300), value, random))
+            table.maintain(random.choice(list(MaintenanceKind)))
+        value += 1
+        stop.wait(random.uniform(0, 0.3))
+
+
+def _wait_until_all_have_read(readers: list[Reader]) -> None:
+    """Return when each reader has come to an end of something since now; raise what is wrong."""
+    before = [each.reads for each in readers]
+    deadline = time.monotonic() + _STUCK_SECONDS
+    while any(each.reads == count for each, count in zip(readers, before, strict=True)):
+        _raise_failures(readers)
+        assert time.monotonic() < deadline, "a reader is stuck"
+        time.sleep(0.01)
+
+
+def _raise_failures(readers: list[Reader]) -> None:
+    for each in readers:
+        if each.failure:
+            raise each.failure
+
+
+if __name__ == "__main__":
+    main(ScanCampaign)
