@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from ..schemas.alter import Alteration
 from ..schemas.bulk import ImportAbort, ImportBegin, ImportCommit, ImportPlan
-from ..schemas.command import LastChange
+from ..schemas.command import LastChange, LeaseName
 from ..schemas.commits import CommitsBody, commits_of
 from ..schemas.compaction import CompactionBegin, CompactionCommit, CompactionDone, CompactionName, CompactionPlan
 from ..schemas.description import (
@@ -259,7 +259,7 @@ class FlightStore(FlightMoves):
                 return ScanStream(parts.schema, parts.snapshot, iter(()))
             first = self._scan_reader(_ticket(parts.parts[0]))
             try:
-                return ScanStream(first.open(), parts.snapshot, self._read(first, parts.parts[1:]))
+                return ScanStream(first.open(), parts.snapshot, self._read(first, parts))
             except (ConflictError, NotFoundError):
                 if attempt == _PLANS_MAX - 1:
                     raise
@@ -270,10 +270,16 @@ class FlightStore(FlightMoves):
             answer = self._client.do_get(fl.Ticket(_json(spec))).read_all()
         return ScanStream(answer.schema, _pinned_to(spec), iter(answer.to_batches()))
 
-    def _read(self, first: ScanReader, others: list[ScanPart]) -> Iterator[pa.RecordBatch]:
-        yield from first.batches()
-        for part in others:
-            yield from self.read_part(part)
+    def _read(self, first: ScanReader, parts: ScanParts) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from first.batches()
+            for part in parts.parts[1:]:
+                yield from self.read_part(part)
+        except BaseException:
+            if parts.lease is not None:
+                with suppress(StoreError):  # its time will be over
+                    self.release_scan(parts.lease)
+            raise
 
     def parts(self, spec: ScanSpec) -> ScanParts:
         """Return the parts of a scan, all pinned to one snapshot. Nothing is read yet."""
@@ -293,6 +299,10 @@ class FlightStore(FlightMoves):
     def plan(self, spec: ScanSpec) -> ScanPlan:
         """See StoreService."""
         return ScanPlan.model_validate_json(self._asked("explain", spec))
+
+    def release_scan(self, lease: str) -> None:
+        """See StoreService."""
+        self._action("release_scan", LeaseName(lease=lease))
 
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
         """See StoreService."""

@@ -33,13 +33,15 @@ class ScanParts:
     snapshot: int
     schema_version: int
     parts: list[ScanPart]
+    lease: str | None = None
+    """What the server keeps for the parts until all are read, nobody comes for a time, or ``release_scan``."""
 
     @classmethod
     def of(cls, info: fl.FlightInfo) -> ScanParts:
         """Return what a server answered to GetFlightInfo."""
         pinned = InfoMetadata.model_validate_json(info.app_metadata)
         parts = [_part(endpoint) for endpoint in info.endpoints]
-        return cls(info.schema, pinned.snapshot, pinned.schema_version, parts)
+        return cls(info.schema, pinned.snapshot, pinned.schema_version, parts, pinned.lease)
 
 
 def _part(endpoint: fl.FlightEndpoint) -> ScanPart:

@@ -98,7 +98,8 @@ class ScanReader:
     def _go_on_at(self, mark: ScanMark, given: list[pa.RecordBatch]) -> None:
         limit = self._rest.limit
         left = None if limit is None else limit - sum(batch.num_rows for batch in given)
-        self._rest = self._rest.pinned(mark.snapshot).model_copy(update={"key_lower": mark.below, "limit": left, "offset": 0})
+        rest = {"key_lower": mark.below, "limit": left, "offset": 0}
+        self._rest = self._rest.pinned(mark.snapshot).model_copy(update=rest)
         self._is_cut = False
         self._wait.reset()
 

@@ -27,11 +27,19 @@ _BUDGET_SHARES = {
     "page_cache_bytes": 16,
     "wal_queue_bytes": 16,
     "transaction_bytes": 8,
+    "scan_lease_memory_bytes": 16,
 }
 """Of a budget each gets one part in so many. An eighth is left for what flushes and compactions have in hand;
 ``flush_bytes``, ``flush_deltas_bytes`` and ``transaction_bytes`` are parts of ``memory_bytes``."""
 _NEVER_ABOVE_DEFAULT = frozenset(
-    {"flush_bytes", "flush_deltas_bytes", "page_cache_bytes", "wal_queue_bytes", "transaction_bytes"}
+    {
+        "flush_bytes",
+        "flush_deltas_bytes",
+        "page_cache_bytes",
+        "wal_queue_bytes",
+        "transaction_bytes",
+        "scan_lease_memory_bytes",
+    }
 )
 
 
@@ -102,6 +110,14 @@ class StoreOptions(BaseModel):
     """Threads that write the rowsets of large transactions, beside the one that reads what was staged."""
     scan_batch_bytes: PositiveInt = 8 * MIB
     """About how many bytes of cells a scan decodes at once; up to four times as many where a filter leaves all rows."""
+    scan_lease_seconds: PositiveFloat = 300
+    """A scan that was planned, and of which no part was read for so long, keeps no rows and files any more."""
+    scan_leases_count: PositiveInt = 1024
+    """So many planned scans keep what they are to read; of more, the one that was used the longest ago does not."""
+    scan_lease_disk_bytes: NonNegativeInt = 4096 * MIB
+    """What they may keep on disk of files that were replaced or dropped since, before the oldest is forgotten."""
+    scan_lease_memory_bytes: NonNegativeInt = 256 * MIB
+    """The same of rows and changes in memory that were flushed since."""
     import_storage: str | None = None
     """Where the files of bulk imports are put, as a URI such as ``s3://bucket/prefix?region=...``; None: in the store's
     directory. It is told to those who build files; credentials belong into the environment."""

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from ..schemas.description import ScanPlan
+from ..schemas.description import ScanPlan, ScanSplit
 from ..schemas.scan import ScanSpec
 from ..schemas.service import ScanStream
 from ..schemas.sorting import sorted_stream, unsorted
@@ -19,9 +19,12 @@ from .damage import DamageRegistry, noticing
 from .layout import Layout
 from .mvcc.mvcc import MvccManager
 from .options import StoreOptions
+from .planned_scans import PlannedScan, PlannedScans
 from .snapshots import Snapshots
 from .table import Table
-from .tablet.chunk import ScanRequest
+from .tablet.chunk import ChangeRange, ScanRequest
+from .tablet.tablet import Tablet
+from .tablet.version import Version
 
 Item = TypeVar("Item")
 
@@ -33,6 +36,7 @@ class Reading(ABC):
     damage: DamageRegistry
     _catalog: Catalog
     _mvcc: MvccManager
+    _planned: PlannedScans
     _pool: Executor
     _snapshots: Snapshots
 
@@ -46,16 +50,31 @@ class Reading(ABC):
         self._check_open()
         if spec.checked().order_by:
             return sorted_stream(spec, self._key(spec), self.scan)
-        options = self.options
+        if (planned := self._planned.of(spec)) and (stream := self._planned_stream(spec, planned)):
+            return stream
         while True:
             table, layout, wanted, request = self._resolve(spec)
-            ahead = 2 * options.scan_threads
-            what = spec, table, layout, request, wanted.tablets, self._pool, ahead
-            marked = scanning.run_marked(*what) if spec.marks and not request.aggregate else None
-            batches = scanning.run(*what, options.limits) if marked is None else scanning.unmarked(marked)
+            versions = scanning.pinned(spec, wanted.tablets, table, request)
             if table.layout is layout:  # else a pinned rowset may lack a dropped column, or a new tablet its rows
-                told = None if marked is None else self._noticed(marked)
-                return ScanStream(request.schema, request.snapshot, self._noticed(batches), told)
+                return self._stream(spec, layout, request, wanted.tablets, versions)
+
+    def _planned_stream(self, spec: ScanSpec, planned: PlannedScan) -> ScanStream | None:
+        """Start a part of a scan that was planned, by what was kept for it; None if the plan did not have it."""
+        layout, moments = planned.layout, (planned.snapshot, planned.changes)
+        request = self._request(spec, planned.table, layout, *moments)
+        tablets = scanning.wanted_tablets(spec, planned.table, layout, request).tablets
+        versions = planned.versions_of(tablets)
+        return None if versions is None else self._stream(spec, layout, request, tablets, versions)
+
+    def _stream(
+        self, spec: ScanSpec, layout: Layout, request: ScanRequest, tablets: list[Tablet], versions: list[Version]
+    ) -> ScanStream:
+        what = spec, layout, request, tablets, versions, self._pool, 2 * self.options.scan_threads
+        if spec.marks and not request.aggregate:
+            marked = self._noticed(self._planned.reading(spec, scanning.run_marked(*what)))
+            return ScanStream(request.schema, request.snapshot, scanning.unmarked(marked), marked)
+        batches = scanning.run(*what, self.options.limits)
+        return ScanStream(request.schema, request.snapshot, self._noticed(self._planned.reading(spec, batches)))
 
     def _noticed(self, items: Iterator[Item]) -> Iterator[Item]:
         with self.damage.noticing():
@@ -66,8 +85,12 @@ class Reading(ABC):
         """See StoreService."""
         self._check_open()
         spec = unsorted(spec.checked(), self._key(spec))
-        table, layout, wanted, request = self._resolve(spec)
-        splits, explain = scanning.estimate(spec, wanted, table, layout, request)
+        while True:
+            table, layout, wanted, request = self._resolve(spec)
+            versions = scanning.pinned(spec, wanted.tablets, table, request)
+            if table.layout is layout:
+                break
+        splits, explain = scanning.estimate(spec, wanted, versions, layout, request)
         read_here, read_all = wanted.sums
         return ScanPlan(
             snapshot=request.snapshot,
@@ -79,7 +102,28 @@ class Reading(ABC):
             tablets_all=layout.tablets_all,
             read_here=read_here,
             read_all=read_all,
+            lease=self._kept(spec, table, layout, request, wanted.tablets, versions, splits) if spec.pin else None,
         )
+
+    def _kept(
+        self,
+        spec: ScanSpec,
+        table: Table,
+        layout: Layout,
+        request: ScanRequest,
+        tablets: list[Tablet],
+        versions: list[Version],
+        splits: list[ScanSplit],
+    ) -> str:
+        by_tablet = {tablet.tablet_id: version for tablet, version in zip(tablets, versions, strict=True)}
+        pinned = spec.pinned(request.snapshot)
+        scan = PlannedScan(pinned, table, layout, request.snapshot, request.changes, by_tablet)
+        return self._planned.keep(scan, splits)
+
+    def release_scan(self, lease: str) -> None:
+        """See StoreService."""
+        self._check_open()
+        self._planned.end(lease)
 
     @noticing
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
@@ -97,8 +141,11 @@ class Reading(ABC):
     def _resolve(self, spec: ScanSpec) -> tuple[Table, Layout, scanning.Wanted, ScanRequest]:
         table = self._catalog.table(spec.checked().table)
         layout = table.layout
-        snapshot, changes = self._snapshots.range(spec, table, layout)
-        options = self.options
-        limits, chunk_bytes = options.limits, options.scan_batch_bytes
-        request = scanning.resolve_ticket(spec, table, layout, snapshot, changes, limits, chunk_bytes)
+        request = self._request(spec, table, layout, *self._snapshots.range(spec, table, layout))
         return table, layout, scanning.wanted_tablets(spec, table, layout, request), request
+
+    def _request(
+        self, spec: ScanSpec, table: Table, layout: Layout, snapshot: int, changes: ChangeRange | None
+    ) -> ScanRequest:
+        limits, chunk_bytes = self.options.limits, self.options.scan_batch_bytes
+        return scanning.resolve_ticket(spec, table, layout, snapshot, changes, limits, chunk_bytes)

@@ -220,19 +220,19 @@ def _within(partition: TabletPartition, table: Table, layout: Layout) -> list[Ta
 
 def run(
     spec: ScanSpec,
-    table: Table,
     layout: Layout,
     request: ScanRequest,
     tablets: list[Tablet],
+    versions: list[Version],
     pool: Executor,
     ahead: int,
     limits: Limits,
 ) -> Iterator[pa.RecordBatch]:
-    """Pin the tablets' versions and return the batches of a scan."""
+    """Return the batches of a scan of tablets in these versions, as ``pinned`` returns them."""
     if request.aggregate:
-        versions = [] if _is_empty(spec, request) else _pinned(tablets, table, request.oldest)
-        return _aggregated(versions, request, request.aggregate, pool, ahead, limits.aggregate_bytes)
-    return unmarked(run_marked(spec, table, layout, request, tablets, pool, ahead))
+        read = [] if _is_empty(spec, request) else versions
+        return _aggregated(read, request, request.aggregate, pool, ahead, limits.aggregate_bytes)
+    return unmarked(run_marked(spec, layout, request, tablets, versions, pool, ahead))
 
 
 def unmarked(marked: Iterator[Marked]) -> Iterator[pa.RecordBatch]:
@@ -244,18 +244,16 @@ def unmarked(marked: Iterator[Marked]) -> Iterator[pa.RecordBatch]:
 
 def run_marked(
     spec: ScanSpec,
-    table: Table,
     layout: Layout,
     request: ScanRequest,
     tablets: list[Tablet],
+    versions: list[Version],
     pool: Executor,
     ahead: int,
 ) -> Iterator[Marked]:
-    """Pin the tablets' versions and return the batches of a scan of rows or changes, with ``marks`` if it asks for
-    them."""
+    """Return the batches of a scan of rows or changes, with ``marks`` if it asks for them."""
     if _is_empty(spec, request):
         return iter(())
-    versions = _pinned(tablets, table, request.oldest)
     reach = 0 if spec.limit is not None else ahead
     if spec.ordered:
         marked = (
@@ -304,14 +302,15 @@ def _in_key_order(tablets: list[Tablet], versions: list[Version], layout: Layout
     return [groups[place] for place in sorted(groups)]
 
 
-def _pinned(tablets: list[Tablet], table: Table, snapshot: int) -> list[Version]:
+def pinned(spec: ScanSpec, tablets: list[Tablet], table: Table, request: ScanRequest) -> list[Version]:
     """Return the tablets' versions. Not before they are pinned is it certain that they keep what the snapshot needs.
 
     Raises:
         SnapshotTooOldError: one of them no longer does.
     """
+    snapshot = request.oldest
     versions = [tablet.version for tablet in tablets]
-    if any(snapshot < version.history_floor for version in versions):
+    if not _is_empty(spec, request) and any(snapshot < version.history_floor for version in versions):
         raise SnapshotTooOldError(f"snapshot {snapshot} lies before the history that table {table.name!r} still has")
     return versions
 
@@ -336,10 +335,9 @@ def _limited(marked: Iterator[Marked], limit: int) -> Iterator[Marked]:
 
 
 def estimate(
-    spec: ScanSpec, wanted: Wanted, table: Table, layout: Layout, request: ScanRequest
+    spec: ScanSpec, wanted: Wanted, versions: list[Version], layout: Layout, request: ScanRequest
 ) -> tuple[list[ScanSplit], dict[str, Any]]:
     """Return one split a tablet with what it would read at most, and what is left out and why."""
-    versions = _pinned(wanted.tablets, table, request.oldest)
     split_bytes = None if spec.is_whole else spec.split_bytes
     splits: list[ScanSplit] = []
     counts: list[PruneCount] = []

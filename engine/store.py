@@ -47,6 +47,7 @@ from .mvcc.mvcc import MvccManager
 from .options import StoreOptions
 from .outside import Outside
 from .pending import PendingWrite, RepeatedWrite
+from .planned_scans import PlannedScans
 from .reading import Reading
 from .room import Room
 from .snapshots import Snapshots
@@ -161,7 +162,10 @@ class Store(Outside, Reading):
         self._compactions = compactions.Compactions(self._environment, room, *times)
         shared = self._log, self._writers, self._staging, self._snapshots, self._catalog.tables
         self._mover = Mover(self._environment, *shared, physical, room)
-        if self.options.maintenance == "on":
+        options = self.options
+        most = options.scan_leases_count, options.scan_lease_disk_bytes, options.scan_lease_memory_bytes
+        self._planned = PlannedScans(physical, self._clock.now(), options.scan_lease_seconds, *most)
+        if options.maintenance == "on":
             self._maintenance.start()
 
     # Tables
@@ -419,6 +423,7 @@ class Store(Outside, Reading):
         operations += self._catalog.removals(self._clock.physical_microseconds(), self._forget)
         operations.append(ExpiryOp(self._staging))
         operations += self._removals()
+        self._planned.tidy()
         for table in self._catalog.tables():
             mark = partial(self._snapshots.ancient_history_mark, table)
             for tablet in table.tablets:

@@ -10,7 +10,7 @@ import pyarrow.flight as fl
 
 from ..schemas.alter import Alteration
 from ..schemas.bulk import ImportAbort, ImportBegin, ImportCommit
-from ..schemas.command import DropBody, LastChange, MaintainBody, NowBody, RecallBody, TableName, read_json
+from ..schemas.command import DropBody, LastChange, LeaseName, MaintainBody, NowBody, RecallBody, TableName, read_json
 from ..schemas.commits import CommitsBody, pages_of
 from ..schemas.compaction import CompactionBegin, CompactionCommit, CompactionName
 from ..schemas.description import DroppedTables, TableNames
@@ -155,6 +155,11 @@ def _release_pin(store: StoreService, body: bytes) -> str:
     return "{}"
 
 
+def _release_scan(store: StoreService, body: bytes) -> str:
+    store.release_scan(read_json(LeaseName, body, "the body of release_scan").lease)
+    return "{}"
+
+
 def _compaction_begin(store: StoreService, body: bytes) -> str:
     asked = read_json(CompactionBegin, body, "the body of compaction_begin")
     return store.compaction_begin(asked).model_dump_json()
@@ -272,6 +277,10 @@ VERBS = {
     ),
     "renew_pin": Verb('Keep them for as long again: {"pin_id"}. Answers {}.', _renew_pin),
     "release_pin": Verb('Keep them no longer: {"pin_id"}. Answers {}.', _release_pin),
+    "release_scan": Verb(
+        'Keep no longer what GetFlightInfo keeps for its tickets: {"lease"}. Answers {}, also when nothing is kept.',
+        _release_scan,
+    ),
     "compaction_begin": Verb(
         'Hand out rowsets to be merged outside: {"table","tablets","replace","ttl_seconds"}. Answers the tasks.',
         _compaction_begin,

@@ -29,12 +29,12 @@ def asked_for(descriptor: fl.FlightDescriptor, config: ServerConfig) -> ScanSpec
 
 
 def flight_info(store: StoreService, descriptor: fl.FlightDescriptor, config: ServerConfig) -> fl.FlightInfo:
-    """Return schema, size and tickets of a scan; all tickets read one snapshot.
+    """Return schema, size and tickets of a scan; all tickets read one snapshot, which is kept for them for a while.
 
     Raises:
         StoreError: for a bad descriptor, or a scan that cannot run.
     """
-    return _info(store, asked_for(descriptor, config), descriptor)
+    return _info(store, asked_for(descriptor, config).model_copy(update={"pin": True}), descriptor)
 
 
 def list_flights(store: StoreService, criteria: bytes) -> list[fl.FlightInfo]:
@@ -74,7 +74,9 @@ def _info(store: StoreService, spec: ScanSpec, descriptor: fl.FlightDescriptor) 
         total_records=sum(split.rows for split in plan.splits),
         total_bytes=sum(split.bytes for split in plan.splits),
         ordered=is_whole,
-        app_metadata=InfoMetadata(snapshot=plan.snapshot, schema_version=plan.schema_version).model_dump_json(),
+        app_metadata=InfoMetadata(
+            snapshot=plan.snapshot, schema_version=plan.schema_version, lease=plan.lease
+        ).model_dump_json(exclude_none=True),
     )
 
 
@@ -95,7 +97,7 @@ def _part(spec: ScanSpec, plan: ScanPlan, split: ScanSplit) -> fl.FlightEndpoint
     return _endpoint(
         split.ticket(spec),
         plan,
-        split.model_dump_json(exclude_none=True, exclude={"locations", "planned", "partition"}),
+        split.model_dump_json(exclude_none=True, exclude={"locations", "planned", "lease", "partition"}),
         split,
     )
 
@@ -110,7 +112,10 @@ def _whole(spec: ScanSpec, plan: ScanPlan) -> fl.FlightEndpoint:
 
 def _endpoint(spec: ScanSpec, plan: ScanPlan, metadata: str, split: ScanSplit | None = None) -> fl.FlightEndpoint:
     planned = split.planned if split and split.planned else plan.planned
-    pinned = spec.pinned(plan.snapshot).model_copy(update={"split_bytes": None, "all_parts": False, "planned": planned})
+    told = {"planned": planned, "lease": split.lease if split and split.lease else plan.lease}
+    pinned = spec.pinned(plan.snapshot).model_copy(
+        update={"split_bytes": None, "all_parts": False, "pin": False, **told}
+    )
     # No location means: the server that was asked.
     return fl.FlightEndpoint(
         pinned.model_dump_json(exclude_defaults=True), split.locations if split else [], app_metadata=metadata

@@ -98,6 +98,16 @@ class InfoMetadata(BaseModel):
 
     snapshot: int
     schema_version: int
+    lease: str | None = None
+    """What the server keeps for the tickets, for ``release_scan``."""
+
+
+class LeaseName(BaseModel):
+    """The body of ``release_scan``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    lease: StrictStr
 
 
 class ScanMark(BaseModel):

@@ -187,6 +187,8 @@ class ScanSplit(BaseModel):
     """Where that server is, the location to be preferred first."""
     planned: str | None = None
     """The digest of the columns on that server; None: that of the plan."""
+    lease: str | None = None
+    """What that server keeps for the scan; None: that of the plan."""
 
     def ticket(self, spec: ScanSpec) -> ScanSpec:
         """Return the part of the scan ``spec``, which is pinned to a snapshot, that this split is."""
@@ -196,7 +198,7 @@ class ScanSplit(BaseModel):
             "key_lower": self.key_lower,
             "key_upper": self.key_upper,
         }
-        return spec.model_copy(update={"split_bytes": None, "all_parts": False, **part})
+        return spec.model_copy(update={"split_bytes": None, "all_parts": False, "pin": False, **part})
 
 
 class ScanPlan(BaseModel):
@@ -208,6 +210,8 @@ class ScanPlan(BaseModel):
     planned: str | None = None
     """A digest of the columns that are read, for the tickets: see ``ScanSpec``."""
     explain: dict[str, Any] = Field(default_factory=dict)
+    lease: str | None = None
+    """What the server keeps for the tickets, if it was asked to: see ``ScanSpec``."""
     tablets_here: str = ""
     """Stands for the tablets that this server has: a sum over them, hexadecimal."""
     tablets_all: str = ""

@@ -187,6 +187,10 @@ class StoreService(TransactionService, Protocol):
         """Say how a scan would run, without running it."""
         ...
 
+    def release_scan(self, lease: str) -> None:
+        """Keep no longer what was kept for a planned scan; nothing happens if it is not kept."""
+        ...
+
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
         """Return the live rows of the given primary keys, in the order asked; keys that are absent are left out."""
         ...

@@ -30,21 +30,21 @@ class ServersPlan:
 
     def part(self, name: str) -> ScanSpec:
         """Return the scan of the tablets that a server had when it planned; it refuses to scan others."""
-        tablets = self.plans[name].tablets_here
-        return self.spec.model_copy(update={"here": True, "tablets_here": tablets, "split_bytes": None})
+        plan = self.plans[name]
+        part = {"here": True, "tablets_here": plan.tablets_here, "lease": plan.lease}
+        return self.spec.model_copy(update={"split_bytes": None, "pin": False, **part})
 
     def tickets(self, name: str) -> list[ScanSpec]:
         """Return a scan for each split of a server. They follow a tablet that moves."""
-        spec = self.spec.model_copy(update={"planned": self.plans[name].planned})
+        plan = self.plans[name]
+        spec = self.spec.model_copy(update={"planned": plan.planned, "lease": plan.lease})
         return [split.ticket(spec) for split in self.plans[name].splits]
 
     def whole(self, locations: Mapping[str, Sequence[str]]) -> ScanPlan:
         """Return the plans as one; ``locations`` are those of the servers."""
         first = next(iter(self.plans.values()))
         splits = [
-            split.model_copy(
-                update={"server": name, "locations": list(locations.get(name, ())), "planned": plan.planned}
-            )
+            split.model_copy(update={"server": name, "locations": list(locations.get(name, ())), **_told(plan)})
             for name, plan in self.plans.items()
             for split in plan.splits
         ]
@@ -53,8 +53,13 @@ class ServersPlan:
                 "splits": [split for split in splits if split.rows or self.spec.all_parts] or splits[:1],
                 "explain": _summed({name: plan.explain for name, plan in self.plans.items()}),
                 "tablets_here": first.tablets_all,
+                "lease": None,  # each split says what its server keeps
             }
         )
+
+
+def _told(plan: ScanPlan) -> dict[str, str | None]:
+    return {"planned": plan.planned, "lease": plan.lease}
 
 
 def now(members: Members, at_least: int = 0) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import chain
 from typing import Any
 
@@ -22,7 +23,13 @@ from ...schemas.description import (
     TabletPlace,
 )
 from ...schemas.direct import PinnedTable, PinSnapshot
-from ...schemas.errors import InvalidArgumentError, UnavailableError, WrongServerError
+from ...schemas.errors import (
+    ConflictError,
+    InvalidArgumentError,
+    StoreError,
+    UnavailableError,
+    WrongServerError,
+)
 from ...schemas.moving import MoveProgress
 from ...schemas.scan import ScanSpec
 from ...schemas.service import ScanStream
@@ -213,18 +220,40 @@ class PlacedStore:
             first = None if spec.limit is None else spec.limit + spec.offset
             found = self.scan(spec.model_copy(update={"offset": 0, "limit": first}))
             return ScanStream(found.schema, found.snapshot, skipped(found.batches, spec.offset))
-        plan = planned(self.members, spec)
-        described = self.members.store(next(iter(plan.plans))).describe_table(spec.table)
+        plan, described = self._planned(spec)
         columns = pa.schema([column.field for column in described.columns])
         schema = spec.batch_schema(columns)
         if spec.aggregate is not None:
             return ScanStream(schema, plan.snapshot, iter(self._aggregated(plan, columns).to_batches()))
         if spec.ordered:
-            return ScanStream(schema, plan.snapshot, self._in_order(plan, described.primary_key, schema))
-        if spec.limit is not None:
+            batches = self._in_order(plan, described.primary_key, schema)
+        elif spec.limit is not None:
             batches = reading.limited(reading.in_turn(self.members, plan), spec.limit) if spec.limit else iter(())
-            return ScanStream(schema, plan.snapshot, batches)
-        return ScanStream(schema, plan.snapshot, reading.unordered(self.members, plan))
+        else:
+            batches = reading.unordered(self.members, plan)
+        return ScanStream(schema, plan.snapshot, self._released(plan, batches))
+
+    def _planned(self, spec: ScanSpec) -> tuple[ServersPlan, TableDescription]:
+        """Return a plan whose rowsets all servers keep, and the table as it was planned."""
+        for _ in range(_ATTEMPTS):
+            plan = planned(self.members, spec.model_copy(update={"pin": True}))
+            name, first = next(iter(plan.plans.items()))
+            described = self.members.store(name).describe_table(spec.table)
+            if described.schema_version == first.schema_version:
+                return plan, described
+        raise ConflictError(f"table {spec.table!r} is altered again and again while the scan is planned")
+
+    def _released(self, plan: ServersPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the batches; tell the servers when not all of them are wanted."""
+        is_read = False
+        try:
+            yield from batches
+            is_read = plan.spec.limit is None
+        finally:
+            for name, lease in () if is_read else [(name, each.lease) for name, each in plan.plans.items()]:
+                if lease is not None:
+                    with suppress(StoreError):  # its time will be over
+                        self.members.store(name).release_scan(lease)
 
     def _presorted(self, spec: ScanSpec, inner: ScanSpec) -> ScanStream:
         """Return the rows that are to be sorted: of each server those that the limit can let through."""
@@ -274,6 +303,9 @@ class PlacedStore:
     def plan(self, spec: ScanSpec) -> ScanPlan:
         """See StoreService. Each split says which server has it."""
         return planned(self.members, spec).whole(self.members.placement.servers)
+
+    def release_scan(self, lease: str) -> None:
+        """Not possible: a lease is one server's. Nothing happens."""
 
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
         """See StoreService. The rows of several servers are read one after the other, each as of now."""

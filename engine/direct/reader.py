@@ -72,7 +72,8 @@ class PinnedReader:
         request = self._resolved(spec)
         layout, limits = self._table.layout, self._pinned.limits
         wanted = scanning.wanted_tablets(spec, self._table, layout, request)
-        batches = scanning.run(spec, self._table, layout, request, wanted.tablets, pool, ahead, limits)
+        versions = scanning.pinned(spec, wanted.tablets, self._table, request)
+        batches = scanning.run(spec, layout, request, wanted.tablets, versions, pool, ahead, limits)
         return ScanStream(request.schema, request.snapshot, batches)
 
     def plan(self, spec: ScanSpec) -> ScanPlan:
@@ -80,7 +81,8 @@ class PinnedReader:
         request = self._resolved(spec)
         layout = self._table.layout
         wanted = scanning.wanted_tablets(spec, self._table, layout, request)
-        splits, explain = scanning.estimate(spec, wanted, self._table, layout, request)
+        versions = scanning.pinned(spec, wanted.tablets, self._table, request)
+        splits, explain = scanning.estimate(spec, wanted, versions, layout, request)
         return ScanPlan(snapshot=request.snapshot, schema_version=layout.schema.version, splits=splits, explain=explain)
 
     def close(self) -> None:

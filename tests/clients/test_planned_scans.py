@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,11 @@ import nyala
 from nyala.clients.database import Database
 from nyala.clients.flight_errors import as_store_errors
 from nyala.clients.table import Table
+from nyala.engine.fs.memory import MemoryFileSystem
+from nyala.engine.mvcc.clock import ManualClock
+from nyala.engine.options import StoreOptions
+from nyala.engine.store import Store
+from nyala.flight_server.server import FlightServer
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int32()), ("s", pa.string())])
 TOUCHED: list[tuple[str, dict[str, Any], Any]] = [
@@ -93,3 +99,172 @@ def test_a_ticket_does_not_fit_a_new_table_of_the_same_name(url: str, remote: Da
         remote.create_table("t", SCHEMA, ["id"])
         with pytest.raises((nyala.ConflictError, nyala.NotFoundError)):
             read(client, told)
+
+
+# What a plan keeps
+
+SECOND = 1_000_000
+
+
+class Aged:
+    """A store whose tables keep a second of history, behind a server, on a clock of ours."""
+
+    def __init__(self, **options: Any) -> None:
+        self.clock = ManualClock()
+        self.store = Store.open(MemoryFileSystem(), StoreOptions(maintenance="off", **options), self.clock)
+        self.server = FlightServer(self.store, "grpc://127.0.0.1:0")
+        self.url = f"grpc://127.0.0.1:{self.server.port}"
+        self.db = nyala.connect(self.url)
+        split = [nyala.hash("id", buckets=4)]
+        self.table = self.db.create_table("t", SCHEMA, ["id"], split, history_max_age_seconds=1)
+        self.table.insert({"id": range(1000), "v": range(1000), "s": ["x"] * 1000})
+
+    def move_on(self) -> None:
+        """Change all rows, let the history of before go, and the files with it."""
+        self.table.upsert({"id": range(1000), "v": [77] * 1000})
+        self.clock.advance(10 * SECOND)
+        self.table.delete({"id": range(0, 1000, 2)})
+        for op in ("flush", "flush_deltas", "major_compact", "compact", "gc"):
+            self.table.maintain(op)
+
+    def close(self) -> None:
+        self.db.close()
+        self.server.shutdown()
+        self.store.close()
+
+
+@pytest.fixture
+def aged() -> Iterator[Aged]:
+    made = Aged()
+    yield made
+    made.close()
+
+
+def endpoints(told: fl.FlightInfo, client: fl.FlightClient) -> list[int]:
+    with as_store_errors():
+        return sorted(row for part in told.endpoints for row in client.do_get(part.ticket).read_all()["v"].to_pylist())
+
+
+@pytest.mark.parametrize("spec", [{}, {"ordered": True}, {"limit": 70_000}, {"split_bytes": 2000}])
+def test_a_planned_scan_keeps_its_snapshot_until_it_is_read(aged: Aged, spec: dict[str, Any]) -> None:
+    with fl.connect(aged.url) as client:
+        told = info(client, spec)
+        aged.move_on()
+        assert endpoints(told, client) == list(range(1000))
+        assert len(aged.store._planned) == 0
+        with pytest.raises(nyala.SnapshotTooOldError):
+            endpoints(told, client)
+
+
+def test_changes_that_were_planned_are_kept(aged: Aged) -> None:
+    since = aged.db.now()
+    aged.table.update({"id": range(10), "v": range(10)})
+    with fl.connect(aged.url) as client:
+        told = info(client, {"changes": {"since": since}})
+        aged.move_on()
+        assert endpoints(told, client) == list(range(10))
+
+
+def test_a_planned_scan_is_read_as_it_was_whatever_is_altered(aged: Aged) -> None:
+    with fl.connect(aged.url) as client:
+        told = info(client, {})
+        aged.table.alter().drop_column("v").add_column("v", "string").rename_column("s", "r").rename("u").apply()
+        aged.db.table("u").upsert({"id": range(1000), "v": ["new"] * 1000})
+        assert endpoints(told, client) == list(range(1000))
+
+
+def test_a_dropped_table_is_kept_for_nobody(aged: Aged) -> None:
+    with fl.connect(aged.url) as client:
+        told = info(client, {})
+        aged.db.drop_table("t")
+        with pytest.raises(nyala.NotFoundError):
+            endpoints(told, client)
+
+
+def test_a_lease_ends_when_nobody_comes(aged: Aged) -> None:
+    with fl.connect(aged.url) as client:
+        told = info(client, {})
+        first, *others = told.endpoints
+        aged.clock.advance(200 * SECOND)
+        client.do_get(first.ticket).read_all()
+        aged.clock.advance(200 * SECOND)  # it was used meanwhile
+        aged.move_on()
+        assert client.do_get(others[0].ticket).read_all()["v"].to_pylist()
+        aged.clock.advance(301 * SECOND)
+        info(client, {"columns": ["id"]})
+        with pytest.raises(nyala.SnapshotTooOldError), as_store_errors():
+            client.do_get(others[1].ticket).read_all()
+
+
+def test_a_client_that_stops_early_lets_go(aged: Aged) -> None:
+    batches: Any = iter(aged.table.scan())
+    next(batches)
+    assert len(aged.store._planned) == 1
+    batches.close()
+    assert len(aged.store._planned) == 0
+    aged.table.scan().to_arrow()
+    aged.table.scan(limit=3).to_arrow()
+    aged.table.scan().count()
+    assert len(aged.store._planned) == 0
+
+
+def test_what_is_kept_has_bounds() -> None:
+    aged = Aged(scan_leases_count=3)
+    with fl.connect(aged.url) as client:
+        told = [info(client, {}) for _ in range(5)]
+        assert len(aged.store._planned) == 3
+        assert aged.store._planned.bytes_kept() == (0, 0), "nothing that the table itself needs counts"
+        aged.move_on()
+        on_disk, in_memory = aged.store._planned.bytes_kept()
+        assert in_memory > 1000 and not on_disk
+        assert endpoints(told[-1], client) == list(range(1000))
+        with pytest.raises(nyala.SnapshotTooOldError):
+            endpoints(told[0], client)
+        told = [info(client, {})]
+        aged.move_on()
+        on_disk, in_memory = aged.store._planned.bytes_kept()
+        assert on_disk > 1000
+    aged.close()
+
+
+@pytest.mark.parametrize("bound", ["scan_lease_disk_bytes", "scan_lease_memory_bytes"])
+def test_a_scan_that_keeps_too_much_is_forgotten(bound: str) -> None:
+    aged = Aged(**{bound: 100})
+    aged.table.maintain("flush") if "disk" in bound else None
+    with fl.connect(aged.url) as client:
+        told = info(client, {})
+        aged.move_on()
+        info(client, {})
+        with pytest.raises(nyala.SnapshotTooOldError, match="history"):
+            endpoints(told, client)
+    aged.close()
+
+
+def test_a_ticket_for_other_moments_is_not_of_the_planned_scan(aged: Aged) -> None:
+    with fl.connect(aged.url) as client:
+        told = info(client, {})
+        ticket = json.loads(told.endpoints[0].ticket.ticket)
+        aged.move_on()
+        ticket["as_of"] = aged.db.now()
+        del ticket["planned"]
+        rows = client.do_get(fl.Ticket(json.dumps(ticket).encode())).read_all()
+        assert rows.num_rows and set(rows["v"].to_pylist()) == {77}
+
+
+def test_an_alteration_between_plan_and_read_is_no_error(aged: Aged, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the server no longer knows the plan: the scan is planned again."""
+    store: Any = aged.db._store
+    plans: list[Any] = []
+    parts = store.parts
+
+    def altered(spec: Any) -> Any:
+        planned = parts(spec)
+        plans.append(planned)
+        if len(plans) < 3:
+            store.release_scan(planned.lease)
+            aged.db.table("t").alter().add_column(f"n{len(plans)}", "int8").apply()
+        return planned
+
+    monkeypatch.setattr(store, "parts", altered)
+    found = aged.table.scan().to_arrow()
+    assert found.schema.names == ["id", "v", "s", "n1", "n2"] and found.num_rows == 1000 and len(plans) == 3
