@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, Literal, Unpack
 
@@ -27,6 +28,7 @@ from .data import WriteData
 from .keys import key_of, keys_of
 from .progress import LoadProgress
 from .scan import Scan
+from .sent_again import kept, question
 from .statements import execute, expression_text
 from .where import Where, where_json
 from .write_how import OnError, StatementHow, WriteHow, checked_writer, word
@@ -187,8 +189,10 @@ class Table:
             writer=checked_writer(writer, seq),
             if_timestamp=None if if_timestamp is None else parse_moment(if_timestamp, "if_timestamp"),
         )
-        prepared = self._prepared(data, command, whole=atomic or seq is not None)
-        result = self._write_all(command, prepared) if seq is None else self._write_numbered(command, prepared, seq)
+        if seq is None:
+            result = self._write_all(command, self._prepared(data, command, whole=atomic))
+        else:
+            result = self._write_numbered(command, kept(data), seq)
         if result.error_count and on_error == "raise":
             raise RowErrors(result)
         return result
@@ -205,9 +209,21 @@ class Table:
                 raise
         return WriteData(data, self._description.columns, whole, key)
 
-    def _write_numbered(self, command: WriteCommand, data: WriteData, seq: int) -> WriteResult:
-        batch = next(iter(data), None)
+    def _write_numbered(self, command: WriteCommand, data: Any, seq: int) -> WriteResult:
+        try:
+            batch = next(iter(self._prepared(data, command, whole=True)), None)
+        except InvalidArgumentError:
+            if answer := self._answered_before(command, data, seq):
+                return answer
+            raise
         return self._nothing() if batch is None else self._store.write(command, batch, seq)
+
+    def _answered_before(self, command: WriteCommand, data: Any, seq: int) -> WriteResult | None:
+        """Return the first answer to a number; None if it has none. The table may have been altered since."""
+        with suppress(InvalidArgumentError):
+            asked = question(data, self._description.columns, self._description.primary_key)
+            return self._store.write(command, asked, seq)
+        return None
 
     def _write_all(self, command: WriteCommand, data: WriteData) -> WriteResult:
         results: list[WriteResult] = []

@@ -216,6 +216,63 @@ def test_a_numbered_write_may_be_sent_again(db: Database) -> None:
     assert table.scan().count() == 2
 
 
+ALTERATIONS: dict[str, Any] = {
+    "a column was dropped": lambda table: table.alter().drop_column("v"),
+    "a column was renamed": lambda table: table.alter().rename_column("v", "w"),
+    "the key was renamed": lambda table: table.alter().rename_column("id", "number"),
+    "a column is another one": lambda table: table.alter().drop_column("v").add_column("v", "date"),
+    "a column came that must not be NULL": lambda table: table.alter().add_column(
+        "n", "int64", nullable=False, read_default=0
+    ),
+}
+
+
+@pytest.mark.parametrize("change", list(ALTERATIONS))
+@pytest.mark.parametrize("form", ["columns", "stream"])
+def test_a_numbered_write_gets_its_first_answer_after_an_alteration(db: Database, change: str, form: str) -> None:
+    table = db.create_table("rows", SCHEMA, ["id"])
+
+    def data(count: int = 2) -> Any:
+        rows = pa.table({"id": range(count), "v": range(count)}, SCHEMA)
+        return rows.to_reader() if form == "stream" else {"id": list(range(count)), "v": list(range(count))}
+
+    first = table.write(data(), "insert", writer="job 7", seq=0)
+    ALTERATIONS[change](table).apply()
+    before = table.scan(ordered=True).to_arrow()
+    for again in (table, db.table("rows")):
+        assert again.write(data(), "insert", writer="job 7", seq=0) == first
+    with pytest.raises(InvalidArgumentError):
+        table.write(data(3), "insert", writer="job 7", seq=0)
+    if "came" not in change:
+        with pytest.raises(InvalidArgumentError, match=r"'v'|'id'"):
+            table.write(data(), "insert", writer="job 7", seq=1)
+        with pytest.raises(InvalidArgumentError, match=r"'v'|'id'"):
+            table.write(data(), "insert", writer="job 8", seq=0)
+    assert table.scan(ordered=True).to_arrow().equals(before)
+
+
+def test_a_refused_numbered_write_is_refused_again_after_an_alteration(db: Database) -> None:
+    table = db.create_table("rows", SCHEMA, ["id"])
+    table.insert({"id": [1], "v": [1]})
+    for _ in range(2):
+        with pytest.raises(RowErrors) as refused:
+            table.write({"id": [1, 2], "v": [1, 2]}, "insert", writer="w", seq=0)
+        assert (refused.value.result.applied, refused.value.result.errors[0].row) == (1, 0)
+        if "v" in table.schema.names:
+            table.alter().drop_column("v").apply()
+
+
+def test_numbers_of_a_dropped_table_mean_nothing(db: Database) -> None:
+    table = db.create_table("rows", SCHEMA, ["id"])
+    table.write({"id": [1], "v": [1]}, "insert", writer="w", seq=0)
+    db.drop_table("rows", keep_seconds=1000)
+    with pytest.raises(nyala.NotFoundError):
+        table.write({"id": [1], "v": [1]}, "insert", writer="w", seq=0)
+    db.recall_table("rows")
+    assert table.write({"id": [1], "v": [1]}, "insert", writer="w", seq=0).applied == 1
+    assert table.scan().count() == 1
+
+
 @pytest.mark.parametrize("number", [{"writer": "w"}, {"seq": 0}, {"writer": "", "seq": 0}, {"writer": "w", "seq": -1}])
 def test_half_a_number_is_refused(db: Database, number: dict[str, Any]) -> None:
     table = db.create_table("rows", SCHEMA, ["id"])
