@@ -46,6 +46,7 @@ from .put_stream import PutStream
 from .scan_parts import ScanPart, ScanParts
 from .scan_reader import ScanReader
 from .server_wait import ServerWait
+from .staging_put import StagingPut
 
 Answer = TypeVar("Answer")
 
@@ -207,12 +208,8 @@ class FlightStore(FlightMoves):
         coming = iter(batches)
         first = next(coming, None)
         schema = self._key_schema(command.table) if first is None else first.batch.schema
-        stream = self._open_put(command, schema)
-        try:
-            return stream.send_part(chain([first] if first else [], coming))
-        finally:
-            with suppress(StoreError):  # either none is left to raise, or one is on its way up already
-                stream.close()
+        put = StagingPut(self._open_put, self._write_wait())
+        return put.stage(command, schema, chain([first] if first else [], coming))
 
     def _key_schema(self, table: str) -> pa.Schema:
         about = self.describe_table(table)

@@ -16,7 +16,7 @@ from ..schemas.description import TableDescription
 from ..schemas.errors import InvalidArgumentError, RowErrors, StoreError
 from ..schemas.operation import Operation
 from ..schemas.service import StoreService
-from ..schemas.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
+from ..schemas.transaction import StagedBatch, StagedRowError, StageResult, TransactionCommit, TransactionResult
 from ..schemas.write import Stage, WriteCommand
 from .data import WriteData
 from .table import Table
@@ -38,7 +38,9 @@ class Transaction:
         """The answer to the commit, once there is one."""
         self._store = store
         self._commit = _checked(lambda: TransactionCommit(transaction=self.id, app_id=app_id, app_version=app_version))
-        self._parts: list[str] = []
+        self._part_count = 0
+        self._places: dict[str, tuple[str, int]] = {}
+        """The parts as the store has them: which write each is of, and the position of its first row there."""
         self._truncated: list[str] = []
         self._descriptions: dict[str, TableDescription] = {}
 
@@ -54,10 +56,13 @@ class Transaction:
             raise InvalidArgumentError(f"there is no operation {op!r}; there are {', '.join(Operation)}")
         about = self._descriptions.get(name) or self._store.describe_table(name)
         self._descriptions[name] = about
-        part = str(len(self._parts) + 1)
+        self._part_count += 1
+        part, first = str(self._part_count), 0
         command = WriteCommand(table=name, op=Operation(op), stage=Stage(transaction=self.id, part=part))
         staged = self._store.stage(command, map(StagedBatch, WriteData(data, about.columns)))
-        self._parts.append(part)
+        for name, rows in zip(staged.parts, staged.part_rows, strict=True):
+            self._places[name] = part, first
+            first += rows
         return staged
 
     insert = partialmethod(write, op=Operation.INSERT)
@@ -86,12 +91,17 @@ class Transaction:
             ConflictError: others write the same keys, or alter the tables, all the time.
             StoreError: nothing was applied. After ``UnavailableError`` over Flight nobody knows; commit again.
         """
-        update = {"parts": self._parts, "truncate": self._truncated}
+        update = {"parts": list(self._places), "truncate": self._truncated}
         result = self._store.commit_transaction(self._commit.model_copy(update=update))
         if result.error_count:
-            raise RowErrors(result)
+            raise RowErrors(result.model_copy(update={"errors": list(map(self._as_written, result.errors))}))
         self.result = result
         return result
+
+    def _as_written(self, error: StagedRowError) -> StagedRowError:
+        """Return an error with the position of its row in what ``write`` was given."""
+        part, first = self._places.get(error.part, (error.part, 0))
+        return error.model_copy(update={"part": part, "row": first + error.row})
 
     def abort(self) -> None:
         """Throw away what was staged."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, model_validator
 
 from .operation import Operation
 from .write import RowError, TransactionName, WriteResult
@@ -28,8 +28,19 @@ class StageResult(BaseModel):
     transaction: str
     part: str
     rows: int
+    parts: list[str] = Field(default_factory=list)
+    """All parts that hold the rows, in order, for the commit: a client may have cut them into several."""
+    part_rows: list[int] = Field(default_factory=list)
+    """How many rows each of them has."""
     seconds_to_live: float
     """How long the transaction is kept from now on, unless another part comes or it is committed."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_parts(cls, given: Any) -> Any:
+        if isinstance(given, dict) and not given.get("parts"):
+            return {**given, "parts": [given.get("part")], "part_rows": [given.get("rows")]}
+        return given
 
 
 class TransactionCommit(BaseModel):

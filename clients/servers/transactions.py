@@ -14,6 +14,7 @@ from ...schemas.errors import StoreError
 from ...schemas.statement import Statement
 from ...schemas.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
 from ...schemas.write import ROW_ERRORS_MAX, Stage, WriteCommand, WriteResult, combine
+from ..staging_put import named
 from .members import Members
 from .whereabouts import WhereaboutsCache
 
@@ -79,9 +80,13 @@ def stage(
             for feed in feeds.values():
                 feed.give_up()
             raise
-        staged = [feed.answer.result() for feed in feeds.values()]
-    rows, seconds = sum(each.rows for each in staged), min(each.seconds_to_live for each in staged)
-    return staged[0].model_copy(update={"rows": rows, "seconds_to_live": seconds})
+        staged = {name: feed.answer.result() for name, feed in feeds.items()}
+    longest = max(staged.values(), key=lambda each: len(each.parts))
+    for name, each in staged.items():  # a commit names the same parts on all servers
+        for number in range(len(each.parts), len(longest.parts)):
+            members.store(name).stage(named(command, number), [])
+    rows, seconds = sum(each.rows for each in staged.values()), min(each.seconds_to_live for each in staged.values())
+    return longest.model_copy(update={"rows": rows, "seconds_to_live": seconds})
 
 
 def _hold(members: Members, command: WriteCommand) -> None:

@@ -67,8 +67,9 @@ class Stager:
                 op=self._alignment.operation,
                 stage=Stage(transaction=transaction, part=name),
             )
-            staged.rows += whole_store_at(self.options.uri).stage(command, run).rows
-            staged.parts.append(name)
+            result = whole_store_at(self.options.uri).stage(command, run)
+            staged.rows += result.rows
+            staged.parts += result.parts
         return staged
 
     def application(self, app: str) -> str:

@@ -8,6 +8,7 @@ import pytest
 from cluster import Cluster
 
 import nyala
+from nyala.clients import staging_put
 from nyala.clients.table import Table
 from nyala.engine.layout import Layout
 from nyala.schemas.errors import NotFoundError, UnavailableError, WrongServerError
@@ -97,6 +98,19 @@ def test_a_scan_that_began_on_other_tablets_is_planned_again(cluster: Cluster, t
     with pytest.raises(WrongServerError, match="plan"):
         cluster.members["a"].store.scan(ScanSpec(table="t", here=True, tablets_here=plan.tablets_here))
     assert table.scan().count() == 100
+
+
+def test_a_long_part_of_a_transaction_is_committed_on_all(
+    cluster: Cluster, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staging_put, "KEPT_BYTES_MAX", 500)
+    store = table._store
+    command = WriteCommand(table="t", stage=Stage(transaction="x", part="p"))
+    pieces = [StagedBatch(piece) for piece in rows(1000).to_batches(max_chunksize=50)]
+    staged = store.stage(command, [*pieces[:3], *(StagedBatch(each.batch) for each in pieces[3:])])
+    assert staged.rows == 1000 and len(staged.parts) > 1
+    assert store.commit_transaction(TransactionCommit(transaction="x", parts=staged.parts)).applied == 1000
+    assert table.scan().count() == 1000
 
 
 def test_transactions_reach_all(cluster: Cluster, table: Table) -> None:
