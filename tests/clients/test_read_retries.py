@@ -16,6 +16,9 @@ from nyala.clients.flight import FlightStore
 from nyala.schemas.errors import UnavailableError
 from tests.clients.test_retries import SCHEMA, serve
 
+PATIENT = (0.2,) * 600
+"""However slow the machine is, the server is back by then."""
+
 
 class Restarting:
     """A server that is killed, and comes back on its port a moment later."""
@@ -44,7 +47,8 @@ class Restarting:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Restarting]:
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Restarting]:
+    monkeypatch.setattr(server_wait, "_PAUSES", PATIENT)
     server = Restarting(tmp_path)
     yield server
     server.kill()

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.clients import staging_put
+from nyala.clients import server_wait, staging_put
 from nyala.clients.database import Database
 from nyala.clients.servers import transactions
 from nyala.schemas.errors import RowErrors, UnavailableError
 from nyala.schemas.transaction import StagedBatch, TransactionCommit
 from nyala.schemas.write import Stage, WriteCommand
-from tests.clients.test_read_retries import Restarting
+from tests.clients.test_read_retries import PATIENT, Restarting
 from tests.clients.test_retries import SCHEMA, Proxy, batch, proxy, rows
 
 __all__ = ["proxy", "rows"]
@@ -53,7 +53,10 @@ def test_a_part_is_staged_once_through_broken_connections(proxy: Proxy, kept: in
         assert database.table("rows").scan(ordered=True).to_arrow()["id"].to_pylist() == list(range(10 * COUNT))
 
 
-def test_a_transaction_goes_on_through_a_killed_and_restarted_server(tmp_path: Path, kept: int) -> None:
+def test_a_transaction_goes_on_through_a_killed_and_restarted_server(
+    tmp_path: Path, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_wait, "_PAUSES", PATIENT)
     server = Restarting(tmp_path)
     with nyala.connect(server.url) as database:
         database.create_table("rows", SCHEMA, ["id"])

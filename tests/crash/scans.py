@@ -18,6 +18,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from unittest.mock import patch
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
@@ -26,6 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import nyala
+from nyala.clients import server_wait
 from nyala.schemas.errors import StoreError
 from nyala.schemas.service import MaintenanceKind
 from tests.crash.kill9 import Server, main
@@ -168,6 +170,7 @@ class ScanCampaign:
             with tempfile.TemporaryDirectory(prefix="nyala-scans-") as directory:
                 self._one_store(Path(directory), min(CYCLES_A_STORE, cycles - self.cycles), random)
 
+    @patch.object(server_wait, "_PAUSES", (0.2,) * 600)  # however slow the machine is, the server is back by then
     def _one_store(self, directory: Path, cycles: int, random: Random) -> None:
         server = Server(directory, _free_port(), **OPTIONS)
         location, port = server.location, int(server.location.rpartition(":")[2])

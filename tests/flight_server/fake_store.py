@@ -274,6 +274,9 @@ class FakeStore:
         cell, value = row[column.name], from_json(where["value"], column.logical)
         return cell is not None and OPERATORS[where["op"]](cell, value)
 
+    def release_scan(self, lease: str) -> None:
+        del lease  # nothing is kept
+
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
         found = self._table(table)
         state = found.states[-1][1]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import time
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.flight as fl
 import pytest
 from cluster import Cluster
 
 import nyala
 from nyala.clients import staging_put
+from nyala.clients.servers import reading
 from nyala.clients.table import Table
 from nyala.engine.layout import Layout
 from nyala.schemas.errors import NotFoundError, UnavailableError, WrongServerError
@@ -98,6 +103,38 @@ def test_a_scan_that_began_on_other_tablets_is_planned_again(cluster: Cluster, t
     with pytest.raises(WrongServerError, match="plan"):
         cluster.members["a"].store.scan(ScanSpec(table="t", here=True, tablets_here=plan.tablets_here))
     assert table.scan().count() == 100
+
+
+def let_history_go(cluster: Cluster, table: Table) -> None:
+    table.update({"id": range(100), "n": [77] * 100})
+    time.sleep(1.1)  # all the history that there is
+    for op in ("flush", "flush_deltas", "major_compact", "compact", "gc"):
+        table.maintain(op)
+
+
+def test_a_planned_scan_of_all_servers_keeps_its_snapshot(cluster: Cluster) -> None:
+    db = cluster.connect()
+    table = db.create_table("t", SCHEMA, ["id"], [nyala.hash("id", buckets=6)], history_max_age_seconds=1)
+    table.insert(rows(100))
+    store: Any = table._store
+    unordered, ordered = store._planned(ScanSpec(table="t"))[0], store._planned(ScanSpec(table="t", ordered=True))[0]
+    with fl.connect(cluster.members["a"].location) as client:
+        told = client.get_flight_info(fl.FlightDescriptor.for_path("t"))
+        let_history_go(cluster, table)
+        found = pa.Table.from_batches(list(reading.unordered(store.members, unordered)))
+        assert sorted(found["id"].to_pylist()) == list(range(100)) and set(found["n"].to_pylist()) == {1}
+        found = pa.Table.from_batches(list(store._in_order(ordered, ["id"], SCHEMA)))
+        assert found["id"].to_pylist() == list(range(100)) and set(found["n"].to_pylist()) == {1}
+        seen: list[int] = []
+        for part in told.endpoints:
+            with fl.connect(part.locations[0].uri if part.locations else cluster.members["a"].location) as there:
+                seen += there.do_get(part.ticket).read_all()["n"].to_pylist()
+        assert seen == [1] * 100
+    table.scan(limit=3).to_arrow()
+    coming: Any = iter(table.scan())
+    next(coming)
+    coming.close()
+    assert [len(member.store._planned) for member in cluster.members.values()] == [0, 0]
 
 
 def test_a_long_part_of_a_transaction_is_committed_on_all(

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 import nyala
+from nyala.clients import server_wait
 from nyala.clients.database import Database
 from nyala.clients.table import Table
 from nyala.schemas.errors import UnavailableError
@@ -94,6 +95,31 @@ def test_load_scan_kill_and_go_on(servers: Servers) -> None:
     assert set(found["n"].to_pylist()) == {4}
     db.close()
     check_a_table_that_is_on_one(servers)
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_scan_goes_on_when_one_of_the_servers_is_killed(
+    servers: Servers, ordered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_wait, "_PAUSES", (0.2,) * 600)
+    schema = pa.schema([("id", pa.int64()), ("blob", pa.binary())])
+    with nyala.connect(servers.url("a")) as db:
+        table = db.create_table("t", schema, ["id"], partition_by=[nyala.hash("id", buckets=5)])
+        numbers = list(range(COUNT))
+        blobs = pa.array([os.urandom(500) for _ in numbers])  # more than fits into the buffers on the way
+        table.insert(pa.table([numbers, blobs], schema=schema))
+        moment = db.now()
+        coming = iter(table.scan(as_of=moment, ordered=ordered))
+        found = [next(coming)]
+        for name in "ba":
+            servers.kill(name)
+            starting = threading.Thread(target=servers.start, args=(name,))
+            starting.start()
+            found.append(next(coming))
+            starting.join()
+        rows = pa.Table.from_batches([*found, *coming])
+        rows = rows if ordered else rows.sort_by("id")
+        assert rows["id"].to_pylist() == numbers and rows["blob"].combine_chunks().equals(blobs)
 
 
 def check_scans_beside_writes(table: Table) -> None:
