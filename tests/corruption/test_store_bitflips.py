@@ -29,8 +29,8 @@ CASES = [
     ("wal", "clean", False),
     ("wal", "unclean", True),
     ("base", "clean", True),
-    ("undo", "clean", True),
-    ("redo", "clean", True),
+    ("undo", "clean", False),
+    ("redo", "clean", False),
     ("base", "compacted", False),
 ]
 
