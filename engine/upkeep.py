@@ -142,8 +142,10 @@ def _flush_together(
     busy: list[Tablet] = []
     done: list[FlushReport | None] = []
     staged: list[StagedFlush] = []
-    with SyncTogether(environment.fs) as fs, ExitStack() as held:
-        synced_together = replace(environment, fs=fs)
+    with ExitStack() as outermost, ExitStack() as held:
+        synced_together = environment
+        if len(tablets) >= _SYNCED_TOGETHER:
+            synced_together = replace(environment, fs=outermost.enter_context(SyncTogether(environment.fs)))
         for tablet in tablets:
             if _began(tablet, environment, held):
                 done += left_over(tablet, environment, mark)
@@ -468,6 +470,8 @@ _HISTORY_SHARE = 0.1
 _TOGETHER = 256
 """Tablets that are flushed by one commit of the manifest; and how much they may have in memory together."""
 _TOGETHER_BYTES = 32 * MIB
+_SYNCED_TOGETHER = 16
+"""Of fewer tablets the files are synced one after the other, always in the same order."""
 _LARGE_BYTES = 32 * MIB
 """Work on less leaves little behind."""
 
