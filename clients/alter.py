@@ -17,6 +17,7 @@ from ..schemas.alter import (
     DropRangePartition,
     RenameColumn,
     RenameTable,
+    SetBlockRows,
     SetComment,
     SetCompression,
     SetDefault,
@@ -58,6 +59,7 @@ class TableAlteration:
         *,
         encoding: str | None = None,
         compression: str | None = None,
+        block_rows: int | None = None,
         comment: str = "",
         immutable: bool = False,
     ) -> Self:
@@ -72,6 +74,7 @@ class TableAlteration:
             write_default=to_json(write_default),
             encoding=encoding,
             compression=compression,
+            block_rows=block_rows,
             comment=comment,
             immutable=immutable,
         )
@@ -95,6 +98,10 @@ class TableAlteration:
     def set_compression(self, name: str, compression: str | None) -> Self:
         """Set how files written from now on compress a column; None is no compression."""
         return self._add(SetCompression, name=name, compression=compression)
+
+    def set_block_rows(self, name: str, block_rows: int | None) -> Self:
+        """Set how many rows a page of a column has in files written from now on; None is 65,536."""
+        return self._add(SetBlockRows, name=name, block_rows=block_rows)
 
     def set_comment(self, name: str | None, comment: str) -> Self:
         """Set the comment of a column, or of the table with None for the name."""

@@ -186,8 +186,9 @@ def _table(body: bytes, action: str) -> str:
 
 VERBS = {
     "create_table": Verb(
-        'Create a table: {"name","columns":[{"name","type","nullable","encoding","compression","read_default",'
-        '"write_default","comment","immutable"}],"primary_key":[...],"unique_key","if_not_exists","options":{...}}. '
+        'Create a table: {"name","columns":[{"name","type","nullable","encoding","compression","block_rows",'
+        '"read_default","write_default","comment","immutable"}],"primary_key":[...],"unique_key","if_not_exists",'
+        '"options":{...}}. '
         "Answers its description.",
         _create_table,
     ),

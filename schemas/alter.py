@@ -62,6 +62,14 @@ class SetCompression(_Step):
     compression: str | None = None
 
 
+class SetBlockRows(_Step):
+    """How many rows a page of a column has in files written from now on; None is the default."""
+
+    op: Literal["set_block_rows"] = "set_block_rows"
+    name: str
+    block_rows: int | None = None
+
+
 class SetComment(_Step):
     """The comment of a column, or of the table when ``name`` is None."""
 
@@ -127,6 +135,7 @@ Step = Annotated[
     | SetDefault
     | SetEncoding
     | SetCompression
+    | SetBlockRows
     | SetComment
     | WidenColumn
     | DropNotNull

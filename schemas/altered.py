@@ -17,6 +17,7 @@ from .alter import (
     DropRangePartition,
     RenameColumn,
     RenameTable,
+    SetBlockRows,
     SetComment,
     SetCompression,
     SetDefault,
@@ -134,6 +135,12 @@ def _set_compression(state: TableState, step: SetCompression, limits: Limits) ->
     return _with_column(state, column, compression=_checked(column, compression=step.compression).compression)
 
 
+def _set_block_rows(state: TableState, step: SetBlockRows, limits: Limits) -> TableState:
+    del limits
+    column = state.schema.column(step.name)
+    return _with_column(state, column, block_rows=_checked(column, block_rows=step.block_rows).block_rows)
+
+
 def _set_comment(state: TableState, step: SetComment, limits: Limits) -> TableState:
     if step.name is None:
         return _set_option(state, SetOption(option="comment", value=step.comment), limits)
@@ -243,6 +250,7 @@ _STEPS: dict[type, Callable[[TableState, Any, Limits], TableState]] = {
     SetDefault: _set_default,
     SetEncoding: _set_encoding,
     SetCompression: _set_compression,
+    SetBlockRows: _set_block_rows,
     SetComment: _set_comment,
     WidenColumn: _widen_column,
     DropNotNull: _drop_not_null,

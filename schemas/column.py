@@ -13,6 +13,9 @@ from .limits import Limits
 from .literal import from_json
 from .types import LogicalType
 
+BLOCK_ROWS = tuple(1 << bits for bits in range(10, 17))
+"""Rows that a page may have."""
+
 
 class ColumnOptions(BaseModel):
     """How a column is stored and filled; every part may be left out.
@@ -25,6 +28,9 @@ class ColumnOptions(BaseModel):
 
     encoding: str | None = None
     compression: str | None = None
+    block_rows: int | None = None
+    """Rows of a page, the unit that is read, checked and decompressed: a power of two from 1,024 to 65,536 (default).
+    Fewer make reads of single rows cheaper where cells are long or compressed, and scans and files a little larger."""
     read_default: Any = None
     write_default: Any = None
     comment: str = ""
@@ -44,6 +50,7 @@ class ColumnDefinition(BaseModel):
     nullable: bool = True
     encoding: str | None = None
     compression: str | None = None
+    block_rows: int | None = None
     read_default: Any = None
     write_default: Any = None
     comment: str = ""
@@ -61,6 +68,8 @@ class ColumnSchema(BaseModel):
     nullable: bool
     encoding: str
     compression: str
+    block_rows: int | None = None
+    """Rows of a page of files written from now on; None: 65,536."""
     read_default: Any = None
     write_default: Any = None
     comment: str = ""
@@ -102,6 +111,7 @@ class ColumnSchema(BaseModel):
             nullable=definition.nullable,
             encoding=_encoding(definition, kind),
             compression=_compression(definition),
+            block_rows=_block_rows(definition),
             read_default=definition.read_default,
             write_default=definition.write_default,
             comment=_comment(definition),
@@ -142,6 +152,16 @@ def _compression(definition: ColumnDefinition) -> str:
             f"column {definition.name!r}: no compression is called {chosen!r}; there are {', '.join(COMPRESSIONS)}"
         )
     return chosen
+
+
+def _block_rows(definition: ColumnDefinition) -> int | None:
+    rows = definition.block_rows
+    if rows is not None and rows not in BLOCK_ROWS:
+        raise InvalidArgumentError(
+            f"column {definition.name!r}: block_rows is a power of two from {BLOCK_ROWS[0]:,} to {BLOCK_ROWS[-1]:,}, "
+            f"not {rows:,}"
+        )
+    return rows
 
 
 def _comment(definition: ColumnDefinition) -> str:

@@ -93,6 +93,7 @@ def _definition(field: pa.Field, is_key: bool, options: ColumnOptions | Mapping[
         nullable=field.nullable and not is_key,
         encoding=given.encoding,
         compression=given.compression,
+        block_rows=given.block_rows,
         read_default=to_json(given.read_default),
         write_default=to_json(given.write_default),
         comment=given.comment,

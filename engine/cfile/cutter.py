@@ -1,5 +1,5 @@
-"""Cut a stream of vectors into pages: of 65,536 rows, so that a reader finds a row's page by a shift, and of fewer
-where cells are so long that these would take too much memory at once.
+"""Cut a stream of vectors into pages: of 65,536 rows, or a smaller power of two, so that a reader finds a row's page by
+a shift; and of fewer where cells are so long that these would take too much memory at once.
 """
 
 from collections.abc import Iterator
@@ -29,12 +29,13 @@ def cell_bytes(vector: Vector) -> int:
 class PageCutter:
     """Takes the vectors of one stream as they come and gives back its pages.
 
-    A page ends at ``PAGE_ROWS`` rows, or before the cell with which it would pass ``TARGET_PAGE_BYTES``, or a little
+    A page ends at ``page_rows`` rows, or before the cell with which it would pass ``TARGET_PAGE_BYTES``, or a little
     earlier: rows are halved until they fit, so that pages of long cells begin where mini-blocks do. Holds what is not
     yet a page.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, page_rows: int = PAGE_ROWS) -> None:
+        self._page_rows = page_rows
         self._pending: list[Vector] = []
         self._pending_rows = self._pending_bytes = 0
 
@@ -65,8 +66,8 @@ class PageCutter:
 
     def _piece(self, vector: Vector, first: int) -> tuple[Vector, int, bool]:
         """Return the cells from ``first`` on that fit in the page, their bytes, and whether the page ends there."""
-        last = min(len(vector), first + PAGE_ROWS - self._pending_rows)
-        is_last = last == first + PAGE_ROWS - self._pending_rows
+        last = min(len(vector), first + self._page_rows - self._pending_rows)
+        is_last = last == first + self._page_rows - self._pending_rows
         while True:
             piece = vector.slice(first, last)
             size = cell_bytes(piece)

@@ -60,9 +60,17 @@ class CFileWriter:
         self._append([FileHeader(kind, file_id).pack()])
 
     def open_stream(
-        self, key: StreamKey, physical: PhysicalType, encoding: str, compression: str = "none", zone_maps: bool = True
+        self,
+        key: StreamKey,
+        physical: PhysicalType,
+        encoding: str,
+        compression: str = "none",
+        zone_maps: bool = True,
+        page_rows: int = PAGE_ROWS,
     ) -> StreamWriter:
         """Begin the stream ``key``; any number may be open at once, and each must be finished before the file.
+
+        ``page_rows``, a power of two up to ``PAGE_ROWS``, is the number of rows of its pages.
 
         Raises InvalidArgumentError when ``encoding`` or ``compression`` is unknown or does not fit ``physical``.
         """
@@ -70,7 +78,7 @@ class CFileWriter:
         assert key not in self._keys, f"{key} is written twice"
         codec, compression_number = _encoding_of(physical, encoding, compression)
         self._keys.add(key)
-        return StreamWriter(self, key, physical, codec, compression_number, zone_maps)
+        return StreamWriter(self, key, physical, codec, compression_number, zone_maps, page_rows)
 
     def write_stream(
         self,
@@ -80,13 +88,14 @@ class CFileWriter:
         encoding: str,
         compression: str = "none",
         zone_maps: bool = True,
+        page_rows: int = PAGE_ROWS,
     ) -> None:
         """Write the cells of ``vectors``, chunked in any way, as the stream ``key``.
 
         Raises InvalidArgumentError when ``encoding`` or ``compression`` is unknown or does not fit ``physical``, or
         when one cell takes more than ``MAX_PAGE_BYTES``.
         """
-        stream = self.open_stream(key, physical, encoding, compression, zone_maps)
+        stream = self.open_stream(key, physical, encoding, compression, zone_maps, page_rows)
         for vector in vectors:
             stream.append(vector)
         stream.finish()
@@ -156,8 +165,16 @@ class StreamWriter:
     """One stream of a file that is being written; made by ``CFileWriter.open_stream``."""
 
     def __init__(
-        self, file: CFileWriter, key: StreamKey, physical: PhysicalType, codec: Codec, compression: int, zone_maps: bool
+        self,
+        file: CFileWriter,
+        key: StreamKey,
+        physical: PhysicalType,
+        codec: Codec,
+        compression: int,
+        zone_maps: bool,
+        page_rows: int,
     ) -> None:
+        assert 0 < page_rows <= PAGE_ROWS and not page_rows & (page_rows - 1), "checked by the schema"
         self.row_count = 0
         """Cells appended."""
         self.raw_bytes = 0
@@ -168,7 +185,8 @@ class StreamWriter:
         self._codec = codec
         self._compression = compression
         self._zone_maps = zone_maps
-        self._cutter = PageCutter()
+        self._page_rows = page_rows
+        self._cutter = PageCutter(page_rows)
         self._encoder = self._new_encoder()
         self._pages: list[PageEntry] = []
 
@@ -184,12 +202,15 @@ class StreamWriter:
 
     def copy_page(self, stream: StreamReader, number: int) -> bool:
         """Add a full page of another stream byte for byte; False, and nothing added, where that would not be a page of
-        this one: cells are pending, or their type, encoding, compression or dictionary differ.
+        this one: cells are pending, or their type, rows, encoding, compression or dictionary differ. Pages of fewer
+        than ``PAGE_ROWS`` rows are never copied: who asks for one counts in whole pages.
 
         Its bytes before encoding are taken to be its share of its stream's. Raises CorruptionError when it is damaged.
         """
         entry = stream.entry.pages[number]
         if (stream.physical, entry.row_count, entry.zone is not None) != (self._physical, PAGE_ROWS, self._zone_maps):
+            return False
+        if self._page_rows != PAGE_ROWS:
             return False
         page = stream.stored_page(number).encoded
         raw_bytes = stream.raw_bytes * entry.row_count // stream.row_count
@@ -208,14 +229,14 @@ class StreamWriter:
         for page in self._cutter.rest():
             self._write(page, is_full=False)
         dictionary = self._encoder.dictionary_page()
-        is_even = all(page.row_count == PAGE_ROWS for page in self._pages[:-1])
+        is_even = all(page.row_count == self._page_rows for page in self._pages[:-1])
         self._file.add_stream(
             StreamEntry(
                 column_id=self._key.column_id,
                 role=self._key.role,
                 physical=self._physical,
                 row_count=self.row_count,
-                page_rows=PAGE_ROWS if is_even else 1,
+                page_rows=self._page_rows if is_even else 1,
                 raw_bytes=self.raw_bytes,
                 encodings=self._encoder.encodings,
                 pages=self._pages,

@@ -25,7 +25,7 @@ from ..cfile.format import StreamKey
 from ..cfile.reader import CFileReader
 from ..cfile.stream import StreamReader
 from ..cfile.writer import CFileInfo, CFileWriter, StreamWriter
-from ..codecs.codec import BLOCK_ROWS
+from ..codecs.codec import BLOCK_ROWS, PAGE_ROWS
 from ..fs.filesystem import FileSystem
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import FixedVector, conformed
@@ -41,6 +41,8 @@ class ColumnEncoding:
     physical: PhysicalType
     encoding: str
     compression: str
+    page_rows: int = PAGE_ROWS
+    """Rows of a page of base cells; a power of two."""
 
 
 class DeltaFileMetadata(BaseModel):

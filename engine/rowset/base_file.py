@@ -100,7 +100,8 @@ def write_columns_file(
     with CFileWriter(fs, path, file_id, "base") as writer:
         for column_id, cells in sorted(columns.items()):
             how = encodings[column_id]
-            writer.write_stream(StreamKey(column_id, "base"), how.physical, cells, how.encoding, how.compression)
+            key, page_rows = StreamKey(column_id, "base"), how.page_rows
+            writer.write_stream(key, how.physical, cells, how.encoding, how.compression, page_rows=page_rows)
         return writer.finish(metadata.model_dump(mode="json"))
 
 
@@ -178,7 +179,9 @@ class BaseFileWriter:
         self._writer.abort()
 
     def _open(self, column_id: int, how: ColumnEncoding) -> StreamWriter:
-        return self._writer.open_stream(StreamKey(column_id, "base"), how.physical, how.encoding, how.compression)
+        return self._writer.open_stream(
+            StreamKey(column_id, "base"), how.physical, how.encoding, how.compression, page_rows=how.page_rows
+        )
 
 
 def write_base_file(

@@ -2,6 +2,7 @@
 
 from ...schemas.column import ColumnSchema
 from ...schemas.table import TableSchema
+from ..codecs.codec import PAGE_ROWS
 from ..delta import LIVE
 from ..delta.file import ColumnEncoding
 from ..vectors.physical import PhysicalType, physical_of
@@ -32,4 +33,5 @@ def encodings(schema: TableSchema) -> dict[int, ColumnEncoding]:
 
 
 def _encoding(column: ColumnSchema) -> ColumnEncoding:
-    return ColumnEncoding(physical_of(column.logical.arrow), column.encoding, column.compression)
+    physical = physical_of(column.logical.arrow)
+    return ColumnEncoding(physical, column.encoding, column.compression, column.block_rows or PAGE_ROWS)
