@@ -186,4 +186,6 @@ def _ends(lower: Any, upper: Any, lower_inclusive: bool, upper_inclusive: bool) 
 
 def _word(name: str, kind: str | pa.DataType) -> str:
     """Return the word of a type that is given as one, or as Arrow's."""
+    if not isinstance(kind, str | pa.DataType):
+        raise InvalidArgumentError(f"the type of column {name!r} is a word such as 'int64', or Arrow's, not {kind!r}")
     return kind if isinstance(kind, str) else str(LogicalType.from_arrow(pa.field(name, kind)))

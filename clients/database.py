@@ -19,7 +19,7 @@ from ..schemas.errors import AlreadyPresentError, InvalidArgumentError, StoreErr
 from ..schemas.moving import MoveProgress
 from ..schemas.partition import HashLevel, RangeLevel
 from ..schemas.service import StoreService
-from ..schemas.table import TableDefinition
+from ..schemas.table import TableDefinition, TableOptions
 from ..schemas.timestamp import parse_moment
 from ..schemas.write import WriteResult
 from .new_schema import NewSchema, Options, read_new, schema_for
@@ -77,7 +77,11 @@ class Database:
                 name, columns.schema, primary_key, options, may_be_there, table_options, unique_key, partition_by
             )
         except ValidationError as error:
-            raise InvalidArgumentError(explain(error, error.title)) from None
+            known = {model.__name__: model.model_fields for model in (TableOptions, ColumnOptions, TableDefinition)}
+            what = {"TableOptions": "the table options", "ColumnOptions": "the column options"}.get(
+                error.title, "the table"
+            )
+            raise InvalidArgumentError(explain(error, what, known.get(error.title, ()))) from None
         try:
             table = Table(self._store, self._store.create_table(definition), columns.notes)
         except AlreadyPresentError:

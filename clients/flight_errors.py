@@ -31,12 +31,20 @@ def store_error(error: Exception) -> StoreError:
         return sent
     text = str(error).partition(". Detail: ")[0].partition(". gRPC client debug context")[0]
     if isinstance(error, _GONE):
-        return UnavailableError(f"the server cannot be reached: {text}")
+        return UnavailableError(f"the server cannot be reached: {_reason(text)}")
     if isinstance(error, OSError):
         return UnavailableError(f"the connection broke: {text}")
     if isinstance(error, pa.ArrowInvalid | pa.ArrowKeyError | pa.ArrowTypeError):
         return InvalidArgumentError(text)
     return InternalError(text)
+
+
+def _reason(text: str) -> str:
+    """Return why a connection failed, out of what gRPC says of all of its attempts."""
+    text = text.removeprefix("Flight returned unavailable error, with message: ")
+    if "failed to connect to all addresses" not in text:
+        return text
+    return f"{text.rpartition(': ')[2].lower()}; is it running, and is this its address?"
 
 
 def _sent(error: Exception) -> StoreError | None:

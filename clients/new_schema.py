@@ -94,6 +94,8 @@ def _new_schema(
 
 
 def _chosen(options: ColumnOptions | Mapping[str, Any] | None) -> LogicalType | None:
+    if not isinstance(options, ColumnOptions | Mapping | None):
+        raise InvalidArgumentError(f"the options of a column are a ColumnOptions or a dict, not {options!r}")
     word = options.type if isinstance(options, ColumnOptions) else (options or {}).get("type")
     return LogicalType.parse(word) if isinstance(word, str) else None
 

@@ -13,6 +13,7 @@ from ..schemas.errors import InvalidArgumentError
 from ..schemas.scan import ScanSpec
 from ..schemas.service import StoreService
 from ..schemas.timestamp import parse_moment
+from .explanation import Explanation, analyzed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,7 +96,14 @@ class Scan:
         counting = self._spec.model_copy(update={"columns": [], "ordered": False, "order_by": None})
         return sum(batch.num_rows for batch in self._store.scan(counting).batches)
 
-    def explain(self) -> dict[str, Any]:
-        """Return how the scan would run: its snapshot and parts, and what is pruned and why."""
+    def explain(self, analyze: bool = False) -> Explanation:
+        """Return how the scan would run: its snapshot and parts, what is left out and why.
+
+        The answer prints as a page; ``json()`` gives the same as JSON, and it is a dict. With ``analyze`` the scan is
+        run to its end, and the rows, bytes and seconds that it took are there too.
+        """
         plan = self._store.plan(self._spec).model_dump(mode="json")
-        return plan.pop("explain") | plan
+        parts = plan.pop("explain") | plan
+        if analyze:
+            parts["analyze"] = analyzed(self)
+        return Explanation(self._spec, parts)

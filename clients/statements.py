@@ -7,6 +7,7 @@ import decimal
 import math
 from typing import Any
 
+from ..schemas.command import built
 from ..schemas.errors import InvalidArgumentError, RowErrors
 from ..schemas.literal import to_json
 from ..schemas.service import StoreService
@@ -23,7 +24,9 @@ def execute(store: StoreService, table: str, kind: StatementKind, how: Statement
         StoreError: nothing was applied.
     """
     durability, writer, seq = how.get("durability"), how.get("writer"), how.get("seq")
-    statement = Statement(
+    statement = built(
+        Statement,
+        "the statement",
         table=table,
         kind=kind,
         durability=None if durability is None else word(Durability, durability, "durability"),

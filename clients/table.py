@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from ..schemas.alter import Alteration
 from ..schemas.changes import ChangeSpec
+from ..schemas.command import built
 from ..schemas.compaction import CompactionSummary
 from ..schemas.description import TableDescription, TabletPlace
 from ..schemas.errors import InvalidArgumentError, RowErrors, StoreError
@@ -180,7 +181,9 @@ class Table:
         """
         if on_error not in ("raise", "return"):
             raise InvalidArgumentError(f"on_error is 'raise' or 'return', not {on_error!r}")
-        command = WriteCommand(
+        command = built(
+            WriteCommand,
+            "the write",
             table=self.name,
             op=word(Operation, op, "operation"),
             atomic=atomic,
@@ -378,7 +381,14 @@ class Table:
             InvalidArgumentError: for an argument of the wrong form. What depends on the table (a column that is not
                 there, SQL that is wrong) is raised when the scan is consumed.
         """
-        spec = ScanSpec(
+        if not isinstance(ordered, bool):
+            raise InvalidArgumentError(
+                f"ordered is True, for the order of the primary key, or False, not {ordered!r}; order_by={ordered!r} "
+                "gives the order of any columns"
+            )
+        spec = built(
+            ScanSpec,
+            "the scan",
             table=self.name,
             columns=_names(columns),
             where=where_json(where),
@@ -460,9 +470,8 @@ class Table:
             before=before,
             every=every,
         )
-        spec = ScanSpec(
-            table=self.name, columns=_names(columns), where=where_json(where), changes=feed, ordered=ordered
-        )
+        parts = {"columns": _names(columns), "where": where_json(where), "changes": feed, "ordered": ordered}
+        spec = built(ScanSpec, "the scan", table=self.name, **parts)
         return Scan(self._store, spec.checked())
 
     def get(self, key: Any) -> dict[str, Any] | None:

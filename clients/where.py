@@ -26,6 +26,11 @@ def where_json(where: Where) -> str | dict[str, Any] | None:
     if where is None or isinstance(where, str):
         return where
     if isinstance(where, dict):
+        if "op" not in where:
+            raise InvalidArgumentError(
+                f"where={where!r:.200} is no filter: write it as text, as in \"city = 'Oslo'\", or as tuples, as in "
+                "[('city', '=', 'Oslo')]"
+            )
         return _jsonable(where)
     if isinstance(where, list):
         return from_tuples(where).model_dump(mode="json")

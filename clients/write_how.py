@@ -32,6 +32,8 @@ def checked_writer(writer: str | None, seq: int | None) -> str | None:
     """Return ``writer`` if it goes with ``seq``. Raises InvalidArgumentError where it does not."""
     if (writer is None) != (seq is None):
         raise InvalidArgumentError("writer and seq go together: a number means something only to its writer")
+    if not isinstance(writer, str | None) or not isinstance(seq, int | None):
+        raise InvalidArgumentError(f"writer is a name and seq a whole number, not {writer!r} and {seq!r}")
     if writer is not None and not 1 <= len(writer) <= WRITER_LENGTH_MAX:
         raise InvalidArgumentError(f"the name of a writer has 1 to {WRITER_LENGTH_MAX} characters, not {len(writer)}")
     return writer

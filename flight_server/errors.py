@@ -24,7 +24,9 @@ import logging
 import sys
 import traceback
 import uuid
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from itertools import accumulate
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -41,8 +43,9 @@ from ..schemas.errors import (
 )
 from .client_gone import ClientGoneError
 
-_LONGEST_ASCII, _LONGEST_OTHER = 2_000, 500
-"""Characters of a message. It travels twice, in headers, which escape all but ASCII."""
+_HEADER_BYTES = 6_000
+"""What a message may take in headers: clients refuse more than 8 KiB of them, by default, with what else there is. It
+travels as text, which escapes all but ASCII, and up to three times as Base64."""
 _HIDES = "hides_from_wire"
 _LOG = logging.getLogger("nyala.flight_server")
 _FLIGHT_ERRORS: dict[str, Callable[[str, bytes], fl.FlightError]] = {
@@ -103,14 +106,28 @@ class Translator:
         message = error.message
         for path in self._private:
             message = message.replace(path, "...")
-        longest = _LONGEST_ASCII if message.isascii() else _LONGEST_OTHER
-        if len(message) > longest:
-            message = f"{message[:longest]}..."
+        message = _fitting(message)
         if message == error.message:
             return error
         shown = StoreError(message)
         shown.code = error.code
         return shown
+
+
+def _fitting(message: str) -> str:
+    """Return a message that fits in headers; one that is cut says so."""
+    costs = list(accumulate(map(_cost, message)))
+    if not costs or costs[-1] <= _HEADER_BYTES:
+        return message
+    return f"{message[: bisect_right(costs, _HEADER_BYTES)]}... (cut: {len(message):,} characters in all)"
+
+
+@functools.lru_cache(4_096)
+def _cost(character: str) -> float:
+    """Return the bytes that a character takes in headers."""
+    plain = len(character.encode(errors="replace"))
+    as_text = plain if " " <= character <= "~" and character != "%" else 3 * plain
+    return as_text + 4 / 3 * (2 * plain + len(json.dumps(character)) - 2)
 
 
 def _logged(error: BaseException, where: str) -> str:

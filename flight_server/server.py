@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pyarrow.flight as fl
 
+from ..schemas.errors import UnavailableError
 from ..schemas.service import StoreService
 from . import actions, exchange, get, info, put
 from .calls import Calls
@@ -30,7 +32,12 @@ class FlightServer(fl.FlightServerBase):
         self.translator = Translator(self.config.private_paths)
         hide_tracebacks()
         message_hook.install()
-        super().__init__(location)
+        try:
+            super().__init__(location)
+        except (pa.ArrowException, OSError):
+            raise UnavailableError(
+                f"cannot listen on {location}: the port is in use, or the address is not of this machine; take another"
+            ) from None
 
     @verb
     def list_flights(self, context: fl.ServerCallContext, criteria: bytes) -> list[fl.FlightInfo]:

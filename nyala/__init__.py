@@ -70,17 +70,24 @@ def open(path: str | Path, *, create: bool = True, **options: Any) -> Database:
     from pydantic import ValidationError
 
     from nyala.clients.database import Database
-    from nyala.engine.fs.local import LocalFileSystem
-    from nyala.engine.options import StoreOptions
-    from nyala.engine.store import Store
-    from nyala.engine.tablet.manifest import ManifestFile
     from nyala.schemas.command import explain
     from nyala.schemas.errors import InvalidArgumentError, NotFoundError
 
     try:
+        from nyala.engine.fs.local import LocalFileSystem
+        from nyala.engine.options import StoreOptions
+        from nyala.engine.store import Store
+        from nyala.engine.tablet.manifest import ManifestFile
+    except ModuleNotFoundError as error:
+        raise InvalidArgumentError(
+            f"nyala.open runs the store in this process, but {error.name} is missing: pip install 'nyala[server]', "
+            "or connect to a server with nyala.connect"
+        ) from None
+
+    try:
         chosen = StoreOptions(**options)
     except ValidationError as error:
-        raise InvalidArgumentError(explain(error, "the options of nyala.open")) from None
+        raise InvalidArgumentError(explain(error, "the options of nyala.open", StoreOptions.model_fields)) from None
     if not create and not ManifestFile.exists(LocalFileSystem(path)):
         raise NotFoundError(f"there is no store in {path}: check the path, or create one with nyala.open(path)")
     return Database(Store.open(path, chosen))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from .errors import InvalidArgumentError, NotFoundError
+from .errors import InvalidArgumentError
 from .types import TYPE_METADATA, LogicalType
 
 ALL_ROWS = "*"
@@ -31,6 +31,8 @@ def measures_json(measures: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     Raises:
         InvalidArgumentError: naming the entry that is wrong.
     """
+    if not isinstance(measures, Mapping):
+        raise InvalidArgumentError(f'measures are a dict, as in {{"total": ("price", "sum")}}, not {measures!r}')
     checked = {}
     for name, measure in measures.items():
         is_pair = isinstance(measure, tuple | list) and len(measure) == 2 and all(isinstance(x, str) for x in measure)
@@ -53,8 +55,8 @@ def aggregate_schema(table: pa.Schema, measures: Mapping[str, tuple[str, str]], 
     """Return the schema of the answer: the columns of ``group_by``, then one column for each measure.
 
     Raises:
-        NotFoundError: for a column that the table does not have.
-        InvalidArgumentError: for a function that a column's type does not have, or a name that comes twice.
+        InvalidArgumentError: for a column that the table does not have, a function that a column's type does not have,
+            or a name that comes twice.
     """
     fields = [_field(table, name) for name in group_by]
     for name, (column, function) in measures.items():
@@ -76,7 +78,7 @@ def aggregate_schema(table: pa.Schema, measures: Mapping[str, tuple[str, str]], 
 def _field(table: pa.Schema, name: str) -> pa.Field:
     place = table.get_field_index(name)
     if place < 0:
-        raise NotFoundError(f"there is no column {name!r}; the columns are {', '.join(table.names)}")
+        raise InvalidArgumentError(f"there is no column {name!r}; the columns are {', '.join(table.names)}")
     return table.field(place)
 
 

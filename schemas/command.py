@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Literal, TypeVar
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, NonNegativeInt, StrictInt, StrictStr, ValidationError
@@ -146,15 +148,34 @@ def read_json(model: type[Model], body: bytes, what: str) -> Model:
         raise InvalidArgumentError(explain(error, what)) from None
 
 
-def explain(error: ValidationError, what: str) -> str:
-    """Say in one line what is wrong with ``what``: the first finding, and how many more there are."""
+def built(model: type[Model], what: str, **parts: object) -> Model:
+    """Return a ``model`` of ``parts``; ``what`` names it in errors.
+
+    Raises:
+        InvalidArgumentError: a part is wrong, or there is none of that name.
+    """
+    try:
+        return model(**parts)
+    except ValidationError as error:
+        raise InvalidArgumentError(explain(error, what, model.model_fields)) from None
+
+
+def explain(error: ValidationError, what: str, known: Iterable[str] = ()) -> str:
+    """Say in one line what is wrong with ``what``: the first finding, and how many more there are. ``known`` are the
+    names of its parts."""
     findings = error.errors(include_url=False, include_input=False)
     first = findings[0]
     part = ".".join(str(step) for step in first["loc"])
     if first["type"] == "extra_forbidden":
-        return f"{what} has a part {part!r} that is not known"
+        near = get_close_matches(str(first["loc"][-1]), list(known), 1)
+        hint = f": did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}" if known else ""
+        return f"{what}: there is no {part!r}{hint}"
     more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
-    return f"{what} is wrong{f' at {part}' if part else ''}: {first['msg']}{more}"
+    return f"{what} is wrong{f' at {part}' if part else ''}: {_lowered(first['msg'])}{more}"
+
+
+def _lowered(text: str) -> str:
+    return text[:1].lower() + text[1:]
 
 
 def write_command(path: list[bytes], command: bytes) -> WriteCommand:

@@ -37,7 +37,7 @@ def scan(
     with database(context, url, data) as db:
         wanted = db.table(name).scan(names(columns) if columns else None, where, moment(as_of), ordered, limit)
         if explain:
-            print_json(wanted.explain())
+            print_json(wanted.explain()) if json_output else typer.echo(str(wanted.explain()))
         elif count:
             typer.echo(wanted.count())
         else:

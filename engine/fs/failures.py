@@ -4,7 +4,13 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ...schemas.errors import CorruptionError, StorageFullError, UnavailableError, UnreadableFileError
+from ...schemas.errors import (
+    CorruptionError,
+    InvalidArgumentError,
+    StorageFullError,
+    UnavailableError,
+    UnreadableFileError,
+)
 
 _GONE = frozenset({errno.ENOENT, errno.ESTALE})
 """What ``ReadableFile.check`` says of a file that is not there any more as it was."""
@@ -29,12 +35,15 @@ def named(what: str) -> Iterator[None]:
     """Turn an OSError of the body into a StoreError that says ``what`` could not be done.
 
     Raises:
+        InvalidArgumentError: a file is where a directory should be.
         StorageFullError: the disk is full.
         UnavailableError: the disk failed.
     """
     try:
         yield
     except OSError as error:
+        if isinstance(error, FileExistsError | NotADirectoryError):
+            raise InvalidArgumentError(f"{what}: there is a file where a directory should be; name another") from error
         if is_full(error):
             raise StorageFullError(f"the disk is full: {what}") from error
         raise UnavailableError(f"{what}: the disk failed ({error.strerror or error})") from error

@@ -143,11 +143,17 @@ class LocalFileSystem:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
-            raise UnavailableError(f"{path} is locked: another process has this store open") from None
+            if os.path.realpath(self._locate(path)) in _LOCKED:
+                raise UnavailableError(
+                    "this process has the store open already: use that Database, from any thread, or close it first"
+                ) from None
+            raise UnavailableError(
+                f"{path} is locked: another process has this store open; close it there, or use nyala.connect"
+            ) from None
         except BaseException:
             os.close(descriptor)
             raise
-        return LocalFileLock(descriptor)
+        return LocalFileLock(descriptor, os.path.realpath(self._locate(path)))
 
     def free_bytes(self, path: str) -> int:
         state = os.statvfs(self._locate(path))
@@ -339,14 +345,21 @@ def _read_fully(descriptor: int, view: memoryview, offset: int) -> int:
     return count
 
 
+_LOCKED: set[str] = set()
+"""The files that this process has locked: to say who has a lock, not to decide it."""
+
+
 class LocalFileLock:
     """An flock: it belongs to the open descriptor, and the kernel drops it with the process."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, where: str) -> None:
         self._descriptor = descriptor
+        self._where = where
+        _LOCKED.add(where)
 
     def close(self) -> None:
         if self._descriptor >= 0:
+            _LOCKED.discard(self._where)
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)
 

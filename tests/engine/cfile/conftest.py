@@ -57,10 +57,10 @@ def cells_of(vector):
 
 
 def write(fs, streams, path="file", file_id=FILE_ID, kind="base", metadata=None):
-    """Write {key: (physical, vectors, encoding, compression)} and return the CFileInfo."""
+    """Write {key: (physical, vectors, encoding, ...)} and return the CFileInfo; the rest goes to ``write_stream``."""
     with CFileWriter(fs, path, file_id, kind) as writer:
-        for key, (physical, vectors, encoding, compression) in streams.items():
-            writer.write_stream(key, physical, vectors, encoding, compression)
+        for key, (physical, vectors, encoding, *how) in streams.items():
+            writer.write_stream(key, physical, vectors, encoding, *how)
         return writer.finish(metadata or {})
 
 
@@ -73,9 +73,9 @@ def fs():
 def stored(fs) -> Callable:
     """Write one stream and return its reader; the file has been verified."""
 
-    def store(physical, vectors, encoding="plain", compression="none"):
+    def store(physical, vectors, encoding="plain", compression="none", page_rows=65_536):
         path = f"file-{len(fs.list(''))}"
-        write(fs, {KEY: (physical, vectors, encoding, compression)}, path)
+        write(fs, {KEY: (physical, vectors, encoding, compression, True, page_rows)}, path)
         reader = CFileReader.open(fs, path, FILE_ID)
         reader.verify()
         return reader.stream(KEY)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nyala.engine.cfile import cutter, writer
+from nyala.engine.cfile import cutter
 from nyala.engine.cfile.format import StreamKey
 from nyala.engine.cfile.reader import CFileReader
 from nyala.engine.codecs.codec import PAGE_ROWS
@@ -187,12 +187,10 @@ def test_cells_that_grow_long_late_get_pages_of_fewer_rows(stored, make, monkeyp
     assert len(stream.zone_maps) == len(counts)
 
 
-def test_pages_of_one_smaller_size_are_read(stored, make, monkeypatch):
-    """As they were written of long cells before pages were cut by bytes."""
-    monkeypatch.setattr(cutter, "PAGE_ROWS", 1024)
-    monkeypatch.setattr(writer, "PAGE_ROWS", 1024)
+def test_pages_of_one_smaller_size_are_read(stored, make):
+    """As a column's block_rows asks for, and as they were written of long cells before pages were cut by bytes."""
     vector = make.vector_of(PhysicalType.BYTES, 5_000)
-    stream = stored(PhysicalType.BYTES, [vector])
+    stream = stored(PhysicalType.BYTES, [vector], page_rows=1_024)
     assert stream.page_rows == 1024 and stream.page_count == 5
     assert make.cells_of(stream.read(1_000, 4_200)) == make.cells_of(vector.slice(1_000, 4_200))
     rows = np.array([4_999, 0, 1_024, 1_023])
