@@ -320,8 +320,8 @@ class Store(Outside, Reading):
     def commits(self, table: str, since: int | str | None = None) -> pa.Table:
         """See StoreService."""
         self._check_open()
-        remembered = self._writers, self._committed
-        return commits.commits(self._catalog.table(table), since, self._snapshots, self.scan, *remembered)
+        found = self._catalog.table(table)
+        return commits.commits(found, since, self._snapshots, self.scan, self._writers, self._committed)
 
     @noticing
     def execute(self, statement: Statement) -> WriteResult:

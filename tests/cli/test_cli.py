@@ -76,7 +76,8 @@ def test_scan(run: Run, homes: list[str], tmp_path: Path) -> None:
     rows = [json.loads(line) for line in run("table", "scan", "homes", "--json", "--limit", 2, *homes).lines]
     assert len(rows) == 2 and set(rows[0]) == {"id", "city", "price"}
     assert run("table", "scan", "homes", "--count", *homes).lines == ["3"]
-    assert run("table", "scan", "homes", "--explain", *homes).json["schema_version"] == 1
+    assert run("table", "scan", "homes", "--explain", "--json", *homes).json["schema_version"] == 1
+    assert run("table", "scan", "homes", "--explain", *homes).out.startswith("scan of table 'homes' at ")
     past = run("table", "scan", "homes", "--as-of", "1999-01-01T00:00:00Z", *homes)
     assert past.code == 7 and past.err.startswith("SNAPSHOT_TOO_OLD: ")
 
