@@ -8,12 +8,16 @@ table tell whose they are, and a column that no table has, so that the store ref
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
 
 from ..schemas.column import ColumnSchema
+from ..schemas.description import TableDescription
 from ..schemas.errors import InvalidArgumentError
+from ..schemas.service import StoreService
+from ..schemas.write import WriteCommand, WriteResult
 from .data import WriteData, read_data
 
 _NO_COLUMN = "_sent_again"
@@ -28,7 +32,16 @@ def kept(data: Any) -> Any:
     return pa.RecordBatchReader.from_stream(data).read_all() if is_stream else data
 
 
-def question(data: Any, columns: Sequence[ColumnSchema], key: Sequence[str]) -> pa.RecordBatch:
+def first_answer(
+    store: StoreService, command: WriteCommand, data: Any, seq: int, known: TableDescription
+) -> WriteResult | None:
+    """Return the first answer to a number, which was for so many rows as ``data`` has; None if it has none."""
+    with suppress(InvalidArgumentError):
+        return store.write(command, _question(data, known.columns, known.primary_key), seq)
+    return None
+
+
+def _question(data: Any, columns: Sequence[ColumnSchema], key: Sequence[str]) -> pa.RecordBatch:
     """Return rows that no table takes, as many as ``data`` has, with the same keys as far as they are still that.
 
     Raises:

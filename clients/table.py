@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from importlib import import_module
 from typing import Any, Literal, Unpack
 
@@ -29,7 +28,7 @@ from .data import WriteData
 from .keys import key_of, keys_of
 from .progress import LoadProgress
 from .scan import Scan
-from .sent_again import kept, question
+from .sent_again import first_answer, kept
 from .statements import execute, expression_text
 from .where import Where, where_json
 from .write_how import OnError, StatementHow, WriteHow, checked_writer, word
@@ -216,17 +215,10 @@ class Table:
         try:
             batch = next(iter(self._prepared(data, command, whole=True)), None)
         except InvalidArgumentError:
-            if answer := self._answered_before(command, data, seq):
+            if answer := first_answer(self._store, command, data, seq, self._description):
                 return answer
             raise
         return self._nothing() if batch is None else self._store.write(command, batch, seq)
-
-    def _answered_before(self, command: WriteCommand, data: Any, seq: int) -> WriteResult | None:
-        """Return the first answer to a number; None if it has none. The table may have been altered since."""
-        with suppress(InvalidArgumentError):
-            asked = question(data, self._description.columns, self._description.primary_key)
-            return self._store.write(command, asked, seq)
-        return None
 
     def _write_all(self, command: WriteCommand, data: WriteData) -> WriteResult:
         results: list[WriteResult] = []
