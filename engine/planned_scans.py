@@ -21,6 +21,7 @@ from typing import TypeVar
 from ..schemas.description import ScanSplit
 from ..schemas.scan import ScanSpec
 from .layout import Layout
+from .options import StoreOptions
 from .table import Table
 from .tablet.chunk import ChangeRange
 from .tablet.tablet import Tablet
@@ -57,23 +58,14 @@ class PlannedScan:
 class PlannedScans:
     """The planned scans of one store. Thread safe."""
 
-    def __init__(
-        self,
-        now: Callable[[], int],
-        opened_at: int,
-        seconds: float,
-        count_max: int,
-        disk_bytes_max: int,
-        memory_bytes_max: int,
-    ) -> None:
-        """Keep scans for ``seconds`` after their last use, up to ``count_max``, and of what nothing else needs any more
-        so many bytes on disk and in memory. ``now`` tells the time in microseconds since 1970; ``opened_at`` is a
-        timestamp that no other opening of the store had."""
-        self.seconds = seconds
+    def __init__(self, now: Callable[[], int], opened_at: int, options: StoreOptions) -> None:
+        """``now`` tells the time in microseconds since 1970; ``opened_at`` is a timestamp that no other opening of the
+        store had."""
+        self._seconds = options.scan_lease_seconds
         self._now = now
         self._names = (f"{opened_at:x}-{number:x}" for number in count())
-        self._count_max = count_max
-        self._bytes_max = disk_bytes_max, memory_bytes_max
+        self._count_max = options.scan_leases_count
+        self._bytes_max = options.scan_lease_disk_bytes, options.scan_lease_memory_bytes
         self._scans: OrderedDict[str, PlannedScan] = OrderedDict()
         """The one that was used the longest ago comes first."""
         self._looked = 0
@@ -140,7 +132,7 @@ class PlannedScans:
             if now < self._looked + _MICROSECONDS and now >= self._looked:
                 return
             self._looked = now
-            before = now - self.seconds * _MICROSECONDS
+            before = now - self._seconds * _MICROSECONDS
             while self._scans and next(iter(self._scans.values())).used < before:
                 self._scans.popitem(last=False)
             while self._scans and self._is_over():

@@ -162,10 +162,8 @@ class Store(Outside, Reading):
         self._compactions = compactions.Compactions(self._environment, room, *times)
         shared = self._log, self._writers, self._staging, self._snapshots, self._catalog.tables
         self._mover = Mover(self._environment, *shared, physical, room)
-        options = self.options
-        most = options.scan_leases_count, options.scan_lease_disk_bytes, options.scan_lease_memory_bytes
-        self._planned = PlannedScans(physical, self._clock.now(), options.scan_lease_seconds, *most)
-        if options.maintenance == "on":
+        self._planned = PlannedScans(physical, self._clock.now(), self.options)
+        if self.options.maintenance == "on":
             self._maintenance.start()
 
     # Tables
