@@ -7,7 +7,7 @@ table tell whose they are, and a column that no table has, so that the store ref
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -30,6 +30,24 @@ def kept(data: Any) -> Any:
         hasattr(data, "__arrow_c_stream__") and not hasattr(data, "__len__")
     )
     return pa.RecordBatchReader.from_stream(data).read_all() if is_stream else data
+
+
+def numbered(
+    store: StoreService,
+    command: WriteCommand,
+    data: Any,
+    seq: int,
+    prepared: Callable[[Any, WriteCommand, bool], WriteData],
+    known: TableDescription,
+) -> WriteResult | None:
+    """Write data as one commit under a number, and return its answer, or the first one; None if there are no rows."""
+    try:
+        batch = next(iter(prepared(data, command, True)), None)
+    except InvalidArgumentError:
+        if answer := first_answer(store, command, data, seq, known):
+            return answer
+        raise
+    return None if batch is None else store.write(command, batch, seq)
 
 
 def first_answer(

@@ -28,7 +28,7 @@ from .data import WriteData
 from .keys import key_of, keys_of
 from .progress import LoadProgress
 from .scan import Scan
-from .sent_again import first_answer, kept
+from .sent_again import kept, numbered
 from .statements import execute, expression_text
 from .where import Where, where_json
 from .write_how import OnError, StatementHow, WriteHow, checked_writer, word
@@ -194,7 +194,8 @@ class Table:
         if seq is None:
             result = self._write_all(command, self._prepared(data, command, whole=atomic))
         else:
-            result = self._write_numbered(command, kept(data), seq)
+            batch = numbered(self._store, command, kept(data), seq, self._prepared, self._description)
+            result = self._nothing() if batch is None else batch
         if result.error_count and on_error == "raise":
             raise RowErrors(result)
         return result
@@ -210,15 +211,6 @@ class Table:
             if self._description.schema_version == known.schema_version:
                 raise
         return WriteData(data, self._description.columns, whole, key)
-
-    def _write_numbered(self, command: WriteCommand, data: Any, seq: int) -> WriteResult:
-        try:
-            batch = next(iter(self._prepared(data, command, whole=True)), None)
-        except InvalidArgumentError:
-            if answer := first_answer(self._store, command, data, seq, self._description):
-                return answer
-            raise
-        return self._nothing() if batch is None else self._store.write(command, batch, seq)
 
     def _write_all(self, command: WriteCommand, data: WriteData) -> WriteResult:
         results: list[WriteResult] = []
