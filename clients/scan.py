@@ -107,3 +107,19 @@ class Scan:
         if analyze:
             parts["analyze"] = analyzed(self)
         return Explanation(self._spec, parts)
+
+
+def check_ordered(ordered: object) -> None:
+    """Refuse what is neither True nor False, such as the name of a column."""
+    if not isinstance(ordered, bool):
+        raise InvalidArgumentError(
+            f"ordered is True, for the order of the primary key, or False, not {ordered!r}; order_by={ordered!r} "
+            "gives the order of any columns"
+        )
+
+
+def column_names(columns: Sequence[str] | None) -> list[str] | None:
+    """Return the columns of a scan as a list."""
+    if isinstance(columns, str):
+        raise InvalidArgumentError("columns is a list of column names, not one name")
+    return None if columns is None else list(columns)

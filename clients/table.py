@@ -27,7 +27,7 @@ from .cells import python_cell
 from .data import WriteData
 from .keys import key_of, keys_of
 from .progress import LoadProgress
-from .scan import Scan
+from .scan import Scan, check_ordered, column_names
 from .sent_again import kept, numbered
 from .statements import execute, expression_text
 from .where import Where, where_json
@@ -279,10 +279,7 @@ class Table:
         return execute(self._store, self.name, StatementKind.UPDATE, how, set=texts, where=where_json(where))
 
     def delete_where(self, where: Where, **how: Unpack[StatementHow]) -> WriteResult:
-        """Delete the rows that ``where`` selects, all of them in one commit; as ``update_where``.
-
-        None is refused: to delete all rows say ``where="true"``.
-        """
+        """Delete the rows that ``where`` selects, all of them in one commit; as ``update_where``. None is refused."""
         if where is None:
             raise InvalidArgumentError("delete_where needs a condition; to delete all rows say where='true'")
         return execute(self._store, self.name, StatementKind.DELETE, how, where=where_json(where))
@@ -290,9 +287,7 @@ class Table:
     def restore(self, as_of: int | str | dt.datetime, **how: Unpack[StatementHow]) -> WriteResult:
         """Bring the table back to what it was at a moment, in one commit that changes only the rows that differ.
 
-        Rows that came since are deleted, rows that went come back, changed cells get their old values: a scan then has
-        what ``scan(as_of=as_of)`` shows. What was before stays readable, and ``restore`` undoes a restore. The columns
-        are those of now.
+        A scan then has what ``scan(as_of=as_of)`` shows, in the columns of now. ``restore`` undoes a restore, too.
 
         Raises:
             SnapshotTooOldError: the moment lies before the history that the table keeps.
@@ -365,16 +360,12 @@ class Table:
             InvalidArgumentError: for an argument of the wrong form. What depends on the table (a column that is not
                 there, SQL that is wrong) is raised when the scan is consumed.
         """
-        if not isinstance(ordered, bool):
-            raise InvalidArgumentError(
-                f"ordered is True, for the order of the primary key, or False, not {ordered!r}; order_by={ordered!r} "
-                "gives the order of any columns"
-            )
+        check_ordered(ordered)
         spec = built(
             ScanSpec,
             "the scan",
             table=self.name,
-            columns=_names(columns),
+            columns=column_names(columns),
             where=where_json(where),
             as_of=None if as_of is None else parse_moment(as_of),
             ordered=ordered,
@@ -454,7 +445,7 @@ class Table:
             before=before,
             every=every,
         )
-        parts = {"columns": _names(columns), "where": where_json(where), "changes": feed, "ordered": ordered}
+        parts = {"columns": column_names(columns), "where": where_json(where), "changes": feed, "ordered": ordered}
         spec = built(ScanSpec, "the scan", table=self.name, **parts)
         return Scan(self._store, spec.checked())
 
@@ -475,9 +466,6 @@ class Table:
         """Return the live rows of primary keys as one table, in the order of ``keys``; absent ones are left out.
 
         ``keys`` is a list of keys as ``get`` takes them, or data with the key columns in a form that ``write`` takes.
-
-        Raises:
-            InvalidArgumentError: one is not the whole key, or a value does not fit its column.
         """
         found = [self._store.get(self.name, batch) for batch in keys_of(keys, self._description)]
         return pa.concat_tables(found) if found else self.schema.empty_table()
@@ -492,9 +480,3 @@ class Table:
 
     def __repr__(self) -> str:
         return "\n  ".join([f"Table({self.name!r})", *self.notes])
-
-
-def _names(columns: Sequence[str] | None) -> list[str] | None:
-    if isinstance(columns, str):
-        raise InvalidArgumentError("columns is a list of column names, not one name")
-    return None if columns is None else list(columns)
