@@ -59,14 +59,21 @@ class PageCache:
         """Bytes of the pages that are here."""
         return self._recent.size_bytes + self._kept.size_bytes
 
-    def get(self, address: PageAddress, load: Callable[[], Payload], is_taken_whole: bool = False) -> Payload:
+    def get(
+        self,
+        address: PageAddress,
+        load: Callable[[], Payload],
+        is_taken_whole: bool = False,
+        is_closed: Callable[[], bool] = lambda: False,
+    ) -> Payload:
         """Return the payload at ``address``; on a miss, ``load`` it and keep it, if it takes no more than half of all.
 
         Who takes a page whole will not come back for another part of it: then it is kept only if it was wanted before,
         and, once the cache is full, only sometimes. Memory that is given back at once is still in the processor's cache
         when it is filled again.
 
-        ``load`` runs outside the lock: two threads that miss the same page at once both load it, and one wins.
+        ``load`` runs outside the lock: two threads that miss the same page at once both load it, and one wins. Nothing
+        is kept once ``is_closed``.
         """
         with self._lock:
             payload = self._kept.use(address)
@@ -79,7 +86,7 @@ class PageCache:
             is_kept = not is_taken_whole or self._is_wanted_again(address)
         loaded = load()
         if is_kept:
-            self._put(address, loaded)
+            self._put(address, loaded, is_closed)
         return loaded
 
     def discard_file(self, file_id: int) -> None:
@@ -103,11 +110,13 @@ class PageCache:
         self._chance = (self._chance * 1_103_515_245 + 12_345) & 0x7FFFFFFF
         return self._chance >> 16 & 7 == 0
 
-    def _put(self, address: PageAddress, payload: Sized) -> None:
+    def _put(self, address: PageAddress, payload: Sized, is_closed: Callable[[], bool]) -> None:
         half = self.capacity_bytes // 2
         if payload.nbytes > half:
             return
         with self._lock:
+            if is_closed():
+                return
             self._kept.take(address)
             self._recent.take(address)
             self._recent.put(address, payload)
@@ -128,6 +137,28 @@ class PageCache:
         of_file.discard(address)
         if not of_file:
             del self._by_file[address[0]]
+
+
+class FilePages:
+    """The cache as one reader of a file uses it. When that is closed its pages go, and none come after it.
+
+    A scan that goes on reading a file which was replaced has to load its pages each time. Kept, they would stay long
+    after the file is gone, and those of deltas would hold it open.
+    """
+
+    def __init__(self, cache: PageCache, file_id: int) -> None:
+        self._cache = cache
+        self._file_id = file_id
+        self._is_closed = False
+
+    def get(self, address: PageAddress, load: Callable[[], Payload], is_taken_whole: bool = False) -> Payload:
+        """See ``PageCache``."""
+        return self._cache.get(address, load, is_taken_whole, lambda: self._is_closed)
+
+    def close(self) -> None:
+        """Drop the file's pages."""
+        self._is_closed = True  # seen by whoever puts a page after the discarding, which takes the same lock
+        self._cache.discard_file(self._file_id)
 
 
 class _Pages:

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 from ...schemas.errors import CorruptionError
 from ..fs.filesystem import FileSystem, ReadableFile
-from .cache import PageCache
+from .cache import FilePages, PageCache
 from .footer import Footer, check_directory, unpack_footer
 from .format import HEADER_BYTES, MIN_FILE_BYTES, FileHeader, StreamKey
 from .page import FileImage, load_page
@@ -30,9 +30,10 @@ class CFileReader:
         self.size_bytes = image.file.size
         self.footer = footer
         self.image = image
-        self._cache = page_cache
+        self.pages = FilePages(page_cache, self.file_id)
+        """The page cache, as long as this reader is not closed."""
         self._streams = {
-            StreamKey(entry.column_id, entry.role): StreamReader(image, entry, page_cache) for entry in footer.streams
+            StreamKey(entry.column_id, entry.role): StreamReader(image, entry, self.pages) for entry in footer.streams
         }
 
     @classmethod
@@ -78,7 +79,7 @@ class CFileReader:
 
     def close(self) -> None:
         """Drop the file's pages from the cache. Whoever still holds a stream may go on reading it."""
-        self._cache.discard_file(self.file_id)
+        self.pages.close()
 
 
 def file_id_of(fs: FileSystem, path: str) -> int:

@@ -19,7 +19,7 @@ from ..vectors.vector import (
     nulls,
     zeros,
 )
-from .cache import PageCache
+from .cache import FilePages
 from .footer import StreamEntry, zone_map_from
 from .format import IS_DICTIONARY, StreamKey
 from .page import FileImage, Page, load_page
@@ -40,7 +40,7 @@ class StreamReader:
     [0, row_count].
     """
 
-    def __init__(self, image: FileImage, entry: StreamEntry, cache: PageCache) -> None:
+    def __init__(self, image: FileImage, entry: StreamEntry, cache: FilePages) -> None:
         self.key = StreamKey(entry.column_id, entry.role)
         self.physical = entry.physical
         self.row_count = entry.row_count

@@ -1,6 +1,6 @@
 """Check a whole cfile: every byte, every cell, and that the directory tells the truth about them."""
 
-from .cache import PageCache
+from .cache import FilePages, PageCache
 from .footer import Footer
 from .format import HEADER_BYTES, PAGE_HEADER_BYTES, StreamKey
 from .page import FileImage, Page, load_page
@@ -16,7 +16,7 @@ def verify_pages(image: FileImage, footer: Footer) -> None:
     _verify_cover(image, footer)
     for entry in footer.streams:
         # A reader of its own: it fills nobody's cache.
-        stream = StreamReader(image, entry, PageCache(0))
+        stream = StreamReader(image, entry, FilePages(PageCache(0), image.file_id))
         stream.dictionary()
         if entry.dictionary:
             _verify_padding(image, stream.key, load_page(image, f"dictionary of {stream.key}", entry.dictionary))

@@ -148,9 +148,8 @@ class DeltaFileWriter:
 class DeltaFile:
     """An open delta file. Many threads may read it."""
 
-    def __init__(self, reader: CFileReader, path: str, cache: PageCache) -> None:
+    def __init__(self, reader: CFileReader, path: str) -> None:
         self._reader = reader
-        self._cache = cache
         self._pages: dict[int, DeltaPages] = {}
         self.path = path
         self.file_id = reader.file_id
@@ -172,7 +171,7 @@ class DeltaFile:
         reader = CFileReader.open(fs, path, file_id, cache)
         if reader.kind != kind:
             raise CorruptionError(path, 0, f"this is a file of kind {reader.kind}, not {kind}")
-        file = cls(reader, path, cache)
+        file = cls(reader, path)
         if file.metadata.rowset_id != rowset_id:
             why = f"these are deltas of rowset {file.metadata.rowset_id}, not {rowset_id}"
             raise CorruptionError(path, 0, why)
@@ -204,7 +203,9 @@ class DeltaFile:
         if pages is None and column_id in self.metadata.deltas:
             rowids, timestamps, values = (self._stream(column_id, role) for role in ("rowid", "timestamp", "value"))
             address = self.file_id, column_id
-            pages = self._pages[column_id] = DeltaPages(self.path, address, (rowids, timestamps, values), self._cache)
+            pages = self._pages[column_id] = DeltaPages(
+                self.path, address, (rowids, timestamps, values), self._reader.pages
+            )
         return pages
 
     def is_changed(self, after: int, until: int) -> bool:

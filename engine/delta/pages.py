@@ -13,7 +13,7 @@ from weakref import ReferenceType, ref
 import numpy as np
 
 from ...schemas.errors import CorruptionError
-from ..cfile.cache import PageCache
+from ..cfile.cache import FilePages
 from ..cfile.stream import StreamReader
 from ..codecs.codec import PAGE_ROWS
 from ..vectors.vector import FixedVector, Vector
@@ -53,7 +53,7 @@ class DeltaPages:
         path: str,
         address: tuple[int, int],
         streams: tuple[StreamReader, StreamReader, StreamReader],
-        cache: PageCache,
+        cache: FilePages,
     ) -> None:
         """``address`` is (file id, column id); ``streams`` are those of rows, timestamps and cells."""
         self._path, self._address, self._cache = path, address, cache

@@ -45,9 +45,9 @@ def touched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     read: list[tuple[str, int]] = []
     page = StreamReader.page
 
-    def counted(stream: StreamReader, number: int) -> object:
+    def counted(stream: StreamReader, number: int, is_taken_whole: bool = False) -> object:
         read.append((stream.key.role, number))
-        return page(stream, number)
+        return page(stream, number, is_taken_whole)
 
     monkeypatch.setattr(StreamReader, "page", counted)
     return read
