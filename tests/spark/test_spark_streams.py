@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +14,10 @@ from streaming import Campaign
 import nyala
 from nyala.clients.database import Database
 from nyala.clients.table import Table
+from nyala.engine.fs.memory import MemoryFileSystem
+from nyala.engine.options import StoreOptions
+from nyala.engine.store import Store
+from nyala.flight_server.server import FlightServer
 from nyala.spark import merge_changes
 
 pytestmark = pytest.mark.spark
@@ -57,6 +62,35 @@ def test_a_feed_is_merged_batch_by_batch(
     assert state(copy) == state(homes) and sizes == [24, 18]
     run()
     assert len(sizes) == 2, "without changes there is no batch"
+
+
+def test_a_stream_goes_on_when_the_server_was_restarted(spark: SparkSession, tmp_path: Path) -> None:
+    """Between and within micro-batches: source and sink wait for it, in processes that know it and in new ones."""
+    store = Store.open(MemoryFileSystem(), StoreOptions(maintenance="off"))
+    served = FlightServer(store, "grpc://127.0.0.1:0")
+    url = f"grpc://127.0.0.1:{served.port}"
+    db = Database(store)
+    source, copy = (db.create_table(name, SCHEMA, ["id"], [nyala.hash("id", buckets=2)]) for name in ("homes", "copy"))
+    changes = spark.readStream.format("nyala").option("uri", url).option("readChangeFeed", "true").load("homes")
+    sink = changes.drop("_timestamp").writeStream.format("nyala").options(uri=url, operationColumn="_op")
+    query = sink.option("checkpointLocation", str(tmp_path)).trigger(processingTime="0 seconds").start("copy")
+    try:
+        for first in range(0, 90, 30):
+            source.insert({"id": range(first, first + 30), "v": range(30)})
+            if first:
+                time.sleep(0.2 * (first // 30))
+                served.shutdown()
+                time.sleep(1)
+                served = FlightServer(store, url)
+            deadline = time.monotonic() + 120
+            while len(state(copy)) < first + 30 and query.isActive and time.monotonic() < deadline:
+                time.sleep(0.1)
+            assert query.isActive, query.exception()
+            assert state(copy) == state(source)
+    finally:
+        query.stop()
+        served.shutdown()
+        store.close()
 
 
 def test_complete_mode(spark: SparkSession, db: Database, uri: str, homes: Table, tmp_path: Path) -> None:
