@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -67,10 +68,11 @@ def check(table: Table, expected: pa.Table) -> None:
 
 
 def select(expected: pa.Table, where: str) -> pa.Table:
-    import duckdb
-
-    found = duckdb.sql(f"SELECT * FROM expected WHERE {where} ORDER BY id").to_arrow_table()
-    return found.cast(expected.schema)
+    with duckdb.connect() as connection:
+        connection.register("expected", expected)
+        found = connection.sql(f"SELECT * FROM expected WHERE {where} ORDER BY id")
+        assert found is not None
+        return found.to_arrow_table().cast(expected.schema)
 
 
 def test_pages_have_as_many_rows_through_flushes_changes_and_merges(tmp_path: Path, db: Database) -> None:
