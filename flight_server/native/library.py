@@ -98,6 +98,16 @@ def arrow_library(name: str) -> Path:
     raise LookupError(f"pyarrow brings no {name}")
 
 
+def is_mapped(address: int, *, writable: bool = False) -> bool:
+    """Whether the 8 bytes at an address may be read, or written: elsewhere a touch would end the process."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        span, permissions = line.split(maxsplit=2)[:2]
+        first, end = (int(part, 16) for part in span.split("-"))
+        if first <= address and address + 8 <= end:
+            return permissions[0] == "r" and (permissions[1] == "w" or not writable)
+    return False
+
+
 def word_at(address: int) -> int:
     """Return the 8 bytes at an address as a number."""
     return ctypes.c_uint64.from_address(address).value

@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 from llvmlite import binding as llvm
 
-from .library import Library, arrow_library, exported, word_at
+from .library import Library, arrow_library, exported, is_mapped, word_at
 
 Inspect = Callable[[memoryview, memoryview], None]
 """Takes the head and the body of a message; raises to refuse it."""
@@ -91,6 +91,8 @@ def install() -> bool:
 
 def _install() -> None:
     slot = Library(arrow_library("libarrow_flight"), _ANCHOR).import_slot(_OPEN)
+    if not is_mapped(slot, writable=True):
+        raise LookupError("the import slot is read-only")  # a library that is linked with full RELRO
     open_message = exported(arrow_library("libarrow"), _OPEN)
     none = pa.py_buffer(_NO_MESSAGE)
     callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(_ask)
@@ -136,8 +138,10 @@ def _arrow_buffer(buffer: pa.Buffer) -> int:
     """Return the address of the ``arrow::Buffer`` of a Python object, and see that it is laid out as we read it."""
     for offset in range(object.__basicsize__, type(buffer).__basicsize__ - 16, 8):
         found = word_at(id(buffer) + offset)
-        # The object keeps a pointer to the C++ object and one to its owner; the first pages hold no objects.
-        if found >= 1 << 16 and found % 8 == 0 and word_at(found + _DATA) == buffer.address:
+        # The object keeps a pointer to the C++ object and one to its owner.
+        if not (is_mapped(found + _DATA) and is_mapped(found + _SIZE)):
+            continue
+        if word_at(found + _DATA) == buffer.address:
             if word_at(found + _SIZE) != buffer.size:
                 break
             return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ from nyala.flight_server.config import MIB, ServerConfig
 from nyala.flight_server.message_size import BrokenMessageError, decoded_bytes
 from nyala.flight_server.native import message_hook
 from nyala.flight_server.native.call import _cancel
+from nyala.flight_server.native.library import is_mapped
 
 CODECS = ["zstd", "lz4"]
 
@@ -158,3 +160,12 @@ def test_broken_heads_are_refused_or_measured() -> None:
             refused += 1
     with pytest.raises(BrokenMessageError):
         decoded_bytes(memoryview(head), memoryview(body[:-64]))
+
+
+def test_only_memory_that_is_there_is_touched() -> None:
+    word = ctypes.c_uint64(7)
+    address = ctypes.addressof(word)
+    assert is_mapped(address) and is_mapped(address, writable=True)
+    assert not is_mapped(0) and not is_mapped((1 << 64) - 8)
+    code = ctypes.cast(ctypes.pythonapi.Py_IncRef, ctypes.c_void_p).value
+    assert code and is_mapped(code) and not is_mapped(code, writable=True)
