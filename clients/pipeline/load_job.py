@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -184,18 +185,19 @@ def _staged(tasks: Sequence[LoadTask]) -> list[LoadTask]:
 
 def _committed(link: StoreLink, tasks: Sequence[LoadTask], parts: Sequence[PartResult], since: int) -> PartResult:
     """Make all rows that were staged visible, or none."""
-    by_part = {task.stage.part: number for number, task in enumerate(tasks) if task.stage}
     first = tasks[0].stage
     assert first is not None
     if any(part.error_count for part in parts):
         link.service.abort_transaction(first.transaction)
         return PartResult()
-    result = link.service.commit_transaction(TransactionCommit(transaction=first.transaction, parts=list(by_part)))
+    by_name = dict(_staged_parts(parts))
+    result = link.service.commit_transaction(TransactionCommit(transaction=first.transaction, parts=list(by_name)))
     made = PartResult(error_count=result.error_count)
     for error in result.errors:
-        places = parts[by_part[error.part]].places
-        row = places.row(error.row) if places else error.row
-        file = str(tasks[by_part[error.part]].file)
+        number, first_row = by_name[error.part]
+        places = parts[number].places
+        row = places.row(first_row + error.row) if places else first_row + error.row
+        file = str(tasks[number].file)
         made.errors.append(RefusedRow(file=file, row=row, code=error.code, message=error.message))
     if result.error_count:
         link.service.abort_transaction(first.transaction)
@@ -204,6 +206,13 @@ def _committed(link: StoreLink, tasks: Sequence[LoadTask], parts: Sequence[PartR
     else:
         made.applied, made.ignored = result.applied, result.ignored
     return made
+
+
+def _staged_parts(parts: Sequence[PartResult]) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Yield the parts that tasks have staged: the name, the number of the task and the first of its rows there."""
+    for number, part in enumerate(parts):
+        starts = accumulate(part.part_rows, initial=0)
+        yield from ((name, (number, start)) for name, start in zip(part.parts, starts, strict=False))
 
 
 def _combined(table: str, files: int, parts: Sequence[PartResult], aside: Rejects | None) -> LoadResult:

@@ -104,6 +104,10 @@ class PartResult:
     errors: list[RefusedRow] = field(default_factory=list)
     places: Places | None = None
     """Where rows that were staged stand in the file, for the errors of the commit."""
+    parts: list[str] = field(default_factory=list)
+    """The parts of the transaction that hold the rows that were staged, in order: the commit names them all."""
+    part_rows: list[int] = field(default_factory=list)
+    """How many rows each of them has."""
 
 
 class _Part:
@@ -125,8 +129,9 @@ class _Part:
 
     def _stage(self, stage: Stage) -> PartResult:
         command = WriteCommand(table=self._task.about.name, op=self._task.op, stage=stage)
-        self._task.link.service.stage(command, map(StagedBatch, self._commits()))
+        staged = self._task.link.service.stage(command, map(StagedBatch, self._commits()))
         self._done.places = self._places
+        self._done.parts, self._done.part_rows = staged.parts, staged.part_rows
         return self._done
 
     def _write(self, batch: pa.RecordBatch, number: int) -> None:

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from job_rows import SCHEMA, rows
 
+from nyala.clients import batching, staging_put
 from nyala.clients.database import Database
 from nyala.clients.pipeline import checksum, load, load_job
 from nyala.clients.table import Table
@@ -88,6 +89,30 @@ def test_all_files_as_one_commit(target: Database, table: Table, folder: Path) -
     again = load(target, "homes", folder, op="insert", atomic=True)
     assert (again.applied, again.skipped) == (0, 700)
     assert table.scan().count() == 699
+
+
+@pytest.mark.parametrize("format", ["parquet", "csv"])
+def test_all_rows_of_one_commit_are_there_when_tasks_stage_several_parts(
+    target: Database, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str
+) -> None:
+    monkeypatch.setattr(staging_put, "KEPT_BYTES_MAX", 1 << 10)
+    monkeypatch.setattr(batching, "COMMIT_ROWS", 20)
+    for first in (0, 300):
+        given = rows(range(first, first + 300)).select(["id", "city"])
+        if format == "csv":
+            csv.write_csv(given, tmp_path / f"{first}.csv")
+        else:
+            pq.write_table(given, tmp_path / f"{first}.parquet", row_group_size=50)
+    table.insert(rows(range(570, 571)))
+    refused = load(target, "homes", tmp_path, op="insert", atomic=True)
+    (error,) = refused.errors
+    assert (refused.applied, error.code, error.row) == (0, "ALREADY_PRESENT", 270)
+    assert Path(error.file).stem == "300" and table.count() == 1
+    table.delete({"id": [570]})
+    assert load(target, "homes", tmp_path, op="insert", atomic=True).applied == 600
+    assert table.scan(["id"], ordered=True).to_arrow()["id"].to_pylist() == list(range(600))
+    again = load(target, "homes", tmp_path, op="insert", atomic=True)
+    assert (again.applied, again.skipped) == (0, 600)
 
 
 def test_more_batches_than_a_writer_is_remembered_for(

@@ -14,7 +14,8 @@ import pytest
 from cluster import Cluster
 from job_campaign import KEYS, SCHEMA, SPLIT_BYTES, Campaign, Moving, alone, by_key, make_table, rows, ways
 
-from nyala.clients.pipeline import backup, checksum, copy_table, export, restore, verify
+from nyala.clients import staging_put
+from nyala.clients.pipeline import backup, checksum, copy_table, export, load, load_job, restore, verify
 from nyala.clients.pipeline.link import StoreLink
 from nyala.clients.pipeline.splits import check_cover, split_table
 from nyala.schemas.errors import ConflictError, InvalidArgumentError
@@ -52,6 +53,18 @@ def test_exports_copies_and_checksums(servers: Cluster, tmp_path: Path) -> None:
         assert sorted(each.key["id"] for each in found.differences) == [17, 444]
         assert len(found.tablets) == 2
     single.close()
+
+
+def test_a_load_as_one_commit_that_is_staged_in_several_parts(
+    servers: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staging_put, "KEPT_BYTES_MAX", 1 << 9)
+    monkeypatch.setattr(load_job, "BATCH_ROWS", 20)
+    for number, way in enumerate(ways(servers), 1):
+        given = rows(range(number * KEYS, (number + 1) * KEYS))
+        pq.write_table(given, tmp_path / f"{number}.parquet", row_group_size=50)
+        assert load(way, "t", tmp_path / f"{number}.parquet", op="insert", atomic=True).applied == KEYS
+        assert servers.connect().table("t").count() == (number + 1) * KEYS
 
 
 def test_backups_and_restores(servers: Cluster, tmp_path: Path) -> None:
