@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from copy import copy
 from dataclasses import dataclass
 from itertools import chain, count
 from typing import Any, TypeVar
@@ -88,6 +89,7 @@ class FlightStore(FlightMoves):
         """
         self.url = url
         self._retries = retries
+        self._waits_for_gone = True
         self._writers = Writers()
         try:
             self._client = fl.connect(url, generic_options=_RECONNECT)
@@ -95,6 +97,12 @@ class FlightStore(FlightMoves):
             raise InvalidArgumentError(f"{url!r} is no location, as grpc://127.0.0.1:8815 is: {error}") from None
         self._point_reads = PointReads(self._client)
         self._patiently(self.health) if patient else self.health()
+
+    def at_once(self) -> FlightStore:
+        """Return the same connection, whose reads do not wait for a server that is gone. Only this one is closed."""
+        other = copy(self)
+        other._waits_for_gone = False
+        return other
 
     # Tables
 
@@ -181,7 +189,8 @@ class FlightStore(FlightMoves):
 
     def _read_wait(self) -> ServerWait:
         """A server that takes no writes may be read."""
-        return ServerWait(lambda: bool(self.health()), self._retries, f"the server at {self.url}")
+        name = f"the server at {self.url}"
+        return ServerWait(lambda: bool(self.health()), self._retries, name, self._waits_for_gone)
 
     def _patiently(self, ask: Callable[[], Answer]) -> Answer:
         """Return an answer that may be asked for twice; wait for a server that is away."""

@@ -18,15 +18,19 @@ _PATIENCE_SECONDS = 60.0
 class ServerWait:
     """The patience with one server, for one request or stream of them. For one thread."""
 
-    def __init__(self, is_back: Callable[[], bool], retries: bool, server: str = "the server") -> None:
+    def __init__(
+        self, is_back: Callable[[], bool], retries: bool, server: str = "the server", patient: bool = True
+    ) -> None:
         """``is_back`` tells whether the server takes such requests, and raises UnavailableError while it cannot be
         reached; ``server`` names it in errors.
 
-        Without ``retries`` there is no patience.
+        Without ``retries`` nothing is waited for; without ``patient`` a server that names the time to come again, but
+        not one that is gone.
         """
         self._is_back = is_back
         self._retries = retries
         self._server = server
+        self._patient = patient
         self.reset()
 
     def reset(self) -> None:
@@ -49,6 +53,8 @@ class ServerWait:
             self._told_seconds += error.retry_after_seconds
             time.sleep(error.retry_after_seconds)
             return
+        if not self._patient:
+            raise error
         self._resends += 1
         if self._resends <= _RESENDS:
             for pause in _PAUSES:

@@ -31,19 +31,19 @@ class Members:
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(max(len(self.names), 2), thread_name_prefix="nyala-servers")
 
-    def store(self, name: str) -> StoreService:
+    def store(self, name: str, patient: bool = True) -> StoreService:
         """Return the store of a server, by the first of its locations where it answers.
 
         Raises:
             InvalidArgumentError: there is no such server.
-            UnavailableError: it cannot be reached, for as long as one that goes away is waited for.
+            UnavailableError: it cannot be reached, if ``patient`` for as long as one that goes away is waited for.
         """
         if name not in self.placement.servers:
             raise InvalidArgumentError(f"there is no server {name!r}; there are {', '.join(self.names)}")
         with self._lock:
             if name in self._stores:
                 return self._stores[name]
-        store = self._connected(name)
+        store = self._connected(name, patient)
         with self._lock:
             if name not in self._stores:
                 self._stores[name] = store
@@ -76,26 +76,30 @@ class Members:
         return answers
 
     def there(
-        self, act: Callable[[StoreService], Answer], names: Sequence[str] | None = None
+        self, act: Callable[[StoreService], Answer], names: Sequence[str] | None = None, patient: bool = False
     ) -> tuple[dict[str, Answer], UnavailableError | None]:
         """Ask servers as ``each`` does; return the answers of those that can be reached, and the error of the first of
-        the others. Whether the answers are enough is for the caller to see.
+        the others. Whether the answers are enough is for the caller to see, who may ask again and be ``patient``:
+        servers that are gone are waited for only then, or when all are.
 
         Raises:
             StoreError: none can be reached, or what the first of them raised.
         """
-        answers, errors = self._answers(lambda _, store: act(store), names)
+        answers, errors = self._answers(lambda _, store: act(store), names, patient)
         away = [error for error in errors.values() if isinstance(error, UnavailableError)]
         if len(away) < len(errors):
             raise next(error for error in errors.values() if error not in away)
         if away and not answers:
-            raise away[0]
+            if patient:
+                raise away[0]
+            return self.there(act, names, patient=True)
         return answers, away[0] if away else None
 
     def _answers(
-        self, act: Callable[[str, StoreService], Answer], names: Sequence[str] | None
+        self, act: Callable[[str, StoreService], Answer], names: Sequence[str] | None, patient: bool = True
     ) -> tuple[dict[str, Answer], dict[str, BaseException]]:
-        asked = {name: self._pool.submit(self._asked, name, act) for name in (self.names if names is None else names)}
+        chosen = self.names if names is None else names
+        asked = {name: self._pool.submit(self._asked, name, act, patient) for name in chosen}
         errors = {name: error for name, future in asked.items() if (error := future.exception())}
         return {name: future.result() for name, future in asked.items() if name not in errors}, errors
 
@@ -111,13 +115,17 @@ class Members:
 
         return _found(self.each(_or_not_found(act)))
 
-    def there_with(self, act: Callable[[StoreService], Answer]) -> tuple[dict[str, Answer], UnavailableError | None]:
+    def there_with(
+        self, act: Callable[[StoreService], Answer], patient: bool = False
+    ) -> tuple[dict[str, Answer], UnavailableError | None]:
         """Ask all servers for a table, as ``there`` does; those that do not have it are left out of the answers.
 
         Raises:
-            NotFoundError: none that can be reached has it.
+            NotFoundError: none that can be reached has it; the others were waited for.
         """
-        answers, away = self.there(_or_not_found(act))
+        answers, away = self.there(_or_not_found(act), patient=patient)
+        if away and not patient and all(isinstance(answer, NotFoundError) for answer in answers.values()):
+            answers, away = self.there(_or_not_found(act), patient=True)
         return _found(answers), away
 
     def outcomes(self, act: Callable[[StoreService], Answer]) -> dict[str, Answer | StoreError]:
@@ -138,9 +146,10 @@ class Members:
         for store in opened:
             store.close()
 
-    def _asked(self, name: str, act: Callable[[str, StoreService], Answer]) -> Answer:
+    def _asked(self, name: str, act: Callable[[str, StoreService], Answer], patient: bool = True) -> Answer:
         try:
-            return act(name, self.store(name))
+            store = self.store(name, patient)
+            return act(name, store if patient or not isinstance(store, FlightStore) else store.at_once())
         except UnavailableError as error:
             if repr(name) in error.message:
                 raise
@@ -149,7 +158,7 @@ class Members:
             error.add_note(f"from the server {name!r}")
             raise
 
-    def _connected(self, name: str) -> StoreService:
+    def _connected(self, name: str, patient: bool) -> StoreService:
         found: list[StoreService] = []
 
         def connect() -> bool:
@@ -159,7 +168,7 @@ class Members:
         try:
             connect()
         except UnavailableError as error:
-            ServerWait(connect, self._retries, f"the server {name!r}").wait(error)
+            ServerWait(connect, self._retries, f"the server {name!r}", patient).wait(error)
         return found[0]
 
     def _connected_at_once(self, name: str) -> StoreService:

@@ -73,13 +73,15 @@ def now(members: Members, at_least: int = 0) -> int:
     return _latest(members, members.each(lambda store: store.now(at_least)))
 
 
-def now_there(members: Members) -> tuple[int, Set[str]]:
+def now_there(members: Members, patient: bool = True) -> tuple[int, Set[str]]:
     """Return the same for the servers that can be reached, and their names: for scans that need no others.
+
+    Without ``patient`` a server that is gone is not waited for, as long as another answers.
 
     Raises:
         UnavailableError: none can be reached, or a server's clock is further ahead than others follow it.
     """
-    told, _ = members.there(lambda store: store.now())
+    told, _ = members.there(lambda store: store.now(), patient=patient)
     return _latest(members, told), told.keys()
 
 
@@ -99,7 +101,7 @@ def _latest(members: Members, told: Mapping[str, int]) -> int:
 
 def planned(members: Members, spec: ScanSpec) -> ServersPlan:
     """Let all servers plan a scan at one snapshot. One that cannot be reached is left out, unless it has tablets that
-    the scan reads.
+    the scan reads: only then is it waited for.
 
     Raises:
         StoreError: a server that the scan needs cannot be reached, or one refuses the scan.
@@ -109,10 +111,11 @@ def planned(members: Members, spec: ScanSpec) -> ServersPlan:
     spec.checked()
     if spec.tablet is not None or spec.partition is not None:
         raise InvalidArgumentError("a ticket for a tablet is for the server that made it")
+    patient = False
     for pause in (*_PAUSES, None):
-        snapshot, asked = _snapshot(members, spec)
+        snapshot, asked = _snapshot(members, spec, patient)
         pinned = spec.pinned(snapshot)
-        plans, away = _plans(members, pinned.model_copy(update={"here": True}))
+        plans, away = _plans(members, pinned.model_copy(update={"here": True}), patient)
         if len({plan.schema_version for plan in plans.values()}) > 1:
             raise half_altered(spec.table, {name: plan.schema_version for name, plan in plans.items()})
         if not plans.keys() <= asked:
@@ -120,24 +123,27 @@ def planned(members: Members, spec: ScanSpec) -> ServersPlan:
         if is_whole(plans):
             return ServersPlan(pinned, snapshot, plans)
         if away:
-            raise away
+            if patient or pause is None:
+                raise away
+            patient = True
+            continue
         if pause is not None:
             time.sleep(pause)
     raise incomplete(spec.table)
 
 
-def _plans(members: Members, spec: ScanSpec) -> tuple[dict[str, ScanPlan], UnavailableError | None]:
-    return members.there_with(lambda store: store.plan(spec))
+def _plans(members: Members, spec: ScanSpec, patient: bool) -> tuple[dict[str, ScanPlan], UnavailableError | None]:
+    return members.there_with(lambda store: store.plan(spec), patient)
 
 
-def _snapshot(members: Members, spec: ScanSpec) -> tuple[int, Set[str]]:
+def _snapshot(members: Members, spec: ScanSpec, patient: bool) -> tuple[int, Set[str]]:
     """Return the one moment at which servers are read, and those that may be read at it."""
     everyone = set(members.names)
     if spec.changes is None and spec.as_of is not None:
         return parse_moment(spec.as_of), everyone
     if spec.changes is not None and spec.changes.until is not None:
         return parse_moment(spec.changes.until, "until"), everyone
-    latest, asked = now_there(members)
+    latest, asked = now_there(members, patient)
     since = 0 if spec.changes is None else parse_moment(spec.changes.since, "since")
     return max(latest, since), asked
 

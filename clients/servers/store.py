@@ -214,7 +214,8 @@ class PlacedStore:
     def scan(self, spec: ScanSpec) -> ScanStream:
         """See StoreService. One snapshot of all servers."""
         if spec.checked().order_by:
-            key = self.members.store(self.members.names[0]).describe_table(spec.table).primary_key
+            described, _ = self.members.there_with(lambda store: store.describe_table(spec.table))
+            key = next(iter(described.values())).primary_key
             return sorted_stream(spec, key, lambda inner: self._presorted(spec, inner))
         if spec.offset:
             first = None if spec.limit is None else spec.limit + spec.offset

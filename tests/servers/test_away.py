@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import time
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import nyala
+from nyala.clients import server_wait
+from nyala.clients.table import Table
 from nyala.schemas.scan import ScanSpec
 
+from .cluster import Cluster
 from .pair import Pair
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("v", pa.int64())])
@@ -70,3 +75,62 @@ def test_it_is_read_again_when_it_is_back(pair: Pair) -> None:
     both.update({"id": [key], "v": [-1]})
     assert both.get(key) == {"id": key, "v": -1}
     assert both.scan().to_arrow().num_rows == 100 and -1 in both.scan().to_arrow()["v"].to_pylist()
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long clients have waited for servers that are gone; nobody sleeps for it."""
+    slept: list[float] = []
+    monkeypatch.setattr(server_wait, "time", SimpleNamespace(sleep=slept.append, monotonic=time.monotonic))
+    return slept
+
+
+@pytest.mark.parametrize("way", ["connected before", "connected since"])
+def test_only_a_query_that_needs_it_waits_for_it(cluster: Cluster, pauses: list[float], way: str) -> None:
+    db = cluster.connect()
+    keys: dict[str, list[int]] = {"a": [], "b": []}
+    for name in ("both", "here"):
+        table = db.create_table(name, SCHEMA, ["id"], partition_by=[nyala.hash("id", buckets=4)])
+        table.insert({"id": range(100), "v": range(100)})
+        moves = [place.tablet for place in table.tablets() if place.server == "b" and name == "here"]
+        for tablet in moves:
+            db.move_tablet(name, tablet, "a", server="b")
+    for key in range(100):
+        found = cluster.members["a"].store.scan(ScanSpec(table="both", here=True, where=f"id = {key}"))
+        keys["a" if found.to_reader().read_all().num_rows else "b"].append(key)
+    here, both = db.table("here"), db.table("both")
+    known = [db._store.describe_table(name) for name in ("here", "both")]
+    cluster.members["b"].stop()
+    if way == "connected since":
+        store = cluster.connect()._store
+        here, both = (Table(store, each) for each in known)
+    pauses.clear()
+    assert here.scan().to_arrow().num_rows == here.count() == 100
+    assert here.scan(ordered=True, limit=2).to_arrow()["id"].to_pylist() == [0, 1]
+    assert here.scan(order_by="v DESC", limit=1).to_arrow()["v"].to_pylist() == [99]
+    assert here.last_change() > 0 and "both" in here._store.tables()
+    assert both.scan(where=f"id = {keys['a'][0]}").to_arrow()["v"].to_pylist() == keys["a"][:1]
+    assert pauses == []
+    with pytest.raises(nyala.UnavailableError, match="the server 'b'"):
+        both.scan(where=f"id = {keys['b'][0]}").to_arrow()
+    assert sum(pauses) > 10
+
+
+def test_all_are_waited_for_when_none_answers(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    db = cluster.connect()
+    db.create_table("t", SCHEMA, ["id"]).insert({"id": range(9), "v": range(9)})
+    table = db.table("t")
+    for member in cluster.members.values():
+        member.stop()
+    pauses: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        time.sleep(seconds)
+        if not pauses:
+            for member in cluster.members.values():
+                member.start()
+        pauses.append(seconds)
+
+    monkeypatch.setattr(server_wait, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
+    assert table.scan().count() == 9
+    assert pauses
