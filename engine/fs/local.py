@@ -275,7 +275,12 @@ class LocalReadableFile:
         view = memoryview(buffer)  # pyright: ignore[reportArgumentType]
         if self._descriptor != _BY_NAME:
             return _read_fully(self._descriptor, view, offset)
-        descriptor = self._open_again()
+        try:
+            descriptor = self._open_again()
+        except OSError:
+            if self._descriptor == _BY_NAME:
+                raise
+            return _read_fully(self._descriptor, view, offset)  # it was unlinked meanwhile, and opened before that
         try:
             return _read_fully(descriptor, view, offset)
         finally:
@@ -288,7 +293,12 @@ class LocalReadableFile:
     def check(self) -> None:
         if not self._has_name:
             return
-        state = os.stat(self._where)
+        try:
+            state = os.stat(self._where)
+        except FileNotFoundError:
+            if self._has_name:
+                raise
+            return
         if not self._has_name:  # it was unlinked meanwhile
             return
         if _identity(state) != self._identity:

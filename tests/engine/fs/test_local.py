@@ -133,3 +133,30 @@ def test_the_files_that_are_kept_open_are_bounded_and_all_can_be_read(
     del files
     assert len(os.listdir("/proc/self/fd")) == before
     assert not fs._readers
+
+
+@pytest.mark.parametrize("call", ["check", "pread"])
+def test_a_file_that_we_unlink_while_it_is_looked_at_goes_on(
+    file: LocalReadableFile, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """The store unlinks it between two calls of the system."""
+    stat, opened = os.stat, local._open_to_read
+
+    def unlinked(*_: Any) -> None:
+        monkeypatch.setattr(os, "stat", stat)
+        monkeypatch.setattr(local, "_open_to_read", opened)
+        file._fs.unlink("a")
+
+    def unlinked_stat(where: str) -> os.stat_result:
+        unlinked()
+        return stat(where)
+
+    def unlinked_open(where: str) -> int:
+        unlinked()
+        return opened(where)
+
+    monkeypatch.setattr(os, "stat", unlinked_stat)
+    monkeypatch.setattr(local, "_open_to_read", unlinked_open)
+    if call == "check":
+        file.check()
+    assert file.pread(2, 3) == b"234"
