@@ -206,7 +206,8 @@ class FlightStore(FlightMoves):
 
     def commits(self, table: str, since: int | str | None = None) -> pa.Table:
         """See StoreService."""
-        return commits_of(self._results("commits", CommitsBody(table=table, since=since)))
+        asked = CommitsBody(table=table, since=since)
+        return self._patiently(lambda: commits_of(self._results("commits", asked)))
 
     def last_change(self, table: str) -> int:
         """See StoreService."""

@@ -62,6 +62,8 @@ def test_every_read_waits_for_a_server_that_is_restarted(server: Restarting) -> 
         store = database._store
         reads = {
             "get": lambda: table.get(3) == {"id": 3, "v": 3},
+            "get_many": lambda: table.get_many([7, 3])["v"].to_pylist() == [7, 3],
+            "commits": lambda: database.commits("rows", since=before)["inserted"].to_pylist() == [10],
             "count": lambda: table.scan().count() == 10,
             "scan": lambda: table.scan(ordered=True).to_arrow()["id"].to_pylist() == list(range(10)),
             "changes": lambda: table.changes(since=before, every=True).to_arrow().num_rows == 10,
