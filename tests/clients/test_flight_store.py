@@ -49,11 +49,13 @@ def test_error_comes_back_as_what_it_was(code: str) -> None:
         assert (type(came), came.message) == (type(sent), sent.message)
 
 
-def test_corruption_comes_back_without_the_file() -> None:
-    sent = nyala.CorruptionError("tablets/1", 5, "the checksum is wrong")
-    came = store_error(Translator().flight(sent, "test"))
-    assert isinstance(came, nyala.CorruptionError) and "the checksum is wrong" in came.message
-    assert "tablets" not in came.message
+def test_corruption_comes_back_with_the_file_as_the_store_knows_it() -> None:
+    """Never with the store's own place on the server's disks."""
+    translator = Translator(("/srv/data",))
+    for path in ("tablets/1/cells", "/srv/data/tablets/1/cells"):
+        came = store_error(translator.flight(nyala.CorruptionError(path, 5, "the checksum is wrong"), "test"))
+        assert isinstance(came, nyala.CorruptionError) and "the checksum is wrong" in came.message
+        assert "tablets/1/cells" in came.message and "at byte 5" in came.message and "/srv/data" not in came.message
 
 
 @pytest.mark.parametrize(
