@@ -16,7 +16,7 @@ WORKERS ?= auto
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-spark shim test lint format bench fuzz kill9 filters race moves jobs pairs attack churn streaming clean
+.PHONY: help demo demo-spark shim test lint format bench fuzz kill9 filters race decay leases moves jobs pairs attack churn streaming clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -58,6 +58,7 @@ race: .venv/.installed-dev  ## writers, scanners and all compactions at once, ev
 
 decay: .venv/.installed-dev  ## flip bits under a running store that is scanned, compacted and backed up (FLIPS=300 SEED=0)
 	@$(BIN)/python tests/corruption/decay.py --flips $(FLIPS) --seed $(SEED)
+
 leases: .venv/.installed-dev  ## slow scans of many tablets under a second of history, every one checked (SECONDS=60 SEED=0)
 	@$(BIN)/python tests/race/leases.py --seconds $(SECONDS) --seed $(SEED)
 
