@@ -15,7 +15,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import count
 from typing import TypeVar
 
 from ..schemas.description import ScanSplit
@@ -58,12 +57,11 @@ class PlannedScan:
 class PlannedScans:
     """The planned scans of one store. Thread safe."""
 
-    def __init__(self, now: Callable[[], int], opened_at: int, options: StoreOptions) -> None:
-        """``now`` tells the time in microseconds since 1970; ``opened_at`` is a timestamp that no other opening of the
-        store had."""
+    def __init__(self, now: Callable[[], int], timestamp: Callable[[], int], options: StoreOptions) -> None:
+        """``now`` tells the time in microseconds since 1970; ``timestamp`` hands out timestamps, each once: names."""
         self._seconds = options.scan_lease_seconds
         self._now = now
-        self._names = (f"{opened_at:x}-{number:x}" for number in count())
+        self._timestamp = timestamp
         self._count_max = options.scan_leases_count
         self._bytes_max = options.scan_lease_disk_bytes, options.scan_lease_memory_bytes
         self._scans: OrderedDict[str, PlannedScan] = OrderedDict()
@@ -79,7 +77,7 @@ class PlannedScans:
         scan.unread = {(split.tablet, split.key_upper) for split in splits}
         scan.used = self._now()
         with self._lock:
-            name = next(self._names)
+            name = f"{self._timestamp():x}"
             self._scans[name] = scan
             while len(self._scans) > self._count_max:
                 self._scans.popitem(last=False)

@@ -162,7 +162,7 @@ class Store(Outside, Reading):
         self._compactions = compactions.Compactions(self._environment, room, *times)
         shared = self._log, self._writers, self._staging, self._snapshots, self._catalog.tables
         self._mover = Mover(self._environment, *shared, physical, room)
-        self._planned = PlannedScans(physical, self._clock.now(), self.options)
+        self._planned = PlannedScans(*times, self.options)
         if self.options.maintenance == "on":
             self._maintenance.start()
 
