@@ -21,7 +21,7 @@ from ...schemas.column import ColumnSchema
 from ...schemas.service import Marked
 from ..rowset.memrowset import MemRowSet
 from ..rowset.rowset import RowSet
-from ..vectors.keys import KeyEncoder
+from ..vectors.keys import KeyEncoder, key_bytes
 from ..vectors.places import Places
 from .chunk import PruneCount, ScanRequest, chunks
 from .clusters import Cluster, after, clusters, is_in_order, read_in_order
@@ -32,6 +32,8 @@ from .scan import result, submit
 _BATCHES_AT_ONCE = 16
 """So many batches are merged as one and cut afterwards: then most of what is decoded of a chunk is copied at once,
 while the cache has it, and a merge of many short runs costs more than it brings."""
+_BATCH_BYTES = 8 << 20
+"""A batch is cut where its rows take more: whoever resumes a scan keeps what came since the last key that was told."""
 _MERGES_AHEAD = 1
 """So many merges, beside the one that is waited for, have their order worked out."""
 
@@ -147,13 +149,32 @@ class _Merge:
         return len(self._spans) == 1
 
     def batches(self) -> Iterator[Marked]:
-        """Yield the rows in batches, of which the last may be a short one, and says up to where they go."""
+        """Yield the rows in batches, of which the last may be a short one, and up to where each goes."""
         rows = sum(map(len, self._spans))
         batch = self._result(rows)
-        last = max(span.last_key for span in self._spans)
-        for first in range(0, rows, self._batch_rows):
-            is_last = first + self._batch_rows >= rows
-            yield Marked(batch.slice(first, self._batch_rows), after(last) if is_last else None)
+        step = max(min(self._batch_rows, _BATCH_BYTES * rows // max(batch.nbytes, 1)), 1)
+        for first in range(0, rows, step):
+            yield Marked(batch.slice(first, step), self._key_after(min(first + step, rows), rows))
+
+    def _key_after(self, end: int, rows: int) -> bytes | None:
+        """Return the least key above the first ``end`` rows; None when the next row is of the same key, or none is at
+        hand."""
+        if end == rows:
+            return after(max(span.last_key for span in self._spans))
+        last = self._key_of(end - 1)
+        return None if last is None or last == self._key_of(end) else after(last)
+
+    def _key_of(self, row: int) -> bytes | None:
+        """Return the key of one of the merged rows; None for rows without columns, whose order nobody asks for."""
+        if self.is_single:
+            span, at = self._spans[0], row
+        elif self._places:
+            places = result(self._places)
+            place = int(places.words[row]) & (1 << places.place_bits) - 1
+            span, at = self._spans[place >> places.row_bits], place & (1 << places.row_bits) - 1
+        else:
+            return None
+        return key_bytes(span.run.keys, span.first + at)
 
     def cancel(self) -> None:
         """Let the pool not begin."""

@@ -12,7 +12,7 @@ import pytest
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.engine.tablet import marked
+from nyala.engine.tablet import marked, ordered
 from nyala.schemas.operation import Operation
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.table import TableDefinition
@@ -42,6 +42,7 @@ def loaded(request: pytest.FixtureRequest, store: Store, monkeypatch: pytest.Mon
     """A table of rowsets that overlap, some that do not, rows in memory, updates and deletes; returns a moment before
     the last of these."""
     monkeypatch.setattr(marked, "BAND_BYTES", 24 << 10)
+    monkeypatch.setattr(ordered, "_BATCH_BYTES", 5 << 10)
     schema, key, key_of = KEYS[request.param]
     store.create_table(TableDefinition.from_arrow("t", schema, key, None, False, {}, True, ()))
     random = Random(1)
@@ -117,13 +118,14 @@ def test_a_scan_goes_on_at_any_mark(store: Store, loaded: int, name: str) -> Non
         check(at[len(at) // 2])
 
 
-def test_rows_that_wait_for_a_mark_are_few(store: Store, loaded: int) -> None:
+@pytest.mark.parametrize(("is_ordered", "few"), [(False, 6_000), (True, 1_100)])
+def test_rows_that_wait_for_a_mark_are_few(store: Store, loaded: int, is_ordered: bool, few: int) -> None:
     rows = most = 0
-    for batch, below in store.scan(ScanSpec(table="t", marks=True)).marked or ():
+    for batch, below in store.scan(ScanSpec(table="t", marks=True, ordered=is_ordered)).marked or ():
         rows = (rows + batch.num_rows) if batch else rows
         most = max(most, rows)
         rows = 0 if below is not None else rows
-    assert 0 < most < 6_000
+    assert 0 < most < few
 
 
 def test_rowsets_that_do_not_overlap_are_marked_after_every_chunk(store: Store, loaded: int) -> None:
