@@ -195,6 +195,8 @@ class Campaign:
 
     def _check(self, location: str, writers: list[Writer]) -> None:
         with nyala.connect(location) as database:
+            damaged = database.health().damaged
+            assert not damaged, damaged
             table = database.create_table("t", SCHEMA, ["writer", "number"], if_not_exists=True)
             now = database.now()
             found = _rows(table, now)

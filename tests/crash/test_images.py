@@ -3,11 +3,14 @@
 import logging
 from random import Random
 
+import pyarrow as pa
 import pytest
 
 from nyala.engine.fs import MemoryFileSystem
+from nyala.schemas.table import TableDefinition
+from nyala.schemas.write import WriteCommand
 from tests.crash.images import LostError, campaign, check_image, clone, contents, run_until
-from tests.crash.workloads import WORKLOADS, open_store, write
+from tests.crash.workloads import SCHEMA, WORKLOADS, open_store, row, write
 
 IMAGES = 4
 """Of each call; `campaign.py` makes more."""
@@ -26,6 +29,21 @@ def test_no_power_failure_loses_anything(name: str, caplog: pytest.LogCaptureFix
 def test_a_workload_makes_the_same_calls_each_time(name: str) -> None:
     logs = [run_until(WORKLOADS[name], None)[1].operation_log for _ in range(2)]
     assert logs[0] == logs[1]
+
+
+def test_the_checker_sees_a_lost_file_that_no_scan_of_the_table_needs() -> None:
+    run, disk = run_until(WORKLOADS["update"], None)
+    image = clone(disk.crash_image(Random(0)))
+    before = dict(contents(image))
+    with open_store(image) as store:
+        store.create_table(TableDefinition.from_arrow("other", SCHEMA, ["id"]))
+        store.write(WriteCommand(table="other"), pa.RecordBatch.from_pylist([row(1, 0)], SCHEMA))
+        store.maintain("other", "flush")
+    check_image(run, clone(image))
+    (lost,) = [path for path, _ in contents(image) if path.endswith(".base") and path not in before]
+    image.unlink(lost)
+    with pytest.raises(LostError, match=f"damaged files.*{lost}"):
+        check_image(run, image)
 
 
 def test_the_checker_sees_a_row_too_many_a_row_too_few_and_a_missing_table() -> None:

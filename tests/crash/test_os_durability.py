@@ -9,7 +9,7 @@ import pytest
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.memory import MemoryWritableFile
 from nyala.schemas.write import Durability
-from tests.crash.images import LostError, require, run_until, with_changes
+from tests.crash.images import LostError, require, require_sound, run_until, with_changes
 from tests.crash.workloads import OPTIONS, WORKLOADS, Run, open_store, read, row
 from tests.model.subjects import crashed
 
@@ -32,6 +32,7 @@ def check_prefix(run: Run, disk: MemoryFileSystem) -> int:
     """Open the disk; return how many batches are there, from the first on without a hole."""
     store = open_store(disk, OS)
     try:
+        require_sound(store)
         if store.tables() != ["t"]:
             require(run.tables != {True}, "the table is gone")
             return 0

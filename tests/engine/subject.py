@@ -108,6 +108,7 @@ class Subject:
         self.store.close()
         self.fs = image
         self.store = self._open()
+        assert not self.store.health().damaged, "the disk keeps what was synced"
 
     def close(self) -> None:
         """Check, stop, and verify the files offline."""

@@ -304,7 +304,9 @@ class Altering:
 
     def _open(self) -> Store:
         self._clock = ManualClock(self._microseconds)
-        return Store.open(self._fs, self._options, self._clock)
+        store = Store.open(self._fs, self._options, self._clock)
+        assert not store.health().damaged, "the disk keeps what was synced"
+        return store
 
 
 def cells(table: pa.Table) -> list[tuple]:

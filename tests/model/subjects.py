@@ -130,7 +130,9 @@ class EmbeddedSubject:
         self._clock = ManualClock(self._microseconds)
         limit = self._shape.key_index_bytes
         options = self.options if limit is None else self.options.model_copy(update={"key_index_bytes": limit})
-        return Store.open(self._fs, options, self._clock)
+        store = Store.open(self._fs, options, self._clock)
+        assert not store.health().damaged, "the disk keeps what was synced"
+        return store
 
 
 class DirectSubject(EmbeddedSubject):
