@@ -17,7 +17,7 @@ from nyala.clients.where import where_json
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.schemas.errors import InvalidArgumentError, NotFoundError
+from nyala.schemas.errors import InvalidArgumentError
 
 SCHEMA = pa.schema(
     [
@@ -176,7 +176,7 @@ def test_what_no_filter_can_say_is_named(wrong, why):
 
 
 def test_a_column_that_is_not_there(shared):
-    with pytest.raises(NotFoundError, match="nothing"):
+    with pytest.raises(InvalidArgumentError, match="no column 'nothing'; the columns are id, small"):
         shared.scan(where=f("nothing") == 1).to_arrow()
 
 

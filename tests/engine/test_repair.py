@@ -183,7 +183,7 @@ def test_a_damaged_log_or_manifest_is_not_touched(tmp_path: Path) -> None:
         with pytest.raises(CorruptionError, match="cannot be repaired: take the store from a copy"):
             repair_store(LocalFileSystem(tmp_path), apply=True)
         file.write_bytes(content)
-    with open_store(tmp_path), pytest.raises(UnavailableError, match="locked"):
+    with open_store(tmp_path), pytest.raises(UnavailableError, match="has the store open already"):
         repair_store(LocalFileSystem(tmp_path))
 
 

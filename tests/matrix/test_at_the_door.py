@@ -46,44 +46,63 @@ def make(db: Database, word: str, key: str = "int64", **options: Any) -> Table:
     return db.create_table_as(TableDefinition.model_validate(definition))
 
 
+def types(table: Table) -> dict[str, str]:
+    """The type of each column as a word."""
+    return {column["name"]: column["type"] for column in table.describe()["columns"]}
+
+
+UTC, WHOLE = ", the same moments in UTC", ", for whole microseconds only"
+HELD: list[tuple[pa.DataType, str, str]] = [
+    (pa.uint8(), "int16", ""),
+    (pa.uint16(), "int32", ""),
+    (pa.uint32(), "int64", ""),
+    (pa.uint64(), "decimal(20,0)", ", which holds all of its values"),
+    (pa.timestamp("s"), "timestamp[us]", ""),
+    (pa.timestamp("ns"), "timestamp[us]", WHOLE),
+    (pa.timestamp("us", "UTC"), "timestamp[us]", UTC),
+    (pa.timestamp("ns", "Europe/Berlin"), "timestamp[us]", UTC + WHOLE),
+    (pa.date64(), "date", ""),
+    (pa.float16(), "float", ""),
+    (pa.large_string(), "string", ""),
+    (pa.string_view(), "string", ""),
+    (pa.large_binary(), "binary", ""),
+    (pa.binary_view(), "binary", ""),
+    (pa.binary(4), "binary", ""),
+    (pa.dictionary(pa.int8(), pa.large_string()), "string", ""),
+    (pa.dictionary(pa.int8(), pa.int64()), "int64", ""),
+    (pa.run_end_encoded(pa.int32(), pa.decimal128(5, 2)), "decimal(5,2)", ""),
+    (pa.decimal32(5, 2), "decimal(5,2)", ""),
+    (pa.decimal256(20, 2), "decimal(20,2)", ""),
+    (pa.decimal128(10, -2), "decimal(12,0)", ""),
+    (pa.uuid(), "binary", ""),
+    (pa.json_(), "string", ""),
+    (Celsius(), "int64", ""),
+]
+
+
+@pytest.mark.parametrize(("kind", "word", "why"), HELD, ids=[str(case[0]) for case in HELD])
+def test_a_column_becomes_the_type_that_holds_all_of_its_values(
+    db: Database, kind: pa.DataType, word: str, why: str
+) -> None:
+    table = db.create_table("t", pa.schema([("k", pa.int64()), pa.field("c", kind)]), ["k"])
+    assert types(table) == {"k": "int64", "c": word}
+    assert table.notes == [f"column 'c' is {kind} and is kept as {word}{why}"]
+
+
 FORBIDDEN: list[tuple[pa.DataType, str]] = [
-    (pa.uint8(), "int16"),
-    (pa.uint16(), "int32"),
-    (pa.uint32(), "int64"),
-    (pa.uint64(), "decimal(20,0)"),
     (pa.time32("s"), "int64"),
     (pa.time64("ns"), "int64"),
     (pa.duration("us"), "int64"),
-    (pa.timestamp("s"), "timestamp[us]"),
-    (pa.timestamp("ns"), "timestamp[us]"),
-    (pa.timestamp("us", "UTC"), "timestamp[us] (without a time zone, in UTC)"),
-    (pa.timestamp("ns", "Europe/Berlin"), "timestamp[us] (without a time zone, in UTC)"),
-    (pa.date64(), "date"),
-    (pa.float16(), "float"),
-    (pa.large_string(), "string"),
-    (pa.string_view(), "string"),
-    (pa.large_binary(), "binary"),
-    (pa.binary_view(), "binary"),
-    (pa.binary(4), "binary"),
     (pa.list_(pa.int64()), "string (as JSON)"),
     (pa.list_(pa.int64(), 2), "string (as JSON)"),
     (pa.list_view(pa.int64()), "string (as JSON)"),
     (pa.struct([("a", pa.int8())]), "string (as JSON)"),
     (pa.map_(pa.string(), pa.int8()), "string (as JSON)"),
     (pa.dense_union([pa.field("a", pa.int8())]), "string (as JSON)"),
-    (pa.dictionary(pa.int8(), pa.large_string()), "string (dictionary encoding is a column option)"),
-    (pa.dictionary(pa.int8(), pa.int64()), "int64"),
-    (pa.run_end_encoded(pa.int32(), pa.decimal128(5, 2)), "decimal(5,2)"),
-    (pa.decimal32(5, 2), "decimal(5,2)"),
-    (pa.decimal256(20, 2), "decimal(20,2)"),
     (pa.decimal256(60, 2), "decimal(38,2), if its digits suffice"),
-    (pa.decimal128(10, -2), "decimal(12,0)"),
-    (pa.null(), "string"),
     (pa.month_day_nano_interval(), "string"),
-    (pa.uuid(), "binary"),
-    (pa.json_(), "string"),
-    (Celsius(), "int64"),
 ]
+REFUSED = "a table cannot hold one of the columns as given: "
 
 
 @pytest.mark.parametrize(("kind", "works"), FORBIDDEN, ids=[str(case[0]) for case in FORBIDDEN])
@@ -92,8 +111,21 @@ def test_what_a_table_cannot_hold_is_refused_by_name_with_the_nearest(
 ) -> None:
     with pytest.raises(nyala.InvalidArgumentError) as refused:
         db.create_table("t", pa.schema([("k", pa.int64()), pa.field("c", kind)]), ["k"])
-    said = f"column 'c' has the type {kind}, which a table cannot hold; the nearest that works is {works}"
-    assert str(refused.value).endswith(said)
+    said = f"column 'c' is {kind}: convert it, {works} would work, or leave it out"
+    assert refused.value.message == REFUSED + said
+    assert db.tables() == []
+
+
+def test_all_columns_that_a_table_cannot_hold_are_named_at_once(db: Database) -> None:
+    wrong = [("c", pa.list_(pa.int8())), ("d", pa.null()), ("e", pa.duration("s"))]
+    with pytest.raises(nyala.InvalidArgumentError) as refused:
+        db.create_table("t", pa.schema([("k", pa.int64()), *wrong, ("f", pa.uint8())]), ["k"])
+    assert refused.value.message == (
+        "a table cannot hold 3 of the columns as given: "
+        f"column 'c' is {wrong[0][1]}: convert it, string (as JSON) would work, or leave it out; "
+        "column 'd' has no value to tell its type by: name one, as in column_options={'d': {'type': 'string'}}, "
+        "or leave it out; column 'e' is duration[s]: convert it, int64 would work, or leave it out"
+    )
     assert db.tables() == []
 
 
@@ -176,10 +208,30 @@ def test_a_default_is_a_cell_that_could_be_written(db: Database, word: str, defa
         db.table("t").alter().add_column("d", word, read_default=default).apply()
 
 
-@pytest.mark.parametrize(("kind", "chosen"), [(pa.int8(), "varchar(3)"), (pa.binary(), "string"), (pa.int8(), "int16")])
-def test_an_option_does_not_make_another_type_of_a_column(db: Database, kind: pa.DataType, chosen: str) -> None:
-    with pytest.raises(nyala.InvalidArgumentError, match=f"column 'c' is {kind} in the schema"):
+CHOSEN = [
+    (pa.int8(), "int16"),
+    (pa.int64(), "int8"),
+    (pa.string(), "varchar(3)"),
+    (pa.string(), "date"),
+    (pa.null(), "date"),
+    (pa.uint64(), "int64"),
+]
+
+
+@pytest.mark.parametrize(("kind", "chosen"), CHOSEN)
+def test_an_option_chooses_a_type_that_the_values_can_become(db: Database, kind: pa.DataType, chosen: str) -> None:
+    schema = pa.schema([("k", pa.int64()), ("c", kind)])
+    table = db.create_table("t", schema, ["k"], column_options={"c": {"type": chosen}})
+    assert types(table) == {"k": "int64", "c": chosen}
+
+
+@pytest.mark.parametrize(("kind", "chosen"), [(pa.int8(), "varchar(3)"), (pa.binary(), "string")])
+def test_an_option_that_the_values_cannot_become_is_refused(db: Database, kind: pa.DataType, chosen: str) -> None:
+    with pytest.raises(nyala.InvalidArgumentError) as refused:
         db.create_table("t", pa.schema([("k", pa.int64()), ("c", kind)]), ["k"], column_options={"c": {"type": chosen}})
+    said = f"column 'c' is {kind}, which does not become {chosen}; what works is strings"
+    assert refused.value.message == REFUSED + said
+    assert db.tables() == []
 
 
 def test_a_cell_of_64_kib_is_the_largest_and_others_of_its_batch_apply(db: Database) -> None:
