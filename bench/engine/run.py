@@ -11,7 +11,7 @@ from rich.console import Console
 
 import nyala
 from bench import data
-from bench.engine import density
+from bench.engine import density, first_scan
 from bench.measure import seconds
 from bench.report import Result, Suite
 
@@ -45,6 +45,7 @@ class EngineBench:
             self._add("flush", "s", [seconds(lambda: self.table.maintain("flush"))])
             loaded = self.database.now()
             self._scans("clean")
+            self._scans_after_opening()
             for batch_rows in BATCH_ROWS:
                 self._upserts(batch_rows)
             self._scans("with deltas in memory")
@@ -62,6 +63,13 @@ class EngineBench:
         self._repeat(f"two columns, {state}", lambda: self.table.scan(columns=["status", "price"]).to_arrow())
         self._repeat(f"1 % by price, {state}", lambda: self.table.scan(where="price > 330").to_arrow())
         self._repeat(f"count, {state}", lambda: self.table.scan().count())
+
+    def _scans_after_opening(self) -> None:
+        self.database.close()
+        for scan, samples in first_scan.scans_after_opening(self.work, self.rounds).items():
+            self._add(f"{scan} full scan of a new process", "s", samples)
+        self.database = self._open()
+        self.table = self.database.table("orders")
 
     def _upserts(self, batch_rows: int) -> None:
         calls = max(1, min(CALLS_A_ROUND_MAX, ROWS_A_ROUND_MAX // batch_rows))

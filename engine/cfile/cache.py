@@ -63,16 +63,16 @@ class PageCache:
         self,
         address: PageAddress,
         load: Callable[[], Payload],
-        is_taken_whole: bool = False,
+        load_once: Callable[[], Payload] | None = None,
         is_closed: Callable[[], bool] = lambda: False,
     ) -> Payload:
         """Return the payload at ``address``; on a miss, ``load`` it and keep it, if it takes no more than half of all.
 
-        Who takes a page whole will not come back for another part of it: then it is kept only if it was wanted before,
-        and, once the cache is full, only sometimes. Memory that is given back at once is still in the processor's cache
-        when it is filled again.
+        Who takes a page whole, and drops it, will not come back for another part of it, and gives ``load_once``: then
+        it is kept only if it was wanted before, and, once the cache is full, only sometimes. Else ``load_once`` brings
+        it, in memory that may be lent.
 
-        ``load`` runs outside the lock: two threads that miss the same page at once both load it, and one wins. Nothing
+        Either runs outside the lock: two threads that miss the same page at once both load it, and one wins. Nothing
         is kept once ``is_closed``.
         """
         with self._lock:
@@ -83,10 +83,11 @@ class PageCache:
                 self.hits += 1
                 return cast(Payload, payload)
             self.misses += 1
-            is_kept = not is_taken_whole or self._is_wanted_again(address)
+            is_kept = load_once is None or self._is_wanted_again(address)
+        if load_once is not None and not is_kept:
+            return load_once()
         loaded = load()
-        if is_kept:
-            self._put(address, loaded, is_closed)
+        self._put(address, loaded, is_closed)
         return loaded
 
     def discard_file(self, file_id: int) -> None:
@@ -151,9 +152,11 @@ class FilePages:
         self._file_id = file_id
         self._is_closed = False
 
-    def get(self, address: PageAddress, load: Callable[[], Payload], is_taken_whole: bool = False) -> Payload:
+    def get(
+        self, address: PageAddress, load: Callable[[], Payload], load_once: Callable[[], Payload] | None = None
+    ) -> Payload:
         """See ``PageCache``."""
-        return self._cache.get(address, load, is_taken_whole, lambda: self._is_closed)
+        return self._cache.get(address, load, load_once, lambda: self._is_closed)
 
     def close(self) -> None:
         """Drop the file's pages."""

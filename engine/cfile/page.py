@@ -15,6 +15,7 @@ from ..codecs.compression import NONE, compress, compression_name, decompress
 from ..codecs.registry import codec_by_code
 from ..fs.failures import reading
 from ..fs.filesystem import ReadableFile
+from ..vectors.lending import READ_BUFFERS
 from ..vectors.memory import allocate
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import Vector
@@ -160,14 +161,15 @@ class FileImage:
     file: ReadableFile
     footer_offset: int
 
-    def read(self, offset: int, length: int) -> np.ndarray:
-        """Return bytes of the file (uint8), read now, into memory of their own with room to overshoot.
+    def read(self, offset: int, length: int, is_kept: bool = True) -> np.ndarray:
+        """Return bytes of the file (uint8), read now, into memory of their own with room to overshoot, which is lent
+        unless they are kept.
 
         Raises:
             CorruptionError: the file is gone, or was cut short.
             UnreadableFileError: the disk does not give them.
         """
-        data = allocate(length, np.uint8)
+        data = allocate(length, np.uint8) if is_kept else READ_BUFFERS.lend(length)
         with reading(self.path, offset):
             count = self.file.read_into(offset, data) if length else 0
         if count < length:
@@ -185,9 +187,9 @@ class FileImage:
         return CorruptionError(self.path, offset, f"{what}: {why}")
 
 
-def load_page(image: FileImage, what: str, entry: PageEntry) -> Page:
+def load_page(image: FileImage, what: str, entry: PageEntry, is_kept: bool = False) -> Page:
     """Return the page that the directory's ``entry`` names, read from the file now and verified: its checksum and
-    lengths. Nobody looks at the file again for it.
+    lengths. Nobody looks at the file again for it. Its memory is lent unless it ``is_kept``.
 
     ``entry`` lies inside the file (`check_directory` saw to it). Raises CorruptionError, which calls the page ``what``,
     and UnreadableFileError.
@@ -195,7 +197,7 @@ def load_page(image: FileImage, what: str, entry: PageEntry) -> Page:
     offset, length = entry.offset, entry.length
     if length < PAGE_HEADER_BYTES:
         raise image.corruption(offset, what, f"a page of {length} bytes")
-    data = image.read(offset, length)
+    data = image.read(offset, length, is_kept)
     stored_crc = stored_page_crc(data.data)
     crc = page_crc(image.file_id, offset, data[4:].data)
     if crc != stored_crc:

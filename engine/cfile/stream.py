@@ -117,14 +117,19 @@ class StreamReader:
         return number << self._shift if self._starts is None else int(self._starts[number])
 
     def page(self, number: int, is_taken_whole: bool = False) -> Page:
-        """Return page ``number``, decompressed: from the page cache (`PageCache.get`), or read and verified now."""
-        address = self._image.file_id, self.entry.pages[number].offset
-        return self._cache.get(address, partial(self._load_page, number), is_taken_whole)
+        """Return page ``number``, decompressed: from the page cache (`PageCache.get`), or read and verified now.
 
-    def stored_page(self, number: int) -> Page:
-        """Return page ``number`` as it stands in the file, read and verified now, but not by its codec."""
+        Who takes a page whole drops it when it is decoded: its memory may be lent.
+        """
+        address = self._image.file_id, self.entry.pages[number].offset
+        load_once = partial(self._load_page, number, is_kept=False) if is_taken_whole else None
+        return self._cache.get(address, partial(self._load_page, number, is_kept=True), load_once)
+
+    def stored_page(self, number: int, is_kept: bool = False) -> Page:
+        """Return page ``number`` as it stands in the file, read and verified now, but not by its codec; in memory that
+        is lent unless it ``is_kept``."""
         name = self._name(number)
-        page = load_page(self._image, name, self.entry.pages[number])
+        page = load_page(self._image, name, self.entry.pages[number], is_kept)
         fault = self._fault(page)
         if fault:
             raise self._image.corruption(page.offset, name, fault)
@@ -208,8 +213,8 @@ class StreamReader:
         codes = np.zeros(row_count, np.int32)
         return DictionaryVector(codes, dictionary, np.zeros(row_count, np.bool_))
 
-    def _load_page(self, number: int) -> Page:
-        page = self.stored_page(number)
+    def _load_page(self, number: int, is_kept: bool) -> Page:
+        page = self.stored_page(number, is_kept)
         if page.is_all_null:
             return page
         is_known = page.crc == self._sound[number]
