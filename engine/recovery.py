@@ -27,6 +27,7 @@ from .tablet.tablet import Tablet
 from .upkeep import flush, flush_all_deltas
 from .wal.log import WriteAheadLog
 from .wal.reader import CleanStop
+from .wal.replacement import check_not_under_way
 from .wal.writer import WalOptions
 from .writers import Writers
 
@@ -51,6 +52,7 @@ def open_log(fs: FileSystem, manifest: Manifest, options: StoreOptions) -> Write
     Raises:
         CorruptionError: it is not what was written.
     """
+    check_not_under_way(fs)
     stop = manifest.clean_stop
     return WriteAheadLog.open(
         fs,
@@ -175,6 +177,16 @@ def replay(
     if rows:
         log.info("replayed %d row changes from the log", rows)
     return rows, newest
+
+
+@contextmanager
+def saying_what_to_do() -> Iterator[None]:
+    """Add the next step to what an opening says of a damaged log or manifest, which keep the store closed."""
+    try:
+        yield
+    except CorruptionError as error:
+        step = "the store stays closed and as it is: `nyala repair` says what can be kept of it"
+        raise CorruptionError(error.path, error.offset, f"{error.why}; {step}") from error
 
 
 @contextmanager

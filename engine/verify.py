@@ -38,10 +38,11 @@ from .staging.file import read_info, read_rows
 from .tablet import files
 from .tablet.attach import logged_attachments, with_logged
 from .tablet.change import unpack_changes, unpack_notes
-from .tablet.manifest import PATH, CleanStopEntry, Manifest, RowsetEntry, TabletEntry, read_manifest
+from .tablet.manifest import PATH, CleanStopEntry, Manifest, RowsetEntry, TabletEntry, read_with_damage
 from .tablet.note import NoteKind
 from .tablet.tablet import Tablet
 from .wal.reader import CleanStop, LogReader
+from .wal.replacement import check_not_under_way
 from .writers import Writers
 
 _ROWS_AT_ONCE = 1 << 18
@@ -102,9 +103,12 @@ def verify_store(fs: FileSystem, progress: Progress | None = None) -> VerifyRepo
     if not fs.exists(PATH):
         raise NotFoundError("there is no store here: a store has a manifest")
     with fs.lock("lock"):
-        manifest = _attempt(report, lambda: read_manifest(fs))
-        if manifest is None:
+        found = _attempt(report, lambda: read_with_damage(fs))
+        if found is None:
             return report
+        manifest, damage = found
+        if damage:
+            report.problems.append(f"{damage.code}: {damage.message}; its copy is sound, and stands for it")
         report.files += 1
         manifest = with_logged(manifest, _attached(fs, manifest))
         _verify_tables(fs, manifest, report, progress or (lambda path: None))
@@ -114,7 +118,9 @@ def verify_store(fs: FileSystem, progress: Progress | None = None) -> VerifyRepo
     return report
 
 
-def _log_reader(fs: FileSystem, manifest: Manifest) -> LogReader:
+def log_reader(fs: FileSystem, manifest: Manifest) -> LogReader:
+    """Return a reader of the store's log. Raises CorruptionError for a damaged one."""
+    check_not_under_way(fs)
     stop: CleanStopEntry | None = manifest.clean_stop
     expect = CleanStop(stop.last_lsn, stop.crc) if stop else None
     return LogReader(fs, "wal", uuid.UUID(manifest.store_uuid).bytes, expect, manifest.last_durable_lsn)
@@ -122,7 +128,7 @@ def _log_reader(fs: FileSystem, manifest: Manifest) -> LogReader:
 
 def attached_rowsets(fs: FileSystem, manifest: Manifest) -> list[tuple[int, RowsetEntry]]:
     """Return the rowsets that the log attaches, each with its tablet. Raises CorruptionError for a damaged log."""
-    return logged_attachments(record for group in _log_reader(fs, manifest).groups() for record in group.records)
+    return logged_attachments(record for group in log_reader(fs, manifest).groups() for record in group.records)
 
 
 def _attached(fs: FileSystem, manifest: Manifest) -> list[tuple[int, RowsetEntry]]:
@@ -244,7 +250,7 @@ def _has_null(stream: StreamReader) -> bool:
 
 
 def _verify_log(fs: FileSystem, manifest: Manifest, report: VerifyReport) -> None:
-    reader = _log_reader(fs, manifest)
+    reader = log_reader(fs, manifest)
     if reader.first_lsn > manifest.log_needed_from:
         why = f"the log starts at record {reader.first_lsn}, but is needed from {manifest.log_needed_from} on"
         raise CorruptionError("wal", 0, why)

@@ -54,7 +54,7 @@ class ParquetPart:
 
     def reader(self) -> pa.RecordBatchReader:
         """Return the rows."""
-        file = pq.ParquetFile(self.path, memory_map=True)
+        file = pq.ParquetFile(self.path)  # not mapped: a file that is cut would end the process
         batches = file.iter_batches(_BATCH_ROWS, row_groups=list(self.row_groups), use_threads=False)
         return pa.RecordBatchReader.from_batches(file.schema_arrow, batches)
 
@@ -209,7 +209,8 @@ def _shared(store: StoreService, directory: Where | None, plan: ImportPlan) -> W
     where = directory or getattr(store, "directory", None)
     if where is None:
         raise InvalidArgumentError(
-            "give the store's directory, as this process and its executors see it, as directory=: files are built there"
+            "give the store's directory, as this process and its executors see it, by --directory or "
+            "directory=: files are built there"
         )
     if not file_system(where).exists(plan.staging):
         raise InvalidArgumentError(f"{where} is not the directory of this store: it has no {plan.staging}")

@@ -62,7 +62,8 @@ def bulk_compact(
     where = directory or getattr(store, "directory", None)
     if where is None:
         raise InvalidArgumentError(
-            "give the store's directory, as this process and its executors see it, as directory=: files lie there"
+            "give the store's directory, as this process and its executors see it, by --directory or "
+            "directory=: files lie there"
         )
     wanted = None if tablets is None else tuple(tablets)
     asked = CompactionBegin(table=table, tablets=wanted, replace=replace, ttl_seconds=ttl_seconds)

@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -190,29 +189,23 @@ def _committed(link: StoreLink, tasks: Sequence[LoadTask], parts: Sequence[PartR
     if any(part.error_count for part in parts):
         link.service.abort_transaction(first.transaction)
         return PartResult()
-    by_name = dict(_staged_parts(parts))
+    by_name = {name: number for number, part in enumerate(parts) if part.staged for name in part.staged.parts}
     result = link.service.commit_transaction(TransactionCommit(transaction=first.transaction, parts=list(by_name)))
     made = PartResult(error_count=result.error_count)
     for error in result.errors:
-        number, first_row = by_name[error.part]
-        places = parts[number].places
-        row = places.row(first_row + error.row) if places else first_row + error.row
+        number = by_name[error.part]
+        places, staged = parts[number].places, parts[number].staged
+        assert places and staged, "staged"
+        row = places.row(staged.as_staged(error).row)
         file = str(tasks[number].file)
         made.errors.append(RefusedRow(file=file, row=row, code=error.code, message=error.message))
     if result.error_count:
         link.service.abort_transaction(first.transaction)
-    elif result.timestamp <= since:
+    if result.timestamp <= since:
         made.skipped = result.applied + result.ignored
     else:
-        made.applied, made.ignored = result.applied, result.ignored
+        made.applied, made.ignored = result.applied, result.ignored  # with errors: on other servers
     return made
-
-
-def _staged_parts(parts: Sequence[PartResult]) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Yield the parts that tasks have staged: the name, the number of the task and the first of its rows there."""
-    for number, part in enumerate(parts):
-        starts = accumulate(part.part_rows, initial=0)
-        yield from ((name, (number, start)) for name, start in zip(part.parts, starts, strict=False))
 
 
 def _combined(table: str, files: int, parts: Sequence[PartResult], aside: Rejects | None) -> LoadResult:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from ...schemas.description import TableDescription
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.operation import Operation
-from ...schemas.transaction import StagedBatch
+from ...schemas.transaction import StagedBatch, StageResult
 from ...schemas.write import ROW_ERRORS_MAX, RowError, Stage, WriteCommand, WriteResult
 from ..batching import in_batches, in_slices
 from ..casting import Caster
@@ -104,10 +104,8 @@ class PartResult:
     errors: list[RefusedRow] = field(default_factory=list)
     places: Places | None = None
     """Where rows that were staged stand in the file, for the errors of the commit."""
-    parts: list[str] = field(default_factory=list)
-    """The parts of the transaction that hold the rows that were staged, in order: the commit names them all."""
-    part_rows: list[int] = field(default_factory=list)
-    """How many rows each of them has."""
+    staged: StageResult | None = None
+    """What was staged: the commit names all parts of it."""
 
 
 class _Part:
@@ -129,9 +127,8 @@ class _Part:
 
     def _stage(self, stage: Stage) -> PartResult:
         command = WriteCommand(table=self._task.about.name, op=self._task.op, stage=stage)
-        staged = self._task.link.service.stage(command, map(StagedBatch, self._commits()))
+        self._done.staged = self._task.link.service.stage(command, map(StagedBatch, self._commits()))
         self._done.places = self._places
-        self._done.parts, self._done.part_rows = staged.parts, staged.part_rows
         return self._done
 
     def _write(self, batch: pa.RecordBatch, number: int) -> None:
@@ -190,11 +187,19 @@ class _Part:
                 self._unreadable(bad)
             if caster is None or given != piece.batch.schema:
                 given = piece.batch.schema
-                caster = Caster(given, task.about.columns)
+                caster = _caster(task, given)
             if piece.batch.num_rows:
                 yield caster.cast(piece.batch)
             if task.told:
                 task.told(piece.rows)
+
+
+def _caster(task: LoadTask, given: pa.Schema) -> Caster:
+    """Return what casts the rows of a file. Raises InvalidArgumentError, which names the file."""
+    try:
+        return Caster(given, task.about.columns)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"{task.file}: {error.message}") from None
 
 
 def load_part(task: LoadTask) -> PartResult:

@@ -21,8 +21,8 @@ _CSV, _JSON = (".csv",), (".jsonl", ".ndjson")
 class Rejects:
     """Writes rows to a file, as CSV or JSON lines by its suffix; made when the first comes. Thread safe.
 
-    A row has the columns of its input and ``_file``, ``_line`` and ``_error``, which a load overlooks; a line that
-    could not be cut into cells is whole in ``_text``.
+    A row has the columns of its input and ``_file``, ``_line`` and ``_error``, which a load overlooks; ``_line`` is
+    ``row N``, from 0, where the line is not known. A line that could not be cut into cells is whole in ``_text``.
     """
 
     def __init__(self, path: Path, columns: Sequence[str]) -> None:
@@ -42,7 +42,7 @@ class Rejects:
 
     def add(self, refused: RefusedRow, cells: Mapping[str, Any]) -> None:
         """Write one row."""
-        place = refused.row if refused.line is None else refused.line
+        place = f"row {refused.row}" if refused.line is None else refused.line
         row = {**cells, **dict(zip(NOTES, (refused.file, place, refused.message), strict=False))}
         line = self._csv(row) if self.path.suffix in _CSV else _json(row)
         with self._lock:

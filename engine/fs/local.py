@@ -148,7 +148,8 @@ class LocalFileSystem:
                     "this process has the store open already: use that Database, from any thread, or close it first"
                 ) from None
             raise UnavailableError(
-                f"{path} is locked: another process has this store open; close it there, or use nyala.connect"
+                f"another process has the store in {self.root} open: connect to it, by --url or nyala.connect, or "
+                "close it there"
             ) from None
         except BaseException:
             os.close(descriptor)

@@ -3,7 +3,8 @@
 Every change writes the whole document anew: ``manifest.new`` is written and synced, renamed over ``manifest``, and the
 directory is synced. That is the one commit point for files: before it they are orphans, after it they are the store.
 A document that is always whole leaves no doubt about torn tails; the price, some kilobytes for each flush, is small
-beside the flush. Layout (little-endian), drawn in docs/format/manifest.md::
+beside the flush. A clean stop leaves a second copy, which is asked where the first is damaged. Layout (little-endian),
+drawn in docs/format/manifest.md::
 
     magic 8 | format version u4 | body length u8 | crc u4 of magic to length and body | body: JSON
 """
@@ -14,6 +15,7 @@ import struct
 import threading
 import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
@@ -26,6 +28,8 @@ from .halt import Halt
 
 PATH = "manifest"
 _NEW_PATH = "manifest.new"
+COPY_PATH = "manifest.copy"
+"""A second copy, written at a clean stop."""
 _MAGIC = b"NYALAMAN"
 _VERSION = 1
 _HEADER = struct.Struct("<8sIQI")
@@ -283,6 +287,8 @@ class ManifestFile:
         self._lock = threading.Lock()
         self._next_id = manifest.next_id
         self._closed = False
+        self.damage: CorruptionError | None = None
+        """What is wrong with the manifest on disk, when its copy stood for it at the opening."""
         self.failed: str | None = None
         """Why the manifest on disk is in doubt; nothing more may be written then."""
 
@@ -291,7 +297,12 @@ class ManifestFile:
         """Read the manifest; None when there is none. Raises CorruptionError when it is not what was written."""
         if fs.exists(_NEW_PATH):
             fs.unlink(_NEW_PATH)
-        return cls(fs, read_manifest(fs)) if fs.exists(PATH) else None
+        if not fs.exists(PATH):
+            return None
+        manifest, damage = read_with_damage(fs)
+        file = cls(fs, manifest)
+        file.damage = damage
+        return file
 
     @staticmethod
     def exists(fs: FileSystem) -> bool:
@@ -353,6 +364,23 @@ class ManifestFile:
             self._manifest = edited
             return edited
 
+    def copy(self) -> None:
+        """Write the manifest a second time, for the case that the first is damaged while nobody changes it. The store
+        does without a copy where that fails."""
+        new = f"{COPY_PATH}.new"
+        with self._lock, suppress(OSError):
+            document = pack_manifest(self._manifest)
+            if self._fs.exists(new):
+                self._fs.unlink(new)
+            file = self._fs.create(new)
+            try:
+                file.append(document)
+                file.sync()
+            finally:
+                file.close()
+            self._fs.rename(new, COPY_PATH)
+            self._fs.sync_directory("")
+
     def _write_new(self, document: bytes) -> None:
         try:
             if self._fs.exists(_NEW_PATH):
@@ -396,12 +424,27 @@ def pack_manifest(manifest: Manifest) -> bytes:
 
 
 def read_manifest(fs: FileSystem) -> Manifest:
-    """Read the manifest on disk. Raises CorruptionError when it is not what was written."""
-    file = fs.open(PATH)
+    """Read the manifest on disk; where it is damaged, its copy, if that is of the same moment for certain.
+
+    Raises:
+        CorruptionError: it is not what was written.
+    """
+    return read_with_damage(fs)[0]
+
+
+def read_with_damage(fs: FileSystem) -> tuple[Manifest, CorruptionError | None]:
+    """Read the manifest on disk as ``read_manifest`` does; return with it what is wrong, if its copy stands for it."""
+    document = _content(fs, PATH)
     try:
-        document = file.pread(0, file.size)
-    finally:
-        file.close()
+        return unpack_manifest(document), None
+    except CorruptionError as error:
+        if twin := _twin(fs, document):
+            return twin, error
+        raise
+
+
+def unpack_manifest(document: bytes) -> Manifest:
+    """Return what the bytes of a manifest say. Raises CorruptionError when they are not what was written."""
     if len(document) < _HEADER.size:
         raise CorruptionError(PATH, 0, f"{len(document)} bytes are too few for a manifest")
     magic, version, length, crc = _HEADER.unpack_from(document)
@@ -416,3 +459,28 @@ def read_manifest(fs: FileSystem) -> Manifest:
         return Manifest.model_validate_json(body)
     except ValidationError as error:
         raise CorruptionError(PATH, _HEADER.size, f"the manifest cannot be understood: {error}") from error
+
+
+def _twin(fs: FileSystem, damaged: bytes) -> Manifest | None:
+    """Return what the copy says if it was written with what is damaged now: their checksums, or all after the header,
+    are the same. One of another moment would bring back tables that were dropped, and forget rows."""
+    if not fs.exists(COPY_PATH):
+        return None
+    copy = _content(fs, COPY_PATH)
+    size = _HEADER.size
+    if len(copy) != len(damaged) or (
+        copy[size - 4 : size] != damaged[size - 4 : size] and copy[size:] != damaged[size:]
+    ):
+        return None
+    try:
+        return unpack_manifest(copy)
+    except (CorruptionError, InvalidArgumentError):
+        return None
+
+
+def _content(fs: FileSystem, path: str) -> bytes:
+    file = fs.open(path)
+    try:
+        return file.pread(0, file.size)
+    finally:
+        file.close()

@@ -180,25 +180,11 @@ class LogReader:
         self.torn_bytes = content_end(view, offset) - offset
         if not self.torn_bytes:
             return
-        later = self._sound_header_after(view, offset + bad.extent, number)
+        later = sound_header_after(view, offset + bad.extent, self.store_uuid or b"", number)
         if later is not None:
             raise CorruptionError(path, offset, f"{bad.why}, yet a sound group follows at byte {later}")
         if stopped_here:
             raise CorruptionError(path, offset, f"{bad.why}, though the log was stopped cleanly before")
-
-    def _sound_header_after(self, view: memoryview, offset: int, number: int) -> int | None:
-        """Return where the next sound group header is: it was written after everything before it was durable."""
-        if offset >= len(view):
-            return None
-        words = np.frombuffer(view[offset : len(view) // ALIGNMENT * ALIGNMENT], dtype="<u4")[:: ALIGNMENT // 4]
-        for position in np.flatnonzero(words == int.from_bytes(GROUP_MAGIC, "little")):
-            candidate = offset + int(position) * ALIGNMENT
-            try:
-                decode_group_header(view, candidate, seed_of(self.store_uuid or b"", number, candidate))
-            except MalformedError:
-                continue
-            return candidate
-        return None
 
     def _meet_expectation(self, first_lsn: int, last_lsn: int, crc: int, number: int | None) -> None:
         """The group that holds the last lsn before the clean stop must end with it, and be that very group."""
@@ -278,6 +264,22 @@ class LogReader:
                 yield file
             finally:
                 file.close()
+
+
+def sound_header_after(view: memoryview, offset: int, store_uuid: bytes, number: int) -> int | None:
+    """Return where the next sound group header of a segment is: it was written after everything before it was durable.
+    None when there is none from ``offset`` on."""
+    if offset >= len(view):
+        return None
+    words = np.frombuffer(view[offset : len(view) // ALIGNMENT * ALIGNMENT], dtype="<u4")[:: ALIGNMENT // 4]
+    for position in np.flatnonzero(words == int.from_bytes(GROUP_MAGIC, "little")):
+        candidate = offset + int(position) * ALIGNMENT
+        try:
+            decode_group_header(view, candidate, seed_of(store_uuid, number, candidate))
+        except MalformedError:
+            continue
+        return candidate
+    return None
 
 
 def content_end(view: memoryview, start: int) -> int:

@@ -7,6 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 
+import pytest
+
 from nyala.engine.fs import MemoryFileSystem, PowerFailure
 from nyala.engine.fs.filesystem import FileSystem
 from nyala.engine.options import StoreOptions
@@ -62,6 +64,22 @@ def run_until(
             fs.crash_at = fs.operations
         run.abandon()
     return run, fs
+
+
+def cut_at_every_call(
+    disk: Callable[[], MemoryFileSystem], act: Callable[[MemoryFileSystem], object], images: int = 3
+) -> Iterator[MemoryFileSystem]:
+    """Yield what may be left when the power fails at each call that ``act`` makes on a fresh ``disk``."""
+    whole = disk()
+    first = whole.operations
+    act(whole)
+    for call in range(first + 1, whole.operations + 1):
+        fs = disk()
+        fs.crash_at = call
+        with pytest.raises(PowerFailure):
+            act(fs)
+        for seed in range(images):
+            yield fs.crash_image(Random(seed))
 
 
 def check_image(
@@ -144,6 +162,7 @@ def check_cut_recoveries(run: Run, image: MemoryFileSystem, random: Random, tall
     """
     options = random.choice([OPTIONS, FLUSHING])
     calls = _calls_of_opening(clone(image), options)
+    seen: set[int] = set()
     for call in range(1, calls + 1):
         disk = clone(image)
         disk.crash_at = call
@@ -157,7 +176,15 @@ def check_cut_recoveries(run: Run, image: MemoryFileSystem, random: Random, tall
                 _stop(disk, store)
         tally.recoveries_cut += 1
         disk.crash_at = None
-        check_image(run, disk.crash_image(random))
+        left = disk.crash_image(random)
+        if (fingerprint := fingerprint_of(left)) not in seen:
+            seen.add(fingerprint)
+            check_image(run, left)
+
+
+def fingerprint_of(image: MemoryFileSystem) -> int:
+    """Return a number that is the same for disks that hold the same."""
+    return hash(tuple(contents(image)))
 
 
 def clone(disk: MemoryFileSystem) -> MemoryFileSystem:
@@ -220,8 +247,7 @@ def campaign(
             random = Random((seed << 40) + (call << 20) + number)
             image = crashed.crash_image(random)
             tally.images += 1
-            fingerprint = hash(tuple(contents(image)))
-            if fingerprint in seen:
+            if (fingerprint := fingerprint_of(image)) in seen:
                 continue
             seen.add(fingerprint)
             tally.distinct += 1

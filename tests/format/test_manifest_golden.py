@@ -55,6 +55,35 @@ TABLET = (
 )
 
 
+COLUMN = (
+    '{"id":1,"name":"k","type":"int64","nullable":false,"encoding":"bitshuffle","compression":"none",'
+    '"read_default":null,"write_default":null,"comment":"","immutable":false}'
+)
+
+
+def test_a_column_in_a_manifest_has_no_word_that_an_older_build_refuses() -> None:
+    packed = pack_manifest(MANIFEST)
+    assert f'"columns":[{COLUMN}]' in packed[24:].decode()
+    assert read(packed) == MANIFEST
+
+
+def test_a_column_of_shorter_pages_in_a_manifest() -> None:
+    column = SCHEMA.columns[0].model_copy(update={"block_rows": 1024})
+    schema = SCHEMA.model_copy(update={"columns": (column,)})
+    shorter = MANIFEST.with_altered(2, lambda table: table.model_copy(update={"schema_": schema}))
+    packed = pack_manifest(shorter)
+    assert '"compression":"none","block_rows":1024,"read_default":null' in packed[24:].decode()
+    assert read(packed) == shorter
+
+
+def test_a_column_with_an_empty_block_rows_in_a_manifest() -> None:
+    """As builds after 0.1 wrote it for a while."""
+    body = pack_manifest(MANIFEST)[24:].decode()
+    body = body.replace('"compression":"none",', '"compression":"none","block_rows":null,')
+    head = struct.pack("<8sIQ", b"NYALAMAN", 1, len(body))
+    assert read(head + struct.pack("<I", zlib.crc32(body.encode(), zlib.crc32(head))) + body.encode()) == MANIFEST
+
+
 def test_an_attached_rowset_in_a_manifest() -> None:
     packed = pack_manifest(MANIFEST)
     magic, version, length, crc = struct.unpack_from("<8sIQI", packed)

@@ -1,0 +1,42 @@
+"""Old files get a second name under ``damaged/`` before they go: a repair destroys nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...schemas.errors import UnreadableFileError
+from ..fs.filesystem import FileSystem, join, parent_of
+from ..fs.whole import bring
+from .report import ROOT
+
+_PARTIAL = ".partial"
+
+
+def keep(fs: FileSystem, paths: Sequence[str]) -> None:
+    """Give files a name under ``damaged/``, durably; those that have one, or are not there, are passed over."""
+    directories = {parent_of(join(ROOT, path)) for path in paths}
+    for directory in sorted(directories):
+        fs.make_directory(directory)
+    for path in paths:
+        kept = join(ROOT, path)
+        if fs.exists(path) and not fs.exists(kept):
+            try:
+                if fs.exists(f"{kept}{_PARTIAL}"):
+                    fs.unlink(f"{kept}{_PARTIAL}")
+                bring(fs, path, fs, f"{kept}{_PARTIAL}")
+                fs.rename(f"{kept}{_PARTIAL}", kept)  # where there are no links, a crash leaves half a copy
+            except OSError as error:
+                why = f"it cannot be kept under {ROOT}/ ({error.strerror}): move it away by hand"
+                raise UnreadableFileError(path, why) from error
+    above = {parent_of(directory) for directory in directories}
+    for directory in (*sorted(directories), *sorted(above - directories - {""}), ""):
+        fs.sync_directory(directory)
+
+
+def set_aside(fs: FileSystem, path: str) -> None:
+    """Copy a file that is written anew, under the same name, to one of its own under ``damaged/``, durably."""
+    fs.make_directory(ROOT)
+    number = 1 + sum(name.startswith(f"{path}.") for name in fs.list(ROOT))
+    bring(fs, path, fs, join(ROOT, f"{path}.{number}"))
+    fs.sync_directory(ROOT)
+    fs.sync_directory("")

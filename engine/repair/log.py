@@ -1,0 +1,159 @@
+"""Repair of a damaged log: all that is sound in it is kept, with empty records in the place of those that are lost.
+
+What comes after a hole is kept too. Files of some tablets hold it anyhow, so that the store is at no single moment
+whichever way; a record says what became of whole rows, and those of one commit stand in one record. A change of a row
+that a lost record had brought finds no row, and is passed over.
+
+Which tablets the lost records were of is not known; those whose files hold all changes up to there have lost nothing.
+The history of the others begins at the repair.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from uuid import UUID
+
+from ...schemas.errors import CorruptionError, UnreadableFileError
+from ..fs.filesystem import FileSystem
+from ..mvcc.clock import SystemClock
+from ..tablet import files
+from ..tablet.attach import logged_attachments, with_logged
+from ..tablet.change import unpack_changes
+from ..tablet.manifest import Manifest, ManifestFile, TabletEntry
+from ..verify import log_reader
+from ..wal import replacement
+from ..wal.format import LogRecord
+from ..wal.salvage import Hole, LogSalvage
+from .keeping import keep
+from .report import LogRepair
+
+LOG = "wal"
+
+
+class LogFound:
+    """The log as it is, or as a repair makes it."""
+
+    def __init__(self, fs: FileSystem, manifest: Manifest) -> None:
+        """Raises CorruptionError when nothing can be made of it."""
+        self._fs = fs
+        self._manifest = manifest
+        self.repair: LogRepair | None = None
+        """What is to be done about it; None when it is sound."""
+        self._last_lost = 0
+        if why := self._fault():
+            self.repair = LogRepair([])
+            self._look(why)
+
+    def records(self) -> Iterator[LogRecord]:
+        """Yield all records that can be read."""
+        if self.repair is None:
+            for group in log_reader(self._fs, self._manifest).groups():
+                yield from group.records
+            return
+        for each in self._salvage().found():
+            if not isinstance(each, Hole):
+                yield from each.records
+
+    def apply(self) -> None:
+        """Put the repaired log in the place of the damaged one; the old files are kept.
+
+        Raises:
+            StorageFullError: there is no room for both; nothing was changed.
+        """
+        assert self.repair is not None, "a sound log is left alone"
+        keep(self._fs, [*self._salvage().paths, *self.repair.set_aside])
+        hurt = [tablet.id for _, tablet in self._hurt()]
+        uuid = UUID(self._manifest.store_uuid).bytes
+        replacement.write(self._fs, self._salvage(), uuid, json.dumps({"tablets": hurt}).encode())
+        finish(self._fs, ManifestFile(self._fs, self._manifest))
+
+    def _fault(self) -> str | None:
+        try:
+            reader = log_reader(self._fs, self._manifest)
+            for _ in reader.groups():
+                pass
+        except CorruptionError as error:
+            return f"{error.path} at byte {error.offset}: {error.why}"
+        except UnreadableFileError as error:
+            return f"{error.path}: {error.why}"
+        if reader.first_lsn > self._manifest.log_needed_from:
+            return f"{LOG}: it starts at record {reader.first_lsn}, and is needed from {self._manifest.log_needed_from}"
+        return None
+
+    def _salvage(self) -> LogSalvage:
+        manifest = self._manifest
+        tablets = [tablet for table in manifest.tables for tablet in table.tablets]
+        told = [max(tablet.in_files_lsn, tablet.attached_durable_lsn) for tablet in tablets]
+        stop = manifest.clean_stop.last_lsn if manifest.clean_stop else 0
+        reached = max(manifest.last_durable_lsn, stop, manifest.log_needed_from - 1, *told, 0)
+        return LogSalvage(self._fs, LOG, UUID(manifest.store_uuid).bytes, manifest.log_needed_from, reached)
+
+    def _look(self, why: str) -> None:
+        repair = self.repair
+        assert repair is not None
+        salvage = self._salvage()
+        for each in salvage.found():
+            if isinstance(each, Hole):
+                repair.records_lost += each.last_lsn + 1 - each.first_lsn
+                self._last_lost = each.last_lsn
+                continue
+            repair.records_kept += len(each.records)
+            if self._last_lost:
+                repair.records_after += len(each.records)
+                repair.rows_after += sum(_row_count(record) for record in each.records)
+        repair.damaged = salvage.faults or [why]
+        if self._last_lost:
+            repair.tablets = [f"{name}/{tablet.id}" for name, tablet in self._hurt()]
+            repair.set_aside = list(self._nameless())
+
+    def _hurt(self) -> Iterable[tuple[str, TabletEntry]]:
+        for table in self._manifest.tables:
+            for tablet in table.tablets:
+                if tablet.elsewhere is None and tablet.in_files_lsn < self._last_lost:
+                    yield table.name, tablet
+
+    def _nameless(self) -> Iterator[str]:
+        manifest = with_logged(self._manifest, logged_attachments(self.records()))
+        tablets = [tablet for table in manifest.tables for tablet in table.tablets]
+        named = {
+            f"{files.directory(each.home)}/{name}"
+            for each in tablets
+            for row in each.rowsets
+            for name in row.file_names
+        }
+        for each in tablets:
+            if each.arriving:
+                named |= {f"{files.directory(each.arriving.tablet)}/{name}" for name in each.arriving.file_names}
+        for directory in self._fs.list(files.ROOT) if self._fs.exists(files.ROOT) else []:
+            try:
+                names = self._fs.list(f"{files.ROOT}/{directory}")
+            except NotADirectoryError:
+                continue
+            yield from (path for name in names if (path := f"{files.ROOT}/{directory}/{name}") not in named)
+
+
+def is_interrupted(fs: FileSystem) -> bool:
+    """Whether a repair of the log was stopped on its way, which ``finish`` ends."""
+    return replacement.note_of(fs) is not None
+
+
+def finish(fs: FileSystem, manifest: ManifestFile) -> None:
+    """Let the log that was written be that of the store. Can be done again after a crash."""
+    note = replacement.note_of(fs)
+    assert note is not None, "there is a log to put in place"
+    floor = max(SystemClock().now(), manifest.current.last_timestamp)
+
+    def edit(entry: TabletEntry) -> TabletEntry:
+        return entry.model_copy(update={"history_floor": max(entry.history_floor, floor)})
+
+    def edited(current: Manifest) -> Manifest:
+        hurt = [(tablet_id, edit) for tablet_id in json.loads(note)["tablets"]]
+        return current.with_tablets(hurt).model_copy(update={"clean_stop": None})
+
+    manifest.commit(edited)
+    replacement.finish(fs, LOG)
+
+
+def _row_count(record: LogRecord) -> int:
+    return sum(change.rows.num_rows for change in unpack_changes(record.payload, record.lsn))

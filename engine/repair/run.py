@@ -1,0 +1,334 @@
+"""The repair of a store: which rowsets are damaged, what becomes of each, and one commit for all.
+
+The files under ``tablets/`` are read, every byte. Of a rowset with a damaged file, an older version of a cell is kept
+where there is one, NULL where there is none, and a row is given up where a cell may not be NULL or its key is gone:
+
+* Without an UNDO file the rows are as they were; moments before the base can no longer be read.
+* Where a page of a REDO file is damaged, the changes in it are lost, deletes too: older cells are shown, and dead rows
+  are back. Without its directory all of its changes are.
+* Where a page of a file of rewritten columns is damaged, its older cells are shown.
+* Where a page of a base file is damaged, its cells become NULL, or its rows are given up.
+* A base file whose directory of pages is damaged, or that is missing, is given up with all of its rows.
+
+A backup has cells and rows in the place of those, as far as nothing newer is known (`salvage`). And what the log still
+tells of the tablet is applied again at the next start, over all of it: the tablet counts as one whose files hold none
+of it. A log tells what became of rows, so that the end of it, applied to an older state, leads to the same rows.
+
+A rowset is written anew with its rows as they are now, without their history. Then the manifest is committed, once for
+all. Every file of an old rowset gets a name under ``damaged/`` before, so that nothing is destroyed; a crash before the
+commit leaves the store as it was, one after it leaves orphans, which the next start sweeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+import numpy as np
+
+from ...schemas.description import TableDescription
+from ...schemas.errors import CorruptionError, NotFoundError, StoreError, UnreadableFileError
+from ...schemas.partition_schema import UNPARTITIONED
+from ..cfile.cache import PageCache
+from ..cfile.reader import CFileReader
+from ..fs.failures import is_of_the_file, named
+from ..fs.filesystem import FileSystem
+from ..layout import Layout
+from ..mvcc.clock import SystemClock
+from ..partition.router import Router
+from ..rowset.base_file import BaseFileWriter
+from ..rowset.diskrowset import DiskRowSet
+from ..stats import described
+from ..table import Table
+from ..tablet import files
+from ..tablet.attach import logged_attachments, with_logged
+from ..tablet.environment import LooseFiles
+from ..tablet.manifest import (
+    PATH,
+    Manifest,
+    ManifestFile,
+    RowsetEntry,
+    TableEntry,
+    TabletEntry,
+    read_manifest,
+    read_with_damage,
+)
+from ..tablet.open import open_rowset, unlink_quietly
+from ..tablet.tablet import Tablet
+from ..vectors.vector import Vector
+from .keeping import keep, set_aside
+from .log import LogFound, finish, is_interrupted
+from .report import LogRepair, RepairReport, RowsetRepair
+from .salvage import Readings, Rows, Salvage, readable_hashes, restored
+from .source import Backups, TabletRows
+
+
+def repair_store(fs: FileSystem, apply: bool = False, backups: Backups | None = None) -> RepairReport:
+    """Find out what a repair of a store that no process has open would keep and lose; with ``apply`` make it.
+
+    What no sound file has is taken from ``backups``, where they have it.
+
+    Raises:
+        NotFoundError: there is no store.
+        UnavailableError: a process has it open, or the disk failed; nothing was changed.
+        CorruptionError: the manifest is damaged, and so is its copy, or of another moment: nobody knows what the files
+            mean; or a segment of the log is of another store, or another time.
+        StorageFullError: nothing was changed.
+    """
+    if not fs.exists(PATH):
+        raise NotFoundError("there is no store here: a store has a manifest")
+    with fs.lock("lock"), named("the store could not be repaired"):
+        try:
+            manifest, damage = read_with_damage(fs)
+        except CorruptionError as error:
+            step = "restore its tables into a new one, each by `nyala job restore TABLE FOLDER --data DIRECTORY`"
+            why = f"{error.why}; this cannot be repaired: take the store from a copy, or {step}"
+            raise CorruptionError(error.path, error.offset, why) from error
+        if apply and damage:
+            set_aside(fs, PATH)
+            ManifestFile(fs, manifest).commit(lambda current: current)
+        if is_interrupted(fs):
+            if not apply:
+                return RepairReport(log=LogRepair(["wal.repaired: a repair of the log was interrupted"]))
+            finish(fs, ManifestFile(fs, manifest))
+            manifest = read_manifest(fs)
+        log = LogFound(fs, manifest)
+        told = log.repair
+        if apply and told:
+            log.apply()
+            manifest = read_manifest(fs)
+            log = LogFound(fs, manifest)
+        report = _Repair(fs, manifest, log, apply, backups).run()
+        report.log, report.manifest = told, damage.message if damage else None
+        report.is_applied = apply and report.is_needed
+        return report
+
+
+class _Repair:
+    """One run over a store."""
+
+    def __init__(self, fs: FileSystem, manifest: Manifest, log: LogFound, apply: bool, backups: Backups | None) -> None:
+        attached = logged_attachments(log.records())
+        self._fs = fs
+        self._manifest = ManifestFile(fs, manifest)
+        self._manifest.assume(
+            lambda current: with_logged(current, attached), max((entry.id for _, entry in attached), default=0)
+        )
+        self._apply = apply
+        self._backups = backups
+        self._files = LooseFiles(fs, PageCache())
+        self._report = RepairReport()
+        self._log_from = min((record.timestamp for record in log.records() if record.payload), default=None)
+        self._old: list[str] = []
+        """The files of rowsets that have been replaced."""
+
+    def run(self) -> RepairReport:
+        new: dict[int, TabletEntry] = {}
+        for table in self._manifest.current.tables:
+            for entry in table.tablets:
+                repaired = self._tablet(table, entry)
+                if repaired is not entry:
+                    new[entry.id] = repaired
+        if any(repair.history_floor is None for repair in self._report.repairs):
+            self._report.log_reaches_back_to = self._log_from
+        if self._apply and new:
+            keep(self._fs, self._old)
+            edits = [(tablet_id, lambda _, entry=entry: entry) for tablet_id, entry in new.items()]
+            self._manifest.commit(lambda manifest: manifest.with_tablets(edits))
+            for path in self._old:
+                unlink_quietly(self._fs, path)
+            self._report.is_applied = True
+        return self._report
+
+    def _tablet(self, table: TableEntry, entry: TabletEntry) -> TabletEntry:
+        damaged = {rowset.id: dict(self._damaged(entry, rowset)) for rowset in entry.rowsets}
+        if not any(damaged.values()):
+            return entry
+        tablet = Tablet(entry.id, table.schema_, partition=entry.partition, directory_id=entry.home)
+        lines = {number: [f"{path}: {why}" for path, why in found.items()] for number, found in damaged.items()}
+        repairs = {number: RowsetRepair(table.name, entry.id, number, said) for number, said in lines.items() if said}
+        needs_rows = any(is_lossy(rowset, entry, damaged[rowset.id]) for rowset in entry.rowsets)
+        backup = self._backup_of(table, entry, tablet, damaged) if needs_rows else None
+        floors = [entry.history_floor]
+        kept: list[RowsetEntry] = []
+        for rowset in entry.rowsets:
+            repair = repairs.get(rowset.id)
+            new = self._rowset(tablet, rowset, damaged[rowset.id], repair, backup) if repair else rowset
+            kept += [new] if new else []
+            if repair:
+                self._report.repairs.append(repair)
+                floors.append(_now(self._manifest, table) if repair.history_floor is None else repair.history_floor)
+                gone = set(rowset.file_names).difference(new.file_names if new else ())
+                self._old += [f"{files.directory(entry.home)}/{name}" for name in sorted(gone)]
+        update = {"rowsets": tuple(kept), "history_floor": max(floors)}
+        if needs_rows:  # so that the log is applied again
+            update |= {"in_files_lsn": 0, "inserts_durable_lsn": 0}
+        return entry.model_copy(update=update)
+
+    def _damaged(self, entry: TabletEntry, rowset: RowsetEntry) -> Iterator[tuple[str, str]]:
+        """Yield the damaged files of a rowset and what is wrong with each."""
+        for name in rowset.file_names:
+            path = f"{files.directory(entry.home)}/{name}"
+            try:
+                if not self._fs.exists(path):
+                    raise CorruptionError(path, 0, "the file is not there")
+                reader = CFileReader.open(self._fs, path, int(name.partition(".")[0]), self._files.page_cache)
+                reader.verify()
+                reader.close()
+            except (CorruptionError, UnreadableFileError) as error:
+                yield path, error.why
+            except OSError as error:
+                if not is_of_the_file(error):
+                    raise
+                yield path, f"it cannot be read: {error.strerror}"
+
+    def _backup_of(
+        self, table: TableEntry, entry: TabletEntry, tablet: Tablet, damaged: dict[int, dict[str, str]]
+    ) -> TabletRows | None:
+        """Return the backup beside what is known of the tablet's keys; None where there is none."""
+        if self._backups is None:
+            return None
+        try:
+            backup = self._backups.of(self._described(table), (entry.id, *entry.aliases, *entry.ancestors))
+        except StoreError as error:
+            told = f"nothing is taken from a backup of {table.name}: {error.message}"
+            if told not in self._report.advice:
+                self._report.advice.append(told)
+            return None
+        sound = [open_rowset(tablet, self._files, each, slot=-1) for each in entry.rowsets if not damaged[each.id]]
+        partitions = [each.partition for each in table.tablets]
+        router = Router(table.partitions, table.schema_, partitions) if table.partitions != UNPARTITIONED else None
+        number = next(place for place, each in enumerate(table.tablets) if each.id == entry.id)
+        rows = TabletRows(backup, tablet, partial(_is_of_tablet, router, number), sound)
+        for each in entry.rowsets:
+            if damaged[each.id] and (rowset := self._opened(tablet, each, damaged[each.id], ())):
+                rows.note(list(readable_hashes(rowset, table.schema_)))
+        return rows
+
+    def _described(self, table: TableEntry) -> TableDescription:
+        tablets = tuple(Tablet(each.id, table.schema_, partition=each.partition) for each in table.tablets)
+        layout = Layout(table.schema_, table.options, tablets, table.partitions)
+        return described(Table(table.id, table.name, layout), self._manifest.current.store_uuid, None)
+
+    def _rowset(
+        self,
+        tablet: Tablet,
+        entry: RowsetEntry,
+        damaged: dict[str, str],
+        repair: RowsetRepair,
+        backup: TabletRows | None,
+    ) -> RowsetEntry | None:
+        """Return what the manifest is to say of a rowset with damaged files; None for nothing at all."""
+        sound = self._opened(tablet, entry, damaged, damaged)
+        if sound and not is_lossy(entry, tablet, damaged):
+            repair.action, repair.rows_kept = "drop its history", len(sound)
+            repair.history_floor = max(
+                sound.base_timestamp, *(file.metadata.base_timestamp for file in sound.columns_files), 0
+            )
+            sound.close()
+            return entry.model_copy(update={"undo": ()})
+        repair.history_floor = None
+        repair.backup = backup.told if backup else None
+        if sound is None:
+            repair.action, repair.rows_lost = "take it from the backup" if backup else "give it up", None
+            return self._written(tablet, restored(backup, (None, None), None, repair))
+        repair.action = "write it anew"
+        best = self._opened(tablet, entry, damaged, ()) or sound
+        salvage = Salvage(self._readings(entry, best, sound, repair, tablet), tablet.schema, repair, backup)
+        try:
+            return self._written(tablet, salvage.rows())
+        finally:
+            best.close()
+            sound.close()
+
+    def _opened(
+        self, tablet: Tablet, entry: RowsetEntry, damaged: dict[str, str], without: Iterable[str]
+    ) -> DiskRowSet | None:
+        """Open a rowset without its history, the files ``without``, and damaged ones that cannot be opened; None when
+        its base file is one of those."""
+        left_out = set(without) | {path for path in damaged if not self._can_be_opened(path)}
+
+        def is_in(file_id: int, kind: str) -> bool:
+            return files.path(tablet.directory_id, file_id, kind) not in left_out
+
+        update = {
+            "undo": (),
+            "redo": tuple(file_id for file_id in entry.redo if is_in(file_id, "redo")),
+            "columns": {column: file_id for column, file_id in entry.columns.items() if is_in(file_id, "base")},
+        }
+        try:
+            return open_rowset(tablet, self._files, entry.model_copy(update=update), slot=-1)
+        except (CorruptionError, UnreadableFileError):
+            return None
+
+    def _can_be_opened(self, path: str) -> bool:
+        try:
+            name = path.rpartition("/")[2]
+            CFileReader.open(self._fs, path, int(name.partition(".")[0]), self._files.page_cache).close()
+        except (CorruptionError, UnreadableFileError, OSError):
+            return False
+        return True
+
+    def _readings(
+        self, entry: RowsetEntry, best: DiskRowSet, sound: DiskRowSet, repair: RowsetRepair, tablet: Tablet
+    ) -> Readings:
+        """Return both ways to read a rowset, and say of which files there is nothing to be read."""
+        by_id = {column.id: column.name for column in tablet.schema.columns}
+        in_best = {file.file_id for file in best.deltas.files}
+        redo = [number for number in entry.redo if number not in in_best]
+        columns = set(entry.columns) - set(best.columns)
+        repair.changes_lost += [f"all changes and deletes in {number}.redo" for number in redo]
+        rewritten = sorted(by_id[number] for number in columns if number in by_id)
+        repair.changes_lost += [f"the newest cells of column {name}" for name in rewritten]
+        return Readings(best, sound, None if redo else frozenset(columns))
+
+    def _written(self, tablet: Tablet, rows: Iterator[Rows]) -> RowsetEntry | None:
+        """Write rows as they are now; None when there are none. A dry run counts them only."""
+        schema = tablet.schema
+        new_id = self._manifest.new_id()
+        moment = max(min(_newest(self._manifest), (self._log_from or 1 << 63) - 1), 0)
+        writer: BaseFileWriter | None = None
+        try:
+            for keys, alive, cells in rows:
+                if writer is None and self._apply:
+                    writer = self._writer(tablet, new_id, cells)
+                if writer:
+                    for column_id, vector in cells.items():
+                        writer.append(column_id, vector)
+                    writer.end_run(keys, alive)
+            if writer is None:
+                return None
+            writer.finish(moment, schema.version)
+            self._fs.sync_directory(files.directory(tablet.directory_id))
+            return RowsetEntry(id=new_id, durable_lsn=0)
+        finally:
+            if writer:
+                writer.abort()
+
+    def _writer(self, tablet: Tablet, new_id: int, cells: dict[int, Vector]) -> BaseFileWriter:
+        path = files.path(tablet.directory_id, new_id, "base")
+        unlink_quietly(self._fs, path)  # of a repair that a crash stopped: no manifest knows the number
+        return BaseFileWriter(self._fs, path, new_id, files.encodings(tablet.schema), cells)
+
+
+def is_lossy(rowset: RowsetEntry, home: TabletEntry | Tablet, damaged: dict[str, str]) -> bool:
+    """Whether more than history is lost with damaged files of a rowset."""
+    directory = home.home if isinstance(home, TabletEntry) else home.directory_id
+    undo = {files.path(directory, number, "undo") for number in rowset.undo}
+    return not undo.issuperset(damaged)
+
+
+def _is_of_tablet(router: Router | None, number: int, cells: dict[int, Vector], count: int) -> np.ndarray:
+    if router is None:
+        return np.ones(count, np.bool_)
+    return router.numbers_of_cells(cells, count) == number
+
+
+def _newest(manifest: ManifestFile) -> int:
+    return max([manifest.current.last_timestamp, *(table.last_change for table in manifest.current.tables)])
+
+
+def _now(manifest: ManifestFile, table: TableEntry) -> int:
+    """Return a moment after all that anybody may have read of the table: a backup that goes on from before would not
+    hear of what was lost."""
+    return max(SystemClock().now(), _newest(manifest), table.last_change)

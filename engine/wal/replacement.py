@@ -1,0 +1,141 @@
+"""Puts another log in the place of a damaged one, so that a crash leaves the one or the other.
+
+The new segments are made in a directory of their own, with numbers after those of the old ones. The file ``complete``
+there, written last, is the moment from which they are the log: until they have taken the place of the others
+(``finish``, which can be done again and again), the store may not be opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...schemas.errors import CorruptionError
+from ..fs.filesystem import FileSystem, join
+from ..fs.whole import bring
+from .format import GROUP_HEADER_BYTES, SEGMENT_HEADER_BYTES, EncodedRecord, encode_group, encode_record, seed_of
+from .salvage import Hole, LogSalvage
+from .segments import NewSegment, segment_numbers, segment_path
+
+DIRECTORY = "wal.repaired"
+_COMPLETE = f"{DIRECTORY}/complete"
+_COMPLETE_NEW = f"{DIRECTORY}/complete.new"
+_FILLERS_AT_ONCE = 1 << 16
+
+
+def check_not_under_way(fs: FileSystem) -> None:
+    """Raise CorruptionError when the log is about to be replaced."""
+    if fs.exists(_COMPLETE):
+        why = "a repair of the log was interrupted: run `nyala repair --apply` again, which ends it"
+        raise CorruptionError(DIRECTORY, 0, why)
+
+
+def write(fs: FileSystem, salvage: LogSalvage, store_uuid: bytes, note: bytes) -> None:
+    """Write the log anew without its holes: an empty record stands for each that is lost: no lsn is given twice.
+
+    From its return on the new log is the log, and ``note`` is kept with it until ``finish``.
+    """
+    discard(fs)
+    fs.make_directory(DIRECTORY)
+    segment_bytes = max((fs.size(path) for path in salvage.paths), default=0)
+    writer = _Writer(fs, store_uuid, max(salvage.numbers, default=0) + 1, segment_bytes)
+    timestamp = 0
+    for each in salvage.found():
+        if isinstance(each, Hole):
+            for first in range(each.first_lsn, each.last_lsn + 1, _FILLERS_AT_ONCE):
+                count = min(_FILLERS_AT_ONCE, each.last_lsn + 1 - first)
+                writer.add([encode_record(timestamp, [])] * count, first)
+        else:
+            writer.add(
+                [encode_record(record.timestamp, [record.payload]) for record in each.records], each.records[0].lsn
+            )
+            timestamp = each.records[-1].timestamp
+    writer.end(salvage.next_lsn)
+    file = fs.create(_COMPLETE_NEW)
+    try:
+        file.append(note)
+        file.sync()
+    finally:
+        file.close()
+    fs.sync_directory(DIRECTORY)
+    fs.sync_directory("")
+    fs.rename(_COMPLETE_NEW, _COMPLETE)
+    fs.sync_directory(DIRECTORY)
+
+
+def note_of(fs: FileSystem) -> bytes | None:
+    """Return the note of a replacement that is under way; None when none is."""
+    if not fs.exists(_COMPLETE):
+        return None
+    file = fs.open(_COMPLETE)
+    try:
+        return file.pread(0, file.size)
+    finally:
+        file.close()
+
+
+def finish(fs: FileSystem, directory: str) -> None:
+    """Put the new segments in the place of the old ones in ``directory``, which have another name by now."""
+    numbers = segment_numbers(fs, DIRECTORY)
+    for number in numbers:
+        new, path = segment_path(DIRECTORY, number), segment_path(directory, number)
+        if fs.exists(path) and fs.size(path) != fs.size(new):
+            fs.unlink(path)  # copied in part, where there are no links
+        if not fs.exists(path):
+            bring(fs, new, fs, path)
+    for number in segment_numbers(fs, directory):
+        if number not in numbers:
+            fs.unlink(segment_path(directory, number))
+    fs.sync_directory(directory)
+    fs.unlink(_COMPLETE)
+    fs.sync_directory(DIRECTORY)
+    discard(fs)
+
+
+def discard(fs: FileSystem) -> None:
+    """Remove what was begun and not completed."""
+    if fs.exists(DIRECTORY):
+        for name in fs.list(DIRECTORY):
+            fs.unlink(join(DIRECTORY, name))
+        fs.remove_directory(DIRECTORY)
+        fs.sync_directory("")
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Writes groups into segments, one after the other, without a thread."""
+
+    fs: FileSystem
+    store_uuid: bytes
+    number: int
+    segment_bytes: int
+    crc: int = 0
+    segment: NewSegment | None = None
+
+    def add(self, records: Sequence[EncodedRecord], first_lsn: int) -> None:
+        size = GROUP_HEADER_BYTES + sum(record.extent for record in records)
+        segment = self.segment
+        if segment is None or segment.free_bytes < size:
+            segment = self._begin(size, first_lsn)
+        offset = segment.take(size)
+        pieces, self.crc = encode_group(records, seed_of(self.store_uuid, segment.number, offset), first_lsn, self.crc)
+        segment.file.pwrite(offset, *pieces)
+
+    def end(self, next_lsn: int) -> None:
+        """Write what is left. A log without a record says by its header which comes next."""
+        if self.segment is None:
+            self._begin(0, next_lsn)
+        self._close()
+
+    def _close(self) -> None:
+        if self.segment:
+            self.segment.file.sync()
+            self.segment.file.close()
+            self.segment, self.number = None, self.number + 1
+
+    def _begin(self, size: int, first_lsn: int) -> NewSegment:
+        self._close()
+        size = max(self.segment_bytes, SEGMENT_HEADER_BYTES + size)
+        self.segment = NewSegment.create(self.fs, DIRECTORY, self.number, size)
+        self.segment.begin(self.store_uuid, first_lsn, self.crc, False)
+        return self.segment

@@ -1,0 +1,74 @@
+"""What a repair does, in words: the same for `nyala verify`, which says what could be done, and `nyala repair`."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from ..engine.repair import LogRepair, RepairReport, RowsetRepair
+from ..schemas.timestamp import datetime_of
+
+TITLES = ("table", "tablet", "rowset", "action", "rows kept", "from backup", "rows lost", "what is lost")
+
+
+def row(repair: RowsetRepair) -> tuple[object, ...]:
+    """Return a rowset's line of the table with ``TITLES``."""
+    floor = repair.history_floor
+    lost = [
+        *repair.changes_lost,
+        *(f"{count:,} cells of {name} (NULL now)" for name, count in repair.cells_lost.items()),
+        *(f"rows with keys {keys}" for keys in repair.keys_lost),
+        *([_since(repair)] if repair.backup else []),
+        "history before the repair" if floor is None else f"history before {floor}",
+    ]
+    mended = [f"{count:,} cells of {name}" for name, count in repair.cells_from_backup.items()]
+    taken = [f"{repair.rows_from_backup:,} rows"] if repair.rows_from_backup or repair.backup else []
+    rows_lost = "all" if repair.rows_lost is None else repair.rows_lost
+    if repair.rows_lost is None and repair.backup:
+        rows_lost = "not known"
+    where = repair.table, repair.tablet, repair.rowset
+    return (*where, repair.action, repair.rows_kept, ", ".join([*taken, *mended]), rows_lost, "; ".join(lost))
+
+
+def _since(repair: RowsetRepair) -> str:
+    return f"of what is taken from {repair.backup}: all that changed since then, deletes too"
+
+
+def _of_log(log: LogRepair) -> Iterator[str]:
+    yield from (f"damaged: {line}" for line in log.damaged)
+    if not log.records_kept and not log.records_lost:
+        return
+    yield (
+        f"the log: {log.records_kept:,} records can be read and are kept, {log.records_after:,} of them, with "
+        f"{log.rows_after:,} rows, after the damage; {log.records_lost:,} records are lost, with all rows in them"
+    )
+    if log.records_lost and log.tablets:
+        yield f"tablets that may have lost rows (files hold all others): {', '.join(log.tablets)}"
+    elif log.records_lost:
+        yield "no row is lost: files hold all that the lost records told"
+    yield from (f"kept under damaged/, as no table names it: {path}" for path in log.set_aside)
+
+
+def lines(report: RepairReport, directory: str, from_backup: str | None) -> Iterator[str]:
+    """Yield what is said below the table."""
+    where = shlex.quote(directory)
+    if report.manifest:
+        yield f"damaged: {report.manifest}; it is written anew as its copy has it, and nothing is lost"
+    if report.log:
+        yield from _of_log(report.log)
+    for repair in report.repairs:
+        yield from (f"damaged: {line}" for line in repair.damaged)
+    yield from report.advice
+    if report.log_reaches_back_to is not None:
+        moment = datetime_of(report.log_reaches_back_to).isoformat(timespec="seconds")
+        yield f"what was written since {moment}, but for direct loads, is in the log: it comes back at the next start"
+    if not report.is_needed:
+        yield "nothing to repair; `nyala verify` checks all else"
+        return
+    if from_backup is None and any(repair.history_floor is None for repair in report.repairs) and not report.is_applied:
+        yield f"if there is a backup: nyala repair {where} --from-backup FOLDER takes from it what is lost here"
+    if report.is_applied:
+        yield f"repaired; the old files are in {report.kept_in}/, to be deleted when nobody wants them any more"
+        return
+    source = f" --from-backup {shlex.quote(from_backup)}" if from_backup else ""
+    yield f"nothing was changed; nyala repair {where}{source} --apply does it, and keeps the old files under damaged/"
