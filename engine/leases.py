@@ -85,6 +85,11 @@ class Leases(Generic[T]):
             with self._lock:
                 lease.users -= 1
 
+    def values(self) -> dict[str, T]:
+        """Return all values by id, in the order in which they were added."""
+        with self._lock:
+            return {lease_id: lease.value for lease_id, lease in self._leases.items()}
+
     def end_known(self, lease_id: str) -> None:
         """Forget a value whether or not its time is over. Raises NotFoundError when it is gone already."""
         with self._lock:

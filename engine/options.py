@@ -90,6 +90,8 @@ class StoreOptions(BaseModel):
     """Transactions, imports, pins, outside compactions and moves that were begun and not ended: so many of each."""
     staging_bytes: PositiveInt = 64 * 1024 * MIB
     """All rows on disk of transactions that are not committed."""
+    pinned_bytes: PositiveInt = 64 * 1024 * MIB
+    """What pins may keep of files that nothing else needs any more, before the one begun first is released."""
     peer_unfinished_share: float = Field(default=0.5, gt=0, le=1)
     """The part of both that one other machine may have. Clients on the server's own machine have no share."""
     disk_reserve_bytes: NonNegativeInt = 512 * MIB

@@ -56,6 +56,17 @@ class Room:
                 _RETRY_SECONDS,
             )
 
+    def is_over(self, pinned: int) -> bool:
+        """Whether ``pinned`` bytes of files that only pins need are too many: by themselves, or for a disk that has
+        less left than its reserve.
+
+        Raises:
+            OSError: the disk cannot tell.
+        """
+        if pinned > self._options.pinned_bytes:
+            return True
+        return pinned > 0 and self._fs.free_bytes("") < self._options.disk_reserve_bytes
+
     def check_disk(self, size: int, where: str = "") -> None:
         """Let ``size`` bytes be written.
 

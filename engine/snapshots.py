@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from ..schemas.errors import InvalidArgumentError, SnapshotTooOldError
 from ..schemas.scan import ScanSpec
 from ..schemas.timestamp import last_of, parse_moment
@@ -20,6 +24,9 @@ class Snapshots:
         self._clock = clock
         self._mvcc = mvcc
         self._clock_error_seconds = clock_error_seconds
+        self._held: dict[int, list[int]] = {}
+        """By the id of the table: moments from which on its history is kept, whatever its age."""
+        self._lock = threading.Lock()
         self._whose = f"the clock of the server {server!r}" if server else "this store's clock"
 
     def range(self, spec: ScanSpec, table: Table, layout: Layout) -> tuple[int, ChangeRange | None]:
@@ -49,11 +56,28 @@ class Snapshots:
         self.check_not_ahead(snapshot, moment, what)
         now = self._clock.physical_microseconds()
         age = table.options.history_max_age_seconds
-        if snapshot < last_of(now - age * 1_000_000):
+        if snapshot < min([last_of(now - age * 1_000_000), *self._held_of(table)]):
             raise SnapshotTooOldError(
                 f"{what} {moment!r} lies before the history of table {table.name!r}, which keeps {age:,} seconds"
             )
         return snapshot
+
+    @contextmanager
+    def holding(self, table: Table, moment: int) -> Iterator[None]:
+        """Keep the history of a table from a moment on while the body runs, however short it is."""
+        with self._lock:
+            self._held.setdefault(table.table_id, []).append(moment)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._held[table.table_id].remove(moment)
+                if not self._held[table.table_id]:
+                    del self._held[table.table_id]
+
+    def _held_of(self, table: Table) -> list[int]:
+        with self._lock:
+            return list(self._held.get(table.table_id, ()))
 
     def check_not_ahead(self, snapshot: int, moment: int | str, what: str) -> None:
         """Refuse a moment that is further ahead of this clock than clocks may differ."""
@@ -82,4 +106,4 @@ class Snapshots:
         """Return the oldest snapshot that the table's history keeps, never newer than what is visible now."""
         now = self._clock.physical_microseconds()
         kept_from = last_of(max(now - table.options.history_max_age_seconds * 1_000_000, 0))
-        return min(kept_from, self._mvcc.snapshot())
+        return min(kept_from, self._mvcc.snapshot(), *self._held_of(table))

@@ -62,6 +62,7 @@ from .tablet.open import sweep
 from .tablet.tablet import Tablet
 from .transaction.commit import Transactions
 from .transaction.stage import ExpiryOp, stage
+from .vectors.lending import READ_BUFFERS
 from .writers import Ticket, Writers, number_of
 
 _LOCK_PATH = "lock"
@@ -78,16 +79,19 @@ class Store(Outside, Reading):
         """Use ``Store.open``."""
         self.options = options
         self._fs = fs
+        self._where = getattr(fs, "root", "")
         self._clock = clock
         self._closed = False
         self.damage = DamageRegistry()
         """The damaged files that were found since the opening."""
-        with named("the data directory could not be made or locked"):
+        with named(f"the data directory {self._where} could not be made or locked"):
             fs.make_directory("")
             self._lock = fs.lock(_LOCK_PATH)
         try:
-            with named("the store could not be opened"):
+            with named("the store could not be opened"), recovery.saying_what_to_do():
                 self._open()
+            if damage := self._environment.manifest.damage:
+                self.damage.note(damage)
         except BaseException:
             self._lock.close()
             raise
@@ -104,6 +108,16 @@ class Store(Outside, Reading):
         """
         fs = LocalFileSystem(where) if isinstance(where, str | Path) else where
         return cls(fs, options or StoreOptions(), clock or SystemClock())
+
+    @classmethod
+    def check_free(cls, where: str | Path) -> None:
+        """Look, before long preparations, whether ``open`` would find the store in the hands of another process.
+
+        Raises:
+            UnavailableError: it would; the text says what to do.
+        """
+        if (Path(where) / _LOCK_PATH).exists():
+            LocalFileSystem(where).lock(_LOCK_PATH).close()
 
     def _open(self) -> None:
         manifest_file = ManifestFile.open(self._fs) or recovery.create(self._fs, uuid.uuid4().hex)
@@ -145,11 +159,11 @@ class Store(Outside, Reading):
         self._load_pool = ThreadPoolExecutor(self.options.load_threads, "nyala-load")
         at_least = self.options.direct_load_bytes, self.options.direct_load_unsorted_bytes
         self._direct_load = DirectLoad(self._environment, *at_least)
-        self._maintenance = MaintenanceManager(self._operations, self.damage.note, self._clock.physical_microseconds)
+        physical, idle = self._clock.physical_microseconds, READ_BUFFERS.release_unused
+        self._maintenance = MaintenanceManager(self._operations, self.damage.note, physical, idle)
         notify = self._maintenance.notify
         self._gate = MemoryGate(self.options, self._catalog.tablets, self._maintained_tablets, notify)
         room = Room(self._fs, self.options)
-        physical = self._clock.physical_microseconds
         self._staging = StagingArea(self._fs, physical, self.options.staging_ttl_seconds, room)
         shared = self._committed, self._log, self._gate, self._direct_load, self.options
         self._transactions = Transactions(self._staging, *shared, self._catalog.tables, self._load_pool)
@@ -392,7 +406,11 @@ class Store(Outside, Reading):
             self._environment.manifest.close()
             for tablet in tablets:
                 tablet.close()
+            READ_BUFFERS.release()
             self._lock.close()
+
+    def __repr__(self) -> str:
+        return f"Store({self._where!r})"
 
     def __enter__(self) -> Store:
         return self
@@ -409,6 +427,7 @@ class Store(Outside, Reading):
         # Of a store that was halted a commit may be in no memory store.
         in_files = {} if self._environment.halt.reason else self._log_freeing.needed()[1]
         self._environment.manifest.commit(lambda manifest: manifest.with_in_files(in_files).model_copy(update=edit))
+        self._environment.manifest.copy()
 
     def _check_open(self) -> None:
         if self._closed:

@@ -27,6 +27,7 @@ from .rowset.diskrowset import DiskRowSet
 from .tablet.attach import name_attached
 from .tablet.environment import Environment
 from .tablet.tablet import Tablet
+from .vectors.lending import READ_BUFFERS
 from .vectors.memory import give_back
 
 
@@ -275,6 +276,7 @@ def _at_work(tablet: Tablet, environment: Environment) -> Iterator[None]:
 def _give_back(tablet: Tablet) -> None:
     """Return what the work has used, and no one uses now, to the operating system."""
     if sum(rowset.size_bytes for rowset in tablet.version.disk) >= _LARGE_BYTES:
+        READ_BUFFERS.release()
         give_back()
 
 

@@ -4,10 +4,15 @@ What is in memory is flushed, then every file of the table gets a second name, i
 (``pins/<id>``). So compactions, the collection of history and even a dropped table take nothing from its readers, and
 nothing here has to know of them. A pin lives as long as the store is open; what is there when it is opened again
 belongs to nobody.
+
+A pin costs nothing while its files are the table's. What compactions have replaced since takes space for the pins
+alone: when that is too much, or the disk has less than its reserve left, the pin that was begun first is released
+before its time.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import partial
 
@@ -28,6 +33,7 @@ from ..tablet.manifest import TabletEntry
 from ..tablet.tablet import Tablet
 from ..upkeep import TabletOp, flushed
 
+_LOG = logging.getLogger("nyala.engine")
 ROOT = "pins"
 _ATTEMPTS = 5
 
@@ -47,7 +53,9 @@ class Pins:
         self._environment = environment
         self._limits = limits
         self._new_timestamp = new_timestamp
-        self._leases: Leases[None] = Leases("pin", now, room)
+        self._room = room
+        self._leases: Leases[dict[str, int]] = Leases("pin", now, room)
+        """The files of each pin, by their paths in the tablets' directories, and their bytes."""
 
     def pin(self, asked: PinSnapshot, table: Table, snapshot: int) -> PinnedTable:
         """Keep the files that hold the table at ``snapshot``, up to which all commits are visible.
@@ -57,6 +65,8 @@ class Pins:
             StorageFullError, UnavailableError: there are too many pins, the table could not be flushed, or files cannot
                 have two names on this disk.
         """
+        while pin_id := self._too_much():
+            self._release_early(pin_id)
         with self._leases.begun():
             return self._pin(asked, table, snapshot)
 
@@ -65,8 +75,9 @@ class Pins:
         directory = join(ROOT, pin_id)
         for _ in range(_ATTEMPTS):
             layout = table.layout
+            linked: dict[str, int] = {}
             try:
-                entries = self._linked(layout, directory, snapshot, table.name)
+                entries = self._linked(layout, directory, snapshot, table.name, linked)
             except StoreError:
                 remove_quietly(self._environment.fs, directory)
                 if table.layout is not layout and table.dropped_until is None:
@@ -77,7 +88,7 @@ class Pins:
             remove_quietly(self._environment.fs, directory)
         else:
             raise UnavailableError(f"table {table.name!r} is being altered again and again: try later", 1.0)
-        self._leases.add(pin_id, None, asked.ttl_seconds)
+        self._leases.add(pin_id, linked, asked.ttl_seconds)
         return PinnedTable(
             pin_id=pin_id,
             table=table.name,
@@ -101,23 +112,63 @@ class Pins:
         remove_quietly(self._environment.fs, join(ROOT, pin_id))
 
     def removals(self) -> list[MaintenanceOp]:
-        """Return the work of releasing pins whose time is over."""
-        return [
-            TabletOp(f"release pin {pin_id}", lambda: 1.0, partial(self._release_expired, pin_id))
-            for pin_id in self._leases.expired()
-        ]
+        """Return the work of releasing pins whose time is over, or that keep too much."""
+        found = [(pin_id, self._release_expired) for pin_id in self._leases.expired()]
+        if not found and (pin_id := self._too_much()):
+            found.append((pin_id, self._release_early))
+        return [TabletOp(f"release pin {pin_id}", lambda: 1.0, partial(release, pin_id)) for pin_id, release in found]
+
+    @property
+    def kept_bytes(self) -> int:
+        """What pins keep of files that nothing else needs any more."""
+        return sum(self._kept(self._leases.values()).values())
+
+    def _kept(self, pins: dict[str, dict[str, int]]) -> dict[str, int]:
+        """Return the files that only these pins need, with their bytes."""
+        files_of_pins = {path: size for linked in pins.values() for path, size in linked.items()}
+        if not files_of_pins:
+            return {}
+        needed = {
+            join(files.directory(tablet.home), name)
+            for table in self._environment.manifest.current.tables
+            for tablet in table.tablets
+            for rowset in tablet.rowsets
+            for name in rowset.file_names
+        }
+        return {path: size for path, size in files_of_pins.items() if path not in needed}
+
+    def _too_much(self) -> str | None:
+        """Return the pin that is to be released early, None while all may stay: the first that keeps anything."""
+        pins = self._leases.values()
+        kept = self._kept(pins)
+        with named("what pins keep could not be looked at"):
+            if not self._room.is_over(sum(kept.values())):
+                return None
+        return next((pin_id for pin_id, linked in pins.items() if not kept.keys().isdisjoint(linked)), None)
+
+    def _release_early(self, pin_id: str) -> None:
+        if self._leases.end(pin_id):
+            _LOG.warning(
+                "pin %s is released before its time: pins keep more than pinned_bytes of files that nothing else "
+                "needs, or the disk is full but for disk_reserve_bytes",
+                pin_id,
+            )
+            remove_quietly(self._environment.fs, join(ROOT, pin_id))
 
     def _release_expired(self, pin_id: str) -> None:
         if self._leases.end_expired(pin_id):
             remove_quietly(self._environment.fs, join(ROOT, pin_id))
 
-    def _linked(self, layout: Layout, directory: str, snapshot: int, name: str) -> list[TabletEntry]:
+    def _linked(
+        self, layout: Layout, directory: str, snapshot: int, name: str, linked: dict[str, int]
+    ) -> list[TabletEntry]:
+        """Give the files of all tablets a name in ``directory``, and put them with their bytes into ``linked``."""
         layout.check_here(None)  # a part of a table would pass for all of it
         with named("the files of a snapshot could not be kept for readers"):
             self._environment.fs.make_directory(directory)
-            return [self._tablet(tablet, directory, snapshot, name) for tablet in layout.tablets]
+            return [self._tablet(tablet, directory, snapshot, name, linked) for tablet in layout.tablets]
 
-    def _tablet(self, tablet: Tablet, directory: str, snapshot: int, name: str) -> TabletEntry:
+    def _tablet(self, tablet: Tablet, directory: str, snapshot: int, name: str, linked: dict[str, int]) -> TabletEntry:
         """Flush a tablet and give its files a name in ``directory``; return its entry, without what is not needed."""
         fs = self._environment.fs
         with flushed(tablet, self._environment):
@@ -132,6 +183,7 @@ class Pins:
                 target = join(join(directory, home), file)
                 if not fs.exists(target):  # tablets that were divided share some
                     fs.link(join(home, file), target)
+                    linked[join(home, file)] = fs.size(target)
         return entry
 
 

@@ -380,7 +380,10 @@ def _why_no_literal(word: Word, after: Word) -> str:
         return "expected a literal"
     if word.kind is Kind.WORD and (after.is_symbol("(") or after.kind is Kind.LIST):
         return f"functions are not supported, such as {word.text}(...)"
-    return f"column {word.text!r} stands where a literal must; columns are not compared with each other"
+    return (
+        f"column {word.text!r} stands where a literal must; columns are not compared with each other, text "
+        "stands in single quotes"
+    )
 
 
 def _null_test(column: str, op: str) -> str:

@@ -27,11 +27,16 @@ MAX_PLAIN_TEXT = 128 * 1024
 _NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 _LITERAL = rf"(?:[+-]?{_NUMBER}|'[^']*(?:''[^']*)*')"
 _STEP = re.compile(r"""'[^']*(?:''[^']*)*'|"[^"]*(?:""[^"]*)*"|--[^\r\n]*|(?P<list>\()""")
-_RUN = re.compile(rf"(?:\s*{_LITERAL}\s*,){{1,1000}}", re.ASCII)
+_RUN = re.compile(rf"(?:\s*{_LITERAL}\s*,){{1,200}}", re.ASCII)
 """Part of a list: never so much at once that the interpreter is kept from other threads for long."""
 _LAST = re.compile(rf"\s*{_LITERAL}\s*\)", re.ASCII)
 _VALUES = re.compile(rf"([+-]?{_NUMBER})|'([^']*(?:''[^']*)*)'", re.ASCII)
+_SIGNED = re.compile(f"[+-]?{_NUMBER}", re.ASCII)
 _MOST_DIGITS = 1_000
+_STEPS = 256
+"""Steps of the search between two looks whether to go on."""
+_PIECE = 64 * 1024
+"""Characters that are searched in one step."""
 
 
 class Kind(Enum):
@@ -123,12 +128,15 @@ def _check_plain(size: int) -> None:
 
 def _lists(text: str, limits: Limits) -> Iterator[Word]:
     """Yield the long lists of literals. Stops early in text that is too long anyway."""
-    if "/*" in text or "{#" in text:  # comments that nest are for the tokenizer alone
+    if _has_nesting_comment(text):  # they are for the tokenizer alone
         return
     at = end = plain = 0
-    values_count = 0
-    while plain <= MAX_PLAIN_TEXT and (step := _STEP.search(text, at)):
+    values_count = steps_count = 0
+    # What lies further on than plain text may go on cannot be reached: a search through all of it would be a long step.
+    while plain <= MAX_PLAIN_TEXT and (step := _STEP.search(text, at, at + MAX_PLAIN_TEXT - plain + 1)):
         at = step.end()
+        if (steps_count := steps_count + 1) % _STEPS == 0:
+            check()
         if step["list"] is not None and (found := _list_at(text, at, limits.in_list_values)):
             values_count += len(found.value)
             _check_values(values_count, limits.predicate_values)
@@ -136,6 +144,15 @@ def _lists(text: str, limits: Limits) -> Iterator[Word]:
             at = end = found.start + len(found.text)
         plain += at - end
         end = at
+
+
+def _has_nesting_comment(text: str) -> bool:
+    for first in range(0, len(text), _PIECE):
+        check()
+        end = first + _PIECE + 1
+        if text.find("/*", first, end) >= 0 or text.find("{#", first, end) >= 0:
+            return True
+    return False
 
 
 def _check_values(count: int, most: int) -> None:
@@ -153,8 +170,11 @@ def _list_at(text: str, first: int, values_max: int) -> Word | None:
     at = first
     while part := _RUN.match(text, at) or _LAST.match(text, at):
         check()
-        for number, string in _VALUES.findall(text, at, part.end()):
-            values.append(number_value(number) if number else string.replace("''", "'"))
+        try:
+            for number, string in _VALUES.findall(text, at, part.end()):
+                values.append(_number_of(number) if number else string.replace("''", "'"))
+        except ValueError:
+            return None  # too many digits, of which the tokenizer's number tells where they are
         _check_values(len(values), values_max)
         at = part.end()
         if text[at - 1] == ")":
@@ -168,7 +188,13 @@ def number_value(digits: str) -> Any:
     Raises:
         ValueError: for what is no number.
     """
-    if len(digits) > _MOST_DIGITS or not re.fullmatch(f"[+-]?{_NUMBER}", digits, re.ASCII):
+    if not _SIGNED.fullmatch(digits):
+        raise ValueError(digits)
+    return _number_of(digits)
+
+
+def _number_of(digits: str) -> Any:
+    if len(digits) > _MOST_DIGITS:
         raise ValueError(digits)
     is_whole = digits.lstrip("+-").isdigit()
     return int(digits) if is_whole else {"decimal": digits}

@@ -25,7 +25,7 @@ class MaintenanceManager:
 
     ``failed`` hears of the errors of the thread's work. Work that meets a damaged file would meet it again: it rests,
     for twice as long each time, and other work goes on. ``now`` tells the time in microseconds; without it nothing
-    rests.
+    rests. The thread calls ``idle`` whenever it finds nothing to do, about once a second.
     """
 
     def __init__(
@@ -33,10 +33,12 @@ class MaintenanceManager:
         operations: Callable[[], Sequence[MaintenanceOp]],
         failed: Callable[[StoreError], object] = lambda error: None,
         now: Callable[[], int] | None = None,
+        idle: Callable[[], object] = lambda: None,
     ) -> None:
         self._operations = operations
         self._failed = failed
         self._now = now
+        self._idle = idle
         self._rests: dict[str, tuple[int, int]] = {}
         """By the name of work: until when it rests, and for how long it does."""
         self._wake = threading.Event()
@@ -101,6 +103,7 @@ class MaintenanceManager:
             if self._stopping:  # looked at after the clearing, lest a stop in between goes unheard
                 return
             if not self._attempt():
+                self._idle()
                 self._wake.wait(_POLL_SECONDS)
 
     def _attempt(self) -> bool:

@@ -20,6 +20,7 @@ from ...schemas.errors import ConflictError
 from ...schemas.operation import Operation
 from ...schemas.scan import ScanSpec
 from ...schemas.statement import Statement
+from ...schemas.timestamp import parse_moment
 from ...schemas.write import Durability, WriteResult, combine
 from ..answer import answer
 from ..commit_log import Commit, CommitLog
@@ -95,13 +96,16 @@ class Statements:
         for _ in range(_ATTEMPTS):
             layout = table.layout
             work = work_of(statement, layout, self._scan, self._options.limits)
-            gathered = self._gather(statement, work, layout)
-            if result := self._settle(table, statement, work, layout, gathered, durability, ticket):
-                return result
+            moment = self._snapshots.now(0)
+            oldest = moment if statement.as_of is None else min(moment, parse_moment(statement.as_of))
+            with self._snapshots.holding(table, oldest):  # it may take longer than the table keeps history
+                gathered = self._gather(statement, work, layout, moment)
+                if result := self._settle(table, statement, work, layout, gathered, durability, ticket):
+                    return result
         raise ConflictError(f"table {table.name!r} is altered all the time; nothing was applied: try again")
 
-    def _gather(self, statement: Statement, work: Work, layout: Layout) -> _Gathered:
-        gathered = _Gathered(StatementRows(layout, self._options.limits.batch_bytes), self._snapshots.now(0))
+    def _gather(self, statement: Statement, work: Work, layout: Layout, moment: int) -> _Gathered:
+        gathered = _Gathered(StatementRows(layout, self._options.limits.batch_bytes), moment)
         for operation, rows in work.at(gathered.moment):
             gathered.rows.add(operation, rows)
         for _ in range(_ROUNDS):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 
 import pyarrow as pa
 import pytest
@@ -12,8 +13,9 @@ from nyala.engine.mvcc.clock import SystemClock
 from nyala.engine.options import MIB, StoreOptions
 from nyala.engine.store import Store
 from nyala.schemas.bulk import ImportBegin
+from nyala.schemas.compaction import CompactionBegin
 from nyala.schemas.direct import PinSnapshot
-from nyala.schemas.errors import StorageFullError, StoreError, UnavailableError
+from nyala.schemas.errors import NotFoundError, StorageFullError, StoreError, UnavailableError
 from nyala.schemas.request import Request, serving
 from nyala.schemas.table import TableDefinition
 from nyala.schemas.transaction import StagedBatch, TransactionCommit
@@ -51,9 +53,23 @@ def begin_transaction(store: Store, number: int) -> str:
     return str(number)
 
 
+def begin_compaction(store: Store, number: int) -> str:
+    """Of a table of its own: rowsets are handed out once."""
+    name = f"c{number}"
+    if name not in store.tables():
+        store.create_table(TableDefinition.from_arrow(name, SCHEMA, ["k"]))
+        for _ in range(3):
+            store.write(WriteCommand(table=name), rows(100))
+            store.maintain(name, "flush")
+    plan = store.compaction_begin(CompactionBegin(table=name, ttl_seconds=100))
+    assert plan.tasks
+    return plan.compaction_id
+
+
 KINDS: dict[str, tuple[Callable[[Store, int], str], Callable[[Store, str], object]]] = {
     "imports": (begin_import, lambda store, name: store.import_abort(name)),
     "pins": (begin_pin, lambda store, name: store.release_pin(name)),
+    "compactions": (begin_compaction, lambda store, name: store.compaction_abort(name)),
     "transactions": (begin_transaction, lambda store, name: store.abort_transaction(name)),
 }
 
@@ -104,6 +120,53 @@ def test_staged_bytes_are_limited_and_come_back() -> None:
         stage(store, "b", rows(600, 600), "q")
         store.abort_transaction("b")
         stage(store, "c", rows(1000, 900))
+
+
+def rewritten(store: Store, number: int) -> None:
+    """Replace all files of the table by others, of some 600 KB."""
+    random = Random(number)
+    cells = pa.array([random.randbytes(600) for _ in range(1000)])
+    store.write(WriteCommand(table="t"), pa.record_batch([pa.array(range(1000), pa.int64()), cells], schema=SCHEMA))
+    for op in ("flush", "flush_deltas", "major_compact", "compact"):
+        store.maintain("t", op)
+
+
+def pinned(store: Store) -> str:
+    return store.pin_snapshot(PinSnapshot(table="t", ttl_seconds=7 * 86_400)).pin_id
+
+
+def maintained(store: Store) -> None:
+    while store.run_maintenance_once():
+        pass
+
+
+def test_the_oldest_pins_go_when_they_keep_too_much() -> None:
+    with opened(pinned_bytes=2 * MIB) as store:
+        names: list[str] = []
+        for number in range(6):
+            rewritten(store, number)
+            maintained(store)
+            assert store._pins.kept_bytes <= 2 * MIB
+            names.append(pinned(store))
+        for gone in names[:2]:
+            with pytest.raises(NotFoundError):
+                store.renew_pin(gone)
+        store.renew_pin(names[-1])
+
+
+def test_a_pin_gives_way_where_the_disk_is_full() -> None:
+    fs = MemoryFileSystem(64 * MIB)
+    with opened(fs, disk_reserve_bytes=16 * MIB, wal_segment_bytes=4 * MIB) as store:
+        rewritten(store, 0)
+        name = pinned(store)
+        fs.create("filler").append(bytes(fs.free_bytes("") - 15 * MIB))
+        maintained(store)
+        store.renew_pin(name)
+        assert store._pins.kept_bytes == 0, "its files are the table's as well: to release it would free nothing"
+        store.drop_table("t", 0)
+        assert store._pins.kept_bytes > MIB // 2, "now the pin alone keeps them"
+        maintained(store)
+        assert not fs.exists(f"pins/{name}")
 
 
 def test_leases_that_are_over_count_no_more() -> None:

@@ -153,8 +153,9 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--scan-seconds", type=float, default=8)
     options = parser.parse_args()
-    campaign = LeaseCampaign(options.seed, scan_seconds=8)
+    campaign = LeaseCampaign(options.seed, options.scan_seconds)
     campaign.run(options.seconds)
     print(
         f"seed {options.seed}: {campaign.scans} scans of one snapshot each, up to {campaign.oldest_seconds:.0f} s old "

@@ -1,9 +1,11 @@
 """SQL text: what is read, what is refused and how the refusal reads, and that no text takes long."""
 
 import time
+from contextlib import suppress
 
 import pytest
 
+from nyala.engine.filter import words
 from nyala.engine.filter.sql import MAX_DEPTH, MAX_TEXT, parse_sql
 from nyala.engine.filter.where import parse_where
 from nyala.schemas.errors import InvalidArgumentError
@@ -202,6 +204,7 @@ def test_large_filters_are_read_in_little_time(text):
         ("(a = 1 OR NOT (b = 1 AND " * 4_000, f"more than {MAX_DEPTH} levels"),
         (" AND ".join(["a"] * 10_001), "more than 10,000 parts"),
         ("a IN (" + ",".join(["1"] * 100_001) + ")", "lists more than 100,000 values"),
+        ("a IN (" + ",".join(["1" * 1_001] * 64) + ")", "of at most 1000 digits"),
         ("a" * (MAX_TEXT + 1), "text may have 4,194,304"),
     ],
     ids=lambda text: f"{text[:8]}...",
@@ -215,6 +218,23 @@ def test_hostile_filters_are_refused_in_little_time(text, why):
     assert time.process_time() - start < 5
     assert why in caught.value.message
     assert len(caught.value.message) < 500
+
+
+def test_text_is_searched_in_short_steps(monkeypatch):
+    """A regular expression keeps the interpreter from all other threads: one over 4 MB of text did for 50 ms."""
+    spans = []
+
+    class Recorder:
+        def search(self, text, first, end):
+            spans.append(end - first)
+            return step.search(text, first, end)
+
+    step = words._STEP
+    monkeypatch.setattr(words, "_STEP", Recorder())
+    for text in ("a = 1 or " * 400_000 + "a = 1", "a IN (" + ",".join(["1"] * 90_000) + ") AND b = 2"):
+        with suppress(InvalidArgumentError):
+            parse_sql(text, LIMITS)
+    assert spans and max(spans) <= words.MAX_PLAIN_TEXT + 1
 
 
 def test_where_is_text_or_a_tree_or_none():

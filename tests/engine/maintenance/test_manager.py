@@ -42,6 +42,18 @@ def test_without_operations_there_is_nothing_to_do() -> None:
     assert MaintenanceManager(lambda: []).run_once() is None
 
 
+def test_the_thread_tells_when_there_is_nothing_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_POLL_SECONDS", 0.001)
+    op, told = Op("flush", 1.0), threading.Event()
+    op.work = lambda: setattr(op, "worth", 0.0)
+    manager = MaintenanceManager(lambda: [op], idle=lambda: told.set() if manager.performed else None)
+    manager.start()
+    try:
+        assert told.wait(5) and manager.performed == {"flush": 1}
+    finally:
+        manager.stop()
+
+
 def test_a_failure_of_one_call_is_its_callers() -> None:
     def fail() -> None:
         raise StorageFullError("no room")
