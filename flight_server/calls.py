@@ -8,6 +8,8 @@ a place and there is none.
 from __future__ import annotations
 
 import logging
+import math
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -21,7 +23,13 @@ from .config import ServerConfig
 from .limits import Admission, Kind, Part, Slot
 from .native.call import end_call
 from .peers import peer_of
+from .turns import Turns, Work
 
+_READS = frozenset({Kind.SCAN, Kind.PLAN, Kind.EXCHANGE})
+"""What takes turns. Writes do not: they are short, or wait for the disk."""
+_STEP_SECONDS = 0.001
+_LOOK_SECONDS = 0.05
+"""How often streams that are stuck are looked for at most, however many requests wait for places."""
 _LOG = logging.getLogger("nyala.flight_server")
 _STALLED = "UNAVAILABLE: the stream made no progress for {seconds:g} seconds and was ended; begin it again"
 _STOPPED = "UNAVAILABLE: the server stops now; try again once it is back"
@@ -38,12 +46,14 @@ class Call:
         self._calls = calls
         self._context: fl.ServerCallContext | None = context
         self._lock = threading.RLock()  # the collector may close the call on the thread that ends it
+        self._work = Work(calls.turns)
+        self._step_from = 0.0
         self._large: Slot | None = None
         # Before the other place, which is not to be held by who waits for this one.
         if size > calls.config.large_request_bytes:
             self._large = calls.admission.admit(Kind.LARGE, self.peer, self.check)
         self._slot: Slot | None = self._admitted(kind)
-        self._request = Request(self.peer.address, self.check)
+        self._request = Request(self.peer.address, self.step)
         calls._add(self)
 
     def check(self) -> None:
@@ -53,12 +63,31 @@ class Call:
         if context is not None and context.is_cancelled():
             raise UnavailableError("the client is gone, or its deadline is over")
 
+    def step(self) -> None:
+        """Go on as ``check`` does; long reads let others have their turns. For the thread that works, between steps, of
+        which it looks at one a millisecond: to ask the transport gives the interpreter away and takes it back."""
+        now = time.monotonic()
+        if now < self._step_from:
+            return
+        self._step_from = now + _STEP_SECONDS
+        self.check()
+        if self.kind in _READS:
+            self._work.step(self._large is not None, self._others_run)
+
+    def _others_run(self) -> bool:
+        mine = (self._large is not None) + (self._slot is not None)
+        return self._calls.admission.running > mine
+
     @contextmanager
     def working(self) -> Iterator[None]:
         """Let this thread work for the call while the body runs."""
         self.waiting_since = None
-        with serving(self._request):
-            yield
+        self._work.begin()
+        try:
+            with serving(self._request):
+                yield
+        finally:
+            self._work.end()
 
     def waits_for_client(self) -> None:
         """Say that the client is waited for, until the server works for the call again."""
@@ -126,6 +155,8 @@ class Calls:
         self.config = config
         self.admission = Admission(config)
         self.admission.make_room = self._make_room
+        self.turns = Turns(config.long_reads_max or len(os.sched_getaffinity(0)))
+        self._looked: dict[Kind, float] = {}
         # Reentrant: the collector may close a call on a thread that holds it.
         self._lock = threading.RLock()
         self._running: set[Call] = set()
@@ -178,8 +209,12 @@ class Calls:
     def _make_room(self, kind: Kind) -> bool:
         """End the stream of a kind that has been stuck in its client for too long to keep its place, of the peer that
         has the most of them; one at a time."""
-        before = time.monotonic() - self.config.yielding_seconds
+        now = time.monotonic()
+        before = now - self.config.yielding_seconds
         with self._lock:
+            if now - self._looked.get(kind, -math.inf) < min(_LOOK_SECONDS, self.config.yielding_seconds):
+                return False
+            self._looked[kind] = now
             if any(call.kind is kind and since >= before for call, since in self._ending.items()):
                 return True
             stuck = [

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from ..schemas.errors import InvalidArgumentError, NotFoundError
+from ..schemas.errors import CorruptionError, InvalidArgumentError, NotFoundError
 from ..schemas.placement import Here
 from .location import DEFAULT_LOCATION
 
 if TYPE_CHECKING:
-    from ..engine.repair import RepairReport, RowsetRepair
+    from ..engine.repair import RepairReport
     from ..engine.verify import VerifyReport
     from ..schemas.service import StoreService
     from .settings import Settings
 
+_SILENT_SECONDS = 3.0
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
@@ -79,7 +84,7 @@ def serve(
 
 def _serve(settings: Settings) -> None:
     from .lifecycle import run_server
-    from .location import check_location
+    from .location import check_free, check_location
     from .logs import log_to_stderr
 
     options = settings.serve
@@ -89,6 +94,9 @@ def _serve(settings: Settings) -> None:
     here = _here(options.placement, options.name)
     listen = options.listen or (here.placement.servers[here.server][0] if here else DEFAULT_LOCATION)
     check_location(listen, options.insecure)
+    if data.exists() and not data.is_dir():
+        raise InvalidArgumentError(f"{data} is a file, where --data names the directory of a store")
+    check_free(listen)
     log_to_stderr(options.log_level, as_json)
     config = settings.server.model_copy(update={"private_paths": (str(data.absolute()), os.path.realpath(data))})
 
@@ -113,6 +121,18 @@ def _here(placement: Path | None, name: str | None) -> Here | None:
     return Here(found, name)
 
 
+@contextmanager
+def said_if_slow(text: str, seconds: float = _SILENT_SECONDS) -> Iterator[None]:
+    """Log ``text`` when the body has taken so many seconds: nobody shall wonder what is going on."""
+    timer = threading.Timer(seconds, logging.getLogger("nyala.flight_server").info, [text])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def open_warm(data: Path, options: dict[str, Any], here: Here | None = None) -> StoreService:
     """Open a store whose kernels are compiled, so that no request waits for the compiler.
 
@@ -123,7 +143,9 @@ def open_warm(data: Path, options: dict[str, Any], here: Here | None = None) -> 
     from ..engine.options import StoreOptions
     from ..engine.store import Store
 
-    warm_up()
+    Store.check_free(data)
+    with said_if_slow("compiling the kernels, as the first start on a machine does; `nyala warmup` does it ahead"):
+        warm_up()
     shared = {"placement": here.placement, "server": here.server} if here else {}
     store = Store.open(data, StoreOptions(**options, **shared))
     if here is None:
@@ -146,19 +168,37 @@ def warmup(json_output: Json = False) -> None:
     typer.echo(json.dumps({"kernels": count}) if json_output else f"{count} kernels are ready")
 
 
+Backup = Annotated[
+    str | None,
+    typer.Option("--from-backup", help="A folder of `nyala job backup`, to take from what no sound file has."),
+]
+
+
 def verify(
     directory: Annotated[Path, typer.Argument(help="A data directory that no server has open.")],
+    from_backup: Backup = None,
     json_output: Json = False,
 ) -> None:
-    """Check every byte of a store, offline; exit with 1 if anything is wrong."""
+    """Check every byte of a store, offline, and say what a repair could keep; exit with 1 if anything is wrong."""
     from ..engine.fs.local import LocalFileSystem
     from ..engine.verify import verify_store
 
     report = verify_store(LocalFileSystem(_existing(directory)))
+    found: RepairReport | None = None
+    why = ""
+    if not report.is_sound:
+        try:
+            found = _repaired(directory, False, from_backup)
+        except CorruptionError as error:
+            why = error.message
     if json_output:
-        typer.echo(json.dumps(asdict(report)))
+        typer.echo(json.dumps({**asdict(report), "repair": asdict(found) if found else None}))
     else:
         _print_report(report)
+        if found:
+            _print_repairs(found, directory, from_backup)
+        elif why:
+            typer.echo(why)
     if not report.is_sound:
         raise typer.Exit(1)
 
@@ -166,50 +206,42 @@ def verify(
 def repair(
     directory: Annotated[Path, typer.Argument(help="A data directory that no server has open.")],
     apply: Annotated[bool, typer.Option("--apply", help="Do it; without this, only show what would be done.")] = False,
+    from_backup: Backup = None,
     json_output: Json = False,
 ) -> None:
     """Keep what can be kept of damaged files, offline, and say what is lost; exit with 1 while there is any to repair.
 
     Shows what it would do unless it is told --apply. The old files are kept under damaged/.
     """
-    from ..engine.fs.local import LocalFileSystem
-    from ..engine.repair import repair_store
-
-    report = repair_store(LocalFileSystem(_existing(directory)), apply)
+    report = _repaired(directory, apply, from_backup)
     if json_output:
         typer.echo(json.dumps(asdict(report)))
     else:
-        _print_repairs(report)
-    if report.repairs and not report.is_applied:
+        _print_repairs(report, directory, from_backup)
+    if report.is_needed and not report.is_applied:
         raise typer.Exit(1)
 
 
-def _print_repairs(report: RepairReport) -> None:
+def _repaired(directory: Path, apply: bool, from_backup: str | None) -> RepairReport:
+    from ..engine.fs.local import LocalFileSystem
+    from ..engine.repair import repair_store
+    from .backups import FolderBackups
+
+    fs = LocalFileSystem(_existing(directory))
+    if from_backup is None:
+        return repair_store(fs, apply)
+    with FolderBackups(from_backup) as backups:
+        return repair_store(fs, apply, backups)
+
+
+def _print_repairs(report: RepairReport, directory: Path, from_backup: str | None) -> None:
     from ..clients.cli.output import print_table
+    from .repair_words import TITLES, lines, row
 
-    if not report.repairs:
-        typer.echo("nothing to repair under tablets/; `nyala verify` checks all else")
-        return
-    titles = ("table", "tablet", "rowset", "action", "rows kept", "rows lost", "what is lost")
-    print_table(titles, [_repair_row(each) for each in report.repairs])
-    for line in (line for each in report.repairs for line in each.damaged):
-        typer.echo(f"damaged: {line}")
-    if report.is_applied:
-        typer.echo(f"repaired; the old files are in {report.kept_in}/, to be deleted when nobody wants them any more")
-    else:
-        typer.echo("nothing was changed; --apply does it, and keeps the old files under damaged/")
-
-
-def _repair_row(repair: RowsetRepair) -> tuple[object, ...]:
-    lost = [
-        *repair.changes_lost,
-        *(f"{count:,} cells of {name} (NULL now)" for name, count in repair.cells_lost.items()),
-        *(f"rows with keys {keys}" for keys in repair.keys_lost),
-        f"history before {repair.history_floor}",
-    ]
-    rows_lost = "all" if repair.rows_lost is None else repair.rows_lost
-    where = repair.table, repair.tablet, repair.rowset
-    return (*where, repair.action, repair.rows_kept, rows_lost, "; ".join(lost))
+    if report.repairs:
+        print_table(TITLES, [row(each) for each in report.repairs])
+    for line in lines(report, str(directory), from_backup):
+        typer.echo(line)
 
 
 def _print_report(report: VerifyReport) -> None:
@@ -219,7 +251,7 @@ def _print_report(report: VerifyReport) -> None:
         typer.echo(f"note: {note}")
     for problem in report.problems:
         typer.secho(problem, fg=typer.colors.RED)
-    count = f"{len(report.problems):,} problems; `nyala repair` shows what can be recovered"
+    count = f"{len(report.problems):,} problems; this is what `nyala repair` could do:"
     typer.echo("all is well" if report.is_sound else count)
 
 

@@ -1,6 +1,6 @@
 """What a server may be told when it starts."""
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from ..schemas.limits import Limits
 
@@ -24,12 +24,17 @@ class ServerConfig(BaseModel):
     """Short actions at once."""
     tasks_max: PositiveInt = 16
     """Actions that may take minutes at once: maintenance, commits of transactions and imports, moves."""
+    long_reads_max: NonNegativeInt = 0
+    """Scans and plans that work at once once they have had 10 ms of a processor; 0 means as many as processors."""
     large_requests_max: PositiveInt = 1
     """Scans and plans whose text is longer than ``large_request_bytes`` that are read at once."""
     large_request_bytes: PositiveInt = 64 * 1024
-    """A longer ticket, or command of a scan, waits for others of its kind before it is read."""
+    """A longer ticket, or command of a scan, waits for others of its kind before it is read, and then gives way to all
+    other requests."""
     peer_share: float = Field(default=0.5, gt=0, le=1)
     """The part of the streams of a kind that one connection, or one other machine, may have."""
+    known_share: float = Field(default=0.25, ge=0, lt=1)
+    """The part of the places for streams that is kept for connections whose last call has ended well."""
     waiting_max: PositiveInt = 256
     """Requests of a kind that wait for a place; more are refused at once."""
     wait_seconds_max: NonNegativeFloat = 2.0

@@ -109,6 +109,8 @@ class Translator:
         message = _fitting(message)
         if message == error.message:
             return error
+        if isinstance(error, UnavailableError):
+            return UnavailableError(message, error.retry_after_seconds)
         shown = StoreError(message)
         shown.code = error.code
         return shown

@@ -12,11 +12,14 @@ from ..schemas.errors import InvalidArgumentError
 from ..schemas.scan import ScanSpec
 from ..schemas.service import ScanStream, StoreService
 from .calls import Call, Calls
-from .config import ServerConfig
+from .config import MIB, ServerConfig
 from .cutter import cut
 from .errors import Guarded, Translator
 from .limits import Kind
 from .marks import cut_marked
+
+_PARTS_MAX = 500_000
+"""Objects and lists of one text in JSON: as many as a filter may list values, each an object, and more."""
 
 
 def scan_spec(body: bytes, what: str, config: ServerConfig) -> ScanSpec:
@@ -29,13 +32,20 @@ def scan_spec(body: bytes, what: str, config: ServerConfig) -> ScanSpec:
 
 
 def sized(body: bytes, what: str, most: int) -> bytes:
-    """Return ``body`` if it has at most ``most`` bytes.
+    """Return ``body`` if it has at most ``most`` bytes, and not too many objects and lists, should it be JSON.
+
+    While those are made into objects of Python no other thread runs.
 
     Raises:
         InvalidArgumentError: where it has more.
     """
     if len(body) > most:
         raise InvalidArgumentError(f"{what} has {len(body):,} bytes; at most {most:,} are allowed")
+    if len(body) > _PARTS_MAX:
+        ends = range(0, len(body), MIB)
+        count = sum(body.count(sign, first, first + MIB) for sign in (b"{", b"[") for first in ends)
+        if count > _PARTS_MAX:
+            raise InvalidArgumentError(f"{what} has {count:,} objects and lists; at most {_PARTS_MAX:,} are allowed")
     return body
 
 
@@ -73,7 +83,7 @@ def _sent(
         messages = cut_marked(scan.marked, scan.snapshot, config)
     while True:
         with call.working():
-            call.check()
+            call.step()
             message = next(messages, None)
         if message is None:
             return

@@ -44,6 +44,7 @@ class StopSignals:
     def __init__(self) -> None:
         self._stop = threading.Event()
         self._received_count = 0
+        self._asked: Callable[[], None] = lambda: None
         self._in_a_hurry: Callable[[], None] = lambda: None
 
     def install(self) -> StopSignals:
@@ -59,6 +60,10 @@ class StopSignals:
     def wait(self) -> None:
         """Return when the first signal has come."""
         self._stop.wait()
+
+    def on_first(self, asked: Callable[[], None]) -> None:
+        """Call ``asked`` when the first signal comes; it may come on any thread."""
+        self._asked = asked
 
     def on_second(self, hurry: Callable[[], None]) -> None:
         """Call ``hurry`` when a second signal comes, or at once when it has come already."""
@@ -81,7 +86,9 @@ class StopSignals:
 
     def _received(self) -> None:
         self._received_count += 1
-        if self._received_count > 1:
+        if self._received_count == 1:
+            self._asked()
+        else:
             self._in_a_hurry()
         self._stop.set()
 
@@ -95,14 +102,18 @@ def run_server(
     """Serve until a signal comes, then drain and close the store; return if all ended in time, else end the process,
     which is all that is left to do: signals that stop it are not heard any more.
 
-    ``open_store`` is called before the first request can come in, ``announce`` with the bound location when it can.
+    ``open_store`` is called before the first request can come in, ``announce`` with the bound location when it can. A
+    signal that comes while the store is opened ends the process at once: nothing has been promised to anybody, and what
+    an opening leaves unfinished is what a crash does.
 
     Raises:
         StoreError: what opening the store raises; UNAVAILABLE when the location cannot be listened on.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     signals = StopSignals().install()
+    signals.on_first(_leave)
     store = open_store()
+    signals.on_first(lambda: None)
     try:
         server = _listen(store, location, config)
     except BaseException:
@@ -119,6 +130,12 @@ def run_server(
         logging.shutdown()
         sys.stdout.flush()
         os._exit(0)
+
+
+def _leave() -> None:
+    _LOG.info("stopped while the store was being opened")
+    logging.shutdown()
+    os._exit(0)
 
 
 def _listen(store: StoreService, location: str, config: ServerConfig) -> FlightServer:

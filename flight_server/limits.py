@@ -3,7 +3,8 @@ server stops.
 
 Every kind of work has places of its own, so that cheap requests never wait for expensive ones. Where all places are
 taken, a request waits a little; places that become free go to the peer that has the fewest, to who did not let streams
-get stuck, and to who waited longest. One peer gets no more than a share of the places that streams have.
+get stuck, and to who waited longest. One peer gets no more than a share of the places that streams have, and some of
+them are for those only whose last call ended well: who comes with a thousand new connections does not keep them out.
 """
 
 from __future__ import annotations
@@ -136,12 +137,13 @@ class Part:
 
 
 class _Waiting:
-    """A request in the queue of its kind."""
+    """A request in the queue of its kind, with a condition of its own: all others sleep on when one is woken."""
 
-    __slots__ = ("is_admitted", "is_displaced", "peer")
+    __slots__ = ("changed", "is_admitted", "is_displaced", "peer")
 
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, peer: Peer, lock: threading.RLock) -> None:
         self.peer = peer
+        self.changed = threading.Condition(lock)
         self.is_admitted = False
         self.is_displaced = False
 
@@ -173,7 +175,8 @@ class Admission:
         self.make_room: Callable[[Kind], bool] = lambda _: False
         """Ends a stream of a kind that makes no progress, if there is one; returns whether one is about to end."""
         # Reentrant: the collector may release a slot, and a signal expire all, while this thread holds it.
-        self._changed = threading.Condition(threading.RLock())
+        self._lock = threading.RLock()
+        self._ended = threading.Condition(self._lock)
         self._draining = False
         self._expired = False
 
@@ -185,7 +188,7 @@ class Admission:
         Raises:
             UnavailableError: when the server stops, or no place became free in time; with the time to come again.
         """
-        with self._changed:
+        with self._lock:
             self._check_open()
             if self._queues[kind] or not self._has_place(kind, peer):
                 self._wait(kind, peer, check)
@@ -197,7 +200,7 @@ class Admission:
         queue = self._queues[kind]
         if len(queue) >= self._config.waiting_max and not self._displace(queue, peer):
             raise self._full(kind, peer)
-        waiting = _Waiting(peer)
+        waiting = _Waiting(peer, self._lock)
         queue.append(waiting)
         deadline = time.monotonic() + self._config.wait_seconds_max
         try:
@@ -208,7 +211,7 @@ class Admission:
                     raise self._full(kind, peer)
                 if kind in _STREAMS and self._trust.get(peer.connection, 0) >= 0:
                     self.make_room(kind)  # not for who was pushed out: two such would push each other out for ever
-                self._changed.wait(min(left, _POLL_SECONDS))
+                waiting.changed.wait(min(left, _POLL_SECONDS))
                 check()
                 self._check_open()
         except BaseException:
@@ -227,7 +230,7 @@ class Admission:
         last = next(each for each in reversed(queue) if each.peer.connection == greediest)
         queue.remove(last)
         last.is_displaced = True
-        self._changed.notify_all()
+        last.changed.notify()
         return True
 
     def _next(self, kind: Kind) -> None:
@@ -238,7 +241,7 @@ class Admission:
             queue.remove(chosen)
             chosen.is_admitted = True
             self._enter(kind, chosen.peer)
-            self._changed.notify_all()
+            chosen.changed.notify()
 
     def _rank(self, kind: Kind, peer: Peer) -> tuple[int, int]:
         return self._of_peers[kind, peer.connection], -self._trust.get(peer.connection, 0)
@@ -247,16 +250,25 @@ class Admission:
         """Learn how a call of a connection ended: who lets streams get stuck comes after who does not."""
         if not peer.connection:
             return  # all clients of a Unix socket look alike
-        with self._changed:
+        with self._lock:
             self._trust.pop(peer.connection, None)
             self._trust[peer.connection] = 1 if is_good else -1
             if len(self._trust) > _REMEMBERED:
                 del self._trust[next(iter(self._trust))]
 
     def _has_place(self, kind: Kind, peer: Peer) -> bool:
-        if self._running[kind] >= self._limits[kind]:
-            return False
-        return kind not in _STREAMS or not self._is_over_share(kind, peer)
+        free = self._limits[kind] - self._running[kind]
+        if kind not in _STREAMS or free <= 0:
+            return free > 0
+        return (self._is_known(peer) or free > self._kept(kind)) and not self._is_over_share(kind, peer)
+
+    def _is_known(self, peer: Peer) -> bool:
+        """Whether the last call of a connection ended well. Clients of a Unix socket cannot be told apart."""
+        return not peer.connection or self._trust.get(peer.connection, 0) > 0
+
+    def _kept(self, kind: Kind) -> int:
+        """Places that are kept for connections that are known."""
+        return int(self._limits[kind] * self._config.known_share)
 
     def _is_over_share(self, kind: Kind, peer: Peer) -> bool:
         most = self._share(kind)
@@ -267,6 +279,8 @@ class Admission:
 
     def _full(self, kind: Kind, peer: Peer) -> UnavailableError:
         most, whose = self._limits[kind], "run"
+        if kind in _STREAMS and not self._is_known(peer):
+            most -= self._kept(kind)
         if kind in _STREAMS and self._is_over_share(kind, peer):
             most, whose = self._share(kind), "of this client run"
         return UnavailableError(f"{most} {kind.value} {whose} already; try again in {RETRY_SECONDS:g} s", RETRY_SECONDS)
@@ -300,31 +314,32 @@ class Admission:
 
     def drain(self) -> None:
         """Let nothing new in."""
-        with self._changed:
+        with self._lock:
             self._draining = True
-            self._changed.notify_all()
+            for waiting in (each for queue in self._queues.values() for each in queue):
+                waiting.changed.notify()
 
     def wait_until_idle(self, seconds: float) -> bool:
         """Wait until nothing runs; return False when that takes longer than ``seconds``, or ``expire`` is called."""
         deadline = time.monotonic() + seconds
-        with self._changed:
+        with self._ended:
             while self.running and not self._expired:
-                if not self._changed.wait(max(deadline - time.monotonic(), 0)):
+                if not self._ended.wait(max(deadline - time.monotonic(), 0)):
                     break
             return not self.running
 
     def expire(self) -> None:
         """End what still runs at its next step, and the wait for it. A signal handler may call it."""
-        with self._changed:
+        with self._ended:
             self._expired = True
-            self._changed.notify_all()
+            self._ended.notify_all()
 
     def _leave(self, kind: Kind, peer: Peer) -> None:
-        with self._changed:
+        with self._ended:
             self._running[kind] -= 1
             for name in {peer.connection, peer.address}:
                 self._of_peers[kind, name] -= 1
                 if not self._of_peers[kind, name]:
                     del self._of_peers[kind, name]
             self._next(kind)
-            self._changed.notify_all()
+            self._ended.notify_all()

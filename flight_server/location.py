@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
+import socket
 from urllib.parse import urlsplit
 
-from ..schemas.errors import InvalidArgumentError
+from ..schemas.errors import InvalidArgumentError, UnavailableError
 
 _TCP = ("grpc", "grpc+tcp")
 _UNIX = "grpc+unix"
@@ -32,6 +34,25 @@ def check_location(location: str, insecure: bool) -> None:
             f"{host} can be reached from other machines, and this version has neither TLS nor authentication: "
             "listen on 127.0.0.1, or say --insecure on a network you trust"
         )
+
+
+def check_free(location: str) -> None:
+    """Refuse a port that is in use before a store is opened for it, and before gRPC says so in words of its own.
+
+    Raises:
+        UnavailableError: nobody can listen there.
+    """
+    host, port = _host_and_port(location)
+    if host is None or not port or urlsplit(location).scheme == _UNIX:
+        return
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        why = "the port is in use" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
+        raise UnavailableError(f"cannot listen on {location}: {why}; take another by --listen") from None
 
 
 def bound_location(location: str, port: int) -> str:

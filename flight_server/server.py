@@ -73,6 +73,7 @@ class FlightServer(fl.FlightServerBase):
         writer: fl.FlightMetadataWriter,
     ) -> None:
         """Writes, each batch a commit."""
+        message_hook.check_first_message()
         with self.calls.begin(context, Kind.PUT) as call, call.working():
             put.write_stream(self.store, context, descriptor, reader, writer, self.calls, call)
 
@@ -85,6 +86,7 @@ class FlightServer(fl.FlightServerBase):
         writer: fl.MetadataRecordBatchWriter,
     ) -> None:
         """Point reads: keys in, rows out."""
+        message_hook.check_first_message()
         with self.calls.begin(context, Kind.EXCHANGE) as call, call.working():
             exchange.point_reads(self.store, descriptor, reader, writer, self.calls, call)
 

@@ -3,9 +3,15 @@
     python tests/attack/attack.py --seconds 5 --seed 0 [--only idle_readers]
 
 For each attack a server is started, an honest client asks for rows, writes some and reads keys, first in peace, then
-while the attackers are at it, and then until it is served as before. The table that comes out has the peak memory of
-the server above peace, the honest client's p99 in peace and beside the attack, the requests that it lost, and the time
-until it was served as in peace again. Everything stays on this machine, and ends by itself.
+beside processes that do nothing but keep the processors busy, then while the attackers are at it, and then until it is
+served as before. The table that comes out has the peak memory of the server above peace, the honest client's p99 in
+peace, beside the busy processes and beside the attack, the requests that it lost, the processor time of the server and
+of the attackers, and the time until it was served as in peace again.
+
+Attackers would be on other machines; here they, and the busy processes, take what processor time nobody else wants.
+Yet they move the server and the honest client between processors and empty the caches: what that costs is seen beside
+the busy processes, what the server does for the attackers is the rest. Everything stays on this machine, and ends by
+itself.
 """
 
 from __future__ import annotations
@@ -45,7 +51,14 @@ class Outcome:
     peak_mb: float
     """The server's most memory during the attack, above the most before it."""
     peace_p99_ms: float
+    busy_p99_ms: float
+    """Beside as many processes as there are processors, which never rest and ask the server for nothing."""
     beside_p99_ms: float
+    ratio: float
+    """The p99 beside the attack to that in peace."""
+    server_cpu: float
+    """Processors that the server used beside the attack, the honest requests included."""
+    attacker_cpu: float
     failed: int
     """Requests of the honest client that failed beside the attack."""
     asked: int
@@ -90,6 +103,11 @@ class Server:
         )
         return int(line.split()[1]) * 1024
 
+    @property
+    def cpu_seconds(self) -> float:
+        """The processor time that it has had."""
+        return cpu_seconds(self.process.pid)
+
     def stop(self, number: signal.Signals = signal.SIGTERM) -> float:
         """Stop it; return the seconds that it took."""
         began = time.monotonic()
@@ -100,6 +118,12 @@ class Server:
             self.process.kill()
             self.process.wait()
         return time.monotonic() - began
+
+
+def cpu_seconds(pid: int) -> float:
+    """The processor time that a process has had."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 def rows(first: int, count: int) -> pa.RecordBatch:
@@ -202,6 +226,17 @@ def bombs(url: str) -> None:
     forever(url, 4, attack)
 
 
+def giants(url: str) -> None:
+    """Batches of 1 GB as they are: not compressed, so that the server has to receive them to see what they are."""
+    column = pa.repeat(pa.scalar(0, pa.int64()), 100 * MIB // 8)
+    batch = pa.record_batch({f"c{number}": column for number in range(10)})
+
+    def attack(client: fl.FlightClient, number: int) -> None:
+        put(client, batch)
+
+    forever(url, 4, attack)
+
+
 def filters(url: str) -> None:
     """Texts of 4 MB, of whose ends the clients never hear."""
     length = 4 * MIB - 10
@@ -268,18 +303,28 @@ def leases(url: str) -> None:
 
 
 ATTACKS: dict[str, Callable[[str], None]] = {
-    each.__name__: each for each in (bombs, filters, plans, idle_readers, idle_writers, staging, leases)
+    each.__name__: each for each in (bombs, giants, filters, plans, idle_readers, idle_writers, staging, leases)
 }
 
 
+def busy(_: str) -> None:
+    """What the attackers are compared with: a process that never rests, and asks the server for nothing."""
+    end = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < end:
+        pass
+
+
 @contextmanager
-def attacking(name: str, url: str) -> Iterator[None]:
-    """Let an attack run while the body does. Attackers are on other machines: here they give way."""
-    with subprocess.Popen([sys.executable, __file__, "--attacker", name, url], stderr=subprocess.DEVNULL) as attacker:
-        try:
-            yield
-        finally:
+def attacking(name: str, url: str, count: int = 1) -> Iterator[Callable[[], float]]:
+    """Let ``count`` processes attack while the body runs; it gets a function for the processor time that they had."""
+    command = [sys.executable, __file__, "--attacker", name, url]
+    attackers = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for _ in range(count)]
+    try:
+        yield lambda: sum(cpu_seconds(attacker.pid) for attacker in attackers)
+    finally:
+        for attacker in attackers:
             attacker.kill()
+            attacker.wait()
 
 
 def run(name: str, python: str, seconds: float, seed: int, row_count: int = ROWS) -> Outcome:
@@ -290,10 +335,16 @@ def run(name: str, python: str, seconds: float, seed: int, row_count: int = ROWS
             honest = Honest(server.url, seed)
             honest.ask_for(1)
             peace = honest.ask_for(seconds)
+            with attacking(busy.__name__, server.url, os.cpu_count() or 1):
+                honest.ask_for(1)
+                beside_busy = honest.ask_for(seconds)
             before, honest.failed = server.peak_bytes, 0
-            with attacking(name, server.url):
+            with attacking(name, server.url) as attacker_seconds:
                 honest.ask_for(2)  # attackers have to start
+                began, used = time.monotonic(), (server.cpu_seconds, attacker_seconds())
                 beside = honest.ask_for(seconds)
+                lasted = time.monotonic() - began
+                used = server.cpu_seconds - used[0], attacker_seconds() - used[1]
                 failed = honest.failed
             ended, in_a_row = time.monotonic(), 0
             while in_a_row < 5 and time.monotonic() - ended < PATIENCE_SECONDS:
@@ -302,7 +353,19 @@ def run(name: str, python: str, seconds: float, seed: int, row_count: int = ROWS
             peak = (server.peak_bytes - before) / MIB
         finally:
             server.stop(signal.SIGKILL)
-    return Outcome(name, peak, 1000 * at_99(peace), 1000 * at_99(beside), failed, len(beside), recovery)
+    return Outcome(
+        attack=name,
+        peak_mb=peak,
+        peace_p99_ms=1000 * at_99(peace),
+        busy_p99_ms=1000 * at_99(beside_busy),
+        beside_p99_ms=1000 * at_99(beside),
+        ratio=at_99(beside) / at_99(peace),
+        server_cpu=used[0] / lasted,
+        attacker_cpu=used[1] / lasted,
+        failed=failed,
+        asked=len(beside),
+        recovery_seconds=recovery,
+    )
 
 
 def stop_with_half_open_streams(python: str, count: int = HALF_OPEN, drain_seconds: float = 10) -> float:
@@ -335,8 +398,8 @@ def main() -> None:
     parser.add_argument("--attacker", nargs=2, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.attacker:
-        os.nice(15)
-        ATTACKS[asked.attacker[0]](asked.attacker[1])
+        os.nice(19)
+        (ATTACKS | {busy.__name__: busy})[asked.attacker[0]](asked.attacker[1])
         return
     for name in [asked.only] if asked.only else ATTACKS:
         outcome = run(name, asked.python, asked.seconds, asked.seed)

@@ -16,6 +16,9 @@ import pyarrow.flight as fl
 import pytest
 from served import Served, code_of
 
+import nyala
+from nyala.engine.kernels import warmup
+from nyala.flight_server.commands import open_warm
 from nyala.flight_server.lifecycle import StopSignals
 
 SCHEMA_OF_KEY = pa.schema([pa.field("id", pa.int64(), nullable=False)])
@@ -119,6 +122,40 @@ def test_idle_writer_does_not_hold_the_stop(start: Callable[..., Process]) -> No
     assert seconds < 15
     with pytest.raises(fl.FlightError):
         writer.close()
+
+
+SLOW_OPENING = """
+import time
+from nyala.flight_server.config import ServerConfig
+from nyala.flight_server.lifecycle import run_server
+
+def open_store():
+    print("opening", flush=True)
+    time.sleep(60)
+
+run_server(open_store, "grpc://127.0.0.1:0", ServerConfig(), print)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_an_opening_at_once(start: Callable[..., Process], number: signal.Signals) -> None:
+    """It may compile kernels, or replay a long log, for minutes."""
+    server = start(sys.executable, "-c", SLOW_OPENING)
+    assert server.first_line == "opening"
+    assert server.stop(number)[:2] == (0, "")
+
+
+def test_a_store_in_other_hands_is_told_before_anything_is_compiled(
+    start: Callable[..., Process], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = start(*serve_command("--data", str(tmp_path), "--listen", "grpc://127.0.0.1:0"))
+    assert "listening" in server.first_line
+    monkeypatch.setattr(warmup, "warm_up", lambda: pytest.fail("kernels are compiled first"))
+    with pytest.raises(nyala.UnavailableError, match="another process has the store"):
+        open_warm(tmp_path, {})
+    assert server.stop()[0] == 0
+    monkeypatch.setattr(warmup, "warm_up", lambda: 0)
+    open_warm(tmp_path, {}).close()
 
 
 def test_second_signal_is_heard(start: Callable[..., Process]) -> None:

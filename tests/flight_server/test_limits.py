@@ -77,7 +77,7 @@ def test_scans_over_the_limit_are_told_to_come_again(store: StoreService, serve:
 def test_streams_of_point_reads_are_no_scans_while_idle_and_have_a_limit_of_their_own(
     store: StoreService, serve: Callable[..., Served]
 ) -> None:
-    served = serve(store, ServerConfig(scans_max=1, wait_seconds_max=0, peer_share=1))
+    served = serve(store, ServerConfig(scans_max=1, wait_seconds_max=0, peer_share=1, known_share=0))
     streams = [_read_points(served) for _ in range(4)]
     assert served.ids() == []
     assert served.server.admission.running == 0
@@ -189,6 +189,52 @@ def test_a_full_queue_lets_a_peer_in_that_waits_for_nothing_yet() -> None:
     for thread in threads:
         thread.join(10)
     assert sorted(order) == ["greedy", "greedy", "modest"], "one of the greedy was sent away"
+
+
+def test_some_places_are_kept_for_connections_whose_last_call_ended_well() -> None:
+    admission = Admission(ServerConfig(scans_max=4, wait_seconds_max=0))
+    known, stuck = Peer("known", ""), Peer("stuck", "")
+    admission.learn(known, True)
+    admission.learn(stuck, False)
+    slots = [admission.admit(Kind.SCAN, Peer(f"new {number}", "")) for number in range(3)]
+    for peer in (Peer("another", ""), stuck):
+        with pytest.raises(UnavailableError, match="3 scans run already"):
+            admission.admit(Kind.SCAN, peer)
+    slots.append(admission.admit(Kind.SCAN, known))
+    for slot in slots:
+        slot.release()
+
+
+def test_who_waits_sleeps_on_while_others_come_and_go() -> None:
+    """One release wakes the one that gets the place: hundreds that wait cost those that work nothing."""
+    admission = Admission(ServerConfig(plans_max=1, wait_seconds_max=10))
+    looked = 0
+
+    def look() -> None:
+        nonlocal looked
+        looked += 1
+
+    taken = admission.admit(Kind.PLAN)
+
+    def wait() -> None:
+        admission.admit(Kind.PLAN, check=look).release()
+
+    threads = [threading.Thread(target=wait) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    while len(admission._queues[Kind.PLAN]) < 20:
+        time.sleep(0.001)
+    time.sleep(0.3)
+    before, began = looked, time.monotonic()
+    for _ in range(100):
+        admission.admit(Kind.CALL).release()
+        time.sleep(0.001)
+    seconds = time.monotonic() - began
+    assert looked - before <= 20 * (seconds / 0.25 + 1), "they look for their clients now and then, and no oftener"
+    taken.release()
+    for thread in threads:
+        thread.join(10)
+    assert not any(thread.is_alive() for thread in threads)
 
 
 def test_one_kind_does_not_wait_for_another() -> None:

@@ -88,7 +88,7 @@ def test_a_slow_stream_that_makes_progress_is_not_ended(start: Callable[..., Ser
 
 @pytest.mark.parametrize("begin", [idle_reader, idle_writer], ids=["reader", "writer"])
 def test_a_stuck_stream_yields_its_place(start: Callable[..., Served], begin: Callable) -> None:
-    served = start(scans_max=4, puts_max=4, yielding_seconds=0.3, wait_seconds_max=5)
+    served = start(scans_max=4, puts_max=4, yielding_seconds=0.3, wait_seconds_max=5, known_share=0)
     clients = [fl.connect(served.url) for _ in range(4)]
     streams = [begin(client) for client in clients]
     kind = Kind.SCAN if begin is idle_reader else Kind.PUT
