@@ -15,13 +15,13 @@ from ..schemas.bulk import ImportBegin, ImportCommit, ImportFile, ImportMode, Im
 from ..schemas.column import ColumnOptions
 from ..schemas.command import explain
 from ..schemas.description import DroppedTable, Health
-from ..schemas.errors import AlreadyPresentError, InvalidArgumentError, StoreError
+from ..schemas.errors import AlreadyPresentError, InvalidArgumentError, RowErrors, StoreError
 from ..schemas.moving import MoveProgress
 from ..schemas.partition import HashLevel, RangeLevel
 from ..schemas.service import StoreService
 from ..schemas.table import TableDefinition, TableOptions
 from ..schemas.timestamp import parse_moment
-from ..schemas.write import WriteResult
+from ..schemas.write import RowError, WriteResult
 from .new_schema import NewSchema, Options, read_new, schema_for
 from .table import Table
 from .transaction import Transaction
@@ -98,10 +98,13 @@ class Database:
         try:
             with self.transaction() as loading:
                 loading.insert(table, rows)
-        except BaseException:
+        except BaseException as error:
             with suppress(StoreError):
                 if self._store.describe_table(table.name).table_id == made:
                     self._store.drop_table(table.name)
+            if isinstance(error, RowErrors):  # of the one part there is: the caller knows of no parts
+                plain = [RowError(row=each.row, code=each.code, message=each.message) for each in error.result.errors]
+                raise RowErrors(error.result.model_copy(update={"errors": plain})) from None
             raise
 
     def create_table_as(self, definition: TableDefinition) -> Table:

@@ -94,7 +94,10 @@ class FlightStore(FlightMoves):
         try:
             self._client = fl.connect(url, generic_options=_RECONNECT)
         except (pa.ArrowException, ValueError, TypeError) as error:
-            raise InvalidArgumentError(f"{url!r} is no location, as grpc://127.0.0.1:8815 is: {error}") from None
+            raise InvalidArgumentError(
+                f"{url!r} is no location, as grpc://127.0.0.1:8815 is: {error}; "
+                "nyala.open opens a directory, connect(placement=...) several servers"
+            ) from None
         self._point_reads = PointReads(self._client)
         self._patiently(self.health) if patient else self.health()
 

@@ -13,6 +13,7 @@ import pyarrow.flight as fl
 from ..schemas.errors import InternalError, InvalidArgumentError, StoreError, UnavailableError, error_of
 
 _CODE = re.compile(r"(?:^|[\s:'])([A-Z]+(?:_[A-Z]+)*): (.*?)(?:\. Detail: |\. gRPC client debug context|$)", re.DOTALL)
+_ADDRESS = re.compile(r"\b(?:ipv4:|ipv6:|unix:)(\S+):(?: |$)")
 _GONE = (fl.FlightUnavailableError, fl.FlightTimedOutError, fl.FlightCancelledError)
 
 
@@ -44,7 +45,9 @@ def _reason(text: str) -> str:
     text = text.removeprefix("Flight returned unavailable error, with message: ")
     if "failed to connect to all addresses" not in text:
         return text
-    return f"{text.rpartition(': ')[2].lower()}; is it running, and is this its address?"
+    where = _ADDRESS.search(text)
+    address = f" at {where[1]}" if where else ""
+    return f"{text.rpartition(': ')[2].lower()}{address}; is it running, and is this its address?"
 
 
 def _sent(error: Exception) -> StoreError | None:

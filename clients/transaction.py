@@ -39,8 +39,8 @@ class Transaction:
         self._store = store
         self._commit = _checked(lambda: TransactionCommit(transaction=self.id, app_id=app_id, app_version=app_version))
         self._part_count = 0
-        self._places: dict[str, tuple[str, int]] = {}
-        """The parts as the store has them: which write each is of, and the position of its first row there."""
+        self._staged: dict[str, StageResult] = {}
+        """The parts as the store has them, with the write that each is of."""
         self._truncated: list[str] = []
         self._descriptions: dict[str, TableDescription] = {}
 
@@ -57,12 +57,10 @@ class Transaction:
         about = self._descriptions.get(name) or self._store.describe_table(name)
         self._descriptions[name] = about
         self._part_count += 1
-        part, first = str(self._part_count), 0
-        command = WriteCommand(table=name, op=Operation(op), stage=Stage(transaction=self.id, part=part))
+        part = Stage(transaction=self.id, part=str(self._part_count))
+        command = WriteCommand(table=name, op=Operation(op), stage=part)
         staged = self._store.stage(command, map(StagedBatch, WriteData(data, about.columns)))
-        for name, rows in zip(staged.parts, staged.part_rows, strict=True):
-            self._places[name] = part, first
-            first += rows
+        self._staged |= dict.fromkeys(staged.parts, staged)
         return staged
 
     insert = partialmethod(write, op=Operation.INSERT)
@@ -91,7 +89,7 @@ class Transaction:
             ConflictError: others write the same keys, or alter the tables, all the time.
             StoreError: nothing was applied. After ``UnavailableError`` over Flight nobody knows; commit again.
         """
-        update = {"parts": list(self._places), "truncate": self._truncated}
+        update = {"parts": list(self._staged), "truncate": self._truncated}
         result = self._store.commit_transaction(self._commit.model_copy(update=update))
         if result.error_count:
             raise RowErrors(result.model_copy(update={"errors": list(map(self._as_written, result.errors))}))
@@ -100,8 +98,8 @@ class Transaction:
 
     def _as_written(self, error: StagedRowError) -> StagedRowError:
         """Return an error with the position of its row in what ``write`` was given."""
-        part, first = self._places.get(error.part, (error.part, 0))
-        return error.model_copy(update={"part": part, "row": first + error.row})
+        staged = self._staged.get(error.part)
+        return error if staged is None else staged.as_staged(error)
 
     def abort(self) -> None:
         """Throw away what was staged."""

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+)
 
 from .encoding import COMPRESSIONS, encodings_for, plain_name
 from .errors import InvalidArgumentError
@@ -69,7 +76,7 @@ class ColumnSchema(BaseModel):
     encoding: str
     compression: str
     block_rows: int | None = None
-    """Rows of a page of files written from now on; None: 65,536."""
+    """Rows of a page of files written from now on; None, which is not written down: 65,536."""
     read_default: Any = None
     write_default: Any = None
     comment: str = ""
@@ -78,6 +85,14 @@ class ColumnSchema(BaseModel):
 
     def __hash__(self) -> int:
         return hash((self.id, self.name, self.type))  # a default may be a dict, which has no hash
+
+    @model_serializer(mode="wrap")
+    def _as_written(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out ``block_rows`` where it is not set: 0.1 does not know it, and refuses what it does not know."""
+        parts = written(self)
+        if self.block_rows is None:
+            parts.pop("block_rows", None)
+        return parts
 
     @field_validator("type")
     @classmethod

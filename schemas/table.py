@@ -70,9 +70,16 @@ class TableDefinition(BaseModel):
         """
         chosen = dict(column_options or {})
         if unknown := set(chosen) - set(schema.names):
-            raise InvalidArgumentError(f"column_options names no column of the schema: {', '.join(sorted(unknown))}")
+            raise InvalidArgumentError(
+                f"column_options names no column of the schema: {', '.join(sorted(unknown))}; it has "
+                f"{', '.join(schema.names[:20])}"
+            )
         if isinstance(primary_key, str):
             raise InvalidArgumentError("primary_key is a list of column names, not one name")
+        if isinstance(partition_by, HashLevel | RangeLevel | Mapping) or any(
+            isinstance(each, str) for each in partition_by
+        ):
+            raise InvalidArgumentError("partition_by is a list of levels, as in [nyala.hash('id', buckets=4)]")
         columns = [_definition(field, field.name in primary_key, chosen.get(field.name)) for field in schema]
         return cls(
             name=name,
@@ -231,4 +238,7 @@ def _check_primary_key(definition: TableDefinition) -> None:
         if column.nullable:
             raise InvalidArgumentError(f"key column {column.name!r} must not be nullable")
         if not LogicalType.parse(column.type).may_be_key:
-            raise InvalidArgumentError(f"key column {column.name!r} has the type {column.type}, which no key may have")
+            raise InvalidArgumentError(
+                f"key column {column.name!r} has the type {column.type}, which no key may have: "
+                "integers, decimals, text, bytes, dates and timestamps may"
+            )

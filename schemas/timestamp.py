@@ -42,9 +42,14 @@ def parse_moment(moment: int | str | dt.datetime, what: str = "as_of") -> int:
         try:
             moment = dt.datetime.fromisoformat(moment.strip())
         except ValueError:
-            raise InvalidArgumentError(f"{what} {moment!r} is no ISO 8601 date and time") from None
-    if not isinstance(moment, dt.datetime) or moment.tzinfo is None:
-        raise InvalidArgumentError(f"{what} {moment!r} needs a time zone, as in 2026-01-31T12:00:00Z")
+            raise InvalidArgumentError(
+                f"{what} {moment!r} is no ISO 8601 date and time, as 2026-01-31T12:00:00Z is"
+            ) from None
+    if not isinstance(moment, dt.datetime):
+        kind = type(moment).__name__
+        raise InvalidArgumentError(f"{what} is a timestamp, a datetime with a time zone or ISO text, not a {kind}")
+    if moment.tzinfo is None:
+        raise InvalidArgumentError(f"{what} {moment.isoformat()} needs a time zone, as in 2026-01-31T12:00:00Z")
     microseconds = (moment - _EPOCH) // _MICROSECOND
     if microseconds < 0:
         raise InvalidArgumentError(f"{what} {moment.isoformat()} lies before 1970")

@@ -115,6 +115,19 @@ class Members:
 
         return _found(self.each(_or_not_found(act)))
 
+    def each_if_known(self, act: Callable[[StoreService], Answer]) -> dict[str, Answer]:
+        """Ask all servers for a table by a name that may be mistyped, as ``each_with`` does; a server that is away is
+        waited for only where another has the table.
+
+        Raises:
+            NotFoundError: none that can be reached has it; the text names one that was not asked.
+        """
+        answers, away = self.there(_or_not_found(act))
+        missing = [answer for answer in answers.values() if isinstance(answer, NotFoundError)]
+        if away and len(missing) == len(answers):
+            raise NotFoundError(f"{missing[0].message}; a server that is away was not asked: {away.message}")
+        return self.each_with(act) if away else _found(answers)
+
     def there_with(
         self, act: Callable[[StoreService], Answer], patient: bool = False
     ) -> tuple[dict[str, Answer], UnavailableError | None]:

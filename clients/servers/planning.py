@@ -29,9 +29,10 @@ class ServersPlan:
     plans: Mapping[str, ScanPlan]
 
     def part(self, name: str) -> ScanSpec:
-        """Return the scan of the tablets that a server had when it planned; it refuses to scan others."""
+        """Return the scan of the tablets that a server had when it planned; it refuses to scan others, or a table that
+        is another by now, or has other columns."""
         plan = self.plans[name]
-        part = {"here": True, "tablets_here": plan.tablets_here, "lease": plan.lease}
+        part = {"here": True, "tablets_here": plan.tablets_here, "planned": plan.planned, "lease": plan.lease}
         return self.spec.model_copy(update={"split_bytes": None, "pin": False, **part})
 
     def tickets(self, name: str) -> list[ScanSpec]:

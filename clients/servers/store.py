@@ -93,8 +93,9 @@ class PlacedStore:
 
         Raises:
             ConflictError: the servers do not say the same.
+            NotFoundError: no server that can be reached has it. Others are not waited for: the name may be mistyped.
         """
-        return definitions.shared(self.members.each_with(lambda store: store.describe_table(name)))
+        return definitions.shared(self.members.each_if_known(lambda store: store.describe_table(name)))
 
     def tablets(self, name: str) -> TabletMap:
         """See StoreService. Every tablet with the server that has it, and its number there."""
@@ -214,18 +215,16 @@ class PlacedStore:
     def scan(self, spec: ScanSpec) -> ScanStream:
         """See StoreService. One snapshot of all servers."""
         if spec.checked().order_by:
-            described, _ = self.members.there_with(lambda store: store.describe_table(spec.table))
-            key = next(iter(described.values())).primary_key
-            return sorted_stream(spec, key, lambda inner: self._presorted(spec, inner))
+            return sorted_stream(spec, self._key(spec.table), lambda inner: self._presorted(spec, inner))
         if spec.offset:
             first = None if spec.limit is None else spec.limit + spec.offset
             found = self.scan(spec.model_copy(update={"offset": 0, "limit": first}))
             return ScanStream(found.schema, found.snapshot, skipped(found.batches, spec.offset))
-        plan, described = self._planned(spec)
+        plan, described = self._planned(self._asked(spec))
         columns = pa.schema([column.field for column in described.columns])
         schema = spec.batch_schema(columns)
         if spec.aggregate is not None:
-            return ScanStream(schema, plan.snapshot, iter(self._aggregated(plan, columns).to_batches()))
+            return ScanStream(schema, plan.snapshot, iter(self._aggregated(plan, spec, columns).to_batches()))
         if spec.ordered:
             batches = self._in_order(plan, described.primary_key, schema)
         elif spec.limit is not None:
@@ -233,6 +232,19 @@ class PlacedStore:
         else:
             batches = reading.unordered(self.members, plan)
         return ScanStream(schema, plan.snapshot, self._released(plan, batches))
+
+    def _key(self, table: str) -> list[str]:
+        described, _ = self.members.there_with(lambda store: store.describe_table(table))
+        return next(iter(described.values())).primary_key
+
+    def _asked(self, spec: ScanSpec) -> ScanSpec:
+        """Return what servers are asked for: what answers are put together by, too."""
+        if spec.aggregate is not None:
+            return spec.model_copy(update={"aggregate": aggregating.partial_measures(spec.aggregate)})
+        if not spec.ordered or spec.columns is None:
+            return spec
+        wanted = [*spec.columns, *(name for name in self._key(spec.table) if name not in spec.columns)]
+        return spec.model_copy(update={"columns": wanted})
 
     def _planned(self, spec: ScanSpec) -> tuple[ServersPlan, TableDescription]:
         """Return a plan whose rowsets all servers keep, and the table as it was planned."""
@@ -261,29 +273,23 @@ class PlacedStore:
         if inner.ordered:
             return self.scan(inner)
         first = None if spec.limit is None else spec.limit + spec.offset
-        plan = planned(self.members, inner.model_copy(update={"order_by": spec.order_by, "limit": first}))
-        described = self.members.store(next(iter(plan.plans))).describe_table(spec.table)
+        plan, described = self._planned(inner.model_copy(update={"order_by": spec.order_by, "limit": first}))
         schema = inner.batch_schema(pa.schema([column.field for column in described.columns]))
-        return ScanStream(schema, plan.snapshot, chain.from_iterable(self._streams(plan)))
+        batches = chain.from_iterable(self._streams(plan))
+        return ScanStream(schema, plan.snapshot, self._released(plan, batches))
 
     def _in_order(self, plan: ServersPlan, key: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Merge the ordered streams of all servers; the key is asked for, also where it is not wanted."""
+        """Merge the ordered streams of all servers; the key was asked for, also where it is not wanted."""
         spec = plan.spec
-        if spec.columns is not None:
-            wanted = [*spec.columns, *(name for name in key if name not in spec.columns)]
-            plan = ServersPlan(spec.model_copy(update={"columns": wanted}), plan.snapshot, plan.plans)
         runs = self._streams(plan)
         merged = reading.merged(runs, [*key, "_timestamp"] if spec.changes else key)
         rows = (batch.select(schema.names) for batch in merged)
         yield from rows if spec.limit is None else reading.limited(rows, spec.limit) if spec.limit else ()
 
-    def _aggregated(self, plan: ServersPlan, columns: pa.Schema) -> pa.Table:
-        spec = plan.spec
-        measures = spec.aggregate or {}
-        asked = spec.model_copy(update={"aggregate": aggregating.partial_measures(measures)})
-        streams = self._streams(ServersPlan(asked, plan.snapshot, plan.plans))
-        partials = [pa.Table.from_batches(list(stream), asked.batch_schema(columns)) for stream in streams]
-        return aggregating.merged(partials, measures, spec.group_by or [], spec.batch_schema(columns))
+    def _aggregated(self, plan: ServersPlan, spec: ScanSpec, columns: pa.Schema) -> pa.Table:
+        schema = plan.spec.batch_schema(columns)
+        partials = [pa.Table.from_batches(list(stream), schema) for stream in self._streams(plan)]
+        return aggregating.merged(partials, spec.aggregate or {}, spec.group_by or [], spec.batch_schema(columns))
 
     def _streams(self, plan: ServersPlan) -> list[Iterator[pa.RecordBatch]]:
         """Start a scan of what each server has; plan again when tablets have moved since."""

@@ -7,12 +7,13 @@ import uuid
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from hashlib import blake2b
 
 import pyarrow as pa
 
 from ...schemas.errors import StoreError
 from ...schemas.statement import Statement
-from ...schemas.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
+from ...schemas.transaction import ServerRows, StagedBatch, StageResult, TransactionCommit, TransactionResult
 from ...schemas.write import ROW_ERRORS_MAX, Stage, WriteCommand, WriteResult, combine
 from ..staging_put import named
 from .members import Members
@@ -69,11 +70,15 @@ def stage(
     known = cache.of(command.table)
     with ThreadPoolExecutor(len(members.names), thread_name_prefix="nyala-stage") as pool:
         feeds = {name: _Feed(members, name, command, pool) for name in known.names}
+        cuts = {name: ServerRows(server=name) for name in known.names}
+        first = 0
         try:
             for batch, op in batches:
                 for name, mine in known.cut(batch).items():
+                    cuts[name].add(first, mine, batch.num_rows)
                     part = batch if len(mine) == batch.num_rows else batch.take(pa.array(mine))
                     feeds[name].give(StagedBatch(part, op))
+                first += batch.num_rows
             for feed in feeds.values():
                 feed.give(None)
         except BaseException:
@@ -86,7 +91,8 @@ def stage(
         for number in range(len(each.parts), len(longest.parts)):
             members.store(name).stage(named(command, number), [])
     rows, seconds = sum(each.rows for each in staged.values()), min(each.seconds_to_live for each in staged.values())
-    return longest.model_copy(update={"rows": rows, "seconds_to_live": seconds})
+    servers = [cuts[name].model_copy(update={"part_rows": each.part_rows}) for name, each in staged.items()]
+    return longest.model_copy(update={"rows": rows, "seconds_to_live": seconds, "servers": servers})
 
 
 def _hold(members: Members, command: WriteCommand) -> None:
@@ -104,10 +110,13 @@ def _hold(members: Members, command: WriteCommand) -> None:
 def execute(members: Members, asked: Statement) -> WriteResult:
     """Execute a statement on one server after the other, each over its own tablets, which cannot move meanwhile.
 
+    A numbered one that only some have executed keeps the tablets where they are, until it is sent again or the time of
+    a transaction is over: where a tablet had moved, its rows would be changed twice, or not at all.
+
     Raises:
         StoreError: one of them could not; a note says which had executed it before.
     """
-    name = uuid.uuid4().hex
+    name, is_half_done = _hold_name(asked), False
     held = WriteCommand(table=asked.table, stage=Stage(transaction=name, part="held"))
     _hold(members, held)
     found: list[WriteResult] = []
@@ -117,24 +126,36 @@ def execute(members: Members, asked: Statement) -> WriteResult:
                 found.append(members.store(server).execute(asked.model_copy(update={"here": True})))
             except StoreError as error:
                 if found:
+                    is_half_done = asked.writer is not None
                     error.add_note(f"it was executed before that on {', '.join(members.names[: len(found)])}")
                 raise
             if found[-1].error_count:
                 break
     finally:
-        with suppress(StoreError):  # it is thrown away in its time
-            members.each(lambda store: store.abort_transaction(name))
+        if not is_half_done:
+            with suppress(StoreError):  # it is thrown away in its time
+                members.each(lambda store: store.abort_transaction(name))
     return combine(found)
+
+
+def _hold_name(asked: Statement) -> str:
+    """Return the transaction that keeps tablets where they are: the same whenever a numbered statement is sent."""
+    if asked.writer is None:
+        return uuid.uuid4().hex
+    said = f"{asked.table}\0{asked.writer}\0{asked.seq}"
+    return f"statement-{blake2b(said.encode(), digest_size=16).hexdigest()}"
 
 
 def commit(members: Members, asked: TransactionCommit) -> TransactionResult:
     """Commit a transaction on one server after the other; each answers as before when it is asked again."""
-    found = [members.store(name).commit_transaction(asked) for name in members.names]
+    answers = {name: members.store(name).commit_transaction(asked) for name in members.names}
+    found = list(answers.values())
+    errors = [error.model_copy(update={"server": name}) for name, each in answers.items() for error in each.errors]
     return found[0].model_copy(
         update={
             "timestamp": max(each.timestamp for each in found),
             "skipped": all(each.skipped for each in found),
-            "errors": [error for each in found for error in each.errors][:ROW_ERRORS_MAX],
+            "errors": errors[:ROW_ERRORS_MAX],
             **{
                 part: sum(getattr(each, part) for each in found)
                 for part in ("rows", "applied", "ignored", "error_count", "truncated")

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec
 
+import pyarrow as pa
 import pytest
 
 from nyala.schemas.errors import InvalidArgumentError, SnapshotTooOldError
@@ -203,13 +204,17 @@ class Session:
 
     @recorded
     def check(self) -> None:
-        """Compare the whole table, now and at three earlier moments that wander through the history."""
+        """Compare the whole table, now and at three earlier moments that wander through the history.
+
+        Two of the four are read as a client does, now always, and two in the engine.
+        """
         self.checks += 1
         count = len(self.moments)
         picks = {self.checks * 7 % count, self.checks * 13 % count, max(0, count - 2)}
         for number, moment in enumerate([None, *sorted(picks)]):
             ordered = (self.checks + number) % 2 == 0
-            self._compare(self.shape.model.columns, None, ordered, None, moment)
+            scan = self.subject.scan if number in {0, 1 + self.checks % len(picks)} else self.subject.scan_in_engine
+            self._compare(self.shape.model.columns, None, ordered, None, moment, scan)
 
     def script(self) -> str:
         """Return the steps so far as a test."""
@@ -218,13 +223,19 @@ class Session:
         return "\n".join([*lines, *(f"    {step}" for step in self.steps)])
 
     def _compare(
-        self, columns: tuple[str, ...], where: Filter | None, ordered: bool, limit: int | None, moment: int | None
+        self,
+        columns: tuple[str, ...],
+        where: Filter | None,
+        ordered: bool,
+        limit: int | None,
+        moment: int | None,
+        scan: Callable[..., pa.Table] | None = None,
     ) -> None:
         as_of = None if moment is None else self.moments[moment]
         text = None if where is None else str(where)
         spec = {"columns": list(columns), "where": text, "ordered": ordered, "limit": limit, "as_of": as_of}
         try:
-            table = self.subject.scan(**spec)
+            table = (scan or self.subject.scan)(**spec)
         except SnapshotTooOldError:
             assert as_of is not None and as_of < self.forgotten
             return

@@ -35,8 +35,9 @@ class Stopped(BaseException):
 class Pair:
     """Two servers, or as many as there are names."""
 
-    def __init__(self, names: str = "ab", placed_on: str | None = None) -> None:
-        """New tables are placed on the servers ``placed_on``, all if that is None."""
+    def __init__(self, names: str = "ab", placed_on: str | None = None, **options: Any) -> None:
+        """New tables are placed on the servers ``placed_on``, all if that is None; ``options`` are of the stores."""
+        self.options = options
         tables = {"t": TablePlacement(servers=tuple(placed_on))} if placed_on else {}
         self.placement = Placement(servers={name: (f"grpc://{name}:1",) for name in names}, tables=tables)
         self.disks = {name: MemoryFileSystem() for name in names}
@@ -62,6 +63,7 @@ class Pair:
             scan_threads=1,
             wal_segment_bytes=1 << 18,
             clock_error_seconds=self.clock_error_seconds,
+            **self.options,
         )
         self.stores[name] = Store.open(self.disks[name], options)
         gateway = self.gateways[name] = Gateway(cast(StoreService, self.stores[name]), here)

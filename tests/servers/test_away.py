@@ -116,6 +116,20 @@ def test_only_a_query_that_needs_it_waits_for_it(cluster: Cluster, pauses: list[
     assert sum(pauses) > 10
 
 
+def test_a_mistyped_name_does_not_wait_for_a_server_that_is_away(cluster: Cluster, pauses: list[float]) -> None:
+    db = cluster.connect()
+    db.create_table("homes", SCHEMA, ["id"])
+    cluster.members["b"].stop()
+    with pytest.raises(
+        nyala.NotFoundError, match=r"there is no table 'hoems'.*homes.*away was not asked: the server 'b'"
+    ):
+        db.table("hoems")
+    assert pauses == []
+    with pytest.raises(nyala.UnavailableError, match="the server 'b'"):
+        db.table("homes")
+    assert sum(pauses) > 10
+
+
 def test_all_are_waited_for_when_none_answers(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     db = cluster.connect()
     db.create_table("t", SCHEMA, ["id"]).insert({"id": range(9), "v": range(9)})

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.flight as fl
+import pyarrow.parquet as pq
 import pytest
 from cluster import Cluster
+from pair import Pair
 
 import nyala
 from nyala.clients import staging_put
+from nyala.clients.pipeline.load_job import load
 from nyala.clients.servers import reading
+from nyala.clients.servers.store import PlacedStore
 from nyala.clients.table import Table
 from nyala.engine.layout import Layout
 from nyala.schemas.errors import NotFoundError, UnavailableError, WrongServerError
@@ -182,3 +187,73 @@ def test_a_part_that_breaks_leaves_nothing(cluster: Cluster, table: Table) -> No
         table._store.stage(command, broken())
     with pytest.raises(NotFoundError):
         table._store.commit_transaction(TransactionCommit(transaction="x", parts=["p"]))
+
+
+WHOLE: list[dict[str, Any]] = [
+    {"ordered": True},
+    {"ordered": True, "columns": ["v"]},
+    {"order_by": "v desc", "columns": ["id"]},
+    {"where": "v >= 0", "order_by": "v", "limit": 50},
+]
+
+
+@pytest.mark.parametrize("how", WHOLE, ids=str)
+@pytest.mark.parametrize("is_made_anew", [True, False])
+def test_a_scan_in_order_reads_no_other_table_of_its_name(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, how: dict[str, Any], is_made_anew: bool
+) -> None:
+    """Where the servers have forgotten what was planned, as after a restart."""
+    levels = [nyala.hash("id", buckets=4)]
+    schema = pa.schema([("id", pa.int64()), ("v", pa.int64())])
+    rows = {"id": range(100), "v": range(100)}
+    pair.db.create_table("t", schema, ["id"], levels).insert(rows)
+    assert pair.db.table("t").scan(**how).to_arrow().num_rows == how.get("limit", 100)
+    assert not any(len(store._planned) for store in pair.stores.values())
+    whole = PlacedStore._streams
+
+    def altered(store: PlacedStore, plan: Any) -> Any:
+        if is_made_anew:
+            pair.db.drop_table("t")
+            pair.db.create_table("t", schema, ["id"], levels).insert(rows)
+        else:
+            pair.db.table("t").alter().drop_column("v").add_column("v", "string").apply()
+        for each in pair.stores.values():
+            each._planned.clear()
+        return whole(store, plan)
+
+    monkeypatch.setattr(PlacedStore, "_streams", altered)
+    with pytest.raises(nyala.ConflictError, match="plan it again"):
+        pair.db.table("t").scan(**how).to_arrow()
+
+
+def test_refused_rows_are_named_as_they_were_given(
+    cluster: Cluster, table: Table, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each server counts the rows that it has, in parts that are its own."""
+    monkeypatch.setattr(staging_put, "KEPT_BYTES_MAX", 500)
+    taken = [3, 77, 250, 251, 998]
+    table.insert({"id": taken, "n": [0] * 5})
+    transaction = nyala.Transaction(table._store)
+    transaction.write("t", rows(100).slice(4, 50), "upsert")
+    transaction.write("t", rows(1000), "insert")
+    with pytest.raises(nyala.RowErrors) as refused:
+        transaction.commit()
+    errors = refused.value.result.errors
+    assert [error.row for error in sorted(errors, key=lambda error: error.row)] == sorted({*taken, *range(4, 54)})
+    assert {(getattr(error, "part"), getattr(error, "server")) for error in errors} == {("2", None)}  # noqa: B009
+    transaction.abort()
+    for number in range(2):
+        pq.write_table(rows(1000).slice(500 * number, 500), tmp_path / f"{number}.parquet", row_group_size=100)
+    before = table.count()
+    made = load(cluster.connect(), "t", tmp_path, op="insert", atomic=True)
+    assert made.applied == table.count() - before, "on the other server, if none of its rows was refused"
+    names = [(error.file.rpartition("/")[2], error.row) for error in made.errors]
+    assert {("0.parquet", 3), ("0.parquet", 77), ("1.parquet", 498)} <= set(names)
+
+
+def test_an_atomic_load_counts_what_other_servers_took(cluster: Cluster, table: Table, tmp_path: Path) -> None:
+    table.insert({"id": [3], "n": [0]})
+    pq.write_table(rows(1000), tmp_path / "rows.parquet")
+    made = load(cluster.connect(), "t", tmp_path, op="insert", atomic=True)
+    assert [(error.row, error.code) for error in made.errors] == [(3, "ALREADY_PRESENT")]
+    assert made.applied == table.count() - 1 > 0

@@ -343,3 +343,37 @@ def test_a_ticket_follows_by_what_its_tablet_holds(pair: Pair, table: Table) -> 
         except WrongServerError:
             parts += table._store.follow(ticket)  # type: ignore[attr-defined]
     assert pa.Table.from_batches(parts).sort_by("id").combine_chunks() == before
+
+
+def test_tablets_stay_until_a_numbered_statement_is_through(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the rows of one that moves between two attempts would be changed twice, or not at all."""
+    table = pair.db.create_table(
+        "t", pa.schema([("id", pa.int64()), ("n", pa.int64())]), ["id"], [nyala.hash("id", buckets=4)]
+    )
+    table.insert({"id": range(100), "n": [0] * 100})
+
+    def swap() -> None:
+        for place in pair.db._store.tablets("t").tablets:
+            pair.db._store.move_tablet("t", place.tablet, "b" if place.server == "a" else "a", place.server)
+
+    def away(_: object) -> None:
+        raise UnavailableError("nobody answers")
+
+    for how in ({"writer": "w", "seq": 0}, {}):
+        monkeypatch.setattr(pair.gateways["b"], "execute", away)
+        with pytest.raises(UnavailableError, match="nobody answers") as failed:
+            table.update_where({"n": "n + 1"}, **how)
+        assert failed.value.__notes__ == ["it was executed before that on a"]
+        monkeypatch.undo()
+        if how:
+            with pytest.raises(UnavailableError, match="staged"):
+                swap()
+            pair.crash("a")
+            with pytest.raises(UnavailableError, match="staged"):
+                swap()
+            table.update_where({"n": "n + 1"}, **how)
+            assert set(table.scan().to_arrow()["n"].to_pylist()) == {1}
+        swap()
+        if how:
+            assert table.update_where({"n": "n + 1"}, **how).applied == 100
+            assert set(table.scan().to_arrow()["n"].to_pylist()) == {1}

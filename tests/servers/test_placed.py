@@ -228,6 +228,16 @@ def test_a_numbered_write_is_answered_again(table: Table) -> None:
     assert (again.applied, again.error_count) == (first.applied, 0)
 
 
+def test_a_numbered_write_is_answered_again_where_its_key_was_renamed(db: Database, table: Table) -> None:
+    first = table.write(rows(), "insert", writer="w", seq=1)
+    key = table.primary_key[-1]
+    db.table("t").alter().rename_column(key, "key").apply()
+    for again in (table, db.table("t")):
+        assert again.write(rows(), "insert", writer="w", seq=1) == first
+        with pytest.raises(InvalidArgumentError, match=f"no column '{key}'"):
+            again.write(rows(), "insert", writer="w", seq=2)
+
+
 def test_alterations_reach_all(cluster: Cluster, db: Database, table: Table) -> None:
     table.insert(rows(0, 100))
     table.alter().add_column("note", "string").add_range_partition(9000, 10000).apply()
