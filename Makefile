@@ -7,6 +7,7 @@ CYCLES ?= 200
 COUNT ?= 5000
 SEED ?= 0
 SECONDS ?= 60
+SCAN_SECONDS ?= 8
 ROUNDS ?= 10
 MEMORY_MB ?= 512
 RESTARTS ?= 100
@@ -59,8 +60,8 @@ race: .venv/.installed-dev  ## writers, scanners and all compactions at once, ev
 decay: .venv/.installed-dev  ## flip bits under a running store that is scanned, compacted and backed up (FLIPS=300 SEED=0)
 	@$(BIN)/python tests/corruption/decay.py --flips $(FLIPS) --seed $(SEED)
 
-leases: .venv/.installed-dev  ## slow scans of many tablets under a second of history, every one checked (SECONDS=60 SEED=0)
-	@$(BIN)/python tests/race/leases.py --seconds $(SECONDS) --seed $(SEED)
+leases: .venv/.installed-dev  ## slow scans of many tablets under a second of history, every one checked (SECONDS=60 SEED=0 SCAN_SECONDS=8)
+	@$(BIN)/python tests/race/leases.py --seconds $(SECONDS) --seed $(SEED) --scan-seconds $(SCAN_SECONDS)
 
 moves: .venv/.installed-dev  ## tablets that move all the time between servers, every scan checked (SECONDS=60 SEED=0)
 	@$(BIN)/python tests/servers/moves_campaign.py --seconds $(SECONDS) --seed $(SEED)

@@ -166,6 +166,10 @@ class TableAlteration:
         alteration = Alteration.model_validate({"table": self._table, "steps": self._steps, "if_version": if_version})
         return self._send(alteration).model_dump(mode="json")
 
+    def __repr__(self) -> str:
+        count = f"{len(self._steps)} step{'' if len(self._steps) == 1 else 's'}"
+        return f"TableAlteration({self._table!r}: {count}, made by apply())"
+
     def _add(self, step: Callable[..., Step], **parts: Any) -> Self:
         try:
             self._steps.append(step(**parts))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from os import PathLike
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -17,6 +19,14 @@ _KNOWN = (
     "a pandas or polars DataFrame, a pyarrow Table, RecordBatch or RecordBatchReader, anything with "
     "__arrow_c_stream__, a dict of columns or a list of dicts"
 )
+
+
+_DIGITS_MAX = 38
+"""Of a decimal, the widest number that a column holds."""
+
+
+class _TooManyDigitsError(Exception):
+    """Integers that no column holds; the text goes after the name of the column."""
 
 
 class WriteData:
@@ -81,7 +91,14 @@ def read_data(data: Any, columns: Mapping[str, ColumnSchema]) -> GivenData:
         return _read_columns(data, columns)
     if isinstance(data, list | tuple) and all(isinstance(row, Mapping) for row in data):
         return _read_columns(_transposed(data), columns)
-    raise InvalidArgumentError(f"data is {_KNOWN}, not a {type(data).__name__}")
+    raise InvalidArgumentError(f"data is {_KNOWN}, not a {type(data).__name__}{_instead(data)}")
+
+
+def _instead(data: Any) -> str:
+    """Return what to do with something that is often given for data."""
+    if isinstance(data, str | PathLike):
+        return "; files are loaded by `nyala load`, or nyala.clients.pipeline.load"
+    return "; give its collect()" if hasattr(data, "collect") else ""
 
 
 def _is_pandas(data: Any, kind: str) -> bool:
@@ -96,7 +113,10 @@ def _read_stream(data: Any) -> GivenData:
         if misfits := _unreadable(data):
             readable = data.select([name for name in data.columns if name not in misfits])
             return _read_stream(readable)._replace(misfits=list(misfits.values()))
-        raise InvalidArgumentError(f"the stream of a {type(data).__name__} holds no columns: {error}") from None
+        kind = type(data).__name__
+        if kind == "Series":
+            raise InvalidArgumentError("a Series is one column without rows of a table: give a DataFrame") from None
+        raise InvalidArgumentError(f"the stream of a {kind} holds no columns: {error}") from None
     return GivenData(reader.schema, reader, None)
 
 
@@ -116,9 +136,14 @@ def _read_pandas(frame: Any, columns: Mapping[str, ColumnSchema]) -> GivenData:
     odd = [name for name in frame.columns if not isinstance(name, str)]
     if odd:
         raise InvalidArgumentError(f"the DataFrame's columns need names that are strings, not {odd[0]!r}")
-    if len(set(frame.columns)) < len(frame.columns):
-        raise InvalidArgumentError("the DataFrame has two columns of one name")
+    check_names(list(frame.columns))
     return _read_columns({name: frame[name] for name in frame.columns}, columns)
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Refuse columns of which two have one name. Raises InvalidArgumentError, which says which."""
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise InvalidArgumentError(f"the data has more than one column called {twice[0]!r}: rename or drop one")
 
 
 def _transposed(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
@@ -158,6 +183,8 @@ def _column(name: str, values: Any, column: ColumnSchema | None) -> pa.Array | p
         if isinstance(values, list | tuple) and column is not None:
             return _from_python(values, column)
         return _from_anything(values)
+    except _TooManyDigitsError as error:
+        raise InvalidArgumentError(f"column {name!r} {error}") from None
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         why = str(error).partition("\n")[0]
         wanted = f", which the table holds as {column.logical}" if column else ""
@@ -168,7 +195,15 @@ def _from_anything(values: Any) -> pa.Array | pa.ChunkedArray:
     try:
         return pa.array(values, from_pandas=_is_pandas(values, "Series"))
     except OverflowError:  # integers of Python's that 64 bits do not hold
-        return pa.array(values, pa.decimal128(38, 0))
+        try:
+            return pa.array(values, pa.decimal128(38, 0))
+        except pa.ArrowInvalid:
+            digits = max(len(str(abs(value))) for value in values if isinstance(value, int))
+            if digits <= _DIGITS_MAX:
+                raise
+            raise _TooManyDigitsError(
+                f"has integers of {digits} digits, and a column at most {_DIGITS_MAX}: give them as text"
+            ) from None
 
 
 def _from_python(values: Sequence[Any], column: ColumnSchema) -> pa.Array:

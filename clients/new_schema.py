@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from ..schemas.column import ColumnOptions
 from ..schemas.errors import InvalidArgumentError
-from ..schemas.types import LogicalType, holder, nearest
+from ..schemas.types import LogicalType, holder, nearest, nearest_word
 from ..schemas.wrapped import bare_type, unwrapped
 from .casting import misfit_of
-from .data import GivenData, read_data
+from .data import GivenData, check_names, read_data
 
 Options = Mapping[str, ColumnOptions | Mapping[str, Any]]
 
@@ -54,9 +54,11 @@ def read_new(data: Any, primary_key: Sequence[str], options: Options) -> NewTabl
     given = read_data(data, {})
     rows = _rows(given, hasattr(data, "__len__"))
     known = given.schema.names
+    check_names(known)
     if not given.misfits and (missing := [name for name in primary_key if name not in known]):
         raise InvalidArgumentError(
-            f"primary_key names {missing[0]!r}, which is no column of the data; it has {', '.join(known[:20])}"
+            f"primary_key names {missing[0]!r}, which is no column of the data; it has "
+            f"{', '.join(known[:20]) or 'none'}"
         )
     names = [name for name in primary_key if name in known] + [name for name in known if name not in primary_key]
     held, lossy = _looked_at(rows) if isinstance(rows, pa.Table) else ({}, [])
@@ -105,6 +107,11 @@ def _no_type(field: pa.Field) -> str:
         return (
             f"column {field.name!r} has no value to tell its type by: name one, as in "
             f"column_options={{{field.name!r}: {{'type': 'string'}}}}, or leave it out"
+        )
+    if pa.types.is_decimal(bare := bare_type(field.type)):
+        return (
+            f"column {field.name!r} is {field.type}, and a table holds at most 38 digits: cast it to "
+            f"{nearest_word(bare)} if its values fit, else to string, or leave it out"
         )
     return f"column {field.name!r} is {field.type}: convert it, {nearest(field.type)} would work, or leave it out"
 

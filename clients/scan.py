@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -62,10 +63,12 @@ class Scan:
 
     def to_pandas(self, **options: Any) -> pd.DataFrame:
         """Return all rows as a pandas DataFrame; ``options`` go to ``pyarrow.Table.to_pandas``."""
+        _need("pandas")
         return self.to_arrow().to_pandas(**options)
 
     def to_polars(self) -> pl.DataFrame:
         """Return all rows as a polars DataFrame."""
+        _need("polars")
         import polars
 
         frame = polars.from_arrow(self.to_arrow())
@@ -107,6 +110,12 @@ class Scan:
         if analyze:
             parts["analyze"] = analyzed(self)
         return Explanation(self._spec, parts)
+
+
+def _need(library: str) -> None:
+    """Refuse to read everything into a library that is not there."""
+    if find_spec(library) is None:
+        raise InvalidArgumentError(f"to_{library} needs {library}: pip install {library}; to_arrow() goes without")
 
 
 def check_ordered(ordered: object) -> None:

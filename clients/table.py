@@ -275,6 +275,8 @@ class Table:
                 out or does not fit its column; or the rows are too many for one commit.
             RowErrors: a row was refused, such as for a NULL where none may be. Nothing is applied.
         """
+        if not isinstance(set, Mapping):
+            raise InvalidArgumentError(f"set is a dict, as in {{'price': 'price * 1.1'}}, not {set!r:.100}")
         texts = {name: expression_text(value, name) for name, value in dict(set).items()}
         return execute(self._store, self.name, StatementKind.UPDATE, how, set=texts, where=where_json(where))
 

@@ -34,6 +34,8 @@ def where_json(where: Where) -> str | dict[str, Any] | None:
         return _jsonable(where)
     if isinstance(where, list):
         return from_tuples(where).model_dump(mode="json")
+    if isinstance(where, tuple):
+        raise InvalidArgumentError(f"where={where!r:.200} is one condition: put it into a list, as in [{where!r:.100}]")
     if _is_expression(where):
         return tree_of(where)
     raise InvalidArgumentError(

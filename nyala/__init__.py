@@ -84,10 +84,12 @@ def open(path: str | Path, *, create: bool = True, **options: Any) -> Database:
             "or connect to a server with nyala.connect"
         ) from None
 
+    if "://" in str(path):
+        raise InvalidArgumentError(f"nyala.open opens a directory; {str(path)!r} is for nyala.connect")
     try:
         chosen = StoreOptions(**options)
     except ValidationError as error:
-        raise InvalidArgumentError(explain(error, "the options of nyala.open", StoreOptions.model_fields)) from None
+        raise InvalidArgumentError(explain(error, "the call of nyala.open", StoreOptions.model_fields)) from None
     if not create and not ManifestFile.exists(LocalFileSystem(path)):
         raise NotFoundError(f"there is no store in {path}: check the path, or create one with nyala.open(path)")
     return Database(Store.open(path, chosen))

@@ -61,7 +61,7 @@ def _count_split(split: DirectSplit) -> int:
 
 
 def _count_file(path: Path) -> int:
-    file = pq.ParquetFile(path, memory_map=True)
+    file = pq.ParquetFile(path)
     return sum(batch.num_rows for batch in file.iter_batches(1 << 16, use_threads=False))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...schemas.errors import InvalidArgumentError
-from .create import ends_of, row_of, value_of
+from .create import default_of, ends_of, row_of
 from .options import pair
 from .schema_text import parse_column
 from .target import Data, Json, Name, Url, database
@@ -137,7 +137,7 @@ class _Steps:
     def set_default(self, name: str, text: str | None) -> None:
         if name not in self._kinds:
             raise InvalidArgumentError(f"there is no column {name!r}; there are {', '.join(self._kinds)}")
-        self.change.set_default(name, None if text is None else value_of(text, self._kinds[name]))
+        self.change.set_default(name, None if text is None else default_of(name, text, self._kinds[name]))
 
     def set_option(self, option: str, text: str) -> None:
         self.change.set_option(option, int(text) if text.isdigit() else text)

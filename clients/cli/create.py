@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...schemas.column import ColumnDefinition
+from ...schemas.command import built
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.table import TableDefinition, TableOptions
 from ...schemas.types import LogicalType, nearest_word
@@ -85,7 +86,7 @@ def create(
         unique_key=unique_key,
         if_not_exists=if_not_exists,
         partition_by=_levels(columns, hash_levels or [], range_columns, splits or [], bounds or []),
-        options=TableOptions.model_validate({**options, **({"comment": table_comment} if table_comment else {})}),
+        options=built(TableOptions, "--option", **options, **({"comment": table_comment} if table_comment else {})),
     )
     with database(context, url, data, create=True) as db:
         about = db.create_table_as(definition).describe()
@@ -106,7 +107,8 @@ def table_definition(
     if not key:
         raise InvalidArgumentError("name the primary key, as in --key id")
     if unknown := [column for column in key if column not in columns]:
-        raise InvalidArgumentError(f"there is no column {unknown[0]!r} among {', '.join(columns) or 'none'}")
+        known = f"the columns are {', '.join(columns)}" if columns else "give columns, as in --column id:int64"
+        raise InvalidArgumentError(f"there is no column {unknown[0]!r} for the key; {known}")
     ordered = [columns[column].model_copy(update={"nullable": False}) for column in key]
     ordered += [column for column in columns.values() if column.name not in key]
     return TableDefinition(name=name, columns=ordered, primary_key=list(key), **more)
@@ -169,9 +171,17 @@ def set_parts(columns: dict[str, ColumnDefinition], part: str, texts: Sequence[s
         if name not in columns:
             raise InvalidArgumentError(f"there is no column {name!r} among {', '.join(columns)}")
         column = columns[name]
-        cell = value_of(value, column.type) if part == "write_default" else value
+        cell = default_of(name, value, column.type) if part == "write_default" else value
         columns[name] = column.model_copy(update={part: cell})
     return whole
+
+
+def default_of(column: str, text: str, kind: str) -> Any:
+    """Return what ``value_of`` does. Raises InvalidArgumentError, which names the column."""
+    try:
+        return value_of(text, kind)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"the default of column {column!r}: {error.message}") from None
 
 
 def value_of(text: str, kind: str) -> Any:

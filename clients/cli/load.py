@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 import sys
@@ -17,12 +18,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...schemas.errors import InvalidArgumentError
+from ...schemas.errors import InvalidArgumentError, NotFoundError
 from .options import Runs, Workers, names
 from .run import FINDINGS
 from .target import Data, Json, Name, Url, database
 
 if TYPE_CHECKING:
+    from ...schemas.column import ColumnDefinition
     from ..database import Database
     from ..pipeline import LoadResult, ReadOptions
     from ..pipeline.input_files import InputFile
@@ -46,6 +48,7 @@ Nulls = Annotated[list[str] | None, typer.Option("--null", help="A word for NULL
 Charset = Annotated[str, typer.Option(help="What text CSV is in, such as latin-1.")]
 RejectFile = Annotated[Path | None, typer.Option("--rejects", help="Set refused rows aside: a .csv or .jsonl.")]
 Run = Annotated[str, typer.Option(help="Name another run to load unchanged files a second time.")]
+_DELIMITERS = re.compile(r"[;|\t]")
 Again = Annotated[bool, typer.Option("--again", help="Load the files, whatever earlier runs have loaded.")]
 
 
@@ -96,7 +99,8 @@ def load(
         **words,
     )
     with inputs(files, options) as found, database(context, url, data, create=create) as db:
-        if create and (about := _create(db, name, key, found)) and not json_output:
+        about = _create(db, name, key, found) if create else _known(db, name)
+        if about and not json_output:
             typer.echo(about)
         started = time.monotonic()
         made = load_files(
@@ -158,17 +162,41 @@ def _is_pipe(place: str) -> bool:
         return False
 
 
+def _known(db: Database, name: str) -> str:
+    """Return nothing to say of a table that is there. Raises NotFoundError, with what makes one that is not."""
+    try:
+        db.table(name)
+    except NotFoundError as error:
+        raise NotFoundError(f"{error.message}; --create --key COLUMNS makes it from the file") from None
+    return ""
+
+
 def _create(db: Database, name: str, key: str | None, files: Sequence[InputFile]) -> str:
     """Make the table with the columns of the first file, unless it is there; return what was made, in words."""
-    from .create import columns_like, table_definition
+    from .create import table_definition
 
     if name in db.tables():
         return ""
     if key is None:
         raise InvalidArgumentError(f"there is no table {name!r} yet: name its primary key, as in --key id")
-    made = db.create_table_as(table_definition(name, columns_like(files[0].schema()), names(key)))
+    made = db.create_table_as(table_definition(name, _columns_of(files[0], names(key)), names(key)))
     columns = ", ".join(f"{column['name']} {column['type']}" for column in made.describe()["columns"])
     return f"created {name}: {columns}; key {', '.join(made.primary_key)}"
+
+
+def _columns_of(file: InputFile, key: Sequence[str]) -> dict[str, ColumnDefinition]:
+    from .create import columns_like
+
+    schema = file.schema()
+    (only, *others) = schema.names or [""]
+    is_cut = file.format != "csv" or others or only in key
+    if not is_cut and (mark := _DELIMITERS.search(only)):
+        said = f"--delimiter {mark[0]!r} may be what stands between its cells"
+        raise InvalidArgumentError(f"{file} has one column only, {only!r}: {said}")
+    try:
+        return columns_like(schema)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"{file}: {error.message}") from None
 
 
 def _report(made: LoadResult, rejects: Path | None, seconds: float, json_output: bool) -> None:

@@ -54,8 +54,8 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[object]], caption
         console.print(caption, style="dim", highlight=False, markup=False)
 
 
-def print_rows(scan: Scan, form: RowFormat, is_limited: bool = False) -> None:
-    """Print all rows of a scan, piece by piece; a terminal shows the first unless it is limited, and says so."""
+def print_rows(scan: Scan | pa.Table, form: RowFormat, is_limited: bool = False) -> None:
+    """Print all rows of a scan or table, piece by piece; a terminal shows the first, unless limited, and says so."""
     if form is RowFormat.TABLE and sys.stdout.isatty():
         _show(scan, None if is_limited else SHOWN_ROWS)
         return
@@ -65,7 +65,7 @@ def print_rows(scan: Scan, form: RowFormat, is_limited: bool = False) -> None:
     sys.stdout.buffer.flush()
 
 
-def _show(scan: Scan, rows_max: int | None) -> None:
+def _show(scan: Scan | pa.Table, rows_max: int | None) -> None:
     reader = scan.to_reader()
     rows = (row for batch in reader for row in python_rows(batch))
     shown = [["NULL" if cell is None else cell for cell in row.values()] for row in islice(rows, rows_max)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 
@@ -48,6 +49,10 @@ EXIT_CODES: Mapping[str, int] = {
 }
 """What a process leaves for each error code; docs/cli.md has the table for people."""
 
+_ERRNO = re.compile(r"^\[Errno \d+\] ")
+_EXTRAS = {"pyspark": "spark"}
+"""Which extra brings a module; all others are the server's."""
+
 
 def run(app: Callable[[], object]) -> None:
     """Run a typer application and leave the process: 0 done, else as the constants of this module say."""
@@ -81,9 +86,10 @@ def as_store_error(error: Exception) -> StoreError:
         return InvalidArgumentError(explain(error, error.title))
     import pyarrow as pa
 
-    text = str(error).partition("\n")[0]
+    text = _ERRNO.sub("", str(error).partition("\n")[0].partition(". Detail: ")[0])
     if isinstance(error, ModuleNotFoundError):
-        return UnavailableError(f"this needs the module {error.name}; install it with: pip install 'nyala[server]'")
+        extra = _EXTRAS.get((error.name or "").partition(".")[0], "server")
+        return UnavailableError(f"this needs the module {error.name}; install it with: pip install 'nyala[{extra}]'")
     if isinstance(error, OSError):
         return _of_system(error, text)
     if isinstance(error, pa.ArrowException | ValueError):

@@ -22,10 +22,15 @@ def scan(
     where: WhereText = None,
     as_of: AsOf = None,
     ordered: Annotated[bool, typer.Option("--ordered", help="In the order of the primary key.")] = False,
+    order_by: Annotated[
+        str | None, typer.Option(help='In the order of any columns: "price desc nulls first, city".')
+    ] = None,
     limit: Limit = None,
+    offset: Annotated[int, typer.Option(min=0, help="Pass over so many rows first.")] = 0,
     output: Output = None,
     count: Annotated[bool, typer.Option("--count", help="Only count the rows.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Only say how the scan would run.")] = False,
+    analyze: Annotated[bool, typer.Option("--analyze", help="Run it, and say what it took.")] = False,
     url: Url = None,
     data: Data = None,
     json_output: JsonRows = False,
@@ -35,9 +40,11 @@ def scan(
     from .output import print_json
 
     with database(context, url, data) as db:
-        wanted = db.table(name).scan(names(columns) if columns else None, where, moment(as_of), ordered, limit)
-        if explain:
-            print_json(wanted.explain()) if json_output else typer.echo(str(wanted.explain()))
+        chosen = names(columns) if columns else None
+        wanted = db.table(name).scan(chosen, where, moment(as_of), ordered, limit, order_by, offset)
+        if explain or analyze:
+            plan = wanted.explain(analyze)
+            print_json(plan) if json_output else typer.echo(str(plan))
         elif count:
             typer.echo(wanted.count())
         else:

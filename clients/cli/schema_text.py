@@ -52,7 +52,8 @@ def parse_schema(text: str) -> SchemaText:
 def parse_column(text: str) -> ColumnDefinition:
     """Return the one column that a text describes. Raises InvalidArgumentError when it is none."""
     if short := _SHORT.fullmatch(text.strip()):
-        return ColumnDefinition(name=short["name"], type=short["type"].strip(), nullable=not short["required"])
+        kind = re.sub(r"^\w+", lambda word: _SQL_TYPES.get(word[0].lower(), word[0]), short["type"].strip())
+        return ColumnDefinition(name=short["name"], type=kind, nullable=not short["required"])
     parser = _Parser(text)
     parser.column()
     parser.end()

@@ -11,6 +11,7 @@ import typer
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.service import MaintenanceKind
 from .alter import alter
+from .change import commits, delete, restore, update
 from .create import create
 from .load import load
 from .options import UNITS
@@ -77,6 +78,8 @@ def describe(context: typer.Context, name: Name, url: Url = None, data: Data = N
         for column in about["columns"]
     ]
     options = ", ".join(f"{option} = {value}" for option, value in about["options"].items())
+    levels = ", ".join(_level(level) for level in about["partitions"])
+    options += f"\ncut by {levels}" if levels else ""
     print_table(["column", "type", "", "encoding", "compression", "comment"], rows, options)
 
 
@@ -84,7 +87,18 @@ def _constraints(column: dict[str, Any], key: list[str]) -> str:
     if column["name"] in key:
         return "key"
     words = ["" if column["nullable"] else "not null", "immutable" if column["immutable"] else ""]
+    words += [
+        f"{word} {column[part]}"
+        for word, part in (("default", "write_default"), ("read default", "read_default"))
+        if column[part] is not None
+    ]
     return ", ".join(word for word in words if word)
+
+
+def _level(level: dict[str, Any]) -> str:
+    if "hash" in level:
+        return f"hash({', '.join(level['hash'])}) in {level['buckets']}"
+    return f"range({', '.join(level['range'])}) in {len(level['bounds'])}"
 
 
 def stats(context: typer.Context, name: Name, url: Url = None, data: Data = None, json_output: Json = False) -> None:
@@ -193,6 +207,10 @@ VERBS: Mapping[str, Callable[..., None]] = {
     "load": load,
     "scan": scan,
     "changes": changes,
+    "update": update,
+    "delete": delete,
+    "restore": restore,
+    "commits": commits,
     "stats": stats,
     "maintain": maintain,
     "drop": drop,

@@ -36,8 +36,10 @@ def database(context: typer.Context, url: str | None, data: Path | None, create:
         return connect(url or DEFAULT_URL)
     if url is not None and not _is_from_environment(context, "url"):
         raise InvalidArgumentError("give --url or --data, not both")
+    if data.exists() and not data.is_dir():
+        raise InvalidArgumentError(f"{data} is a file, where --data names the directory of a store")
     if not create and not data.is_dir():
-        raise NotFoundError(f"there is no directory {data}")
+        raise NotFoundError(f"there is no directory {data}: --data names the directory of a store")
     return context.obj(data, create=create)
 
 

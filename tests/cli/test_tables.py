@@ -6,9 +6,12 @@ import datetime as dt
 import gzip
 import io
 import json
+import logging
 import os
 import sys
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,9 @@ import pytest
 from command import Run
 
 import nyala
+from nyala.clients.cli.run import as_store_error
 from nyala.clients.cli.schema_text import parse_column, parse_schema
+from nyala.flight_server.commands import said_if_slow
 from nyala.schemas.column import ColumnDefinition
 from nyala.schemas.errors import InvalidArgumentError
 
@@ -288,3 +293,129 @@ def test_a_schema_in_words() -> None:
     assert [column.name for column in found.columns] == ["a", "b"] and found.key == ["a", "b"]
     with pytest.raises(InvalidArgumentError, match="expected at"):
         parse_schema("a int64 b string")
+
+
+def test_update_delete_commits_and_restore(run: Run, target: list[str], tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(CSV)
+    assert run("load", "homes", tmp_path / "a.csv", "--create", "--key", "id", *target).code == 0
+    before = run("scan", "homes", "--ordered", *target).out
+
+    done = run("update", "homes", "--set", "price=price * 2", "--set", "city='X'", "--where", "id <= 2", *target)
+    assert done.code == 0 and done.out.startswith("updated 2 rows of homes; nyala restore homes --as-of ")
+    assert run("scan", "homes", "--ordered", *target).lines[1:3] == ["1\tX\t3.0", "2\tX\t5.0"]
+    assert run("delete", "homes", "--where", "city = 'Bergen'", *target).out.startswith("deleted 1 rows of homes; ")
+
+    told = [json.loads(line) for line in run("commits", "homes", "--json", *target).lines]
+    assert [(row["inserted"], row["updated"], row["deleted"]) for row in told] == [(3, 0, 0), (0, 2, 0), (0, 0, 1)]
+    assert run("commits", "homes", *target).lines[0].split("\t")[:2] == ["timestamp", "at"]
+    assert len(run("commits", "homes", "--csv", "--since", str(told[1]["timestamp"]), *target).lines) == 2
+
+    undo = done.out.split("; nyala ")[1].removesuffix(" undoes it\n").split()
+    assert undo[:2] == ["restore", "homes"]
+    assert run(*undo, *target).out.startswith("restored homes: 3 rows differed; ")
+    assert run("scan", "homes", "--ordered", *target).out == before
+    assert run("restore", "homes", "--as-of", "0s", "--json", *target).json["applied"] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["update", "t", "--where", "true"], "say what to set, as in --set"),
+        (["update", "t", "--set", "a=1"], "say which rows to update with --where; --where true means all of them"),
+        (["update", "t", "--set", "a", "--where", "true"], "'a' is not of the form --set column=expression"),
+        (["update", "t", "--set", "a=1", "--set", "a=2", "--where", "true"], "--set names column 'a' twice"),
+        (["delete", "t"], "say which rows to delete with --where; --where true means all of them"),
+        (["commits", "t", "--json", "--csv"], "give one of --json and --csv"),
+    ],
+)
+def test_statements_that_say_too_little(run: Run, words: list[str], said: str) -> None:
+    done = run(*words)
+    assert done.code == 3 and said in done.err
+
+
+def test_mistakes_say_what_to_do(run: Run, target: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.csv").write_text(CSV)
+    pq.write_table(pa.table({"id": [1], "zip": [5]}), "zip.parquet")
+    assert run("load", "homes", "a.csv", "--create", "--key", "id", *target).code == 0
+    done = run("load", "hoems", "a.csv", *target)
+    assert done.code == 4 and "--create --key COLUMNS makes it" in done.err
+    assert (
+        f"{tmp_path / 'zip.parquet'}: the table has no column 'zip'" in run("load", "homes", "zip.parquet", *target).err
+    )
+
+    Path("null.csv").write_text("id,city\n5,Oslo\n,Voss\n")
+    assert run("load", "homes", "null.csv", "--rejects", "bad.jsonl", *target).code == 1
+    assert json.loads(Path("bad.jsonl").read_text())["_line"] == "row 1"
+
+    create = ["create", "t", "--column", "a:int"]
+    assert "give columns, as in --column id:int64" in run("create", "t", "--key", "a", *target).err
+    assert "no column 'b' for the key; the columns are a" in run(*create, "--key", "b", *target).err
+    histroy = run(*create, "--key", "a", "--option", "histroy_max_age_seconds=3", *target).err
+    assert "--option: there is no 'histroy_max_age_seconds': did you mean 'history_max_age_seconds'?" in histroy
+    assert run(*create, "--key", "a", "--option", "history_max_age_seconds=3", *target).err == ""
+    for words in (["alter", "t", "--set-default", "a=x"], [*create, "--key", "a", "--default", "a=x"]):
+        assert "the default of column 'a': the value 'x' is no int32" in run(*words, *target).err
+
+
+def test_a_csv_that_no_table_is_made_of(run: Run, target: list[str], tmp_path: Path) -> None:
+    (tmp_path / "semicolons.csv").write_text("id;city\n1;Oslo\n")
+    (tmp_path / "twice.csv").write_text("id,id\n1,2\n")
+    first, second = (
+        run("load", "t", file, "--create", "--key", "id", *target) for file in sorted(tmp_path.glob("*.csv"))
+    )
+    assert first.code == 3 and "semicolons.csv has one column only, 'id;city': --delimiter ';' may be what" in first.err
+    assert second.code == 3 and "twice.csv: two columns are called 'id'" in second.err
+
+
+def test_a_file_in_the_place_of_a_store(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    for words in (["list"], ["serve"]):
+        done = run(*words, "--data", tmp_path / "file")
+        assert done.code == 3 and "is a file, where --data names the directory of a store" in done.err
+
+
+def test_a_module_that_is_missing_is_named_with_what_brings_it() -> None:
+    assert "nyala[spark]" in as_store_error(ModuleNotFoundError("x", name="pyspark.sql")).message
+    assert "nyala[server]" in as_store_error(ModuleNotFoundError("x", name="numba")).message
+
+
+def test_what_the_system_says_is_a_sentence(run: Run, target: list[str], tmp_path: Path) -> None:
+    run("create", "t", "--column", "a:int", "--key", "a", *target)
+    done = run("scan", "t", "--output", tmp_path / "no" / "t.csv", *target)
+    assert done.code == 4 and done.err.startswith("NOT_FOUND: No such file or directory: ")
+    (tmp_path / "file").write_text("x")
+    done = run("job", "backup", "t", tmp_path / "file", *target)
+    assert done.code == 3 and done.err.endswith("file': non-directory entry exists\n")
+
+
+def test_a_start_that_compiles_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO), said_if_slow("compiling", 0.01):
+        assert _within(5, lambda: "compiling" in caplog.text)
+    caplog.clear()
+    with caplog.at_level(logging.INFO), said_if_slow("compiling", 0.5):
+        pass
+    time.sleep(0.7)
+    assert not caplog.text
+
+
+def _within(seconds: float, is_so: Callable[[], bool]) -> bool:
+    until = time.monotonic() + seconds
+    while not is_so() and time.monotonic() < until:
+        time.sleep(0.01)
+    return is_so()
+
+
+def test_describe_tells_defaults_and_a_scan_any_order(run: Run, target: list[str], tmp_path: Path) -> None:
+    schema = "id int primary key, n int not null default 7, m int read default 1"
+    run("create", "t", "--schema", schema, "--hash", "id:2", *target)
+    assert [line.split("\t")[2] for line in run("describe", "t", *target).lines[1:]] == [
+        "key",
+        "not null, default 7",
+        "read default 1",
+    ]
+    (tmp_path / "t.csv").write_text("id,n,m\n1,5,1\n2,9,1\n3,7,1\n")
+    run("load", "t", tmp_path / "t.csv", *target)
+    ordered = ["scan", "t", "--order-by", "n desc", "--offset", "1", "--limit", "1", "--columns", "id"]
+    assert run(*ordered, *target).lines == ["id", "3"]
+    assert "took " in run("scan", "t", "--analyze", *target).out

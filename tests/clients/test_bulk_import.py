@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -123,3 +125,23 @@ def test_files_may_lie_in_s3(home: Path, files: Path, s3: str) -> None:
         assert not place.exists(left)
     with pytest.raises(InvalidArgumentError, match="names no place"):
         Store.open(home, StoreOptions(maintenance="off", import_storage="nowhere"))
+
+
+def test_a_file_that_is_cut_while_it_is_read_is_an_error(tmp_path: Path) -> None:
+    """A mapped one would end the process with SIGBUS: so this runs in a process of its own."""
+    path = tmp_path / "rows.parquet"
+    pq.write_table(
+        pa.table({"n": range(1_000_000)}), path, row_group_size=250_000, compression="none", use_dictionary=False
+    )
+    code = (
+        "import os, sys, pyarrow as pa\n"
+        "from nyala.bulk import ParquetPart\n"
+        "reader = ParquetPart(sys.argv[1], (0, 1, 2, 3)).reader()\n"
+        "os.truncate(sys.argv[1], 4096)\n"
+        "try:\n"
+        "    reader.read_all()\n"
+        "except (OSError, pa.ArrowException) as error:\n"
+        "    print('refused')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "refused\n"), done.stderr

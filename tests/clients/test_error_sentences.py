@@ -16,7 +16,15 @@ import nyala
 from nyala.clients.database import Database
 from nyala.clients.table import Table
 from nyala.engine.store import Store
+from nyala.flight_server.location import check_free
 from nyala.flight_server.server import FlightServer
+
+LEVEL: Any = nyala.hash("id", buckets=2)
+
+
+class _Lazy:
+    def collect(self) -> None: ...
+
 
 SAID: dict[str, tuple[Callable[[Database, Table], Any], str]] = {
     "a dict as where": (lambda db, t: t.scan(where={"city": "Oslo"}).to_arrow(), "city = 'Oslo'"),
@@ -39,6 +47,43 @@ SAID: dict[str, tuple[Callable[[Database, Table], Any], str]] = {
     ),
     "a type that is none": (lambda db, t: t.alter().add_column("a", 5), "'int64'"),  # pyright: ignore[reportArgumentType]
     "measures": (lambda db, t: t.scan().aggregate(["price"]), "a dict"),  # pyright: ignore[reportArgumentType]
+    "set as text": (lambda db, t: t.update_where("price = 3"), "set is a dict, as in {'price': 'price * 1.1'}"),  # pyright: ignore[reportArgumentType]
+    "one condition": (lambda db, t: t.scan(where=("id", ">", 3)), "put it into a list, as in [('id', '>', 3)]"),  # pyright: ignore[reportArgumentType]
+    "a float as moment": (lambda db, t: t.scan(as_of=1.5), "not a float"),  # pyright: ignore[reportArgumentType]
+    "a word as moment": (lambda db, t: t.scan(as_of="yesterday"), "as 2026-01-31T12:00:00Z is"),
+    "a moment without zone": (lambda db, t: t.scan(as_of="2020-01-01"), "as_of 2020-01-01T00:00:00 needs a time zone"),
+    "text in double quotes": (lambda db, t: t.scan(where='city = "Oslo"').to_arrow(), "text stands in single quotes"),
+    "two columns of one name": (
+        lambda db, t: db.create_table("x", data=pa.table([[1], [2]], names=["a", "a"]), primary_key=["a"]),
+        "the data has more than one column called 'a'",
+    ),
+    "no columns": (lambda db, t: db.create_table("x", data={}, primary_key=["a"]), "it has none"),
+    "a path as data": (lambda db, t: t.insert("homes.csv"), "files are loaded by `nyala load`"),
+    "a frame yet to come": (lambda db, t: t.insert(_Lazy()), "give its collect()"),
+    "too many digits": (
+        lambda db, t: db.create_table("x", data={"id": [1], "d": [10**40]}, primary_key=["id"]),
+        "column 'd' has integers of 41 digits, and a column at most 38: give them as text",
+    ),
+    "a decimal too wide": (
+        lambda db, t: db.create_table("x", pa.schema({"id": pa.int64(), "d": pa.decimal256(40, 2)}), ["id"]),
+        "a table holds at most 38 digits: cast it to decimal(38,2) if its values fit, else to string",
+    ),
+    "a key of floats": (
+        lambda db, t: db.create_table("x", data={"id": [1.5]}, primary_key=["id"]),
+        "which no key may have: integers, decimals",
+    ),
+    "a column that options are for": (
+        lambda db, t: db.create_table("x", data={"id": [1]}, primary_key=["id"], column_options={"i": {}}),
+        "no column of the schema: i; it has id",
+    ),
+    "one level for a list": (
+        lambda db, t: db.create_table("x", data={"id": [1]}, primary_key=["id"], partition_by=LEVEL),
+        "partition_by is a list of levels",
+    ),
+    "a name for a level": (
+        lambda db, t: db.create_table("x", data={"id": [1]}, primary_key=["id"], partition_by=["id"]),  # pyright: ignore[reportArgumentType]
+        "partition_by is a list of levels",
+    ),
     "a number that is none": (lambda db, t: t.insert({"id": [1]}, writer="a", seq="b"), "whole number"),  # pyright: ignore[reportArgumentType]
 }
 
@@ -81,13 +126,40 @@ def test_a_store_that_is_open_already(tmp_path: Path) -> None:
 def test_a_file_where_the_directory_should_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(nyala.InvalidArgumentError, match="a file where a directory should be"):
+        with pytest.raises(nyala.InvalidArgumentError, match=f"{place} could.*a file where a directory should be"):
             nyala.open(place)
 
 
 def test_options_of_open(tmp_path: Path) -> None:
     with pytest.raises(nyala.InvalidArgumentError, match="no 'durabilty': did you mean 'durability'"):
         nyala.open(tmp_path / "store", durabilty="os")
+    with pytest.raises(
+        nyala.InvalidArgumentError, match=r"the call of nyala\.open is wrong at memory_bytes: input should"
+    ):
+        nyala.open(tmp_path / "store", memory_bytes="abc")
+
+
+def test_a_url_is_no_directory_and_a_directory_no_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(nyala.InvalidArgumentError, match=r"'grpc://127\.0\.0\.1:8815' is for nyala\.connect"):
+        nyala.open("grpc://127.0.0.1:8815")
+    assert not any(tmp_path.iterdir())
+    for no_url in ("data/", ["grpc://127.0.0.1:8815"]):
+        with pytest.raises(nyala.InvalidArgumentError, match=r"nyala\.open opens a directory, connect"):
+            nyala.connect(no_url)  # pyright: ignore[reportArgumentType]
+
+
+def test_what_a_database_and_an_alteration_print(tmp_path: Path, homes: Table) -> None:
+    with nyala.open(tmp_path / "store") as db:
+        assert repr(db) == f"Database(Store({str(tmp_path / 'store')!r}))"
+    assert repr(homes.alter().drop_column("city")) == "TableAlteration('homes': 1 step, made by apply())"
+
+
+def test_libraries_that_are_not_there(homes: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nyala.clients.scan.find_spec", lambda name: None)
+    for name in ("pandas", "polars"):
+        with pytest.raises(nyala.InvalidArgumentError, match=f"to_{name} needs {name}: pip install {name}"):
+            getattr(homes.scan(), f"to_{name}")()
 
 
 def test_open_where_only_the_client_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,14 +173,24 @@ def test_nobody_answers() -> None:
         taken.bind(("127.0.0.1", 0))
         with pytest.raises(nyala.UnavailableError) as refused:
             nyala.connect(f"grpc://127.0.0.1:{taken.getsockname()[1]}", retries=False)
-    assert "connection refused; is it running" in refused.value.message and "Flight" not in refused.value.message
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+    assert (
+        f"connection refused at {address}; is it running" in refused.value.message
+        and "Flight" not in refused.value.message
+    )
 
 
 def test_a_port_in_use(store: Store) -> None:
     first = FlightServer(store, "grpc://127.0.0.1:0")
     with pytest.raises(nyala.UnavailableError, match="the port is in use"):
         FlightServer(store, f"grpc://127.0.0.1:{first.port}")
+    with pytest.raises(nyala.UnavailableError, match="the port is in use; take another by --listen"):
+        check_free(f"grpc://127.0.0.1:{first.port}")
     first.shutdown()
+    for free in (f"grpc://127.0.0.1:{first.port}", "grpc://127.0.0.1:0", "grpc+unix:///tmp/x"):
+        check_free(free)
+    with pytest.raises(nyala.UnavailableError, match=r"cannot listen on .*: Cannot assign"):
+        check_free("grpc://192.0.2.77:8815")
 
 
 LETTERS = {"ASCII": "x", "escaped": "\u00e9", "wide": "\u4e16", "beyond": "\U0001f600", "percent": "%"}

@@ -58,6 +58,14 @@ def test_corruption_comes_back_with_the_file_as_the_store_knows_it() -> None:
         assert "tablets/1/cells" in came.message and "at byte 5" in came.message and "/srv/data" not in came.message
 
 
+def test_time_to_try_again_comes_along_where_the_text_was_changed() -> None:
+    translator = Translator(("/srv/data",))
+    for text in ("/srv/data is busy", "busy " * 10_000):
+        came = store_error(translator.flight(nyala.UnavailableError(text, 2.5), "test"))
+        assert isinstance(came, nyala.UnavailableError)
+        assert (came.message != text, came.retry_after_seconds) == (True, 2.5)
+
+
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
@@ -172,7 +180,10 @@ def test_refusal_of_a_batch_ends_the_load(remote: Database, make_table: Callable
     assert remote.tables() == []
 
 
-def test_server_that_dies_during_a_load(make_dying_server: Callable[[], tuple[str, Any]]) -> None:
+def test_server_that_dies_during_a_load(
+    make_dying_server: Callable[[], tuple[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nyala.clients.server_wait._PAUSES", (0.05, 0.1, 0.2))  # it does not come back
     url, kill = make_dying_server()
     database = nyala.connect(url)
     table = database.create_table("homes", pa.schema({"id": pa.int64()}), ["id"])

@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+import nyala
 from nyala.clients.database import Database
 from nyala.clients.table import Table
 from nyala.schemas.errors import InvalidArgumentError, NotFoundError, RowErrors
@@ -243,3 +244,12 @@ def test_frames_that_were_read_go_back_in(db: Database) -> None:
     made.upsert(PANDAS)
     made.upsert(POLARS)
     assert rows(made) == ROWS
+
+
+def test_refused_rows_of_a_new_table_are_told_as_rows_of_the_data(db: Database) -> None:
+    with pytest.raises(nyala.RowErrors) as refused:
+        db.create_table("t", data={"id": [1, None], "n": [1, 2]}, primary_key=["id"])
+    assert refused.value.message == "1 of 2 rows refused: row 1: INVALID_ARGUMENT: column 'id' is NULL and may not be"
+    with pytest.raises(nyala.RowErrors, match=r"refused: row 2: ALREADY_PRESENT: a row with the key \(id=1\)"):
+        db.create_table("t", data={"id": [1, 2, 1]}, primary_key=["id"])
+    assert db.tables() == []

@@ -7,12 +7,14 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import nyala
 from nyala.clients import server_wait
 from nyala.clients.flight import FlightStore
+from nyala.clients.scan_reader import ScanReader
 from nyala.schemas.errors import UnavailableError
 from tests.clients.test_retries import SCHEMA, serve
 
@@ -92,6 +94,34 @@ def test_every_read_waits_for_a_server_that_is_restarted(server: Restarting) -> 
         for thread in [*threads, starting]:
             thread.join(60)
         assert not wrong and not any(thread.is_alive() for thread in threads)
+
+
+def test_a_sorted_scan_that_is_cut_begins_again(server: Restarting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows in another order than that of the keys wait in the client until all are there, so none comes twice."""
+    messages, cuts = ScanReader._messages, 0
+    starting = []
+
+    def cut_once(reader: ScanReader) -> Iterator[tuple[pa.RecordBatch, bytes | None]]:
+        nonlocal cuts
+        for message in messages(reader):
+            if not starting:
+                table.delete({"id": np.arange(0, count, 3)})  # later than the scan's snapshot
+                starting.append(server.kill_for_a_moment())
+            yield message
+        cuts += 1
+
+    count, limit, offset = 3_000_000, 2_900_000, 1_000
+    values = np.random.default_rng(1).permutation(count)
+    with nyala.connect(server.url) as database:
+        table = database.create_table("rows", SCHEMA, ["id"])
+        table.insert(pa.table({"id": np.arange(count), "v": values}, schema=SCHEMA))
+        monkeypatch.setattr(ScanReader, "_messages", cut_once)
+        found = table.scan(order_by="v desc", limit=limit, offset=offset).to_arrow()
+        starting[0].join(60)
+    assert cuts == 1, "the first stream did not come to its end"
+    last = count - 1 - offset
+    assert np.array_equal(found["v"].to_numpy(), np.arange(last, last - limit, -1))
+    assert np.array_equal(values[found["id"].to_numpy()], found["v"].to_numpy())
 
 
 def test_a_connection_may_wait_too(server: Restarting) -> None:

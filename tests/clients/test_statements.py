@@ -14,6 +14,9 @@ import pytest
 import nyala
 from nyala.clients.database import Database
 from nyala.clients.table import Table
+from nyala.engine.fs.memory import MemoryFileSystem
+from nyala.engine.mvcc.clock import ManualClock
+from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.schemas.errors import InvalidArgumentError, NotFoundError, RowErrors, SnapshotTooOldError, StoreError
 from nyala.schemas.scan import ScanSpec
@@ -362,3 +365,37 @@ def test_a_table_that_is_not_there(db: Database, table: Table) -> None:
     db.drop_table("homes")
     with pytest.raises(NotFoundError):
         table.update_where({"n": "1"})
+
+
+def test_a_statement_may_take_longer_than_history_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = ManualClock()
+    store = Store.open(MemoryFileSystem(), StoreOptions(maintenance="off"), clock)
+    database = Database(store)
+    made = database.create_table("t", SCHEMA, ["id"], history_max_age_seconds=1)
+    made.insert({"id": range(10), "n": [1] * 10})
+    made.maintain("flush")
+
+    def happens(scan: int) -> None:
+        if scan > 2:  # the last is under the locks
+            return
+        made.update({"id": [scan], "n": [100]})
+        clock.advance(10_000_000)
+        for op in ("flush_deltas", "major_compact", "gc"):
+            made.maintain(op)
+
+    Between(store, monkeypatch, happens)
+    assert made.update_where({"n": "n + 1"}).applied == 10
+    assert [row["n"] for row in rows(made)] == [2, 101, 101, 2, 2, 2, 2, 2, 2, 2]
+    clock.advance(2_000_000)
+    moment = database.now()
+    made.delete_where("id = 3")
+    assert made.restore(moment).applied
+    assert made.get(3) == {"id": 3, "city": None, "price": None, "n": 2, "cents": None}
+    monkeypatch.undo()
+    clock.advance(10_000_000)
+    with pytest.raises(SnapshotTooOldError):
+        made.restore(moment)
+    for op in ("flush_deltas", "major_compact", "gc"):
+        made.maintain(op)
+    assert not store._snapshots._held
+    database.close()

@@ -1,0 +1,134 @@
+"""``nyala table update``, ``delete``, ``restore`` and ``commits``: rows changed by condition, and how to undo it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ...schemas.errors import InvalidArgumentError
+from .options import CsvRows, JsonRows, WhereText, moment, pair
+from .target import Data, Json, Name, Url, database
+
+if TYPE_CHECKING:
+    from ...schemas.write import WriteResult
+
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="column=expression in SQL, text in single quotes; repeat it.", show_default=False),
+]
+
+
+def update(
+    context: typer.Context,
+    name: Name,
+    sets: Sets = None,
+    where: WhereText = None,
+    url: Url = None,
+    data: Data = None,
+    json_output: Json = False,
+) -> None:
+    """Set columns of the rows that a condition selects, as one commit (docs/statements.md).
+
+    nyala update homes --set "price=price * 1.1" --where "city = 'Oslo'"
+    """
+    if not sets:
+        raise InvalidArgumentError('say what to set, as in --set "price=price * 1.1" or --set "city=\'Oslo\'"')
+    wanted = _named(sets)
+    condition = _condition(where, "update")
+    with database(context, url, data) as db:
+        result = db.table(name).update_where(wanted, condition)
+    _say(result, f"updated {result.applied:,} rows of {name}", name, json_output)
+
+
+def delete(
+    context: typer.Context,
+    name: Name,
+    where: WhereText = None,
+    url: Url = None,
+    data: Data = None,
+    json_output: Json = False,
+) -> None:
+    """Delete the rows that a condition selects, as one commit (docs/statements.md).
+
+    nyala delete homes --where "price > 900 or city is null"
+    """
+    condition = _condition(where, "delete")
+    with database(context, url, data) as db:
+        result = db.table(name).delete_where(condition)
+    _say(result, f"deleted {result.applied:,} rows of {name}", name, json_output)
+
+
+def restore(
+    context: typer.Context,
+    name: Name,
+    as_of: Annotated[
+        str,
+        typer.Option(help="The moment: a timestamp as `nyala commits` has it, ISO time with zone, or how long ago."),
+    ],
+    url: Url = None,
+    data: Data = None,
+    json_output: Json = False,
+) -> None:
+    """Bring a table back to what it was at a moment, as one commit; "nyala job restore" is for backups.
+
+    nyala restore homes --as-of 2h
+    """
+    start = moment(as_of)
+    assert start is not None
+    with database(context, url, data) as db:
+        result = db.table(name).restore(start)
+    _say(result, f"restored {name}: {result.applied:,} rows differed", name, json_output)
+
+
+def commits(
+    context: typer.Context,
+    name: Name,
+    since: Annotated[
+        str | None,
+        typer.Option(help="After this moment: a timestamp, ISO time with zone, or how long ago.", show_default="all"),
+    ] = None,
+    url: Url = None,
+    data: Data = None,
+    json_output: JsonRows = False,
+    csv_output: CsvRows = False,
+) -> None:
+    """Print the commits to a table, oldest first: when, by which writer, and how many rows they changed.
+
+    nyala commits homes --since 2h
+    """
+    from .output import RowFormat, print_rows
+
+    if json_output and csv_output:
+        raise InvalidArgumentError("give one of --json and --csv")
+    with database(context, url, data) as db:
+        found = db.commits(name, moment(since))
+    form = RowFormat.JSON if json_output else RowFormat.CSV if csv_output else RowFormat.TABLE
+    print_rows(found, form, is_limited=True)
+
+
+def _named(texts: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in texts:
+        column, expression = pair(text, "=", '--set column=expression, as in --set "price=price * 1.1"')
+        if column.strip() in found:
+            raise InvalidArgumentError(f"--set names column {column.strip()!r} twice")
+        found[column.strip()] = expression
+    return found
+
+
+def _condition(where: str | None, verb: str) -> str:
+    if where is None or not where.strip():
+        raise InvalidArgumentError(f"say which rows to {verb} with --where; --where true means all of them")
+    return where
+
+
+def _say(result: WriteResult, said: str, name: str, as_json: bool) -> None:
+    from .output import print_json
+
+    if as_json:
+        print_json(result.model_dump(mode="json"))
+        return
+    undo = f"; nyala restore {name} --as-of {result.timestamp - 1} undoes it" if result.applied else ""
+    typer.echo(f"{said}{undo}")
