@@ -59,6 +59,10 @@ class PageCache:
         """Bytes of the pages that are here."""
         return self._recent.size_bytes + self._kept.size_bytes
 
+    def __contains__(self, address: PageAddress) -> bool:
+        with self._lock:
+            return address in self._kept or address in self._recent
+
     def get(
         self,
         address: PageAddress,
@@ -68,9 +72,9 @@ class PageCache:
     ) -> Payload:
         """Return the payload at ``address``; on a miss, ``load`` it and keep it, if it takes no more than half of all.
 
-        Who takes a page whole, and drops it, will not come back for another part of it, and gives ``load_once``: then
-        it is kept only if it was wanted before, and, once the cache is full, only sometimes. Else ``load_once`` brings
-        it, in memory that may be lent.
+        Who takes a page whole, and drops it, will not come back for another part of it, and gives ``load_once``. Then
+        the page is kept while the cache has room; once it is full, only if the page was wanted before, and only
+        sometimes. Else ``load_once`` brings it, in memory that may be lent.
 
         Either runs outside the lock: two threads that miss the same page at once both load it, and one wins. Nothing
         is kept once ``is_closed``.
@@ -83,7 +87,7 @@ class PageCache:
                 self.hits += 1
                 return cast(Payload, payload)
             self.misses += 1
-            is_kept = load_once is None or self._is_wanted_again(address)
+            is_kept = load_once is None or self._is_worth_keeping(address)
         if load_once is not None and not is_kept:
             return load_once()
         loaded = load()
@@ -97,14 +101,15 @@ class PageCache:
                 self._kept.take(address)
                 self._recent.take(address)
 
-    def _is_wanted_again(self, address: PageAddress) -> bool:
+    def _is_worth_keeping(self, address: PageAddress) -> bool:
+        if self.size_bytes < self.capacity_bytes * _FULL:
+            return True
         if address not in self._seen:
             self._seen[address] = None
             if len(self._seen) > _SEEN_MAX:
                 self._seen.popitem(last=False)
             return False
-        is_full = self.size_bytes > self.capacity_bytes * _FULL
-        return not is_full or self._is_lucky()
+        return self._is_lucky()
 
     def _is_lucky(self) -> bool:
         """Return True one time in eight; not every eighth time: that might be the same column again and again."""
@@ -173,6 +178,9 @@ class _Pages:
 
     def __len__(self) -> int:
         return len(self._pages)
+
+    def __contains__(self, address: PageAddress) -> bool:
+        return address in self._pages
 
     def use(self, address: PageAddress) -> Sized | None:
         page = self._pages.get(address)

@@ -15,8 +15,8 @@ from ..codecs.compression import NONE, compress, compression_name, decompress
 from ..codecs.registry import codec_by_code
 from ..fs.failures import reading
 from ..fs.filesystem import ReadableFile
+from ..vectors.huge_pages import KEPT
 from ..vectors.lending import READ_BUFFERS
-from ..vectors.memory import allocate
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import Vector
 from .footer import PageEntry
@@ -169,7 +169,7 @@ class FileImage:
             CorruptionError: the file is gone, or was cut short.
             UnreadableFileError: the disk does not give them.
         """
-        data = allocate(length, np.uint8) if is_kept else READ_BUFFERS.lend(length)
+        data = KEPT.allocate(length) if is_kept else READ_BUFFERS.lend(length)
         with reading(self.path, offset):
             count = self.file.read_into(offset, data) if length else 0
         if count < length:

@@ -104,10 +104,9 @@ def test_pages_enter_decompressed_and_close_takes_them_out(fs, make):
         reader = CFileReader.open(fs, path, make.FILE_ID, cache)
         stream = reader.stream(make.KEY)
         stream.read(0, 3000)
-        assert cache.size_bytes == 0, "who takes a page whole does not come back for the rest of it"
         for _ in range(3):
             stream.read(0, 3000)
-        assert cache.misses == 2
+        assert cache.misses == 1
         assert vector.values.nbytes <= cache.size_bytes <= vector.values.nbytes + 100
         reader.close()
         assert cache.size_bytes == 0

@@ -41,6 +41,14 @@ class Counted(Lender):
         super().take_back(block)
 
 
+def full_cache():
+    """Return a cache that has no room: what is taken whole for the first time is not kept."""
+    cache = PageCache(100)
+    for offset in range(2):
+        cache.get((99, offset), lambda: np.zeros(50, np.uint8))
+    return cache
+
+
 @pytest.fixture
 def lender(monkeypatch):
     lender = Counted()
@@ -53,7 +61,7 @@ def lender(monkeypatch):
 def test_no_codec_holds_on_to_a_page_that_it_decoded(lender, fs, make, physical, encoding, compression):
     vector = make.vector_of(physical, 5000, np.random.default_rng(7).random(5000) < 0.9)
     make.write(fs, {make.KEY: (physical, [vector], encoding, compression, True, 1024)})
-    stream = CFileReader.open(fs, "file", make.FILE_ID, PageCache()).stream(make.KEY)
+    stream = CFileReader.open(fs, "file", make.FILE_ID, full_cache()).stream(make.KEY)
     cells = stream.read(0, 5000)
     assert lender.lent >= 5 and lender.out == 0, "all pages are back, though their cells are here"
     assert lender.idle_bytes <= 2 * BLOCK, "one page at a time is read, besides a dictionary"
@@ -69,20 +77,31 @@ def test_what_the_cache_keeps_is_not_lent(lender, fs, make):
     cache = PageCache()
     stream = CFileReader.open(fs, "file", make.FILE_ID, cache).stream(make.KEY)
     stream.gather(np.array([5, 6]))  # wants more of the page, likely
-    assert cache.size_bytes and lender.idle_bytes == 0
+    assert cache.size_bytes and lender.lent == 0
     cache.discard_file(make.FILE_ID)
-    stream.read(0, 3000)
-    assert cache.size_bytes == 0 and lender.idle_bytes == BLOCK
-    lender.release()
-    stream.read(0, 3000)  # wanted again: it is kept
-    assert cache.size_bytes and lender.idle_bytes == 0
+    stream.read(0, 3000)  # there is room
+    assert cache.size_bytes and lender.lent == 0
     assert make.cells_of(stream.read(0, 3000)) == make.cells_of(vector)
+
+
+def test_a_full_cache_keeps_only_what_is_wanted_again(lender, fs, make):
+    vector = make.vector_of(PhysicalType.INT64, 3000)
+    make.write(fs, {make.KEY: (PhysicalType.INT64, [vector], "plain", "none")})
+    cache = PageCache(100_000)
+    stream = CFileReader.open(fs, "file", make.FILE_ID, cache).stream(make.KEY)
+    for offset in range(2):
+        cache.get((99, offset), lambda: np.zeros(49_000, np.uint8))
+    stream.read(0, 3000)
+    assert lender.lent == 1 and (make.FILE_ID, stream.entry.pages[0].offset) not in cache
+    for _ in range(40):
+        stream.read(0, 3000)
+    assert lender.lent < 40 and (make.FILE_ID, stream.entry.pages[0].offset) in cache
 
 
 def test_memory_comes_back_from_a_page_that_is_damaged(lender, fs, make):
     vector = make.vector_of(PhysicalType.INT64, 3000)
     make.write(fs, {make.KEY: (PhysicalType.INT64, [vector], "plain", "none")})
-    stream = CFileReader.open(fs, "file", make.FILE_ID, PageCache()).stream(make.KEY)
+    stream = CFileReader.open(fs, "file", make.FILE_ID, full_cache()).stream(make.KEY)
     fs._file("file").content[100] ^= 1
     for read in (lambda: stream.read(0, 3000), lambda: stream.stored_page(0), lambda: stream.stored_page(0)):
         with pytest.raises(CorruptionError, match="checksum"):
@@ -96,7 +115,7 @@ def test_threads_that_scan_at_once_see_their_own_pages(lender, fs, make):
     streams = []
     for number, vector in enumerate(vectors):
         make.write(fs, {make.KEY: (PhysicalType.INT64, [vector], "bitshuffle", "none", True, 1024)}, f"f{number}")
-        streams.append(CFileReader.open(fs, f"f{number}", make.FILE_ID, PageCache(1)).stream(make.KEY))
+        streams.append(CFileReader.open(fs, f"f{number}", make.FILE_ID, full_cache()).stream(make.KEY))
 
     def scan(turn):
         return make.cells_of(streams[turn % 4].read(0, 20_000)) == make.cells_of(vectors[turn % 4])

@@ -1,0 +1,128 @@
+"""Memory for what is kept, on huge pages.
+
+The operating system hands out memory page by page, at the first write to each: for 4 KB of a cache of 512 MB that takes
+longer than to read, verify and copy them. It hands out 2 MB at once where it is asked to (Linux: transparent huge
+pages). Arrow's pool does not ask; here regions are mapped and asked for, and divided among arrays.
+"""
+
+import mmap
+import threading
+from bisect import bisect
+
+import numpy as np
+
+from .memory import SLACK_BYTES, address_of, allocate
+
+HUGE_PAGE_BYTES = 2 << 20
+_REGION_BYTES = 32 << 20
+_SMALLEST = 32 << 10
+"""What is smaller comes from Arrow's pool: it would leave gaps that fit nothing."""
+_UNIT = 64
+
+
+class HugePages:
+    """Arrays in mapped regions. Any number of threads may use it.
+
+    An array's part of its region is free again when the last view of it is dropped, and a region without arrays goes
+    back to the operating system. Of the free parts the first that is large enough is taken.
+    """
+
+    def __init__(self, region_bytes: int = _REGION_BYTES) -> None:
+        self._region_bytes = region_bytes
+        self._regions: list[_Region] = []
+        self._lock = threading.RLock()  # the last view of an array may go at any time, also while it is held
+
+    @property
+    def mapped_bytes(self) -> int:
+        """Bytes of the regions, used or not."""
+        with self._lock:
+            return sum(region.size for region in self._regions)
+
+    def allocate(self, length: int) -> np.ndarray:
+        """Return an uninitialised, writable array of bytes (uint8), 64-byte aligned, with slack past its end as
+        `memory.allocate` has."""
+        size = -(-(length + SLACK_BYTES) // _UNIT) * _UNIT
+        if not hasattr(mmap, "MADV_HUGEPAGE") or not _SMALLEST <= size <= self._region_bytes:
+            return allocate(length, np.uint8)
+        with self._lock:
+            for region in self._regions:
+                start = region.take(size)
+                if start is not None:
+                    break
+            else:
+                region = _Region(self._region_bytes)
+                self._regions.append(region)
+                start = region.take(size)
+                assert start is not None, "a new region has room for all that may be asked for"
+        return np.asarray(_Held(self, region, start, size, length))
+
+    def take_back(self, region: "_Region", start: int, size: int) -> None:
+        """Have the part of an array back of which nobody has a view left."""
+        with self._lock:
+            region.give_back(start, size)
+            if region.is_free:
+                self._regions.remove(region)
+
+
+class _Region:
+    """One mapping and its free parts, by where they start; no two of them touch."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        # more than is used: the kernel gives huge pages for aligned 2 MB only, and not every kernel aligns a mapping
+        mapping = mmap.mmap(-1, size + HUGE_PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        mapping.madvise(mmap.MADV_HUGEPAGE)
+        self._memory = np.frombuffer(mapping, np.uint8)
+        self.address = -(-address_of(self._memory) // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
+        self._starts = [0]
+        self._lengths = [size]
+
+    @property
+    def is_free(self) -> bool:
+        return self._lengths == [self.size]
+
+    def take(self, size: int) -> int | None:
+        """Return where a part of ``size`` bytes begins that is taken now; None if no free one is large enough."""
+        for place, length in enumerate(self._lengths):
+            if length >= size:
+                start = self._starts[place]
+                if length == size:
+                    del self._starts[place], self._lengths[place]
+                else:
+                    self._starts[place], self._lengths[place] = start + size, length - size
+                return start
+        return None
+
+    def give_back(self, start: int, size: int) -> None:
+        place = bisect(self._starts, start)
+        if place and self._starts[place - 1] + self._lengths[place - 1] == start:
+            place -= 1
+            self._lengths[place] += size
+        else:
+            self._starts.insert(place, start)
+            self._lengths.insert(place, size)
+        if place + 1 < len(self._starts) and self._starts[place] + self._lengths[place] == self._starts[place + 1]:
+            self._lengths[place] += self._lengths[place + 1]
+            del self._starts[place + 1], self._lengths[place + 1]
+
+
+class _Held:
+    """What all views of an array hold on to, whatever is made of them: numpy keeps it as their base."""
+
+    __slots__ = ("__array_interface__", "_owner", "_region", "_size", "_start")
+
+    def __init__(self, owner: HugePages, region: _Region, start: int, size: int, length: int) -> None:
+        self._owner, self._region, self._start, self._size = owner, region, start, size
+        self.__array_interface__ = {
+            "version": 3,
+            "typestr": "|u1",
+            "shape": (length,),
+            "data": (region.address + start, False),
+        }
+
+    def __del__(self) -> None:
+        self._owner.take_back(self._region, self._start, self._size)
+
+
+KEPT = HugePages()
+"""For the pages of files that the page cache keeps."""
