@@ -23,16 +23,16 @@ from ..schemas.moving import (
     MoveStatus,
 )
 from ..schemas.write import WriteResult
-from .bulk.imports import Imports
-from .catalog import Catalog
+from .catalog.catalog import Catalog
 from .damage import DamageRegistry, noticing
-from .direct.pins import Pins
-from .distributed.compactions import Compactions
 from .fs.filesystem import FileSystem
 from .maintenance.manager import MaintenanceManager
 from .maintenance.op import MaintenanceOp
 from .moving.moves import Mover
-from .snapshots import Snapshots
+from .offload.bulk.imports import Imports
+from .offload.direct.pins import Pins
+from .offload.merge.compactions import Compactions
+from .scan.snapshots import Snapshots
 
 
 class Outside(ABC):

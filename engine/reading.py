@@ -13,16 +13,16 @@ from ..schemas.description import ScanPlan, ScanSplit
 from ..schemas.scan import ScanSpec
 from ..schemas.service import ScanStream
 from ..schemas.sorting import sorted_stream, unsorted
-from . import scanning
-from .catalog import Catalog
+from .catalog.catalog import Catalog
 from .damage import DamageRegistry, noticing
-from .layout import Layout
 from .mvcc.mvcc import MvccManager
 from .options import StoreOptions
-from .planned_scans import PlannedScan, PlannedScans
-from .snapshots import Snapshots
-from .table import Table
-from .tablet.chunk import ChangeRange, ScanRequest
+from .scan import scanning
+from .scan.chunk import ChangeRange, ScanRequest
+from .scan.planned_scans import PlannedScan, PlannedScans
+from .scan.snapshots import Snapshots
+from .table.layout import Layout
+from .table.table import Table
 from .tablet.tablet import Tablet
 from .tablet.version import Version
 

@@ -21,49 +21,51 @@ from ..schemas.statement import Statement
 from ..schemas.table import TableDefinition
 from ..schemas.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
 from ..schemas.write import CommitMode, WriteCommand, WriteResult
-from . import commits, recovery, upkeep
-from .bulk import imports
-from .bulk.commit import Importer
-from .caller_runs import CallerRuns
-from .catalog import Catalog
+from .catalog.catalog import Catalog
 from .cfile.cache import PageCache
-from .commit_log import CommitLog
-from .committed import Committed
+from .commit.commit_log import CommitLog
+from .commit.memory_gate import MemoryGate, patiently
+from .commit.numbered_writes import Ticket, Writers, number_of
+from .commit.transaction_memory import Committed
 from .damage import DamageRegistry, noticing
-from .direct import pins
-from .direct_load import DirectLoad
-from .distributed import compactions
 from .fs.failures import named
 from .fs.filesystem import FileSystem
 from .fs.local import LocalFileSystem
-from .incoming import in_one_batch
-from .log_freeing import LogFreeing
+from .maintenance import upkeep
+from .maintenance.log_freeing import LogFreeing
 from .maintenance.manager import MaintenanceManager
 from .maintenance.op import MaintenanceOp
-from .memory_gate import MemoryGate, patiently
+from .manifest.environment import Environment
+from .manifest.key_budget import KeyIndexBudget
+from .manifest.manifest import CleanStopEntry, ManifestFile
 from .moving.moves import Mover
 from .mvcc.clock import Clock, SystemClock
 from .mvcc.mvcc import MvccManager
+from .offload.bulk import imports
+from .offload.bulk.commit import Importer
+from .offload.direct import pins
+from .offload.merge import compactions
 from .options import StoreOptions
 from .outside import Outside
-from .pending import PendingWrite, RepeatedWrite
-from .planned_scans import PlannedScans
 from .reading import Reading
+from .recovery import recovery
 from .room import Room
-from .snapshots import Snapshots
-from .staging.area import StagingArea
+from .scan import commits
+from .scan.caller_runs import CallerRuns
+from .scan.planned_scans import PlannedScans
+from .scan.snapshots import Snapshots
 from .statement.execute import Statements
-from .stats import damaged_files, described, health_of, table_stats, tablet_map
-from .table import Table
-from .tablet.environment import Environment
-from .tablet.key_budget import KeyIndexBudget
-from .tablet.manifest import CleanStopEntry, ManifestFile
+from .table.checked_batch import in_one_batch
+from .table.direct_load import DirectLoad
+from .table.pending_write import PendingWrite, RepeatedWrite
+from .table.stats import damaged_files, described, health_of, table_stats, tablet_map
+from .table.table import Table
 from .tablet.open import sweep
 from .tablet.tablet import Tablet
 from .transaction.commit import Transactions
 from .transaction.stage import ExpiryOp, stage
+from .transaction.staging.area import StagingArea
 from .vectors.lending import READ_BUFFERS
-from .writers import Ticket, Writers, number_of
 
 _LOCK_PATH = "lock"
 _WRITES_AHEAD = 4

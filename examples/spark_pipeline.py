@@ -21,7 +21,7 @@ from pyspark.sql import functions as f
 import nyala
 import nyala.spark
 from nyala.clients.demo.server_process import ServerProcess
-from nyala.clients.pipeline import SparkExecutor, backup, restore, verify
+from nyala.jobs import SparkExecutor, backup, restore, verify
 
 FLIGHTS = (
     "year int, month int, day int, dep_time int, sched_dep_time int, dep_delay int, arr_time int, sched_arr_time int, "

@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..clients.database import Database
-from ..clients.pipeline.folder import Folder
-from ..clients.pipeline.tablet_backup import backups_of_table, write_tablet
+from ..clients.api.database import Database
+from ..clients.jobs.folder import Folder
+from ..clients.jobs.tablet_backup import backups_of_table, write_tablet
 from ..engine.options import StoreOptions
 from ..engine.repair import Range
 from ..engine.store import Store

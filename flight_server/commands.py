@@ -19,8 +19,8 @@ from ..schemas.placement import Here
 from .location import DEFAULT_LOCATION
 
 if TYPE_CHECKING:
+    from ..engine.recovery.verify import VerifyReport
     from ..engine.repair import RepairReport
-    from ..engine.verify import VerifyReport
     from ..schemas.service import StoreService
     from .settings import Settings
 
@@ -113,7 +113,7 @@ def _here(placement: Path | None, name: str | None) -> Here | None:
         return None
     if placement is None or name is None:
         raise InvalidArgumentError("--placement and --name go together: the file, and which of its servers this is")
-    from ..clients.servers.placement_file import read_placement
+    from ..clients.cluster.placement_file import read_placement
 
     found = read_placement(placement)
     if name not in found.servers:
@@ -181,7 +181,7 @@ def verify(
 ) -> None:
     """Check every byte of a store, offline, and say what a repair could keep; exit with 1 if anything is wrong."""
     from ..engine.fs.local import LocalFileSystem
-    from ..engine.verify import verify_store
+    from ..engine.recovery.verify import verify_store
 
     report = verify_store(LocalFileSystem(_existing(directory)))
     found: RepairReport | None = None
@@ -257,7 +257,7 @@ def _print_report(report: VerifyReport) -> None:
 
 def dump(file: Annotated[Path, typer.Argument(help="A file of a store: column file, log segment, manifest.")]) -> None:
     """Show what a file of a store holds, as JSON."""
-    from ..engine.dump import dump_file
+    from ..engine.recovery.dump import dump_file
 
     typer.echo(json.dumps(dump_file(_existing(file)), indent=2, default=str))
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..clients.servers import moving
-from ..clients.servers.members import Members
-from ..clients.servers.store import PlacedStore
+from ..clients.cluster import moving
+from ..clients.cluster.members import Members
+from ..clients.cluster.store import PlacedStore
 from ..schemas.alter import Alteration
 from ..schemas.description import ScanPlan, TableDescription, TabletMap
 from ..schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, StoreError, WrongServerError

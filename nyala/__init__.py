@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 
     from pathlib import Path
 
-    from nyala.clients.connect import connect as connect
-    from nyala.clients.database import Database as Database
-    from nyala.clients.scan import Scan as Scan
-    from nyala.clients.table import Table as Table
-    from nyala.clients.transaction import Transaction as Transaction
+    from nyala.clients.api.connect import connect as connect
+    from nyala.clients.api.database import Database as Database
+    from nyala.clients.api.scan import Scan as Scan
+    from nyala.clients.api.table import Table as Table
+    from nyala.clients.api.transaction import Transaction as Transaction
+    from nyala.clients.offload.direct_scan import DirectScan as DirectScan
+    from nyala.clients.offload.direct_scan import DirectSplit as DirectSplit
     from nyala.schemas.column import ColumnOptions as ColumnOptions
     from nyala.schemas.errors import AlreadyPresentError as AlreadyPresentError
     from nyala.schemas.errors import ConflictError as ConflictError
@@ -41,11 +43,12 @@ if TYPE_CHECKING:
     from nyala.schemas.write import WriteResult as WriteResult
 
 _LAZY = {
-    ".clients.connect": "connect",
-    ".clients.database": "Database",
-    ".clients.scan": "Scan",
-    ".clients.table": "Table",
-    ".clients.transaction": "Transaction",
+    ".clients.api.connect": "connect",
+    ".clients.api.database": "Database",
+    ".clients.api.scan": "Scan",
+    ".clients.api.table": "Table",
+    ".clients.api.transaction": "Transaction",
+    ".clients.offload.direct_scan": "DirectScan DirectSplit",
     ".schemas.column": "ColumnOptions",
     ".schemas.partition": "hash range",
     ".schemas.write": "RowError WriteResult",
@@ -69,15 +72,15 @@ def open(path: str | Path, *, create: bool = True, **options: Any) -> Database:
     """
     from pydantic import ValidationError
 
-    from nyala.clients.database import Database
+    from nyala.clients.api.database import Database
     from nyala.schemas.command import explain
     from nyala.schemas.errors import InvalidArgumentError, NotFoundError
 
     try:
         from nyala.engine.fs.local import LocalFileSystem
+        from nyala.engine.manifest.manifest import ManifestFile
         from nyala.engine.options import StoreOptions
         from nyala.engine.store import Store
-        from nyala.engine.tablet.manifest import ManifestFile
     except ModuleNotFoundError as error:
         raise InvalidArgumentError(
             f"nyala.open runs the store in this process, but {error.name} is missing: pip install 'nyala[server]', "

@@ -23,6 +23,7 @@ NOT_IN_THE_CLIENT = [
     "numba", "llvmlite", "numpy", "lz4", "zstandard", "sortedcontainers", "sqlglot",
     "pandas", "polars", "pyspark", "duckdb",
 ]  # fmt: skip
+MORE_THAN_THE_CLIENT = ("spark", "spark_session", "cluster", "offload")
 WITH_NUMPY = ("row_hash.py", "differences.py")
 
 
@@ -101,7 +102,7 @@ def client_modules() -> list[str]:
     return [
         dotted(installed_path(file).with_suffix("")).removesuffix(".__init__")
         for file in python_files()
-        if file.parts[0] in ("schemas", "clients") and not {"spark", "servers", *WITH_NUMPY} & set(file.parts)
+        if file.parts[0] in ("schemas", "clients") and not {*MORE_THAN_THE_CLIENT, *WITH_NUMPY} & set(file.parts)
     ]
 
 

@@ -22,7 +22,7 @@ FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
 
 # Entry points: started by name, imported by nobody.
-ENTRY_POINTS = {"nyala.__main__", "nyala.clients.pipeline.jobs", "nyala.flight_server.__main__"}
+ENTRY_POINTS = {"nyala.__main__", "nyala.jobs", "nyala.flight_server.__main__"}
 
 
 @dataclass(frozen=True)
@@ -242,12 +242,13 @@ EXCEPTIONS: dict[Rule, dict[str, str]] = {
         "engine/fs/local.py": "it is the way to the disk",
         "engine/kernels/cache.py": "the compiler keeps machine code outside the store",
         "engine/store.py": "is told by a Path where a store lies, and hands it on",
-        "engine/dump.py": "is told by a Path which file to show, and hands it on",
+        "engine/recovery/dump.py": "is told by a Path which file to show, and hands it on",
         "engine/options.py": "counts the cores, for the size of a pool",
+        "engine/vectors/huge_pages.py": "maps memory, and never a file",
     },
     time_through_the_seam: {
         "engine/mvcc/clock.py": "it is the clock",
-        "engine/memory_gate.py": "measures how long threads really wait, while a test's clock stands still",
+        "engine/commit/memory_gate.py": "measures how long threads really wait, while a test's clock stands still",
     },
     no_hidden_threads: {
         "engine/wal/writer.py": "one thread writes and syncs the log",
@@ -310,7 +311,7 @@ PLANTED: list[tuple[Rule, str, str]] = [
     (files_through_the_seam, "engine/wal/x.py", "open('f')\n"),
     (time_through_the_seam, "engine/wal/x.py", "from time import monotonic\n"),
     (time_through_the_seam, "engine/wal/x.py", "datetime.datetime.now()\n"),
-    (no_hidden_threads, "engine/table.py", "threading.Thread(target=f).start()\n"),
+    (no_hidden_threads, "engine/table/table.py", "threading.Thread(target=f).start()\n"),
     (chance_through_the_seam, "engine/x.py", "import random\n"),
     (chance_through_the_seam, "engine/x.py", "np.random.default_rng()\n"),
     (chance_through_the_seam, "engine/x.py", "uuid.uuid4()\n"),

@@ -26,8 +26,8 @@ import pyarrow.compute as pc
 
 import nyala
 from bench import data
-from nyala.clients import batching
-from nyala.clients.database import Database
+from nyala.clients.api.database import Database
+from nyala.clients.convert import batching
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer

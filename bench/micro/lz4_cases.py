@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from bench.micro.case import NYALA, Case
 from nyala.engine.kernels.lz4 import decompress_block
-from nyala.engine.kernels.simd import address_of
+from nyala.engine.kernels.simd.simd import address_of
 
 TOTAL = 256 << 10
 

@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow.parquet as pq
 
 import nyala
-from nyala.clients.flight import FlightStore
-from nyala.clients.scan_parts import ScanPart
-from nyala.direct import DirectSplit
+from nyala.clients.flight.scan_parts import ScanPart
+from nyala.clients.flight.store import FlightStore
+from nyala.clients.offload.direct_scan import DirectSplit
 from nyala.schemas.scan import ScanSpec
 
 PROCESSES = 2

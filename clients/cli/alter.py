@@ -14,7 +14,7 @@ from .schema_text import parse_column
 from .target import Data, Json, Name, Url, database
 
 if TYPE_CHECKING:
-    from ..alter import TableAlteration
+    from ..api.alter import TableAlteration
 
 Texts = list[str] | None
 Drop = Annotated[Texts, typer.Option("--drop", help="A column that goes, with its values; repeat it.")]

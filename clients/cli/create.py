@@ -135,7 +135,7 @@ def _columns(
     found: dict[str, ColumnDefinition] = {}
     key: list[str] = []
     if like is not None:
-        from ..pipeline.input_files import input_files
+        from ..jobs.input_files import input_files
 
         found = columns_like(input_files(like)[0].schema())
     if schema is not None:
@@ -187,7 +187,7 @@ def default_of(column: str, text: str, kind: str) -> Any:
 def value_of(text: str, kind: str) -> Any:
     """Return the JSON of the value that a text stands for in a column of a type."""
     from ...schemas.literal import to_json
-    from ..pipeline.text_cells import cell_of_text
+    from ..jobs.text_cells import cell_of_text
 
     return to_json(cell_of_text(text, LogicalType.parse(kind)))
 

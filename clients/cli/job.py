@@ -17,7 +17,7 @@ from .target import Data, Json, Name, Url, database
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from ..database import Database
+    from ..api.database import Database
 
 app = typer.Typer(no_args_is_help=True, help="Verify, back up, restore, load, compact, copy and export whole tables.")
 app.command("load")(load)
@@ -39,7 +39,7 @@ def checksum_command(
     json_output: Json = False,
 ) -> None:
     """Print the checksum of a table's rows, by tablet: equal for equal rows, however they are stored."""
-    from ..pipeline import checksum
+    from ..jobs import checksum
     from .output import print_table
 
     with database(context, url, data) as db:
@@ -68,7 +68,7 @@ def verify_command(
     json_output: Json = False,
 ) -> None:
     """Compare a table with that of another store, or of the same under another name; exit with 1 if they differ."""
-    from ..pipeline import verify
+    from ..jobs import verify
 
     with database(context, url, data) as db, other_database(context, db, other_url, other_data) as other:
         found = verify(
@@ -132,7 +132,7 @@ def backup_command(
     json_output: Json = False,
 ) -> None:
     """Back a table up: in full the first time, then what changed. A run that was killed is gone on with."""
-    from ..pipeline import backup
+    from ..jobs import backup
 
     with database(context, url, data) as db:
         made = backup(
@@ -170,7 +170,7 @@ def restore_command(
     json_output: Json = False,
 ) -> None:
     """Make a table from its backups. A run that was killed is gone on with."""
-    from ..pipeline import restore
+    from ..jobs import restore
 
     with database(context, url, data, create=True) as db:
         made = restore(
@@ -194,7 +194,7 @@ def restore_command(
 @app.command("backups")
 def backups_command(root: Root, json_output: Json = False) -> None:
     """List the backups in a folder."""
-    from ..pipeline import list_backups
+    from ..jobs import list_backups
     from .output import print_json, print_table
 
     found = list_backups(root)
@@ -223,7 +223,7 @@ def copy_command(
     json_output: Json = False,
 ) -> None:
     """Copy a table to another store. A run that was killed is gone on with."""
-    from ..pipeline import copy_table
+    from ..jobs import copy_table
 
     with database(context, url, data) as db, other_database(context, db, other_url, other_data, create=True) as other:
         made = copy_table(
@@ -250,7 +250,7 @@ def export_command(
     json_output: Json = False,
 ) -> None:
     """Write rows to a folder of Parquet files. A run that was killed is gone on with."""
-    from ..pipeline import export
+    from ..jobs import export
 
     chosen = [each.strip() for each in columns.split(",")] if columns else None
     with database(context, url, data) as db:
@@ -339,7 +339,7 @@ def apply_command(
     json_output: Json = False,
 ) -> None:
     """Apply files of changes, the last of each key, in commits of many; run again, those that are in are skipped."""
-    from ..pipeline import apply_changes
+    from ..jobs import apply_changes
 
     with database(context, url, data) as db:
         made = apply_changes(

@@ -25,9 +25,9 @@ from .target import Data, Json, Name, Url, database
 
 if TYPE_CHECKING:
     from ...schemas.column import ColumnDefinition
-    from ..database import Database
-    from ..pipeline import LoadResult, ReadOptions
-    from ..pipeline.input_files import InputFile
+    from ..api.database import Database
+    from ..jobs import LoadResult, ReadOptions
+    from ..jobs.input_files import InputFile
 
 ERRORS_SHOWN = 10
 
@@ -83,7 +83,7 @@ def load(
 
     zcat homes.tsv.gz | nyala load homes - --format tsv --rejects refused.csv
     """
-    from ..pipeline import load as load_files
+    from ..jobs import load as load_files
 
     if again and run:
         raise InvalidArgumentError("give --run or --again, not both")
@@ -122,7 +122,7 @@ def load(
 
 def read_options(**parts: Any) -> ReadOptions:
     """Return how files are read; a backslash and t is a tab."""
-    from ..pipeline import ReadOptions
+    from ..jobs import ReadOptions
 
     if parts["delimiter"] == "\\t":
         parts["delimiter"] = "\t"
@@ -137,7 +137,7 @@ def inputs(places: Sequence[str], options: ReadOptions) -> Iterator[list[InputFi
         NotFoundError: there is no such file.
         InvalidArgumentError: one is of no known format.
     """
-    from ..pipeline.input_files import input_files
+    from ..jobs.input_files import input_files
 
     with tempfile.TemporaryDirectory(prefix="nyala-load-") as scratch:
         found: list[InputFile] = []

@@ -14,8 +14,8 @@ import pyarrow as pa
 import typer
 
 from ...schemas.errors import InvalidArgumentError
-from ..cells import python_rows
-from ..scan import Scan
+from ..api.scan import Scan
+from ..convert.cells import python_rows
 
 SHOWN_ROWS = 100
 """How many rows a terminal shows when no limit is given; files and pipes get all."""

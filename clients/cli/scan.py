@@ -12,7 +12,7 @@ from .options import AsOf, Columns, CsvRows, JsonRows, Limit, Output, WhereText,
 from .target import Data, Name, Url, database
 
 if TYPE_CHECKING:
-    from ..scan import Scan
+    from ..api.scan import Scan
 
 
 def scan(

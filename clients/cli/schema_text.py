@@ -18,7 +18,7 @@ from ...schemas.column import ColumnDefinition
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.literal import to_json
 from ...schemas.types import LogicalType
-from ..pipeline.text_cells import cell_of_text
+from ..jobs.text_cells import cell_of_text
 
 _TOKEN = re.compile(
     r"""\s*(?: (?P<text>'(?:[^']|'')*') | (?P<name>"(?:[^"]|"")*") | (?P<word>[^\s,()'"]+) | (?P<mark>[,()]) )""", re.X

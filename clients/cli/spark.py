@@ -22,6 +22,6 @@ def build_shim_command(
     ] = None,
 ) -> None:
     """Compile the shim in Java, by which Spark prunes columns, pushes filters and has a catalog. Needs a JDK 17."""
-    from ..spark.shim import build_shim, spark_version
+    from ..spark_session.shim import build_shim, spark_version
 
     print(f"{build_shim(folder)}, for Spark {spark_version()}")

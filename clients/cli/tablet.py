@@ -42,7 +42,7 @@ def move_tablet(
     url: Url = None,
 ) -> None:
     """Move a tablet to another server while it is used; if that was interrupted, the same command goes on."""
-    from ..progress import LoadProgress
+    from ..api.progress import LoadProgress
 
     with database(context, url, None) as db, LoadProgress(f"move tablet {tablet}", None) as shown:
         db.move_tablet(name, tablet, to, server, shown.reach)

@@ -10,7 +10,7 @@ import typer
 from ...schemas.errors import InvalidArgumentError, NotFoundError
 
 if TYPE_CHECKING:
-    from ..database import Database
+    from ..api.database import Database
 
 DEFAULT_URL = "grpc://127.0.0.1:8815"
 
@@ -31,7 +31,7 @@ def database(context: typer.Context, url: str | None, data: Path | None, create:
         StoreError: both options are given, there is no store, or the database cannot be opened.
     """
     if data is None:
-        from ..connect import connect
+        from ..api.connect import connect
 
         return connect(url or DEFAULT_URL)
     if url is not None and not _is_from_environment(context, "url"):

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from rich.console import Console
 
 from ...schemas.errors import InternalError, StoreError
-from ..connect import connect
-from ..table import Table
+from ..api.connect import connect
+from ..api.table import Table
 from .flights import PRIMARY_KEY, SCHEMA, flights
 from .server_process import ServerProcess
 

@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.rule import Rule
 from rich.table import Table as TextTable
 
-from ..connect import connect
-from ..database import Database
-from ..table import Table
+from ..api.connect import connect
+from ..api.database import Database
+from ..api.table import Table
 from .crash import kill_during_load
 from .flights import PRIMARY_KEY, SCHEMA, flights
 from .server_process import ServerProcess

@@ -12,7 +12,7 @@ from ...schemas.column import ColumnSchema
 from ...schemas.description import TableDescription
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.operation import Operation
-from ..casting import Caster
+from ..convert.casting import Caster
 from .options import StreamWriteOptions, WriteOptions
 from .types import arrow_schema, becomes_moment, check_case, same_name
 from .zone import moments, session_zone

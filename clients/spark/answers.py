@@ -32,10 +32,10 @@ def answer(options: _Options) -> StructType:
 
 def _schema(options: _Options) -> StructType:
     """The schema of a read; without fields if there is no such table."""
-    from .source import NyalaDataSource
+    from .batch_read import asked_schema
 
     try:
-        return NyalaDataSource(options).schema()
+        return asked_schema(options)
     except NotFoundError:
         return StructType()
 
@@ -47,8 +47,8 @@ def _tables(options: _Options) -> StructType:
 
 def _now(options: _Options) -> StructType:
     """A timestamp that shows all that was acknowledged so far, on all servers that can be reached."""
-    from ..servers.planning import now_there
-    from ..servers.store import PlacedStore
+    from ..cluster.planning import now_there
+    from ..cluster.store import PlacedStore
 
     store = whole_store_at(options["uri"])
     now = now_there(store.members)[0] if isinstance(store, PlacedStore) else store.now()

@@ -8,7 +8,7 @@ for each query and writes the query's filters into that option.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -18,9 +18,9 @@ from pyspark.sql.types import StructType
 from ...schemas.aggregate import aggregate_schema
 from ...schemas.changes import BEFORE, ChangeSpec
 from ...schemas.scan import ScanSpec
-from ..scan_parts import ScanPart
+from ..flight.scan_parts import ScanPart
 from .connection import batches_of, store_at
-from .options import ReadOptions, StreamReadOptions
+from .options import ReadOptions, StreamReadOptions, is_of_stream, parse
 from .plain_errors import plain_errors
 from .statement import insertable
 from .types import (
@@ -69,6 +69,17 @@ class BatchReader(DataSourceReader):
             wanted = arrow_schema(self._schema)
             for batch in batches_of(self._options.uri, partition.part):
                 yield conform(batch, wanted, self._names)
+
+
+def asked_schema(given: Mapping[str, str]) -> StructType:
+    """Return the columns that a read by options as Spark has them gives. Whether it is a stream, Spark does not say.
+
+    Raises:
+        StoreError: an option is wrong, or there is no such table or column.
+    """
+    if is_of_stream(given):
+        return source_schema(parse(StreamReadOptions, given, "readStream"))
+    return source_schema(parse(ReadOptions, given, "read"))
 
 
 def source_schema(options: ReadOptions | StreamReadOptions) -> StructType:

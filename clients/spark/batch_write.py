@@ -18,7 +18,7 @@ from ...schemas.errors import InvalidArgumentError, RowErrors
 from ...schemas.operation import Operation
 from ...schemas.transaction import StagedBatch, TransactionCommit, TransactionResult
 from ...schemas.write import Stage, WriteCommand
-from ..batching import in_batches, in_slices
+from ..convert.batching import in_batches, in_slices
 from .alignment import Alignment
 from .connection import store_at, whole_store_at
 from .grouping import grouped

@@ -14,10 +14,10 @@ import pyarrow as pa
 from ...schemas.errors import UnavailableError, WrongServerError
 from ...schemas.scan import ScanSpec
 from ...schemas.service import StoreService
-from ..connect import store_of
-from ..flight import FlightStore
-from ..scan_parts import ScanPart
-from ..server_wait import ServerWait
+from ..api.connect import store_of
+from ..flight.scan_parts import ScanPart
+from ..flight.server_wait import ServerWait
+from ..flight.store import FlightStore
 
 _stores: dict[tuple[int, str], FlightStore] = {}
 _whole: dict[tuple[int, str], StoreService] = {}
@@ -85,7 +85,7 @@ def batches_of(uri: str, part: ScanPart) -> Iterator[pa.RecordBatch]:
 
 def _followed(uri: str, part: ScanPart) -> Iterator[pa.RecordBatch]:
     """Return the batches of a part whose tablet is not where it was planned, from the server that it was moved to."""
-    from ..servers.store import PlacedStore  # needs numpy, and only here
+    from ..cluster.store import PlacedStore  # needs numpy, and only here
 
     store, ticket = whole_store_at(uri), ScanSpec.model_validate_json(part.ticket)
     if not isinstance(store, PlacedStore) or ticket.partition is None:

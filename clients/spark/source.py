@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from .options import ReadOptions, StreamReadOptions, StreamWriteOptions, WriteOptions, is_of_stream, parse
+from .options import ReadOptions, StreamReadOptions, StreamWriteOptions, WriteOptions, parse
 from .plain_errors import plain_errors
 
 if TYPE_CHECKING:
@@ -32,13 +32,9 @@ class NyalaDataSource(DataSource):
     def schema(self) -> StructType:
         """The columns of a table or of its changes, or those chosen. Whether for a stream, Spark does not say."""
         from .answers import ASK, answer
-        from .batch_read import source_schema
+        from .batch_read import asked_schema
 
-        if ASK in self.options:
-            return answer(dict(self.options))
-        if is_of_stream(self.options):
-            return source_schema(parse(StreamReadOptions, self.options, "readStream"))
-        return source_schema(parse(ReadOptions, self.options, "read"))
+        return answer(dict(self.options)) if ASK in self.options else asked_schema(self.options)
 
     @plain_errors
     def reader(self, schema: StructType) -> BatchReader:

@@ -30,8 +30,8 @@ from ...schemas.changes import BEFORE, OPS, ChangeSpec
 from ...schemas.errors import SnapshotTooOldError
 from ...schemas.scan import ScanSpec
 from ...schemas.timestamp import last_of, microseconds_of
-from ..flight import FlightStore
-from ..scan_parts import ScanPart
+from ..flight.scan_parts import ScanPart
+from ..flight.store import FlightStore
 from .backlog import Backlog
 from .batch_read import columns_of, source_schema
 from .connection import batches_of, store_at, whole_store_at

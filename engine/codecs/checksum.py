@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..kernels import crc32 as kernels
-from ..kernels.cpu import HAS_CARRYLESS_PRODUCT, HAS_WIDE_CARRYLESS_PRODUCT
+from ..kernels.simd.cpu import HAS_CARRYLESS_PRODUCT, HAS_WIDE_CARRYLESS_PRODUCT
 from ..vectors.memory import address_of
 
 _BLOCK_BYTES = 64

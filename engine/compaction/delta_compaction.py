@@ -26,11 +26,11 @@ from ..codecs.codec import PAGE_ROWS
 from ..delta import LIVE
 from ..delta.file import DeltaFile, DeltaFileWriter
 from ..delta.run import DeltaRun, collapsed, invert, merge_runs
+from ..manifest import files
+from ..manifest.environment import Environment
+from ..manifest.manifest import TabletEntry
 from ..rowset.base_file import ColumnsFile, ColumnsMetadata, write_columns_file
 from ..rowset.diskrowset import DiskRowSet, base_timestamps
-from ..tablet import files
-from ..tablet.environment import Environment
-from ..tablet.manifest import TabletEntry
 from ..tablet.tablet import Tablet
 from ..vectors.vector import Vector
 from .flush import FlushReport

@@ -25,11 +25,11 @@ from ...schemas.table import TableSchema
 from ..codecs.codec import PAGE_ROWS
 from ..delta import LIVE
 from ..delta.run import DeltaRun, invert
+from ..manifest.environment import Environment
+from ..manifest.manifest import RowsetEntry, TabletEntry
 from ..rowset.diskrowset import DiskRowSet
 from ..rowset.location import pack
 from ..rowset.memrowset import MemRowSet
-from ..tablet.environment import Environment
-from ..tablet.manifest import RowsetEntry, TabletEntry
 from ..tablet.tablet import Tablet
 from ..tablet.version import Version
 from ..vectors.keys import take_keys

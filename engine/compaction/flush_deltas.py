@@ -18,10 +18,10 @@ from ..delta import LIVE
 from ..delta.file import ColumnEncoding, DeltaFile, DeltaFileWriter
 from ..delta.memstore import DeltaMemStore
 from ..delta.run import collapsed
+from ..manifest import files
+from ..manifest.environment import Environment
+from ..manifest.manifest import TabletEntry
 from ..rowset.diskrowset import DiskRowSet
-from ..tablet import files
-from ..tablet.environment import Environment
-from ..tablet.manifest import TabletEntry
 from ..tablet.tablet import Tablet
 from .flush import FlushReport, StagedFlush
 from .rewrite import NewFiles, Staged, commit_together, new_files

@@ -19,10 +19,10 @@ from collections.abc import Sequence
 
 from ..delta import LIVE
 from ..delta.file import DeltaFile
+from ..manifest.environment import Environment
+from ..manifest.manifest import TabletEntry
 from ..rowset.diskrowset import DiskRowSet
-from ..tablet.environment import Environment
 from ..tablet.key_lookup import MovedKeys, hashes_of
-from ..tablet.manifest import TabletEntry
 from ..tablet.open import remove_orphans
 from ..tablet.tablet import Tablet
 from .flush import FlushReport

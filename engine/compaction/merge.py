@@ -18,7 +18,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from ..delta.run import DeltaRun
-from ..tablet.environment import Environment
+from ..manifest.environment import Environment
 from ..tablet.tablet import Tablet
 from .flush import FlushReport
 from .merge_rows import Merge, MergeInput, RowFilter

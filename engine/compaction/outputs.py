@@ -13,11 +13,11 @@ from ..cfile.stream import StreamReader
 from ..codecs.codec import PAGE_ROWS
 from ..delta.file import DeltaFileWriter
 from ..delta.run import DeltaRun
+from ..manifest import files
+from ..manifest.environment import Files
+from ..manifest.manifest import RowsetEntry
 from ..rowset.base_file import BaseFileWriter
 from ..rowset.diskrowset import DiskRowSet
-from ..tablet import files
-from ..tablet.environment import Files
-from ..tablet.manifest import RowsetEntry
 from ..tablet.open import open_rowset
 from ..tablet.tablet import Tablet
 from ..vectors.keys import KeyVector

@@ -13,10 +13,10 @@ from dataclasses import replace
 import numpy as np
 
 from ..codecs.codec import PAGE_ROWS
+from ..manifest.environment import Environment
+from ..manifest.manifest import TabletEntry
 from ..rowset.diskrowset import DiskRowSet
 from ..rowset.location import ROWID_BITS, rowids_of
-from ..tablet.environment import Environment
-from ..tablet.manifest import TabletEntry
 from ..tablet.open import remove_orphans
 from ..tablet.tablet import Tablet
 from ..tablet.version import Version

@@ -22,11 +22,11 @@ from ...schemas.errors import StorageFullError
 from ..delta.file import DeltaFile
 from ..fs.failures import named
 from ..fs.together import sync_directories
+from ..manifest import files
+from ..manifest.environment import Environment
+from ..manifest.manifest import TabletEntry
 from ..rowset.base_file import ColumnsFile
 from ..rowset.diskrowset import DiskRowSet
-from ..tablet import files
-from ..tablet.environment import Environment
-from ..tablet.manifest import TabletEntry
 from ..tablet.open import remove_orphans
 from ..tablet.tablet import Tablet
 

@@ -20,11 +20,11 @@ import numpy as np
 
 from ..delta import LIVE
 from ..delta.run import DeltaRun
+from ..manifest.halt import Halt
 from ..rowset.diskrowset import DiskRowSet
 from ..rowset.location import by_slot, pack, rowids_of
 from ..rowset.memrowset import MemRowSet
 from ..rowset.rowset import RowSet
-from ..tablet.halt import Halt
 from ..tablet.key_lookup import MovedKeys, hashes_of
 from ..tablet.tablet import Tablet
 from ..tablet.version import Version

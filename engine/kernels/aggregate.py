@@ -7,7 +7,7 @@
 import numpy as np
 
 from .kernel import kernel
-from .simd import load_u8, view_f64, view_i32, view_i64
+from .simd.simd import load_u8, view_f64, view_i32, view_i64
 
 _LOW = np.int64(0xFFFFFFFF)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from .kernel import kernel
 from .lz4 import lz4_compress, lz4_decompress
-from .simd import copy_bytes, load_u32, store_u32, view_i32, view_i64, view_u8, view_u16, view_u32
+from .simd.simd import copy_bytes, load_u32, store_u32, view_i32, view_i64, view_u8, view_u16, view_u32
 from .transpose import SCRATCH_BYTES as TRANSPOSE_SCRATCH_BYTES
 from .transpose import shuffle, unshuffle
 

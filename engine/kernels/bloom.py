@@ -8,7 +8,7 @@ Space-Efficient Bloom Filters", 2007), salts included. The bits stand on disk: n
 import numpy as np
 
 from .kernel import inline, kernel
-from .simd import prefetch, view_i64, view_u8, view_u32, view_u64
+from .simd.simd import prefetch, view_i64, view_u8, view_u32, view_u64
 
 BLOCK_BYTES = 32
 

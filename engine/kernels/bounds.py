@@ -5,7 +5,7 @@ import numpy as np
 from .gather import load_offset
 from .kernel import kernel
 from .keys import string_less
-from .simd import view_i32
+from .simd.simd import view_i32
 
 
 @kernel

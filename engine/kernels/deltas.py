@@ -9,7 +9,7 @@ import numpy as np
 
 from .gather import copy_exactly, load_offset
 from .kernel import inline, kernel
-from .simd import (
+from .simd.simd import (
     copy16,
     load_u8,
     load_u16,

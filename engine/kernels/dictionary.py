@@ -13,17 +13,7 @@ choose them to collide. Codes do not depend on it; they follow the order of firs
 import numpy as np
 
 from .kernel import inline, kernel
-from .simd import (
-    copy_bytes,
-    load_u8,
-    load_u64,
-    multiply_fold,
-    store_u32,
-    view_i32,
-    view_i64,
-    view_u32,
-    view_u64,
-)
+from .simd.simd import copy_bytes, load_u8, load_u64, multiply_fold, store_u32, view_i32, view_i64, view_u32, view_u64
 
 VALUE_SLACK_BYTES = 16
 """Readable bytes that must follow the dictionary's values."""

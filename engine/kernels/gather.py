@@ -8,7 +8,7 @@ last 16 bytes are read exactly.
 import numpy as np
 
 from .kernel import inline, kernel
-from .simd import (
+from .simd.simd import (
     copy8,
     copy16,
     copy_bytes,

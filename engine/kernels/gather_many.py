@@ -9,7 +9,7 @@ import numpy as np
 
 from .gather import copy_string, load_offset
 from .kernel import inline, kernel
-from .simd import (
+from .simd.simd import (
     copy16,
     copy32,
     load_u8,

@@ -19,7 +19,7 @@ them, so that the misses overlap.
 import numpy as np
 
 from .kernel import inline, kernel
-from .simd import prefetch, view_i64, view_u32, view_u64
+from .simd.simd import prefetch, view_i64, view_u32, view_u64
 
 TAG_BITS = 24
 LOCATION_BITS = 40

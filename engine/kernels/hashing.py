@@ -10,7 +10,7 @@ import numpy as np
 
 from .gather import load_offset
 from .kernel import inline, kernel
-from .simd import load_u8, load_u16, load_u32, load_u64, multiply_fold, view_u64
+from .simd.simd import load_u8, load_u16, load_u32, load_u64, multiply_fold, view_u64
 
 _K1 = np.uint64(0xA0761D6478BD642F)
 _K2 = np.uint64(0xE7037ED1A0B428DB)

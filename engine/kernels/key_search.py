@@ -5,7 +5,7 @@ import numpy as np
 from .gather import load_offset
 from .kernel import inline, kernel
 from .keys import string_less, strings_equal
-from .simd import view_i64, view_u64
+from .simd.simd import view_i64, view_u64
 
 
 @inline

@@ -7,7 +7,7 @@ choose one, collisions go to the next.
 import numpy as np
 
 from .kernel import inline, kernel
-from .simd import view_i64, view_u8
+from .simd.simd import view_i64, view_u8
 
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 

@@ -12,9 +12,9 @@ words of each run any more puts those that it holds back, and is finished word b
 import numpy as np
 
 from .kernel import inline, kernel
-from .merge_llvm import merge_eight
-from .merge_portable import merge_from_both_ends, words_of_first
-from .simd import address_of, copy64, load_u64, store_u64
+from .simd.merge_llvm import merge_eight
+from .simd.merge_portable import merge_from_both_ends, words_of_first
+from .simd.simd import address_of, copy64, load_u64, store_u64
 
 _MERGES = 6
 """So many take turns: with fewer the processor waits, with more its registers do not suffice."""

@@ -8,11 +8,11 @@ chains of loads that do not wait for one another (`merge_portable`).
 
 import numpy as np
 
-from .cpu import HAS_WIDE_MINIMUM
 from .gather import load_offset
 from .kernel import inline, kernel
 from .keys import string_less
-from .simd import copy_bytes, leading_zeros64, load_u64, store_u64, view_i64, view_u64
+from .simd.cpu import HAS_WIDE_MINIMUM
+from .simd.simd import copy_bytes, leading_zeros64, load_u64, store_u64, view_i64, view_u64
 
 _LONGEST_TIE = 32
 """So many rows whose words tie are sorted by insertion."""
@@ -20,7 +20,7 @@ _LONGEST_TIE = 32
 if HAS_WIDE_MINIMUM:
     from .merge_vectors import merge_overlapping
 else:
-    from .merge_portable import merge_overlapping_portable as merge_overlapping
+    from .simd.merge_portable import merge_overlapping_portable as merge_overlapping
 
 
 @inline

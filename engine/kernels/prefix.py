@@ -13,7 +13,7 @@ import numpy as np
 
 from .blocks import BLOCK_ROWS
 from .kernel import inline, kernel
-from .simd import (
+from .simd.simd import (
     copy16,
     copy_bytes,
     load_u8,

@@ -17,7 +17,7 @@ import numpy as np
 
 from .kernel import inline, kernel
 from .prefix import MAX_OUTPUT_BYTES
-from .simd import (
+from .simd.simd import (
     copy_bytes,
     load_u8,
     load_u16,

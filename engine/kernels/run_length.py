@@ -8,7 +8,7 @@ written in whole registers that overshoot the run's end, where the next run over
 import numpy as np
 
 from .kernel import kernel
-from .simd import (
+from .simd.simd import (
     changes_u8,
     changes_u16,
     changes_u32,

@@ -9,15 +9,7 @@ import numpy as np
 from .gather import load_offset
 from .kernel import inline, kernel
 from .keys import string_less
-from .simd import (
-    byte_swap64,
-    load_u8,
-    load_u64,
-    prefetch,
-    trailing_zeros64,
-    view_i64,
-    view_u64,
-)
+from .simd.simd import byte_swap64, load_u8, load_u64, prefetch, trailing_zeros64, view_i64, view_u64
 
 _SMALL_GROUP = 16
 """Strings sorted by plain comparison, without looking at words."""

@@ -14,10 +14,10 @@ few sets of the first-level cache, and shuffling slows down tenfold.
 import numpy as np
 from numba import config
 
-from .cpu import HAS_WIDE_VECTORS
 from .kernel import inline, kernel
-from .simd import copy_bytes, load_u8, store_u8, view_u64
-from .transpose_portable import shuffle_tile_portable, unshuffle_tile_portable
+from .simd.cpu import HAS_WIDE_VECTORS
+from .simd.simd import copy_bytes, load_u8, store_u8, view_u64
+from .simd.transpose_portable import shuffle_tile_portable, unshuffle_tile_portable
 
 SCRATCH_BYTES = 64
 """Room that the portable transposition needs."""
@@ -94,7 +94,7 @@ def unshuffle_portable(source: int, target: int, cell_count: int, width: int, sc
 
 
 if VECTORIZED:
-    from .transpose_llvm import make_shuffle_tile, make_unshuffle_tile
+    from .simd.transpose_llvm import make_shuffle_tile, make_unshuffle_tile
 
     _shuffle_tile1 = make_shuffle_tile(1)
     _shuffle_tile2 = make_shuffle_tile(2)

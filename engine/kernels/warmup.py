@@ -56,10 +56,10 @@ def warm_up(progress: Progress | None = None) -> int:
 
 
 def _import_all() -> None:
-    """Import every module of this package, so that KERNELS is complete."""
+    """Import every module below this package, so that KERNELS is complete."""
     package = __name__.rpartition(".")[0]
-    for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
-        importlib.import_module(f"{package}.{module.name}")
+    for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+        importlib.import_module(module.name)
 
 
 def _signature(kernel: Any) -> tuple[types.Type, ...] | None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from .gather import load_offset
 from .kernel import inline, kernel
-from .simd import load_u8, load_u32, load_u64, view_u64
+from .simd.simd import load_u8, load_u32, load_u64, view_u64
 
 _P1 = np.uint64(0x9E3779B185EBCA87)
 _P2 = np.uint64(0xC2B2AE3D27D4EB4F)

@@ -24,21 +24,21 @@ from ...schemas.write import Durability
 from ..cfile.reader import CFileReader
 from ..cfile.renumber import write_renumbered
 from ..codecs.checksum import crc32
-from ..commit_log import CommitLog
+from ..commit.commit_log import CommitLog
+from ..commit.numbered_writes import Writers, moved_note
 from ..fs.failures import named
 from ..fs.tree import remove_quietly
-from ..layout import write_locks
+from ..manifest import files
+from ..manifest.environment import Environment
+from ..manifest.manifest import ArrivingEntry, Manifest, MovedEntry, RowsetEntry, TableEntry, TabletEntry
 from ..room import Room
 from ..rowset.soundness import verify_partition
-from ..snapshots import Snapshots
-from ..table import Table
-from ..tablet import files
+from ..scan.snapshots import Snapshots
+from ..table.layout import write_locks
+from ..table.table import Table
 from ..tablet.directories import retire
-from ..tablet.environment import Environment
-from ..tablet.manifest import ArrivingEntry, Manifest, MovedEntry, RowsetEntry, TableEntry, TabletEntry
 from ..tablet.open import open_tablet
 from ..tablet.tablet import Tablet
-from ..writers import Writers, moved_note
 from .replaced import with_tablet
 
 ROOT = "moves"

@@ -28,17 +28,17 @@ from ...schemas.moving import (
 from ...schemas.partition_schema import TabletPartition, sum_of
 from ..cfile.reader import CFileReader
 from ..codecs.checksum import crc32_of
+from ..commit.numbered_writes import Writers
 from ..fs.failures import named
-from ..layout import check_here, write_locks
-from ..staging.area import StagingArea
-from ..table import Table
-from ..tablet import files
+from ..maintenance.upkeep import flushed
+from ..manifest import files
+from ..manifest.environment import Environment
+from ..manifest.manifest import MovedEntry, TableEntry, TabletEntry
+from ..table.layout import check_here, write_locks
+from ..table.table import Table
 from ..tablet.directories import make_directories, retire
-from ..tablet.environment import Environment
-from ..tablet.manifest import MovedEntry, TableEntry, TabletEntry
 from ..tablet.tablet import Tablet
-from ..upkeep import flushed
-from ..writers import Writers
+from ..transaction.staging.area import StagingArea
 from .replaced import with_tablet
 
 _CLOSED_SECONDS = 10

@@ -11,15 +11,15 @@ from functools import partial
 
 from ...schemas.errors import NotFoundError
 from ...schemas.moving import MoveNote, Moves, MoveState, MoveStatus
-from ..commit_log import CommitLog
+from ..commit.commit_log import CommitLog
+from ..commit.numbered_writes import Writers
 from ..maintenance.op import MaintenanceOp
+from ..maintenance.upkeep import TabletOp
+from ..manifest.environment import Environment
 from ..room import Room
-from ..snapshots import Snapshots
-from ..staging.area import StagingArea
-from ..table import Table
-from ..tablet.environment import Environment
-from ..upkeep import TabletOp
-from ..writers import Writers
+from ..scan.snapshots import Snapshots
+from ..table.table import Table
+from ..transaction.staging.area import StagingArea
 from .arrivals import Arrivals, arrived
 from .departures import Departures
 

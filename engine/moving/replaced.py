@@ -1,6 +1,6 @@
 """A layout in which another tablet, of the same rows, stands in the place of one."""
 
-from ..layout import Layout
+from ..table.layout import Layout
 from ..tablet.tablet import Tablet
 
 

@@ -16,12 +16,12 @@ from uuid import UUID
 
 from ...schemas.errors import CorruptionError, UnreadableFileError
 from ..fs.filesystem import FileSystem
+from ..manifest import files
+from ..manifest.manifest import Manifest, ManifestFile, TabletEntry
 from ..mvcc.clock import SystemClock
-from ..tablet import files
+from ..record.change import unpack_changes
+from ..recovery.verify import log_reader
 from ..tablet.attach import logged_attachments, with_logged
-from ..tablet.change import unpack_changes
-from ..tablet.manifest import Manifest, ManifestFile, TabletEntry
-from ..verify import log_reader
 from ..wal import replacement
 from ..wal.format import LogRecord
 from ..wal.salvage import Hole, LogSalvage

@@ -33,17 +33,9 @@ from ..cfile.cache import PageCache
 from ..cfile.reader import CFileReader
 from ..fs.failures import is_of_the_file, named
 from ..fs.filesystem import FileSystem
-from ..layout import Layout
-from ..mvcc.clock import SystemClock
-from ..partition.router import Router
-from ..rowset.base_file import BaseFileWriter
-from ..rowset.diskrowset import DiskRowSet
-from ..stats import described
-from ..table import Table
-from ..tablet import files
-from ..tablet.attach import logged_attachments, with_logged
-from ..tablet.environment import LooseFiles
-from ..tablet.manifest import (
+from ..manifest import files
+from ..manifest.environment import LooseFiles
+from ..manifest.manifest import (
     PATH,
     Manifest,
     ManifestFile,
@@ -53,6 +45,14 @@ from ..tablet.manifest import (
     read_manifest,
     read_with_damage,
 )
+from ..mvcc.clock import SystemClock
+from ..partition.router import Router
+from ..rowset.base_file import BaseFileWriter
+from ..rowset.diskrowset import DiskRowSet
+from ..table.layout import Layout
+from ..table.stats import described
+from ..table.table import Table
+from ..tablet.attach import logged_attachments, with_logged
 from ..tablet.open import open_rowset, unlink_quietly
 from ..tablet.tablet import Tablet
 from ..vectors.vector import Vector

@@ -22,16 +22,16 @@ from ...schemas.scan import ScanSpec
 from ...schemas.statement import Statement
 from ...schemas.timestamp import parse_moment
 from ...schemas.write import Durability, WriteResult, combine
-from ..answer import answer
-from ..commit_log import Commit, CommitLog
-from ..layout import Layout, write_locks
-from ..memory_gate import MemoryGate, patiently
+from ..commit.commit_log import Commit, CommitLog
+from ..commit.memory_gate import MemoryGate, patiently
+from ..commit.numbered_writes import Ticket, Writers, number_of
 from ..options import StoreOptions
-from ..prepared import Prepared, prepare
-from ..snapshots import Snapshots
-from ..table import Table, changes_of, has_errors, status_of
+from ..scan.snapshots import Snapshots
+from ..table.layout import Layout, write_locks
+from ..table.routed_batch import Prepared, prepare
+from ..table.table import Table, changes_of, has_errors, status_of
+from ..table.write_result import answer
 from ..tablet.outcome import Outcome
-from ..writers import Ticket, Writers, number_of
 from .rows import StatementRows, key_ids
 from .work import ScanRows, Work, work_of
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.operation import Operation
-from ..layout import Layout
+from ..table.layout import Layout
 from ..vectors.arrow import from_arrow, to_arrow
 from ..vectors.keys import U64Keys, keys_as_bytes
 from ..vectors.physical import physical_of

@@ -24,7 +24,7 @@ from ...schemas.statement import Statement, StatementKind
 from ...schemas.timestamp import parse_moment
 from ..expression.evaluate import evaluate
 from ..expression.parse import parse
-from ..layout import Layout
+from ..table.layout import Layout
 from .rows import distinct, key_ids
 
 ScanRows = Callable[[ScanSpec], ScanStream]

@@ -20,12 +20,12 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from ..manifest.environment import Environment
+from ..manifest.manifest import Manifest, RowsetEntry
+from ..record.change import Attachment, unpack_attachments
 from ..rowset.diskrowset import DiskRowSet
 from ..vectors.keys import KeyVector, hash_keys, slice_keys
 from ..wal.format import LogRecord
-from .change import Attachment, unpack_attachments
-from .environment import Environment
-from .manifest import Manifest, RowsetEntry
 from .tablet import Tablet
 
 _KEYS_AT_ONCE = 1 << 14

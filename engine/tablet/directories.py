@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..fs.failures import named
-from . import files
-from .environment import Environment
+from ..manifest import files
+from ..manifest.environment import Environment
 from .open import remove_orphans
 from .tablet import Tablet
 

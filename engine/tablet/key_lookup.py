@@ -25,12 +25,12 @@ from typing import Literal
 
 import numpy as np
 
+from ..manifest.key_budget import KeyIndexBudget
 from ..rowset.diskrowset import DiskRowSet
 from ..rowset.key_index import KeyIndex
 from ..rowset.location import by_slot, pack, rowids_of, slots_of
 from ..rowset.rowset import RowSet
 from ..vectors.keys import KeyVector, equal_at, hash_keys
-from .key_budget import KeyIndexBudget
 from .missing import Find, MissingKeys
 from .slots import Forwarded, Slots
 from .version import Version

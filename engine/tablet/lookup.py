@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from ...schemas.column import ColumnSchema
 from ..rowset.location import by_slot, rowids_of
+from ..rowset.read_rows import read_rows, schema_of
 from ..rowset.rowset import RowSet
 from ..vectors.keys import KeyVector
 from .key_lookup import find_in
 from .missing import MissingKeys
-from .read import read_rows, schema_of
 from .tablet import Tablet
 
 _Group = tuple[RowSet, np.ndarray, np.ndarray]

@@ -12,11 +12,11 @@ from ..damage import damage_of
 from ..delta.file import DeltaFile
 from ..fs.failures import is_of_the_file
 from ..fs.filesystem import FileSystem
+from ..manifest import files
+from ..manifest.environment import Environment, Files
+from ..manifest.manifest import Manifest, RowsetEntry, TabletEntry
 from ..rowset.base_file import ColumnsFile
 from ..rowset.diskrowset import DiskRowSet
-from . import files
-from .environment import Environment, Files
-from .manifest import Manifest, RowsetEntry, TabletEntry
 from .tablet import Tablet
 
 Opened = TypeVar("Opened", DiskRowSet, ColumnsFile, DeltaFile)

@@ -19,6 +19,8 @@ from ...schemas.operation import Operation
 from ...schemas.partition_schema import WHOLE, TabletPartition
 from ...schemas.table import TableSchema
 from ..delta import LIVE
+from ..manifest.key_budget import KeyIndexBudget, unlimited
+from ..record.change import Change, ChangeKind
 from ..rowset.diskrowset import DiskRowSet
 from ..rowset.location import by_slot, rowids_of
 from ..rowset.memrowset import MemRowSet
@@ -27,9 +29,7 @@ from ..vectors.arrow import from_arrow
 from ..vectors.keys import KeyEncoder, KeyVector, hash_keys, take_keys
 from ..vectors.physical import PhysicalType, physical_of
 from ..vectors.vector import FixedVector, Vector, conformed
-from .change import Change, ChangeKind
 from .changed import changed_after
-from .key_budget import KeyIndexBudget, unlimited
 from .key_lookup import KeyLookup
 from .outcome import Outcome, Shape, decide
 from .slots import Slots

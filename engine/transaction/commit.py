@@ -19,20 +19,20 @@ import numpy as np
 from ...schemas.errors import ConflictError, InvalidArgumentError, NotFoundError
 from ...schemas.transaction import TransactionCommit, TransactionResult
 from ...schemas.write import Durability
-from ..commit_log import Commit, CommitLog
-from ..committed import Committed, CommittedTransaction, CommittedVersion, note_of
-from ..direct_load import DirectLoad
-from ..layout import write_locks
-from ..memory_gate import MemoryGate, patiently
+from ..commit.commit_log import Commit, CommitLog
+from ..commit.memory_gate import MemoryGate, patiently
+from ..commit.transaction_memory import Committed, CommittedTransaction, CommittedVersion, note_of
 from ..options import StoreOptions
-from ..staging.area import StagedPart, StagingArea
-from ..table import Table
+from ..table.direct_load import DirectLoad
+from ..table.layout import write_locks
+from ..table.table import Table
+from ..table.tablet_change import TabletChange, tablet_changes
 from ..tablet import outcome
 from ..tablet.attach import attach
-from ..tablet_change import TabletChange, tablet_changes
 from .net import Net
 from .piece import Piece
 from .plan import Plan, TabletWork, TableWork
+from .staging.area import StagedPart, StagingArea
 from .truncation import deletes
 
 _ATTEMPTS = 8

@@ -16,9 +16,9 @@ from contextlib import suppress
 import numpy as np
 import pyarrow as pa
 
-from ..direct_load import DirectLoad
-from ..layout import Layout
-from ..prepared import Part, whole_rows
+from ..table.direct_load import DirectLoad
+from ..table.layout import Layout
+from ..table.routed_batch import Part, whole_rows
 from ..tablet.attach import NewKeys, StagedRowSet
 from ..tablet.tablet import Tablet
 from ..vectors.keys import concat_keys, slice_keys

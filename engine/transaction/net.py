@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from ..layout import Layout
-from ..tablet.change import Change, ChangeKind
+from ..record.change import Change, ChangeKind
+from ..table.layout import Layout
+from ..table.tablet_change import TabletChange, stored_rows, taken
 from ..tablet.outcome import decide
 from ..tablet.tablet import Tablet
-from ..tablet_change import TabletChange, stored_rows, taken
 from ..vectors.keys import concat_keys, first_occurrences, take_keys
 from .piece import Piece
 

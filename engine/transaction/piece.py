@@ -14,16 +14,16 @@ from ...schemas.limits import Limits
 from ...schemas.operation import Operation
 from ...schemas.transaction import StagedRowError
 from ...schemas.write import Durability
-from ..answer import answer
-from ..incoming import Incoming, RowRefusals, check_batch, row_bytes
-from ..layout import Layout
-from ..prepared import Prepared, prepare
-from ..staging.area import StagedPart
-from ..table import Table
+from ..table.checked_batch import Incoming, RowRefusals, check_batch, row_bytes
+from ..table.layout import Layout
+from ..table.routed_batch import Prepared, prepare
+from ..table.table import Table
+from ..table.write_result import answer
 from ..tablet import outcome
 from ..tablet.outcome import Shape
 from ..tablet.tablet import Tablet
 from ..vectors.keys import KeyVector, first_occurrences, hash_keys, take_keys
+from .staging.area import StagedPart
 
 CHUNK_BYTES = 32 << 20
 """Batches of one operation and schema are looked at together up to this size."""

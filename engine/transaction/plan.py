@@ -14,14 +14,14 @@ import numpy as np
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.limits import Limits
 from ...schemas.write import ROW_ERRORS_MAX
-from ..direct_load import DirectLoad
-from ..layout import Layout
-from ..staging.area import StagedPart
-from ..table import Table
+from ..table.direct_load import DirectLoad
+from ..table.layout import Layout
+from ..table.table import Table
 from ..tablet.attach import StagedRowSet
 from ..tablet.tablet import Tablet
 from .loader import Loader
 from .piece import Chunk, Piece, Refusals, chunks, key_hashes, pieces, prepared
+from .staging.area import StagedPart
 from .truncation import key_bytes_of
 
 Made = TypeVar("Made")

@@ -13,9 +13,9 @@ from ...schemas.operation import Operation
 from ...schemas.table import TableSchema
 from ...schemas.transaction import StagedBatch, StageResult
 from ...schemas.write import CommitMode, WriteCommand
-from ..incoming import check_batch, over_limit, spelled_out
-from ..staging.area import StagingArea
-from ..table import Table
+from ..table.checked_batch import check_batch, over_limit, spelled_out
+from ..table.table import Table
+from .staging.area import StagingArea
 
 
 def stage(

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from ..record.change import Change, ChangeKind
 from ..rowset.location import pack
 from ..rowset.rowset import RowSet
-from ..tablet.change import Change, ChangeKind
+from ..table.tablet_change import TabletChange
 from ..tablet.tablet import Tablet
-from ..tablet_change import TabletChange
 from ..vectors.arrow import to_arrow
 
 _ROWS_AT_ONCE = 1 << 18

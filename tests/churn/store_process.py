@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import nyala
-from nyala.clients.database import Database
+from nyala.clients.api.database import Database
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.schemas.service import MaintenanceKind

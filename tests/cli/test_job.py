@@ -14,7 +14,7 @@ import pytest
 
 import nyala
 from nyala.__main__ import main
-from nyala.clients.connect import connect
+from nyala.clients.api.connect import connect
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
@@ -107,7 +107,7 @@ def test_copy_export_and_load(run: Run, data: Path, url: str, tmp_path: Path) ->
 
 
 def test_the_file_for_spark_submit(data: Path, url: str, tmp_path: Path) -> None:
-    from nyala.clients.pipeline import jobs
+    from nyala import jobs
 
     def submit(*arguments: object) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, jobs.__file__, *map(str, arguments)]

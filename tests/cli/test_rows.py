@@ -16,8 +16,8 @@ import pytest
 from command import Run
 
 import nyala
-from nyala.clients.cells import python_rows
 from nyala.clients.cli.rows import PIECE_ROWS, json_lines, tab_lines
+from nyala.clients.convert.cells import python_rows
 from nyala.schemas.literal import to_json
 
 ROWS = 40_000

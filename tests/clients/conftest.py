@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from nyala.clients.connect import connect
-from nyala.clients.database import Database
-from nyala.clients.table import Table
+from nyala.clients.api.connect import connect
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala import compaction
-from nyala.clients.database import Database
+from nyala.clients.api.database import Database
+from nyala.clients.offload import bulk_compact as compaction
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.schemas.errors import ConflictError, InvalidArgumentError, NotFoundError

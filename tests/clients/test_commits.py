@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.clients.database import Database
-from nyala.clients.table import Table
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
 from nyala.schemas import commits as commits_schema
 from nyala.schemas.errors import InvalidArgumentError, NotFoundError, SnapshotTooOldError
 
@@ -72,7 +72,7 @@ def test_many_commits_come_in_pages(db: Database, table: Table, monkeypatch: pyt
     for number in range(10):
         table.insert({"id": [number]})
     assert counted(db) == [(1, 0, 0)] * 10
-    monkeypatch.setattr("nyala.engine.commits.COMMITS_MAX", 5)
+    monkeypatch.setattr("nyala.engine.scan.commits.COMMITS_MAX", 5)
     with pytest.raises(InvalidArgumentError, match="later moment"):
         db.commits("t")
 

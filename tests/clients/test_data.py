@@ -12,9 +12,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from nyala.clients import batching
-from nyala.clients.batching import COMMIT_BYTES, COMMIT_ROWS
-from nyala.clients.data import WriteData
+from nyala.clients.convert import batching
+from nyala.clients.convert.batching import COMMIT_BYTES, COMMIT_ROWS
+from nyala.clients.convert.data import WriteData
 from nyala.schemas.column import ColumnDefinition, ColumnSchema
 from nyala.schemas.errors import InvalidArgumentError
 

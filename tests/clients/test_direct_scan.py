@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.clients.connect import connect
-from nyala.clients.database import Database
+from nyala.clients.api.connect import connect
+from nyala.clients.api.database import Database
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer

@@ -13,8 +13,8 @@ import pyarrow.flight as fl
 import pytest
 
 import nyala
-from nyala.clients.database import Database
-from nyala.clients.table import Table
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
 from nyala.engine.store import Store
 from nyala.flight_server.location import check_free
 from nyala.flight_server.server import FlightServer
@@ -156,7 +156,7 @@ def test_what_a_database_and_an_alteration_print(tmp_path: Path, homes: Table) -
 
 
 def test_libraries_that_are_not_there(homes: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nyala.clients.scan.find_spec", lambda name: None)
+    monkeypatch.setattr("nyala.clients.api.scan.find_spec", lambda name: None)
     for name in ("pandas", "polars"):
         with pytest.raises(nyala.InvalidArgumentError, match=f"to_{name} needs {name}: pip install {name}"):
             getattr(homes.scan(), f"to_{name}")()

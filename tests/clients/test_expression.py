@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from nyala.clients.database import Database
-from nyala.clients.where import where_json
+from nyala.clients.api.database import Database
+from nyala.clients.convert.where import where_json
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
@@ -181,7 +181,7 @@ def test_a_column_that_is_not_there(shared):
 
 
 def test_clients_do_not_import_pyarrow_compute():
-    code = "import nyala, nyala.clients.database, sys; sys.exit('pyarrow.compute' in sys.modules)"
+    code = "import nyala, nyala.clients.api.database, sys; sys.exit('pyarrow.compute' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

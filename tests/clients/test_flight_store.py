@@ -13,10 +13,10 @@ import pyarrow.flight as fl
 import pytest
 
 import nyala
-from nyala.clients.database import Database
-from nyala.clients.flight import FlightStore
-from nyala.clients.flight_errors import store_error
-from nyala.clients.table import Table
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
+from nyala.clients.flight.errors import store_error
+from nyala.clients.flight.store import FlightStore
 from nyala.flight_server.errors import Translator
 from nyala.schemas.errors import StoreError, error_of
 from nyala.schemas.scan import ScanSpec
@@ -183,7 +183,7 @@ def test_refusal_of_a_batch_ends_the_load(remote: Database, make_table: Callable
 def test_server_that_dies_during_a_load(
     make_dying_server: Callable[[], tuple[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nyala.clients.server_wait._PAUSES", (0.05, 0.1, 0.2))  # it does not come back
+    monkeypatch.setattr("nyala.clients.flight.server_wait._PAUSES", (0.05, 0.1, 0.2))  # it does not come back
     url, kill = make_dying_server()
     database = nyala.connect(url)
     table = database.create_table("homes", pa.schema({"id": pa.int64()}), ["id"])

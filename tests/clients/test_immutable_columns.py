@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.clients.database import Database
+from nyala.clients.api.database import Database
 
 SCHEMA = pa.schema([("k", pa.int64()), ("born", pa.string()), ("v", pa.int32())])
 OPTIONS = {"born": nyala.ColumnOptions(immutable=True)}

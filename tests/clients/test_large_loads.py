@@ -11,15 +11,15 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.clients import batching
-from nyala.clients.connect import connect
-from nyala.clients.database import Database
-from nyala.clients.table import Table
-from nyala.engine import direct_load
+from nyala.clients.api.connect import connect
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
+from nyala.clients.convert import batching
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
+from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
-from nyala.engine.verify import verify_store
+from nyala.engine.table import direct_load
 from nyala.flight_server.server import FlightServer
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])

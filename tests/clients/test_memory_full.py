@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.clients.database import Database
+from nyala.clients.api.database import Database
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
@@ -83,7 +83,7 @@ def test_a_client_waits_and_comes_again(store: Store, url: str, kind: str) -> No
 
 def test_the_patience_of_a_client_ends(store: Store, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(Database(store).table("rows"))
-    monkeypatch.setattr("nyala.clients.server_wait._PATIENCE_SECONDS", 1.5)
+    monkeypatch.setattr("nyala.clients.flight.server_wait._PATIENCE_SECONDS", 1.5)
     with nyala.connect(url) as database, pytest.raises(UnavailableError, match="memory_bytes"):
         database.table("rows").insert(batch(100))
     assert store.table_stats("rows").memory.refused_batches >= 3  # pyright: ignore[reportOptionalMemberAccess]

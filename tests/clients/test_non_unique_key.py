@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.clients.database import Database
+from nyala.clients.api.database import Database
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.options import StoreOptions
@@ -23,11 +23,11 @@ ID = "auto_incrementing_id"
 OPTIONS = StoreOptions(maintenance="off", wal_segment_bytes=1 << 12)
 
 
-def make(db: Database) -> nyala.clients.table.Table:
+def make(db: Database) -> nyala.clients.api.table.Table:
     return db.create_table("t", SCHEMA, ["k"], unique_key=False, history_max_age_seconds=1)
 
 
-def rows(table: nyala.clients.table.Table) -> list[tuple]:
+def rows(table: nyala.clients.api.table.Table) -> list[tuple]:
     return [tuple(row.values()) for row in table.scan(ordered=True).to_arrow().to_pylist()]
 
 

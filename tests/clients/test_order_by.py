@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.clients.database import Database
-from nyala.clients.table import Table
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
 from nyala.schemas import sorting
 from nyala.schemas.errors import InvalidArgumentError
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.clients.database import Database
-from nyala.clients.table import Table
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
 
 SCHEMA = pa.schema([("host", pa.string()), ("time", pa.int64()), ("value", pa.float64()), ("note", pa.string())])
 LEVELS = (nyala.hash("host", buckets=3), nyala.range("time", bounds=[(0, 10), (10, 20), (30, None)]))

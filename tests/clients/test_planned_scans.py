@@ -11,9 +11,9 @@ import pyarrow.flight as fl
 import pytest
 
 import nyala
-from nyala.clients.database import Database
-from nyala.clients.flight_errors import as_store_errors
-from nyala.clients.table import Table
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
+from nyala.clients.flight.errors import as_store_errors
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.options import StoreOptions

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.clients import point_reads
-from nyala.clients.flight import FlightStore
+from nyala.clients.flight import point_reads
+from nyala.clients.flight.store import FlightStore
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.config import ServerConfig

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from nyala.clients import progress
-from nyala.clients.progress import LoadProgress
+from nyala.clients.api import progress
+from nyala.clients.api.progress import LoadProgress
 
 
 @pytest.mark.parametrize(("is_terminal", "patience", "shown"), [(True, 0, True), (True, 60, False), (False, 0, False)])

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.clients.database import Database
-from nyala.clients.pipeline import backup, export, restore
+from nyala.clients.api.database import Database
+from nyala.clients.jobs import backup, export, restore
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer

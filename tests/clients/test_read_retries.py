@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.clients import server_wait
-from nyala.clients.flight import FlightStore
-from nyala.clients.scan_reader import ScanReader
+from nyala.clients.flight import server_wait
+from nyala.clients.flight.scan_reader import ScanReader
+from nyala.clients.flight.store import FlightStore
 from nyala.schemas.errors import UnavailableError
 from tests.clients.test_retries import SCHEMA, serve
 

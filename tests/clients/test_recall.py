@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from nyala.clients.database import Database
+from nyala.clients.api.database import Database
 from nyala.schemas.errors import AlreadyPresentError, ConflictError, InvalidArgumentError, NotFoundError
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string())])

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.clients.database import Database
-from nyala.clients.numbered import NumberedPut, Writer
-from nyala.clients.server_wait import ServerWait
-from nyala.clients.table import Table
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
+from nyala.clients.flight.numbered import NumberedPut, Writer
+from nyala.clients.flight.server_wait import ServerWait
 from nyala.engine.store import Store
 from nyala.schemas.errors import InvalidArgumentError, RowErrors, UnavailableError
 from nyala.schemas.operation import Operation

@@ -12,7 +12,7 @@ import pyarrow.flight as fl
 import pytest
 
 import nyala
-from nyala.clients.database import Database
+from nyala.clients.api.database import Database
 from nyala.engine.store import Store
 
 KEYS = {

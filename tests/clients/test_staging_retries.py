@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.clients import server_wait, staging_put
-from nyala.clients.database import Database
-from nyala.clients.servers import transactions
+from nyala.clients.api.database import Database
+from nyala.clients.cluster import transactions
+from nyala.clients.flight import server_wait, staging_put
 from nyala.schemas.errors import RowErrors, UnavailableError
 from nyala.schemas.transaction import StagedBatch, TransactionCommit
 from nyala.schemas.write import Stage, WriteCommand

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.clients.database import Database
-from nyala.clients.table import Table
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.options import StoreOptions

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.clients.database import Database
-from nyala.clients.table import Table
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
 from nyala.schemas.timestamp import datetime_of
 
 NOON = dt.datetime(2026, 1, 31, 12)

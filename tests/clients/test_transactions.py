@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from nyala.clients.database import Database
-from nyala.clients.table import Table
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
 from nyala.schemas.errors import InvalidArgumentError, NotFoundError, RowErrors, UnavailableError
 from nyala.schemas.operation import Operation
 from nyala.schemas.partition import hash as hash_by

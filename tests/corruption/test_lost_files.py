@@ -20,8 +20,8 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.engine.direct.reader import PinnedReader
 from nyala.engine.fs import LocalFileSystem
+from nyala.engine.offload.direct.reader import PinnedReader
 from nyala.schemas.direct import PinSnapshot
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError, StoreError, UnavailableError
 from nyala.schemas.service import MaintenanceKind

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import nyala
-from nyala.clients import server_wait
+from nyala.clients.flight import server_wait
 from nyala.schemas.errors import StoreError
 from nyala.schemas.service import MaintenanceKind
 from tests.crash.kill9 import Server, main

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from nyala.engine.commit.numbered_writes import Writers
 from nyala.engine.compaction import merge
 from nyala.engine.fs.filesystem import FileSystem
 from nyala.engine.fs.memory import MemoryFileSystem, MemoryWritableFile
-from nyala.engine.tablet.environment import Environment
-from nyala.engine.tablet.manifest import ManifestFile
-from nyala.engine.writers import Writers
+from nyala.engine.manifest.environment import Environment
+from nyala.engine.manifest.manifest import ManifestFile
 from tests.crash.images import LostError, campaign
 from tests.crash.test_numbered import (
     test_every_numbered_write_is_applied_once_wherever_the_power_fails as numbered_writes_and_power_failures,

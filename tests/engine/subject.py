@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.filesystem import FileSystem
+from nyala.engine.manifest.environment import Environment
 from nyala.engine.mvcc.clock import Clock
 from nyala.engine.options import StoreOptions
+from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
-from nyala.engine.tablet.environment import Environment
 from nyala.engine.tablet.tablet import Tablet
-from nyala.engine.verify import verify_store
 from nyala.schemas.operation import Operation
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.table import TableDefinition

@@ -10,14 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from nyala.clients.database import Database
+from nyala.clients.api.database import Database
 from nyala.engine.compaction import merge as merging
 from nyala.engine.compaction.flush import flush_memrowset
 from nyala.engine.fs import MemoryFileSystem, PowerFailure
+from nyala.engine.manifest.manifest import ManifestFile
 from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.engine.tablet.manifest import ManifestFile
 from nyala.schemas.errors import StorageFullError, StoreError, UnavailableError
 from tests.engine.phases import at
 from tests.engine.subject import Subject

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.clients.database import Database
-from nyala.engine.direct_load import DirectLoad
+from nyala.clients.api.database import Database
 from nyala.engine.fs import MemoryFileSystem, PowerFailure
 from nyala.engine.options import StoreOptions
+from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
-from nyala.engine.verify import verify_store
+from nyala.engine.table.direct_load import DirectLoad
 from nyala.schemas.errors import NotFoundError, StoreError, UnavailableError
 from nyala.schemas.scan import ScanSpec
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.clients.database import Database
-from nyala.clients.table import Table
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
 from nyala.engine.cfile.format import StreamKey
 from nyala.engine.rowset.diskrowset import DiskRowSet
 from nyala.schemas.errors import InvalidArgumentError

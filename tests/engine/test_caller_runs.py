@@ -7,10 +7,10 @@ import threading
 import pyarrow as pa
 import pytest
 
-from nyala.clients.database import Database
-from nyala.engine.caller_runs import CallerRuns
+from nyala.clients.api.database import Database
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.options import StoreOptions
+from nyala.engine.scan.caller_runs import CallerRuns
 from nyala.engine.store import Store
 from nyala.schemas.errors import UnavailableError
 

@@ -6,10 +6,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from nyala.engine import table as table_module
-from nyala.engine import upkeep
-from nyala.engine.direct_load import DirectLoad
+from nyala.engine.maintenance import upkeep
 from nyala.engine.store import Store
+from nyala.engine.table import table as table_module
+from nyala.engine.table.direct_load import DirectLoad
 from nyala.schemas.errors import AlreadyPresentError, NotFoundError, UnavailableError
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.table import TableDefinition

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.clients.database import Database
+from nyala.clients.api.database import Database
 from nyala.engine.damage import DamageRegistry
 from nyala.schemas.description import Health
 from nyala.schemas.errors import CorruptionError, RemoteCorruptionError, UnavailableError, UnreadableFileError

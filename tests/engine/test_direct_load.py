@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from nyala.engine import direct_load
 from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
 from nyala.engine.fs.faulty import EVERY_CALL, READS, FaultRule
+from nyala.engine.maintenance.upkeep import name_rowsets
 from nyala.engine.mvcc.clock import ManualClock
+from nyala.engine.table import direct_load
 from nyala.engine.tablet import attach
 from nyala.engine.tablet.tablet import Tablet
-from nyala.engine.upkeep import name_rowsets
 from nyala.schemas.changes import ChangeSpec
 from nyala.schemas.errors import SnapshotTooOldError, StoreError
 from nyala.schemas.operation import Operation

@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from nyala.engine.dump import dump_file
 from nyala.engine.fs import LocalFileSystem
-from nyala.engine.verify import verify_store
+from nyala.engine.recovery.dump import dump_file
+from nyala.engine.recovery.verify import verify_store
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError
 from nyala.schemas.operation import Operation
 from nyala.schemas.transaction import StagedBatch

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nyala.engine.incoming import RowRefusals, check_batch
+from nyala.engine.table.checked_batch import RowRefusals, check_batch
 from nyala.schemas.column import ColumnOptions
 from nyala.schemas.errors import InvalidArgumentError
 from nyala.schemas.limits import Limits

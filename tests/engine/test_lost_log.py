@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.clients.table import Table
+from nyala.clients.api.table import Table
 from nyala.schemas.errors import UnavailableError
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), False), ("v", pa.string())])

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from nyala.engine import memory_gate as module
-from nyala.engine.memory_gate import MemoryGate, patiently
+from nyala.engine.commit import memory_gate as module
+from nyala.engine.commit.memory_gate import MemoryGate, patiently
 from nyala.engine.options import StoreOptions
 from nyala.schemas.description import MemoryStats
 from nyala.schemas.errors import UnavailableError

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from nyala.clients.database import Database
-from nyala.clients.table import Table
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
 from nyala.engine.cfile.stream import StreamReader
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.clients.database import Database
-from nyala.clients.table import Table
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
 from nyala.engine.fs import LocalFileSystem
-from nyala.engine.verify import verify_store
+from nyala.engine.recovery.verify import verify_store
 from nyala.schemas.errors import CorruptionError
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), False), ("v", pa.int64()), ("s", pa.string())])

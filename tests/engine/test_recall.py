@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from nyala.clients.database import Database
+from nyala.clients.api.database import Database
 from nyala.engine.fs import MemoryFileSystem, PowerFailure
+from nyala.engine.manifest.manifest import ManifestFile
 from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.options import StoreOptions
+from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
-from nyala.engine.tablet.manifest import ManifestFile
-from nyala.engine.verify import verify_store
 from nyala.schemas.errors import NotFoundError, StorageFullError, StoreError
 from nyala.schemas.write import WriteCommand
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nyala.engine import recovery
 from nyala.engine.codecs.checksum import crc32
 from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
 from nyala.engine.fs.faulty import FaultRule
 from nyala.engine.mvcc.clock import ManualClock
+from nyala.engine.recovery import recovery
 from nyala.engine.store import Store
 from nyala.engine.tablet.tablet import Tablet
 from nyala.engine.vectors.keys import KeyVector

@@ -11,10 +11,10 @@ import typer
 from typer.testing import CliRunner, Result
 
 import nyala
-from nyala.clients.database import Database
+from nyala.clients.api.database import Database
 from nyala.engine.fs import LocalFileSystem, MemoryFileSystem
+from nyala.engine.recovery.verify import verify_store
 from nyala.engine.repair import RowsetRepair, repair_store
-from nyala.engine.verify import verify_store
 from nyala.flight_server import commands
 from nyala.schemas.errors import SnapshotTooOldError, UnavailableError
 from tests.crash.images import contents, cut_at_every_call

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.clients.database import Database
-from nyala.clients.table import Table
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
 from nyala.engine.fs import LocalFileSystem
+from nyala.engine.recovery.verify import verify_store
 from nyala.engine.repair import repair_store
-from nyala.engine.verify import verify_store
 from nyala.schemas.errors import CorruptionError
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), False), ("v", pa.int32()), ("s", pa.string()), ("gone", pa.int8())])

@@ -12,15 +12,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from nyala.clients.database import Database
-from nyala.engine.compaction.divided_rows import DividedRows
-from nyala.engine.compaction.division import Division
-from nyala.engine.direct_load import DirectLoad
+from nyala.clients.api.database import Database
+from nyala.engine.catalog.divided_rows import DividedRows
+from nyala.engine.catalog.division import Division
 from nyala.engine.fs import MemoryFileSystem
+from nyala.engine.manifest.manifest import ManifestFile
 from nyala.engine.options import StoreOptions
+from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
-from nyala.engine.tablet.manifest import ManifestFile
-from nyala.engine.verify import verify_store
+from nyala.engine.table.direct_load import DirectLoad
 from nyala.schemas.errors import NotFoundError, StorageFullError
 
 from .phases import at
@@ -111,8 +111,8 @@ def test_more_rows_in_memory_than_are_copied_are_flushed(monkeypatch: pytest.Mon
     with table_of(MemoryFileSystem()) as store:
         table = Database(store).table("t")
         more = {number: number for number in range(24, 60)}
-        monkeypatch.setattr("nyala.engine.compaction.division._ROWS_IN_MEMORY", 16)
-        monkeypatch.setattr("nyala.engine.splitting.LITTLE", 2)
+        monkeypatch.setattr("nyala.engine.catalog.division._ROWS_IN_MEMORY", 16)
+        monkeypatch.setattr("nyala.engine.catalog.splitting.LITTLE", 2)
         at(monkeypatch, (Division, "_copy_rows"), False, lambda: table.insert([{"k": key(n), "v": n} for n in more]))
         table.alter().split_partition(MIDDLE).apply()
         assert content(store) == HELD | more

@@ -10,18 +10,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from nyala.clients.database import Database
+from nyala.clients.api.database import Database
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.memory import MemoryWritableFile
 from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.options import StoreOptions
+from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
 from nyala.engine.transaction import commit as commits
 from nyala.engine.transaction.loader import Loader
 from nyala.engine.transaction.piece import Chunk, Piece, Refusals, pieces, prepared
 from nyala.engine.transaction.plan import Plan, TableWork
 from nyala.engine.vectors.keys import hash_keys, slice_keys
-from nyala.engine.verify import verify_store
 from nyala.schemas.errors import (
     ConflictError,
     CorruptionError,

@@ -9,8 +9,8 @@ import pytest
 
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.options import StoreOptions
+from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
-from nyala.engine.verify import verify_store
 from nyala.schemas.column import ColumnOptions
 from nyala.schemas.encoding import encodings_for
 from nyala.schemas.operation import Operation

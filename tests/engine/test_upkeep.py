@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
 from nyala.engine.fs.faulty import FaultRule
-from nyala.engine.tablet.manifest import Manifest
+from nyala.engine.manifest.manifest import Manifest
 from nyala.schemas.errors import StorageFullError, UnavailableError
 from tests.engine.subject import Subject
 

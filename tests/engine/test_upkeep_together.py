@@ -12,9 +12,9 @@ from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
 from nyala.engine.fs.faulty import FaultRule
 from nyala.engine.fs.filesystem import FileSystem
 from nyala.engine.maintenance.op import MaintenanceOp
+from nyala.engine.manifest.manifest import ManifestFile
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.engine.tablet.manifest import ManifestFile
 from nyala.engine.tablet.tablet import Tablet
 from nyala.engine.transaction.stage import ExpiryOp
 from nyala.schemas.errors import StorageFullError, UnavailableError

@@ -12,12 +12,12 @@ from nyala.engine.delta.file import DeltaFileWriter
 from nyala.engine.delta.run import DeltaRun
 from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
 from nyala.engine.fs.faulty import FaultRule
+from nyala.engine.manifest.manifest import PATH, ManifestFile, TabletEntry
+from nyala.engine.recovery.verify import VerifyReport, verify_store
 from nyala.engine.rowset.base_file import BaseFileWriter
-from nyala.engine.tablet.manifest import PATH, ManifestFile, TabletEntry
 from nyala.engine.tablet.tablet import Tablet
 from nyala.engine.vectors.keys import take_keys
 from nyala.engine.vectors.vector import FixedVector, Vector
-from nyala.engine.verify import VerifyReport, verify_store
 from nyala.schemas.errors import CorruptionError, NotFoundError, UnavailableError
 from tests.engine import subject as subjects
 from tests.engine.subject import Subject

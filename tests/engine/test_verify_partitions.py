@@ -6,10 +6,10 @@ import pytest
 from nyala import hash as by_hash
 from nyala import range as by_range
 from nyala.engine.fs.memory import MemoryFileSystem
+from nyala.engine.manifest.manifest import ManifestFile
 from nyala.engine.options import StoreOptions
+from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
-from nyala.engine.tablet.manifest import ManifestFile
-from nyala.engine.verify import verify_store
 from nyala.schemas.table import TableDefinition
 from nyala.schemas.write import WriteCommand
 

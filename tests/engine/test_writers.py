@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from nyala.engine.commit.numbered_writes import Answered, Number, Ticket, Writers
 from nyala.engine.fs import MemoryFileSystem
-from nyala.engine.tablet.note import Note, NoteKind
-from nyala.engine.verify import verify_store
+from nyala.engine.record.log_note import Note, NoteKind
+from nyala.engine.recovery.verify import verify_store
 from nyala.engine.wal.log import WriteAheadLog
-from nyala.engine.writers import Answered, Number, Ticket, Writers
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError, StorageFullError
 from nyala.schemas.operation import Operation
 from nyala.schemas.write import Durability, WriteCommand, WriteResult

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.clients.database import Database
-from nyala.clients.pipeline import backup, restore
-from nyala.clients.table import Table
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
+from nyala.clients.jobs import backup, restore
 from nyala.engine.fs import LocalFileSystem
+from nyala.engine.recovery.verify import verify_store
 from nyala.engine.repair import RowsetRepair, repair_store
-from nyala.engine.verify import verify_store
 from nyala.flight_server.backups import FolderBackups
 from nyala.schemas.errors import SnapshotTooOldError
 

@@ -7,7 +7,7 @@ import struct
 import zlib
 
 from nyala.engine.fs import MemoryFileSystem
-from nyala.engine.tablet.manifest import (
+from nyala.engine.manifest.manifest import (
     ArrivingEntry,
     Manifest,
     MovedEntry,

@@ -3,8 +3,9 @@
 import pyarrow as pa
 import pytest
 
-from nyala.engine.committed import Committed, CommittedTransaction, CommittedVersion, note_of
-from nyala.engine.tablet.change import (
+from nyala.engine.commit.numbered_writes import Answered, Number, Ticket, Writers
+from nyala.engine.commit.transaction_memory import Committed, CommittedTransaction, CommittedVersion, note_of
+from nyala.engine.record.change import (
     Attachment,
     Change,
     ChangeKind,
@@ -13,8 +14,7 @@ from nyala.engine.tablet.change import (
     unpack_changes,
     unpack_notes,
 )
-from nyala.engine.tablet.note import Note, NoteKind
-from nyala.engine.writers import Answered, Number, Ticket, Writers
+from nyala.engine.record.log_note import Note, NoteKind
 from nyala.schemas.errors import CorruptionError
 from nyala.schemas.write import Durability, RowError, WriteResult
 

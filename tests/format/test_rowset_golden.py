@@ -14,8 +14,8 @@ from nyala.engine.cfile.describe import describe
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.options import StoreOptions
+from nyala.engine.record.change import Change, ChangeKind, pack_record, unpack_changes
 from nyala.engine.store import Store
-from nyala.engine.tablet.change import Change, ChangeKind, pack_record, unpack_changes
 from nyala.schemas.operation import Operation
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.table import TableDefinition

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from nyala.engine.fs import MemoryFileSystem
-from nyala.engine.staging.file import PartInfo, PartWriter, read_info, read_rows
+from nyala.engine.transaction.staging.file import PartInfo, PartWriter, read_info, read_rows
 from nyala.schemas.errors import CorruptionError
 from nyala.schemas.operation import Operation
 

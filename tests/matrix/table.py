@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 import nyala
-from nyala.clients.database import Database
-from nyala.clients.table import Table
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
 from nyala.schemas.encoding import COMPRESSIONS, encodings_for
 from nyala.schemas.literal import to_json
 from nyala.schemas.table import TableDefinition

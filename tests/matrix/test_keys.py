@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.clients.table import Table
+from nyala.clients.api.table import Table
 from nyala.schemas.table import TableDefinition
 from tests.matrix.kinds import KINDS, Kind
 

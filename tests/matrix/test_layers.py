@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 import pytest
 
 import nyala
+from nyala.clients.api.database import Database
+from nyala.clients.api.scan import Scan
 from nyala.clients.cli.output import write_scan
-from nyala.clients.database import Database
-from nyala.clients.pipeline import load
-from nyala.clients.scan import Scan
+from nyala.clients.jobs import load
 from nyala.flight_server.server import FlightServer
 from tests.matrix.checks import checks_of, selected
 from tests.matrix.table import MatrixTable

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nyala.clients.table import Table
+from nyala.clients.api.table import Table
 from tests.matrix.checks import checks_of, selected
 from tests.matrix.table import STATES, MatrixTable
 

@@ -15,13 +15,13 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.clients.database import Database
-from nyala.clients.table import Table
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.options import StoreOptions
+from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
-from nyala.engine.verify import verify_store
 from nyala.flight_server.server import FlightServer
 from nyala.schemas.errors import ConflictError, InvalidArgumentError, NotFoundError
 from nyala.schemas.service import MaintenanceKind

@@ -12,8 +12,8 @@ from typing import Any, Literal, Protocol
 import pyarrow as pa
 
 import nyala
-from nyala.clients.alter import TableAlteration
-from nyala.clients.database import Database
+from nyala.clients.api.alter import TableAlteration
+from nyala.clients.api.database import Database
 from nyala.engine.fs import MemoryFileSystem, PowerFailure
 from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.options import StoreOptions

@@ -13,15 +13,16 @@ from nyala.engine.compaction import flush, flush_deltas, history_gc, merge_rows
 from nyala.engine.compaction.key_merge import MergedRows
 from nyala.engine.delta import tracker
 from nyala.engine.delta.history import Moments
+from nyala.engine.manifest.manifest import Manifest
 from nyala.engine.partition import prune
 from nyala.engine.rowset import diskrowset, memrowset
 from nyala.engine.rowset.absent import absent_cells
 from nyala.engine.rowset.diskrowset import DiskRowSet
 from nyala.engine.rowset.key_filter import KeyFilter
 from nyala.engine.rowset.liveness import LiveRows
-from nyala.engine.tablet import aggregate, outcome, scan, selection, tablet
+from nyala.engine.scan import aggregate, scan, selection
+from nyala.engine.tablet import outcome, tablet
 from nyala.engine.tablet.key_lookup import KeyLookup
-from nyala.engine.tablet.manifest import Manifest
 from nyala.engine.vectors.vector import FixedVector
 from nyala.schemas import altered
 from nyala.schemas.errors import StoreError

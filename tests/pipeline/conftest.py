@@ -13,9 +13,9 @@ sys.path.insert(0, str(Path(__file__).parent))  # for the module beside this fil
 from job_rows import SCHEMA, rows
 
 import nyala
-from nyala.clients.connect import connect
-from nyala.clients.database import Database
-from nyala.clients.table import Table
+from nyala.clients.api.connect import connect
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store

@@ -28,10 +28,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 from job_rows import SCHEMA, rows
 
 import nyala
-from nyala.clients.database import Database
-from nyala.clients.pipeline import TableChecksum, backup, checksum, export, restore
-from nyala.clients.pipeline.folder import Folder
-from nyala.clients.pipeline.row_hash import Sums
+from nyala.clients.api.database import Database
+from nyala.clients.jobs import TableChecksum, backup, checksum, export, restore
+from nyala.clients.jobs.folder import Folder
+from nyala.clients.jobs.row_hash import Sums
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store

@@ -12,9 +12,9 @@ import pytest
 from job_rows import SCHEMA, rows
 
 import nyala
-from nyala.clients.database import Database
-from nyala.clients.pipeline import apply_changes, apply_job, checksum
-from nyala.clients.table import Table
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
+from nyala.clients.jobs import apply_changes, apply_job, checksum
 from nyala.schemas.errors import InvalidArgumentError, RowErrors
 
 CITIES = pa.schema([("id", pa.int64()), ("city", pa.string())])

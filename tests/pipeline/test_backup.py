@@ -15,11 +15,11 @@ import pytest
 from job_rows import SCHEMA, rows
 
 import nyala
-from nyala.clients.database import Database
-from nyala.clients.pipeline import backup, checksum, parts, restore
-from nyala.clients.pipeline.folder import Folder
-from nyala.clients.pipeline.link import StoreLink
-from nyala.clients.table import Table
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
+from nyala.clients.jobs import backup, checksum, parts, restore
+from nyala.clients.jobs.folder import Folder
+from nyala.clients.jobs.link import StoreLink
 from nyala.schemas.errors import (
     AlreadyPresentError,
     ConflictError,
@@ -216,9 +216,9 @@ def test_a_killed_backup_is_gone_on_with(
 
 KILL_ITSELF = """
 import os, sys
-from nyala.clients.pipeline import backup, load, restore
-from nyala.clients.pipeline.folder import Folder
-from nyala.clients.pipeline.under_way import TableUnderWay
+from nyala.clients.jobs import backup, load, restore
+from nyala.clients.jobs.folder import Folder
+from nyala.clients.jobs.under_way import TableUnderWay
 
 seen = 0
 
@@ -295,7 +295,7 @@ def test_columns_changed_while_a_backup_runs(
 def test_a_killed_restore_is_gone_on_with(
     source: Database, homes: Table, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:
-    from nyala.clients.pipeline import restore_job
+    from nyala.clients.jobs import restore_job
 
     backup(source, "homes", tmp_path)
     homes.upsert(rows(range(400, 700), 3))

@@ -6,9 +6,9 @@ import pytest
 from job_rows import SCHEMA, rows
 
 import nyala
-from nyala.clients.database import Database
-from nyala.clients.pipeline import checksum, copy_job, copy_table
-from nyala.clients.table import Table
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
+from nyala.clients.jobs import checksum, copy_job, copy_table
 from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, SnapshotTooOldError, StoreError
 
 KILLED = "killed"

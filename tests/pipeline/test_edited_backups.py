@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 from job_rows import rows
 
-from nyala.clients.database import Database
-from nyala.clients.pipeline import backup, checksum, list_backups, restore
-from nyala.clients.table import Table
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
+from nyala.clients.jobs import backup, checksum, list_backups, restore
 from nyala.schemas.errors import CorruptionError, NotFoundError, StoreError
 
 Make = Callable[[], Database]
@@ -183,7 +183,7 @@ def test_notes_of_a_run_under_way(
     source: Database, homes: Table, make_database: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They only save work: what they say is done again where they, or their files, are not what was written."""
-    from nyala.clients.pipeline.folder import Folder
+    from nyala.clients.jobs.folder import Folder
 
     def dies(folder: Folder, name: str, *given: Any, **options: Any) -> None:
         if name == "metadata.json":

@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 
-from nyala.clients.database import Database
-from nyala.clients.pipeline import LocalExecutor, checksum, export, parts
-from nyala.clients.pipeline.row_hash import Sums
-from nyala.clients.table import Table
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
+from nyala.clients.jobs import LocalExecutor, checksum, export, parts
+from nyala.clients.jobs.row_hash import Sums
 from nyala.schemas.errors import AlreadyPresentError
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from job_rows import rows
 
-from nyala.clients.database import Database
-from nyala.clients.pipeline import backup, checksum, restore
-from nyala.clients.table import Table
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
+from nyala.clients.jobs import backup, checksum, restore
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store

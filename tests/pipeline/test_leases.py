@@ -13,12 +13,12 @@ import pytest
 from job_rows import SCHEMA, rows
 from pairs_campaign import Campaign
 
-from nyala.clients.database import Database
-from nyala.clients.pipeline import backup, checksum, copy_table, export, lease, list_backups, parts, restore, under_way
-from nyala.clients.pipeline.folder import Folder
-from nyala.clients.pipeline.lease import FolderLease, Holder
-from nyala.clients.pipeline.under_way import TableUnderWay
-from nyala.clients.table import Table
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
+from nyala.clients.jobs import backup, checksum, copy_table, export, lease, list_backups, parts, restore, under_way
+from nyala.clients.jobs.folder import Folder
+from nyala.clients.jobs.lease import FolderLease, Holder
+from nyala.clients.jobs.under_way import TableUnderWay
 from nyala.schemas.errors import AlreadyPresentError, ConflictError, UnavailableError
 
 OWNER = rf"another run \(process {os.getpid()} on .*\): let it end"

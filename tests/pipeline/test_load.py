@@ -10,10 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 from job_rows import SCHEMA, rows
 
-from nyala.clients import batching, staging_put
-from nyala.clients.database import Database
-from nyala.clients.pipeline import checksum, load, load_job
-from nyala.clients.table import Table
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
+from nyala.clients.convert import batching
+from nyala.clients.flight import staging_put
+from nyala.clients.jobs import checksum, load, load_job
 from nyala.schemas.errors import InvalidArgumentError, NotFoundError, StoreError
 
 

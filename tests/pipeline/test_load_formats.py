@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 from job_rows import SCHEMA, rows
 
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
 from nyala.clients.cli.rows import json_lines
-from nyala.clients.database import Database
-from nyala.clients.pipeline import ReadOptions, csv_file, json_file, load
-from nyala.clients.table import Table
+from nyala.clients.jobs import ReadOptions, csv_file, json_file, load
 from nyala.schemas.errors import InvalidArgumentError
 
 HOMES = pa.schema(

@@ -10,10 +10,10 @@ import pytest
 from job_rows import rows
 from moto.server import ThreadedMotoServer
 
-from nyala.clients.database import Database
-from nyala.clients.pipeline import backup, checksum, export, list_backups, load, parts, restore
-from nyala.clients.pipeline.folder import Folder
-from nyala.clients.table import Table
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
+from nyala.clients.jobs import backup, checksum, export, list_backups, load, parts, restore
+from nyala.clients.jobs.folder import Folder
 from nyala.schemas.errors import CorruptionError, UnavailableError
 
 

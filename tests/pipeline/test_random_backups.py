@@ -11,9 +11,9 @@ import pytest
 from job_rows import SCHEMA, rows
 
 import nyala
-from nyala.clients.database import Database
-from nyala.clients.pipeline import TableChecksum, backup, checksum, restore
-from nyala.clients.table import Table
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
+from nyala.clients.jobs import TableChecksum, backup, checksum, restore
 from nyala.schemas.errors import InvalidArgumentError
 
 BOUNDS = [(0, 200), (200, 400), (400, 600)]

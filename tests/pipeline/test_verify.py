@@ -7,9 +7,9 @@ import pytest
 from job_rows import SCHEMA
 
 import nyala
-from nyala.clients.database import Database
-from nyala.clients.pipeline import checksum, verify
-from nyala.clients.table import Table
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
+from nyala.clients.jobs import checksum, verify
 
 
 @pytest.fixture

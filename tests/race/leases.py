@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 import nyala
-from nyala.clients.flight import FlightStore
+from nyala.clients.flight.store import FlightStore
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer

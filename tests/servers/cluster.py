@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import cast
 
 import nyala
-from nyala.clients.database import Database
+from nyala.clients.api.database import Database
 from nyala.engine.fs.filesystem import FileSystem
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions

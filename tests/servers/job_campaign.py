@@ -25,18 +25,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from cluster import Cluster
 
 import nyala
-from nyala.clients.database import Database
-from nyala.clients.pipeline import (
-    apply_changes,
-    backup,
-    checksum,
-    copy_table,
-    export,
-    load,
-    restore,
-    verify,
-)
-from nyala.clients.pipeline.link import Store
+from nyala.clients.api.database import Database
+from nyala.clients.jobs import apply_changes, backup, checksum, copy_table, export, load, restore, verify
+from nyala.clients.jobs.link import Store
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store as EngineStore

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from cluster import Cluster
 
 import nyala
-from nyala.clients.table import Table
+from nyala.clients.api.table import Table
 from nyala.schemas.errors import (
     AlreadyPresentError,
     ConflictError,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from random import Random
 from typing import Any, cast
 
-from nyala.clients.database import Database
-from nyala.clients.servers.members import Members
-from nyala.clients.servers.store import PlacedStore
+from nyala.clients.api.database import Database
+from nyala.clients.cluster.members import Members
+from nyala.clients.cluster.store import PlacedStore
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store

@@ -8,8 +8,8 @@ import pyarrow as pa
 from pair import Pair
 
 import nyala
-from nyala.clients.servers.moving import mover
-from nyala.clients.table import Table
+from nyala.clients.api.table import Table
+from nyala.clients.cluster.moving import mover
 from nyala.schemas.moving import HandedOver, MoveBegin, MoveFetch, MoveHandOver, MoveRound
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64())])

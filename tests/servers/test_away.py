@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.clients import server_wait
-from nyala.clients.table import Table
+from nyala.clients.api.table import Table
+from nyala.clients.flight import server_wait
 from nyala.schemas.scan import ScanSpec
 
 from .cluster import Cluster

@@ -8,7 +8,7 @@ import pytest
 from pair import Pair
 from rival import check, filled, rows
 
-from nyala.clients.table import Table
+from nyala.clients.api.table import Table
 from nyala.schemas.errors import InvalidArgumentError, UnavailableError
 
 YEAR_SECONDS = 365 * 86_400

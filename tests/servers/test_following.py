@@ -15,12 +15,12 @@ from cluster import Cluster
 from pair import Pair
 
 import nyala
-from nyala.clients import staging_put
-from nyala.clients.pipeline.load_job import load
-from nyala.clients.servers import reading
-from nyala.clients.servers.store import PlacedStore
-from nyala.clients.table import Table
-from nyala.engine.layout import Layout
+from nyala.clients.api.table import Table
+from nyala.clients.cluster import reading
+from nyala.clients.cluster.store import PlacedStore
+from nyala.clients.flight import staging_put
+from nyala.clients.jobs.load_job import load
+from nyala.engine.table.layout import Layout
 from nyala.schemas.errors import NotFoundError, UnavailableError, WrongServerError
 from nyala.schemas.operation import Operation
 from nyala.schemas.scan import ScanSpec

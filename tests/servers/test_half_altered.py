@@ -9,8 +9,8 @@ import pytest
 from pair import Pair
 
 import nyala
-from nyala.clients.database import Database
-from nyala.clients.servers.store import PlacedStore
+from nyala.clients.api.database import Database
+from nyala.clients.cluster.store import PlacedStore
 from nyala.schemas.alter import Alteration
 from nyala.schemas.errors import ConflictError
 

@@ -12,9 +12,9 @@ from cluster import Cluster
 from pair import Pair
 
 import nyala
-from nyala.clients.database import Database
-from nyala.clients.table import Table
-from nyala.engine.verify import verify_store
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
+from nyala.engine.recovery.verify import verify_store
 from nyala.schemas.errors import (
     ConflictError,
     CorruptionError,

@@ -14,9 +14,9 @@ import pytest
 from pair import Pair, Stopped
 
 import nyala
-from nyala.clients.table import Table
+from nyala.clients.api.table import Table
 from nyala.engine.fs.memory import PowerFailure
-from nyala.engine.verify import verify_store
+from nyala.engine.recovery.verify import verify_store
 from nyala.schemas.errors import StoreError
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64())])

@@ -9,7 +9,7 @@ import pytest
 from pair import Pair
 from rival import Rival, check, filled
 
-from nyala.clients.table import Table
+from nyala.clients.api.table import Table
 from nyala.schemas.errors import ConflictError, InvalidArgumentError, NotFoundError
 from nyala.schemas.moving import HandedOver, MoveFetch, MoveFile, MoveRound
 

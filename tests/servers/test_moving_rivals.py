@@ -7,7 +7,7 @@ from pair import Pair
 from rival import COUNT, SCHEMA, Rival, check, filled, rows
 
 import nyala
-from nyala.clients.table import Table
+from nyala.clients.api.table import Table
 from nyala.schemas.errors import ConflictError, UnavailableError
 from nyala.schemas.moving import MoveState
 

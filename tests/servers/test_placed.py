@@ -14,9 +14,9 @@ import pytest
 from cluster import Cluster
 
 import nyala
-from nyala.clients.database import Database
-from nyala.clients.flight import FlightStore
-from nyala.clients.table import Table
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
+from nyala.clients.flight.store import FlightStore
 from nyala.schemas.alter import Alteration
 from nyala.schemas.errors import (
     AlreadyPresentError,

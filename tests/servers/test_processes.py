@@ -16,9 +16,9 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.clients import server_wait
-from nyala.clients.database import Database
-from nyala.clients.table import Table
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
+from nyala.clients.flight import server_wait
 from nyala.schemas.errors import UnavailableError
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64())])

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nyala.clients.servers.router import NOWHERE, TabletRouter
+from nyala.clients.cluster.router import NOWHERE, TabletRouter
 from nyala.engine.partition.router import Router
 from nyala.schemas.column import ColumnDefinition
 from nyala.schemas.limits import Limits

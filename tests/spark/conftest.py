@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # for the two modules beside thi
 
 from sessions import open_session
 
-from nyala.clients.database import Database
+from nyala.clients.api.database import Database
 from nyala.clients.spark.source import NyalaDataSource
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions

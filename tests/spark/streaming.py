@@ -29,7 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import nyala
-from nyala.clients.database import Database
+from nyala.clients.api.database import Database
 from nyala.clients.spark.batch_write import Staged
 from nyala.clients.spark.options import StreamWriteOptions, parse
 from nyala.clients.spark.source import NyalaDataSource

@@ -12,11 +12,11 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 import nyala
-from nyala.clients.database import Database
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
 from nyala.clients.spark.connection import store_at
 from nyala.clients.spark.source import NyalaDataSource
 from nyala.clients.spark.types import arrow_schema
-from nyala.clients.table import Table
 from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer
 from nyala.schemas.errors import InvalidArgumentError, NotFoundError, SnapshotTooOldError, StoreError, UnavailableError

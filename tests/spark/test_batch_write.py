@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql.types import StructType
 
 import nyala
-from nyala.clients.database import Database
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
 from nyala.clients.spark.batch_write import BatchWriter, Staged
 from nyala.clients.spark.source import NyalaDataSource
 from nyala.clients.spark.stream_write import StagedOfBatch, StreamWriter
-from nyala.clients.table import Table
 from nyala.schemas.errors import InvalidArgumentError, RowErrors
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("price", pa.float64())])

@@ -15,7 +15,7 @@ import pytest
 from conftest import needs_java
 
 import nyala
-from nyala.clients.database import Database
+from nyala.clients.api.database import Database
 
 pytestmark = pytest.mark.spark
 

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import nyala
-from nyala.clients.pipeline import SparkExecutor
+from nyala.clients.jobs import SparkExecutor
 
 pytestmark = pytest.mark.spark
 

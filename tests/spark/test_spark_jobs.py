@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import nyala
-from nyala.clients.database import Database
-from nyala.clients.pipeline import SparkExecutor, backup, copy_table, load, restore, verify
-from nyala.clients.table import Table
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
+from nyala.clients.jobs import SparkExecutor, backup, copy_table, load, restore, verify
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError
 
 pytestmark = pytest.mark.spark

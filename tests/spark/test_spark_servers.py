@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import nyala
-from nyala.clients.database import Database
+from nyala.clients.api.database import Database
 from nyala.clients.spark.source import NyalaDataSource
 from nyala.clients.spark.types import table_schema
 from nyala.engine.fs.memory import MemoryFileSystem

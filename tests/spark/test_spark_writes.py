@@ -14,12 +14,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 import nyala
-from nyala.clients.database import Database
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
 from nyala.clients.spark.batch_write import BatchWriter, Staged
 from nyala.clients.spark.options import WriteOptions, parse
 from nyala.clients.spark.placement import tablet_of
 from nyala.clients.spark.source import NyalaDataSource
-from nyala.clients.table import Table
 from nyala.schemas.scan import ScanSpec
 from nyala.spark import by_tablet, merge_changes, write_table
 

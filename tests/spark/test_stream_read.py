@@ -12,11 +12,11 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 import nyala
-from nyala.clients.database import Database
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
 from nyala.clients.spark.source import NyalaDataSource
 from nyala.clients.spark.stream_read import StreamReader
 from nyala.clients.spark.types import arrow_schema
-from nyala.clients.table import Table
 from nyala.schemas.errors import InvalidArgumentError, SnapshotTooOldError
 
 ALL = ReadAllAvailable()

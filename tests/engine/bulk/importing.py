@@ -7,12 +7,12 @@ from itertools import count
 
 import pyarrow as pa
 
-from nyala.engine.bulk.build import build_tablet, number_files
-from nyala.engine.bulk.runs import write_runs
-from nyala.engine.bulk.target import Target
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.filesystem import FileSystem
 from nyala.engine.fs.within import DirectoryFileSystem
+from nyala.engine.offload.bulk.build import build_tablet, number_files
+from nyala.engine.offload.bulk.runs import write_runs
+from nyala.engine.offload.bulk.target import Target
 from nyala.schemas.bulk import ImportBegin, ImportCommit, ImportFile, ImportMode, ImportPlan
 from nyala.schemas.write import WriteResult
 from tests.engine.subject import Row, Subject, batch

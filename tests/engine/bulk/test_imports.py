@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.engine.bulk import commit, imports, staged
 from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem, PowerFailure
 from nyala.engine.fs.faulty import EVERY_CALL, READS, FaultRule
 from nyala.engine.mvcc.clock import ManualClock
+from nyala.engine.offload.bulk import commit, imports, staged
 from nyala.engine.options import StoreOptions
+from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
-from nyala.engine.verify import verify_store
 from nyala.schemas.alter import AddColumn, Alteration
 from nyala.schemas.bulk import ImportBegin, ImportCommit, ImportFile, ImportMode
 from nyala.schemas.changes import ChangeSpec

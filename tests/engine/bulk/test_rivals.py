@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from nyala.engine.bulk import check as bulk_check
-from nyala.engine.bulk import commit
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.local import LocalFileSystem
+from nyala.engine.offload.bulk import check as bulk_check
+from nyala.engine.offload.bulk import commit
 from nyala.engine.options import StoreOptions
+from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
-from nyala.engine.verify import verify_store
 from nyala.schemas.bulk import ImportBegin, ImportCommit, ImportFile, ImportPlan
 from nyala.schemas.errors import InvalidArgumentError, NotFoundError, UnavailableError
 from nyala.schemas.table import TableDefinition

@@ -19,10 +19,10 @@ from nyala.engine.compaction import merge_rows
 from nyala.engine.compaction.merge import compact
 from nyala.engine.compaction.outputs import OutputWriter
 from nyala.engine.fs import LocalFileSystem
+from nyala.engine.recovery.verify import verify_store
 from nyala.engine.rowset.diskrowset import DiskRowSet
 from nyala.engine.vectors.keys import hash_keys, slice_keys
 from nyala.engine.vectors.vector import FixedVector
-from nyala.engine.verify import verify_store
 from nyala.schemas.errors import CorruptionError
 
 MIXED = 3_000

@@ -14,8 +14,8 @@ from nyala.engine.compaction.delta_compaction import major
 from nyala.engine.delta import LIVE
 from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
 from nyala.engine.fs.memory import PowerFailure
+from nyala.engine.manifest.manifest import ManifestFile, RowsetEntry
 from nyala.engine.rowset.diskrowset import DiskRowSet
-from nyala.engine.tablet.manifest import ManifestFile, RowsetEntry
 from nyala.schemas.errors import StoreError
 from nyala.schemas.scan import ScanSpec
 from tests.engine.faults import assert_no_orphans, calls_of, fail_once, reopened, upsert_unless_in_doubt

@@ -7,11 +7,11 @@ import pytest
 from nyala.engine.compaction import flush as flushing
 from nyala.engine.compaction import rewrite
 from nyala.engine.compaction import swap as swapping
+from nyala.engine.manifest.manifest import ManifestFile
+from nyala.engine.recovery.verify import verify_store
 from nyala.engine.tablet import key_lookup
 from nyala.engine.tablet.key_lookup import KeyLookup
-from nyala.engine.tablet.manifest import ManifestFile
 from nyala.engine.tablet.tablet import Tablet
-from nyala.engine.verify import verify_store
 from nyala.schemas.errors import InternalError, StorageFullError, UnavailableError
 from nyala.schemas.write import WriteCommand
 from tests.engine.phases import at

@@ -14,9 +14,9 @@ from nyala.engine.compaction import history_gc
 from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
 from nyala.engine.fs.filesystem import FileSystem
 from nyala.engine.fs.memory import PowerFailure
+from nyala.engine.manifest.environment import Environment
 from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.tablet import lookup
-from nyala.engine.tablet.environment import Environment
 from nyala.schemas.errors import SnapshotTooOldError, StoreError
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.timestamp import last_of

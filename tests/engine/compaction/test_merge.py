@@ -16,11 +16,11 @@ from nyala.engine.compaction.flush import FlushReport
 from nyala.engine.compaction.merge import compact
 from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
 from nyala.engine.fs.memory import PowerFailure
+from nyala.engine.manifest.environment import Environment
+from nyala.engine.manifest.manifest import ManifestFile
 from nyala.engine.rowset.diskrowset import DiskRowSet
 from nyala.engine.tablet import key_lookup
-from nyala.engine.tablet.environment import Environment
 from nyala.engine.tablet.key_lookup import KeyLookup
-from nyala.engine.tablet.manifest import ManifestFile
 from nyala.schemas.errors import StorageFullError, StoreError, UnavailableError
 from nyala.schemas.scan import ScanSpec
 from tests.engine.faults import assert_no_orphans, calls_of, fail_once, reopened, upsert_unless_in_doubt

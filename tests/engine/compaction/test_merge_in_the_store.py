@@ -9,14 +9,14 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from nyala.engine import upkeep
 from nyala.engine.compaction import merge as merging
 from nyala.engine.compaction.merge_rows import Merge
 from nyala.engine.fs import MemoryFileSystem
+from nyala.engine.maintenance import upkeep
 from nyala.engine.options import StoreOptions
+from nyala.engine.recovery.verify import verify_store
 from nyala.engine.rowset.diskrowset import DiskRowSet
 from nyala.engine.store import Store
-from nyala.engine.verify import verify_store
 from nyala.schemas.changes import ChangeSpec
 from nyala.schemas.operation import Operation
 from nyala.schemas.scan import ScanSpec

@@ -7,9 +7,9 @@ import pytest
 
 from nyala.engine.compaction import swap as swapping
 from nyala.engine.compaction.merge import compact
+from nyala.engine.manifest.manifest import ManifestFile
 from nyala.engine.rowset import diskrowset
 from nyala.engine.rowset.liveness import LiveRows
-from nyala.engine.tablet.manifest import ManifestFile
 from nyala.schemas.errors import StoreError
 from tests.engine.compaction.test_history_gc import (
     test_a_scan_that_runs_keeps_its_version_and_one_that_comes_later_is_refused as scan_that_runs,

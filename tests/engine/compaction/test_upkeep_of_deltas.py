@@ -4,7 +4,7 @@ from random import Random
 
 import pyarrow as pa
 
-from nyala.clients.database import Database
+from nyala.clients.api.database import Database
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.options import StoreOptions

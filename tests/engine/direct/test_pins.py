@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import nyala
-from nyala.engine.direct.reader import PinnedReader
 from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
 from nyala.engine.fs.faulty import NAMES, FaultRule
 from nyala.engine.mvcc.clock import ManualClock
+from nyala.engine.offload.direct.reader import PinnedReader
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.schemas.alter import AddColumn, Alteration

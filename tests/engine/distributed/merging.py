@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from nyala.engine.distributed.run import merge_task
+from nyala.engine.offload.merge.run import merge_task
 from nyala.schemas.compaction import CompactionBegin, CompactionCommit, CompactionPlan
 from tests.engine.subject import Subject
 

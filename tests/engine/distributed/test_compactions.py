@@ -9,19 +9,19 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.engine.compaction import outside
 from nyala.engine.compaction import swap as swapping
-from nyala.engine.compaction.later_deltas import LaterDeltas
-from nyala.engine.compaction.row_places import place_rows
-from nyala.engine.distributed import compactions
-from nyala.engine.distributed.run import merge_task
 from nyala.engine.fs import MemoryFileSystem
+from nyala.engine.manifest.manifest import ManifestFile
 from nyala.engine.mvcc.clock import ManualClock
+from nyala.engine.offload.compaction import install_merge as outside
+from nyala.engine.offload.compaction.concurrent_deltas import LaterDeltas
+from nyala.engine.offload.compaction.row_places import place_rows
+from nyala.engine.offload.merge import compactions
+from nyala.engine.offload.merge.run import merge_task
 from nyala.engine.options import StoreOptions
+from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
 from nyala.engine.tablet import key_lookup
-from nyala.engine.tablet.manifest import ManifestFile
-from nyala.engine.verify import verify_store
 from nyala.schemas.alter import AddColumn, Alteration, DropColumn, WidenColumn
 from nyala.schemas.changes import ChangeSpec
 from nyala.schemas.compaction import CompactionBegin, CompactionCommit, MergedRowset, MergedTask

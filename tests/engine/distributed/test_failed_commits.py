@@ -12,7 +12,7 @@ from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem, PowerFailure
 from nyala.engine.fs.faulty import FaultRule
 from nyala.engine.fs.filesystem import FileSystem
 from nyala.engine.mvcc.clock import ManualClock
-from nyala.engine.verify import verify_store
+from nyala.engine.recovery.verify import verify_store
 from nyala.schemas.compaction import CompactionCommit
 from nyala.schemas.errors import StoreError
 from tests.engine.distributed.merging import BEGIN, merged

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nyala.engine.kernels import cpu
+from nyala.engine.kernels.simd import cpu
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from nyala.engine.kernels.cpu import HAS_WIDE_MINIMUM
-from nyala.engine.kernels.merge_portable import merge_overlapping_portable, words_of_first
+from nyala.engine.kernels.simd.cpu import HAS_WIDE_MINIMUM
+from nyala.engine.kernels.simd.merge_portable import merge_overlapping_portable, words_of_first
 
 Merge = Callable[[int, int, int, int, int], None]
 VARIANTS: dict[str, Merge] = {"portable": merge_overlapping_portable}

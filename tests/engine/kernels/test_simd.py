@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from nyala.engine.kernels import simd_llvm, simd_python
+from nyala.engine.kernels.simd import simd_llvm, simd_python
 
 any_word = st.integers(0, 2**64 - 1)
 

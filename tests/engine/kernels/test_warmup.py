@@ -78,7 +78,7 @@ def expected() -> str:
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_every_processor_writes_the_same_bytes(name, expected):
     if name.startswith("AVX2"):
-        from nyala.engine.kernels.cpu import FEATURES
+        from nyala.engine.kernels.simd.cpu import FEATURES
 
         if "avx2" not in FEATURES:
             pytest.skip("this processor cannot run AVX2")

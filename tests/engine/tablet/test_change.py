@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nyala.engine.tablet.change import ROW_FORM_MAX, Change, ChangeKind, pack_record, unpack_changes, unpack_notes
-from nyala.engine.tablet.note import Note, NoteKind
+from nyala.engine.record.change import ROW_FORM_MAX, Change, ChangeKind, pack_record, unpack_changes, unpack_notes
+from nyala.engine.record.log_note import Note, NoteKind
 from nyala.engine.vectors.arrow import to_arrow
 from nyala.schemas.errors import CorruptionError
 

@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nyala.engine.direct_load import DirectLoad
 from nyala.engine.fs import MemoryFileSystem
+from nyala.engine.manifest.key_budget import KeyIndexBudget
 from nyala.engine.rowset import key_index
 from nyala.engine.rowset.rowset import RowSet
+from nyala.engine.table.direct_load import DirectLoad
 from nyala.engine.tablet import key_lookup
-from nyala.engine.tablet.key_budget import KeyIndexBudget
 from nyala.engine.tablet.key_lookup import KeyLookup
 from nyala.schemas.errors import CorruptionError
 from tests.engine.phases import at

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from nyala.engine.fs.memory import MemoryFileSystem, PowerFailure
-from nyala.engine.tablet.manifest import (
+from nyala.engine.manifest.manifest import (
     Manifest,
     ManifestFile,
     RowsetEntry,
@@ -94,7 +94,7 @@ def test_a_truncated_manifest_is_refused(length):
 
 
 def test_a_newer_format_is_refused_by_number(monkeypatch):
-    monkeypatch.setattr("nyala.engine.tablet.manifest._VERSION", 2)
+    monkeypatch.setattr("nyala.engine.manifest.manifest._VERSION", 2)
     fs = store(Manifest(store_uuid=UUID))
     monkeypatch.undo()
     with pytest.raises(InvalidArgumentError, match="format version 2"):

@@ -11,8 +11,8 @@ import pytest
 
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
+from nyala.engine.scan import marked, ordered
 from nyala.engine.store import Store
-from nyala.engine.tablet import marked, ordered
 from nyala.schemas.operation import Operation
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.table import TableDefinition

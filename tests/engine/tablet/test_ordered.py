@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 import pytest
 
 from nyala.engine.rowset.diskrowset import DiskRowSet
+from nyala.engine.scan import runs
 from nyala.engine.store import Store
-from nyala.engine.tablet import runs
 from nyala.engine.vectors.keys import KeyEncoder
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.table import TableDefinition

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nyala.engine.tablet.runs import Run, Span, cut
+from nyala.engine.scan.runs import Run, Span, cut
 from nyala.engine.vectors.keys import U64Keys, key_bytes
 
 

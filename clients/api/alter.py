@@ -1,0 +1,195 @@
+"""TableAlteration: the steps of one change of a table, put together and applied as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import pyarrow as pa
+from pydantic import ValidationError
+
+from ...schemas.alter import (
+    AddColumn,
+    AddRangePartition,
+    Alteration,
+    DropColumn,
+    DropNotNull,
+    DropRangePartition,
+    RenameColumn,
+    RenameTable,
+    SetBlockRows,
+    SetComment,
+    SetCompression,
+    SetDefault,
+    SetEncoding,
+    SetOption,
+    SplitPartition,
+    Step,
+    WidenColumn,
+)
+from ...schemas.command import explain
+from ...schemas.description import TableDescription
+from ...schemas.errors import InvalidArgumentError
+from ...schemas.literal import to_json
+from ...schemas.partition import HashLevel, range_bound
+from ...schemas.types import LogicalType
+
+
+class TableAlteration:
+    """Collects steps; ``apply`` makes all of them, or none, one change. Each step sees the table as the steps before it
+    left it::
+
+        flights.alter().add_column("delay", "int16").rename_column("dest", "to").apply()
+
+    Nothing is sent before ``apply``.
+    """
+
+    def __init__(self, table: str, send: Callable[[Alteration], TableDescription]) -> None:
+        self._table = table
+        self._send = send
+        self._steps: list[Step] = []
+
+    def add_column(
+        self,
+        name: str,
+        type: str | pa.DataType,
+        nullable: bool = True,
+        read_default: Any = None,
+        write_default: Any = None,
+        *,
+        encoding: str | None = None,
+        compression: str | None = None,
+        block_rows: int | None = None,
+        comment: str = "",
+        immutable: bool = False,
+    ) -> Self:
+        """Add a last column. Rows that are there show ``read_default``, else NULL; a column that is not ``nullable``
+        needs one. New rows get ``write_default`` where the data has no such column."""
+        return self._add(
+            AddColumn,
+            name=name,
+            type=_word(name, type),
+            nullable=nullable,
+            read_default=to_json(read_default),
+            write_default=to_json(write_default),
+            encoding=encoding,
+            compression=compression,
+            block_rows=block_rows,
+            comment=comment,
+            immutable=immutable,
+        )
+
+    def drop_column(self, name: str) -> Self:
+        """Drop a column with its values, for good: a new column of that name does not bring them back."""
+        return self._add(DropColumn, name=name)
+
+    def rename_column(self, name: str, new_name: str) -> Self:
+        """Rename a column, of the key or not."""
+        return self._add(RenameColumn, name=name, to=new_name)
+
+    def set_default(self, name: str, write_default: Any) -> Self:
+        """Set what new rows get where the data has no such column; None takes the default away."""
+        return self._add(SetDefault, name=name, write_default=to_json(write_default))
+
+    def set_encoding(self, name: str, encoding: str | None) -> Self:
+        """Set how files written from now on encode a column; None is the default of its type."""
+        return self._add(SetEncoding, name=name, encoding=encoding)
+
+    def set_compression(self, name: str, compression: str | None) -> Self:
+        """Set how files written from now on compress a column; None is no compression."""
+        return self._add(SetCompression, name=name, compression=compression)
+
+    def set_block_rows(self, name: str, block_rows: int | None) -> Self:
+        """Set how many rows a page of a column has in files written from now on; None is 65,536."""
+        return self._add(SetBlockRows, name=name, block_rows=block_rows)
+
+    def set_comment(self, name: str | None, comment: str) -> Self:
+        """Set the comment of a column, or of the table with None for the name."""
+        return self._add(SetComment, name=name, comment=comment)
+
+    def widen_column(self, name: str, type: str | pa.DataType) -> Self:
+        """Give a column outside of the key a type that holds more: int8 to int16 to int32 to int64, float to double, a
+        decimal more digits before the point, a varchar more characters or any number of them (string)."""
+        return self._add(WidenColumn, name=name, type=_word(name, type))
+
+    def drop_not_null(self, name: str) -> Self:
+        """Let a column outside of the key be NULL from now on."""
+        return self._add(DropNotNull, name=name)
+
+    def set_option(self, option: str, value: Any) -> Self:
+        """Set a table option, such as ``history_max_age_seconds``."""
+        return self._add(SetOption, option=option, value=value)
+
+    def add_range_partition(
+        self,
+        lower: Any,
+        upper: Any,
+        *,
+        lower_inclusive: bool = True,
+        upper_inclusive: bool = False,
+        hash: Sequence[HashLevel] | None = None,
+    ) -> Self:
+        """Add an empty range to a table that is partitioned by range; its ends as `nyala.range` takes them, a tuple for
+        several columns, None for no end. ``hash`` are hash levels of its own, in the place of the table's."""
+        ends = _ends(lower, upper, lower_inclusive, upper_inclusive)
+        return self._add(AddRangePartition, **ends, hash=None if hash is None else list(hash))
+
+    def drop_range_partition(
+        self, lower: Any, upper: Any, *, lower_inclusive: bool = True, upper_inclusive: bool = False
+    ) -> Self:
+        """Drop the range of just these ends with all of its rows, for good."""
+        return self._add(DropRangePartition, **_ends(lower, upper, lower_inclusive, upper_inclusive))
+
+    def split_partition(self, at: Any) -> Self:
+        """Cut the range that ``at`` lies in there, a value or a tuple of values of the range columns, or of the leading
+        key columns of a table without ranges; rows stay where they are on disk, except in files that have rows of both
+        sides. It is a change of its own."""
+        return self._add(SplitPartition, at=range_bound((at, None)).lower)
+
+    def rename(self, new_name: str) -> Self:
+        """Rename the table."""
+        return self._add(RenameTable, to=new_name)
+
+    def apply(self, if_version: int | None = None) -> dict[str, Any]:
+        """Apply all steps as one change and return what ``describe`` says then.
+
+        With ``if_version`` only if that is the table's ``schema_version``, so that nobody's change is overlooked.
+
+        Raises:
+            ConflictError: the table has another schema version.
+            InvalidArgumentError: a step breaks a rule, or there is none. Nothing changed.
+            NotFoundError: there is no such table, or column.
+            AlreadyPresentError: there is a table of the new name.
+        """
+        if not self._steps:
+            raise InvalidArgumentError("an alteration needs at least one step")
+        alteration = Alteration.model_validate({"table": self._table, "steps": self._steps, "if_version": if_version})
+        return self._send(alteration).model_dump(mode="json")
+
+    def __repr__(self) -> str:
+        count = f"{len(self._steps)} step{'' if len(self._steps) == 1 else 's'}"
+        return f"TableAlteration({self._table!r}: {count}, made by apply())"
+
+    def _add(self, step: Callable[..., Step], **parts: Any) -> Self:
+        try:
+            self._steps.append(step(**parts))
+        except ValidationError as error:
+            raise InvalidArgumentError(explain(error, "the step")) from None
+        return self
+
+
+def _ends(lower: Any, upper: Any, lower_inclusive: bool, upper_inclusive: bool) -> dict[str, Any]:
+    bound = range_bound((lower, upper))
+    return {
+        "lower": bound.lower,
+        "upper": bound.upper,
+        "lower_inclusive": lower_inclusive,
+        "upper_inclusive": upper_inclusive,
+    }
+
+
+def _word(name: str, kind: str | pa.DataType) -> str:
+    """Return the word of a type that is given as one, or as Arrow's."""
+    if not isinstance(kind, str | pa.DataType):
+        raise InvalidArgumentError(f"the type of column {name!r} is a word such as 'int64', or Arrow's, not {kind!r}")
+    return kind if isinstance(kind, str) else str(LogicalType.from_arrow(pa.field(name, kind)))

@@ -1,0 +1,63 @@
+"""``nyala.connect``: a database behind Arrow Flight."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...schemas.errors import InvalidArgumentError
+from ...schemas.placement import Placement
+from ...schemas.service import StoreService
+from ..flight.store import FlightStore
+from .database import Database
+
+if TYPE_CHECKING:
+    from ..cluster.store import PlacedStore
+
+
+def connect(
+    url: str | None = None, *, placement: Placement | Mapping[str, Any] | str | Path | None = None, retries: bool = True
+) -> Database:
+    """Return the database that a server at ``url`` serves, as in ``grpc://127.0.0.1:8815``.
+
+    If that one shares its tables with other servers, the database is that of them all: the placement is asked for
+    there. ``placement`` gives it instead, as the path of its file or as what stands in it: see docs/servers.md.
+
+    With ``retries`` a write whose answer is lost, since the server was restarted, is sent again for some seconds. Its
+    batches are numbered, so that what was applied is not applied again.
+
+    Raises:
+        UnavailableError: nobody answers there.
+        InvalidArgumentError: ``url`` is no location, the placement is none, or neither or both are given.
+    """
+    if (url is None) == (placement is None):
+        raise InvalidArgumentError("connect takes the url of a server, or a placement")
+    if url is None:
+        return Database(_shared(_read(placement), retries, {}))
+    return Database(store_of(url, retries))
+
+
+def store_of(url: str, retries: bool = True) -> StoreService:
+    """Return the store at ``url``, or that of all servers with which it shares its tables. Raises as ``connect``."""
+    store = FlightStore(url, retries)
+    server = store.health().server
+    return store if server is None else _shared(store.placement(), retries, {server: store})
+
+
+def _shared(placement: Placement, retries: bool, connected: dict[str, FlightStore]) -> PlacedStore:
+    from ..cluster.members import Members
+    from ..cluster.store import PlacedStore
+
+    members = Members(placement, retries)
+    for name, store in connected.items():
+        members.adopt(name, store)
+    return PlacedStore(members)
+
+
+def _read(placement: object) -> Placement:
+    from ..cluster.placement_file import parse_placement, read_placement
+
+    if isinstance(placement, Placement):
+        return placement
+    return read_placement(placement) if isinstance(placement, str | Path) else parse_placement(placement)

@@ -1,0 +1,247 @@
+"""Database: the tables of a store, in this process or behind Arrow Flight."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+from pydantic import ValidationError
+
+from ...schemas.bulk import ImportBegin, ImportCommit, ImportFile, ImportMode, ImportPlan
+from ...schemas.column import ColumnOptions
+from ...schemas.command import explain
+from ...schemas.description import DroppedTable, Health
+from ...schemas.errors import AlreadyPresentError, InvalidArgumentError, RowErrors, StoreError
+from ...schemas.moving import MoveProgress
+from ...schemas.partition import HashLevel, RangeLevel
+from ...schemas.service import StoreService
+from ...schemas.table import TableDefinition, TableOptions
+from ...schemas.timestamp import parse_moment
+from ...schemas.write import RowError, WriteResult
+from ..convert.new_schema import NewSchema, Options, read_new, schema_for
+from .table import Table
+from .transaction import Transaction
+
+
+class Database:
+    """The tables of one store. Thread safe. Close it, or use it in a ``with``."""
+
+    def __init__(self, store: StoreService) -> None:
+        self._store = store
+
+    def create_table(
+        self,
+        name: str,
+        schema: pa.Schema | None = None,
+        primary_key: Sequence[str] = (),
+        partition_by: Sequence[HashLevel | RangeLevel | Mapping[str, Any]] = (),
+        column_options: Mapping[str, ColumnOptions | Mapping[str, Any]] | None = None,
+        if_not_exists: bool = False,
+        unique_key: bool = True,
+        data: Any = None,
+        **table_options: Any,
+    ) -> Table:
+        """Create a table; with ``data`` also load it, all of it in one commit. If that fails there is no table.
+
+        ``data`` is anything that ``Table.write`` takes. Without a ``schema`` the table has the columns of the data,
+        those of the key first. An Arrow type that tables do not have becomes the one that holds all of its values, and
+        ``Table.notes`` says so.
+
+        ``primary_key`` names the leading columns of ``schema``, in order. ``partition_by`` cuts the table into tablets,
+        by ``nyala.hash`` and ``nyala.range`` of key columns; left out, it is one tablet. ``column_options`` maps column
+        names to ``ColumnOptions``; ``table_options`` are the fields of ``TableOptions``. With ``if_not_exists`` a table
+        of that name is returned as it is, whatever its columns, and nothing is loaded.
+
+        With ``unique_key=False`` rows may share the values of ``primary_key``: the store adds a last key column
+        ``auto_incrementing_id`` and numbers the rows of every insert.
+
+        Raises:
+            AlreadyPresentError: there is a table of that name.
+            InvalidArgumentError: for names, types, keys or options that a table cannot have. Columns of types that no
+                table holds are all named.
+            RowErrors: rows of ``data`` were refused, such as two with one key.
+        """
+        if isinstance(primary_key, str):
+            raise InvalidArgumentError("primary_key is a list of column names, not one name")
+        if not primary_key:
+            raise InvalidArgumentError("primary_key names the columns that tell rows apart: it needs one at least")
+        options = column_options or {}
+        columns, rows = _columns_and_rows(schema, data, primary_key, options)
+        may_be_there = if_not_exists and rows is None
+        try:
+            definition = TableDefinition.from_arrow(
+                name, columns.schema, primary_key, options, may_be_there, table_options, unique_key, partition_by
+            )
+        except ValidationError as error:
+            known = {model.__name__: model.model_fields for model in (TableOptions, ColumnOptions, TableDefinition)}
+            what = {"TableOptions": "the table options", "ColumnOptions": "the column options"}.get(
+                error.title, "the table"
+            )
+            raise InvalidArgumentError(explain(error, what, known.get(error.title, ()))) from None
+        try:
+            table = Table(self._store, self._store.create_table(definition), columns.notes)
+        except AlreadyPresentError:
+            if not if_not_exists:
+                raise
+            return Table(self._store, self._store.describe_table(name), ["the table was there: nothing was loaded"])
+        if rows is not None:
+            self._load(table, rows)
+        return table
+
+    def _load(self, table: Table, rows: pa.Table | pa.RecordBatchReader) -> None:
+        """Load a table that was just made, in one commit; drop it if that fails."""
+        made = self._store.describe_table(table.name).table_id
+        try:
+            with self.transaction() as loading:
+                loading.insert(table, rows)
+        except BaseException as error:
+            with suppress(StoreError):
+                if self._store.describe_table(table.name).table_id == made:
+                    self._store.drop_table(table.name)
+            if isinstance(error, RowErrors):  # of the one part there is: the caller knows of no parts
+                plain = [RowError(row=each.row, code=each.code, message=each.message) for each in error.result.errors]
+                raise RowErrors(error.result.model_copy(update={"errors": plain})) from None
+            raise
+
+    def create_table_as(self, definition: TableDefinition) -> Table:
+        """Create a table from its whole definition, as JSON has it.
+
+        Raises:
+            AlreadyPresentError: there is a table of that name.
+            InvalidArgumentError: for names, types, keys or options that a table cannot have.
+        """
+        return Table(self._store, self._store.create_table(definition))
+
+    def table(self, name: str) -> Table:
+        """Return the table called ``name``.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        return Table(self._store, self._store.describe_table(name))
+
+    def tables(self) -> list[str]:
+        """Return the names of all tables, sorted."""
+        return self._store.tables()
+
+    def drop_table(self, name: str, keep_seconds: int = 0) -> None:
+        """Drop a table with its data. For ``keep_seconds`` ``recall_table`` brings it back; its name is free at once.
+
+        Raises:
+            NotFoundError: there is none of that name.
+            InvalidArgumentError: ``keep_seconds`` is no count of seconds of at most 100 years.
+        """
+        self._store.drop_table(name, keep_seconds)
+
+    def recall_table(self, table: str | int, new_name: str | None = None) -> Table:
+        """Bring back a table that was dropped to be kept, by name or id, with all of its rows and history.
+
+        Raises:
+            NotFoundError: there is no such table, or its time was over and it was deleted.
+            ConflictError: several were dropped under that name; the ids of all are named.
+            AlreadyPresentError: there is a table of that name, or of ``new_name``: give another ``new_name``.
+        """
+        return Table(self._store, self._store.recall_table(table, new_name))
+
+    def dropped_tables(self) -> list[DroppedTable]:
+        """Return the dropped tables that can be recalled: ``table_id``, ``name``, and ``until`` when at least."""
+        return self._store.dropped_tables()
+
+    def commits(self, table: str | Table, since: int | str | dt.datetime | None = None) -> pa.Table:
+        """Return the commits to a table after ``since``, or all that its history tells of, oldest first.
+
+        The columns: ``timestamp``, and the same as a moment ``at``; ``writer``, the name under which the write was
+        numbered, and ``transaction``, its id, both NULL where there was none or it is forgotten; and how many rows were
+        ``inserted``, ``updated`` and ``deleted``. A commit that changed no row is not among them.
+
+        Raises:
+            SnapshotTooOldError: ``since`` lies before the history that the table keeps.
+            InvalidArgumentError: there are more than a million; ask since a later moment.
+        """
+        name = table.name if isinstance(table, Table) else table
+        return self._store.commits(name, None if since is None else parse_moment(since, "since"))
+
+    def transaction(
+        self, id: str | None = None, app_id: str | None = None, app_version: int | None = None
+    ) -> Transaction:
+        """Return a transaction: writes to any tables that become visible together, at the end of its ``with``.
+
+        ``id`` is made up if it is not given; one that was committed before is not applied again. With ``app_id`` and
+        ``app_version`` nothing is applied if that application has committed this version or a later one.
+
+        Raises:
+            InvalidArgumentError: a name is empty or too long, or ``app_version`` below 0.
+        """
+        return Transaction(self._store, id, app_id, app_version)
+
+    def import_begin(self, table: str, ttl_seconds: int = 24 * 3600) -> ImportPlan:
+        """Begin an import whose files others build: ``Table.bulk_import`` in three steps. See docs/bulk.md."""
+        return self._store.import_begin(ImportBegin(table=table, ttl_seconds=ttl_seconds))
+
+    def import_commit(
+        self, import_id: str, files: Sequence[ImportFile], mode: str | ImportMode = ImportMode.INSERT_ONLY
+    ) -> WriteResult:
+        """Attach the files of an import, all at one timestamp; asked again, it is answered as it was the first time."""
+        asked = ImportCommit(import_id=import_id, files=tuple(files), mode=ImportMode(mode))
+        return self._store.import_commit(asked)
+
+    def import_abort(self, import_id: str) -> None:
+        """Drop an import and its files."""
+        self._store.import_abort(import_id)
+
+    def move_tablet(
+        self, table: str, tablet: int, to: str, server: str | None = None, progress: MoveProgress | None = None
+    ) -> None:
+        """Move a tablet to the server ``to``, one of several that share the table; reads and writes go on meanwhile.
+
+        ``tablet`` is its number as ``Table.tablets`` tells it, on the server that has it; ``server`` says which that is
+        where several have a tablet of this number. If it was interrupted, the same call goes on, or begins anew.
+        ``progress`` is called with the bytes of files that have come so far, and those of all. See docs/servers.md.
+
+        Raises:
+            InvalidArgumentError: there is no such server, or the tables are on one server, or in this process, alone.
+            NotFoundError: there is no such table or tablet.
+            ConflictError: the tablet was divided or dropped meanwhile, or is moved by somebody else.
+            UnavailableError: a server cannot be reached, or a transaction has rows of the table staged.
+        """
+        self._store.move_tablet(table, tablet, to, server, progress)
+
+    def now(self) -> int:
+        """Return a timestamp at which every write acknowledged so far is visible, and no later one."""
+        return self._store.now()
+
+    def health(self) -> Health:
+        """Return whether the store takes writes: ``status`` is "ok", or ``reason`` says what is wrong."""
+        return self._store.health()
+
+    def close(self) -> None:
+        """Close the store, or the connection to it. What was acknowledged is durable already."""
+        self._store.close()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Database({self._store!r})"
+
+
+def _columns_and_rows(
+    schema: pa.Schema | None, data: Any, primary_key: Sequence[str], options: Options
+) -> tuple[NewSchema, Any]:
+    """Return the columns of a new table, and the rows to load, None for none."""
+    if isinstance(schema, pa.Schema):
+        return schema_for(schema, options), data
+    if schema is not None:
+        raise InvalidArgumentError(f"schema is a pyarrow.Schema, not a {type(schema).__name__}; rows go into data=")
+    if data is None:
+        raise InvalidArgumentError("a table needs columns: give a schema (a pyarrow.Schema), or data to take them from")
+    return read_new(data, primary_key, options)

@@ -1,0 +1,134 @@
+"""Scan: rows on their way out, in whatever shape they are wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ...schemas.aggregate import measures_json
+from ...schemas.errors import InvalidArgumentError
+from ...schemas.scan import ScanSpec
+from ...schemas.service import StoreService
+from ...schemas.timestamp import parse_moment
+from .explanation import Explanation, analyzed
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What to read. Nothing is read before it is consumed, and each consumption reads anew: without ``as_of``, as of
+    then.
+
+    Consuming raises ``InvalidArgumentError`` for columns, filters and moments that do not fit the table, and
+    ``SnapshotTooOldError`` for a moment whose history is no longer kept.
+    """
+
+    _store: StoreService
+    _spec: ScanSpec
+
+    @property
+    def snapshot(self) -> int | None:
+        """The timestamp that the scan reads at; of changes, that it reads up to.
+
+        None for a scan without ``as_of``, each consumption of which takes a "now" of its own.
+        """
+        moment = self._spec.changes.until if self._spec.changes else self._spec.as_of
+        return None if moment is None else parse_moment(moment)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Yield record batches."""
+        stream = self._store.scan(self._spec)
+        # A generator: closing it, or dropping it, releases what the scan pins.
+        yield from stream.batches
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Return a reader of the batches, which come as they are asked for."""
+        return self._store.scan(self._spec).to_reader()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The batches by the Arrow PyCapsule protocol: for DuckDB, polars and anything else that speaks it."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def to_arrow(self) -> pa.Table:
+        """Return all rows as a pyarrow Table."""
+        stream = self._store.scan(self._spec)
+        return pa.Table.from_batches(list(stream.batches), schema=stream.schema)
+
+    def to_pandas(self, **options: Any) -> pd.DataFrame:
+        """Return all rows as a pandas DataFrame; ``options`` go to ``pyarrow.Table.to_pandas``."""
+        _need("pandas")
+        return self.to_arrow().to_pandas(**options)
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return all rows as a polars DataFrame."""
+        _need("polars")
+        import polars
+
+        frame = polars.from_arrow(self.to_arrow())
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
+    def aggregate(self, measures: Mapping[str, tuple[str, str]], group_by: Sequence[str] = ()) -> pa.Table:
+        """Return measures of the rows, worked out in the store: one row, or one for each group.
+
+        ``measures`` are ``{name: (column, function)}``, as in ``{"total": ("price", "sum"), "n": ("*", "count")}``;
+        functions are count, sum, min, max and avg. The table has the columns of ``group_by``, then the measures, in no
+        order of rows: see docs/aggregates.md. The scan's columns play no part.
+
+        Raises:
+            InvalidArgumentError: for a measure that cannot be, too many groups, or a scan with a limit or of changes.
+        """
+        if isinstance(group_by, str):
+            raise InvalidArgumentError("group_by is a list of column names, not one name")
+        asked = {"aggregate": measures_json(measures), "group_by": list(group_by)}
+        changed = {**asked, "columns": None, "ordered": False, "order_by": None}
+        stream = self._store.scan(self._spec.model_copy(update=changed).checked())
+        return pa.Table.from_batches(list(stream.batches), schema=stream.schema)
+
+    def count(self) -> int:
+        """Return how many rows there are. Counted in the store, of the columns only those of the filter are read."""
+        if self._spec.limit is None and not self._spec.offset and self._spec.changes is None:
+            return self.aggregate({"rows": ("*", "count")})["rows"][0].as_py()
+        counting = self._spec.model_copy(update={"columns": [], "ordered": False, "order_by": None})
+        return sum(batch.num_rows for batch in self._store.scan(counting).batches)
+
+    def explain(self, analyze: bool = False) -> Explanation:
+        """Return how the scan would run: its snapshot and parts, what is left out and why.
+
+        The answer prints as a page; ``json()`` gives the same as JSON, and it is a dict. With ``analyze`` the scan is
+        run to its end, and the rows, bytes and seconds that it took are there too.
+        """
+        plan = self._store.plan(self._spec).model_dump(mode="json")
+        parts = plan.pop("explain") | plan
+        if analyze:
+            parts["analyze"] = analyzed(self)
+        return Explanation(self._spec, parts)
+
+
+def _need(library: str) -> None:
+    """Refuse to read everything into a library that is not there."""
+    if find_spec(library) is None:
+        raise InvalidArgumentError(f"to_{library} needs {library}: pip install {library}; to_arrow() goes without")
+
+
+def check_ordered(ordered: object) -> None:
+    """Refuse what is neither True nor False, such as the name of a column."""
+    if not isinstance(ordered, bool):
+        raise InvalidArgumentError(
+            f"ordered is True, for the order of the primary key, or False, not {ordered!r}; order_by={ordered!r} "
+            "gives the order of any columns"
+        )
+
+
+def column_names(columns: Sequence[str] | None) -> list[str] | None:
+    """Return the columns of a scan as a list."""
+    if isinstance(columns, str):
+        raise InvalidArgumentError("columns is a list of column names, not one name")
+    return None if columns is None else list(columns)

@@ -1,0 +1,134 @@
+"""Transaction: writes to any tables that become visible together, or not at all."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partialmethod
+from types import TracebackType
+from typing import Any
+
+from pydantic import ValidationError
+
+from ...schemas.command import explain
+from ...schemas.description import TableDescription
+from ...schemas.errors import InvalidArgumentError, RowErrors, StoreError
+from ...schemas.operation import Operation
+from ...schemas.service import StoreService
+from ...schemas.transaction import StagedBatch, StagedRowError, StageResult, TransactionCommit, TransactionResult
+from ...schemas.write import Stage, WriteCommand
+from ..convert.data import WriteData
+from .table import Table
+
+
+class Transaction:
+    """Writes that are staged in the store, and applied by ``commit`` at one timestamp. For one thread.
+
+    In a ``with`` it is committed at the end, and aborted when the body raises. Nothing of it is visible before, to
+    nobody: the writes of one transaction do not see each other, but are applied in their order.
+    """
+
+    def __init__(
+        self, store: StoreService, name: str | None = None, app_id: str | None = None, app_version: int | None = None
+    ) -> None:
+        self.id = uuid.uuid4().hex if name is None else name
+        """What the store knows it by."""
+        self.result: TransactionResult | None = None
+        """The answer to the commit, once there is one."""
+        self._store = store
+        self._commit = _checked(lambda: TransactionCommit(transaction=self.id, app_id=app_id, app_version=app_version))
+        self._part_count = 0
+        self._staged: dict[str, StageResult] = {}
+        """The parts as the store has them, with the write that each is of."""
+        self._truncated: list[str] = []
+        self._descriptions: dict[str, TableDescription] = {}
+
+    def write(self, table: str | Table, data: Any, op: Operation | str = Operation.UPSERT) -> StageResult:
+        """Stage ``data``, of any form that ``Table.write`` takes, to be written with ``op``.
+
+        Raises:
+            InvalidArgumentError: the data does not fit the table.
+            StoreError: the rows could not be staged.
+        """
+        name = table.name if isinstance(table, Table) else table
+        if op not in set(Operation):
+            raise InvalidArgumentError(f"there is no operation {op!r}; there are {', '.join(Operation)}")
+        about = self._descriptions.get(name) or self._store.describe_table(name)
+        self._descriptions[name] = about
+        self._part_count += 1
+        part = Stage(transaction=self.id, part=str(self._part_count))
+        command = WriteCommand(table=name, op=Operation(op), stage=part)
+        staged = self._store.stage(command, map(StagedBatch, WriteData(data, about.columns)))
+        self._staged |= dict.fromkeys(staged.parts, staged)
+        return staged
+
+    insert = partialmethod(write, op=Operation.INSERT)
+    insert_ignore = partialmethod(write, op=Operation.INSERT_IGNORE)
+    upsert = partialmethod(write, op=Operation.UPSERT)
+    upsert_ignore = partialmethod(write, op=Operation.UPSERT_IGNORE)
+    update = partialmethod(write, op=Operation.UPDATE)
+    update_ignore = partialmethod(write, op=Operation.UPDATE_IGNORE)
+    delete = partialmethod(write, op=Operation.DELETE)
+    delete_ignore = partialmethod(write, op=Operation.DELETE_IGNORE)
+
+    def truncate(self, table: str | Table) -> None:
+        """Delete all rows of a table that are there at the commit, before anything else of the transaction is applied.
+
+        Snapshots before it keep seeing them.
+        """
+        name = table.name if isinstance(table, Table) else table
+        if name not in self._truncated:
+            self._truncated.append(name)
+
+    def commit(self) -> TransactionResult:
+        """Apply everything at one timestamp, or nothing, and return when that is durable.
+
+        Raises:
+            RowErrors: some rows were refused, so nothing was applied; ``result.errors`` names table and row.
+            ConflictError: others write the same keys, or alter the tables, all the time.
+            StoreError: nothing was applied. After ``UnavailableError`` over Flight nobody knows; commit again.
+        """
+        update = {"parts": list(self._staged), "truncate": self._truncated}
+        result = self._store.commit_transaction(self._commit.model_copy(update=update))
+        if result.error_count:
+            raise RowErrors(result.model_copy(update={"errors": list(map(self._as_written, result.errors))}))
+        self.result = result
+        return result
+
+    def _as_written(self, error: StagedRowError) -> StagedRowError:
+        """Return an error with the position of its row in what ``write`` was given."""
+        staged = self._staged.get(error.part)
+        return error if staged is None else staged.as_staged(error)
+
+    def abort(self) -> None:
+        """Throw away what was staged."""
+        self._store.abort_transaction(self.id)
+
+    def __enter__(self) -> Transaction:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self.result is not None:
+            return
+        if error is None:
+            try:
+                self.commit()
+            except RowErrors:
+                self.abort()
+                raise
+        else:
+            with suppress(StoreError):  # what is left over is thrown away in its time
+                self.abort()
+
+    def __repr__(self) -> str:
+        return f"Transaction({self.id!r})"
+
+
+def _checked(make: Callable[[], TransactionCommit]) -> TransactionCommit:
+    try:
+        return make()
+    except ValidationError as error:
+        raise InvalidArgumentError(explain(error, "the transaction")) from None

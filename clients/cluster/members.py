@@ -1,0 +1,211 @@
+"""The servers of a placement: one store each, connected when it is first needed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from ...schemas.errors import InvalidArgumentError, NotFoundError, StoreError, UnavailableError
+from ...schemas.placement import Placement
+from ...schemas.service import StoreService
+from ..flight.server_wait import ServerWait
+from ..flight.store import FlightStore
+
+Answer = TypeVar("Answer")
+
+
+class Members:
+    """Stores by the names of their servers, in the order of the placement. Thread safe."""
+
+    def __init__(
+        self, placement: Placement, retries: bool = True, known: Mapping[str, StoreService] | None = None
+    ) -> None:
+        """``known`` are stores that there are already; whoever gave them closes them."""
+        self.placement = placement
+        self.names = list(placement.servers)
+        self._retries = retries
+        self._stores = dict(known or {})
+        self._opened: list[StoreService] = []
+        self._lock = threading.Lock()
+        self._pool = ThreadPoolExecutor(max(len(self.names), 2), thread_name_prefix="nyala-servers")
+
+    def store(self, name: str, patient: bool = True) -> StoreService:
+        """Return the store of a server, by the first of its locations where it answers.
+
+        Raises:
+            InvalidArgumentError: there is no such server.
+            UnavailableError: it cannot be reached, if ``patient`` for as long as one that goes away is waited for.
+        """
+        if name not in self.placement.servers:
+            raise InvalidArgumentError(f"there is no server {name!r}; there are {', '.join(self.names)}")
+        with self._lock:
+            if name in self._stores:
+                return self._stores[name]
+        store = self._connected(name, patient)
+        with self._lock:
+            if name not in self._stores:
+                self._stores[name] = store
+                self._opened.append(store)
+                return store
+        store.close()  # another thread was faster
+        return self.store(name)
+
+    def adopt(self, name: str, store: StoreService) -> None:
+        """Take over an open connection to a server."""
+        with self._lock:
+            self._stores[name] = store
+            self._opened.append(store)
+
+    def each(self, act: Callable[[StoreService], Answer], names: Sequence[str] | None = None) -> dict[str, Answer]:
+        """Ask servers, all if ``names`` is None, at the same time; return their answers by name.
+
+        Raises:
+            StoreError: what the first of them raised; a note names the server. All have answered by then.
+        """
+        return self.each_named(lambda _, store: act(store), names)
+
+    def each_named(
+        self, act: Callable[[str, StoreService], Answer], names: Sequence[str] | None = None
+    ) -> dict[str, Answer]:
+        """The same, for what is not the same for all: ``act`` is given the name too."""
+        answers, errors = self._answers(act, names)
+        if errors:
+            raise next(iter(errors.values()))
+        return answers
+
+    def there(
+        self, act: Callable[[StoreService], Answer], names: Sequence[str] | None = None, patient: bool = False
+    ) -> tuple[dict[str, Answer], UnavailableError | None]:
+        """Ask servers as ``each`` does; return the answers of those that can be reached, and the error of the first of
+        the others. Whether the answers are enough is for the caller to see, who may ask again and be ``patient``:
+        servers that are gone are waited for only then, or when all are.
+
+        Raises:
+            StoreError: none can be reached, or what the first of them raised.
+        """
+        answers, errors = self._answers(lambda _, store: act(store), names, patient)
+        away = [error for error in errors.values() if isinstance(error, UnavailableError)]
+        if len(away) < len(errors):
+            raise next(error for error in errors.values() if error not in away)
+        if away and not answers:
+            if patient:
+                raise away[0]
+            return self.there(act, names, patient=True)
+        return answers, away[0] if away else None
+
+    def _answers(
+        self, act: Callable[[str, StoreService], Answer], names: Sequence[str] | None, patient: bool = True
+    ) -> tuple[dict[str, Answer], dict[str, BaseException]]:
+        chosen = self.names if names is None else names
+        asked = {name: self._pool.submit(self._asked, name, act, patient) for name in chosen}
+        errors = {name: error for name, future in asked.items() if (error := future.exception())}
+        return {name: future.result() for name, future in asked.items() if name not in errors}, errors
+
+    def each_with(self, act: Callable[[StoreService], Answer]) -> dict[str, Answer]:
+        """Ask all servers for a table, as ``each`` does; those that do not have it are left out of the answers.
+
+        A server that came later has none of the tables that were there. Whether others have all of a table is for the
+        caller to see.
+
+        Raises:
+            NotFoundError: none has it.
+        """
+
+        return _found(self.each(_or_not_found(act)))
+
+    def each_if_known(self, act: Callable[[StoreService], Answer]) -> dict[str, Answer]:
+        """Ask all servers for a table by a name that may be mistyped, as ``each_with`` does; a server that is away is
+        waited for only where another has the table.
+
+        Raises:
+            NotFoundError: none that can be reached has it; the text names one that was not asked.
+        """
+        answers, away = self.there(_or_not_found(act))
+        missing = [answer for answer in answers.values() if isinstance(answer, NotFoundError)]
+        if away and len(missing) == len(answers):
+            raise NotFoundError(f"{missing[0].message}; a server that is away was not asked: {away.message}")
+        return self.each_with(act) if away else _found(answers)
+
+    def there_with(
+        self, act: Callable[[StoreService], Answer], patient: bool = False
+    ) -> tuple[dict[str, Answer], UnavailableError | None]:
+        """Ask all servers for a table, as ``there`` does; those that do not have it are left out of the answers.
+
+        Raises:
+            NotFoundError: none that can be reached has it; the others were waited for.
+        """
+        answers, away = self.there(_or_not_found(act), patient=patient)
+        if away and not patient and all(isinstance(answer, NotFoundError) for answer in answers.values()):
+            answers, away = self.there(_or_not_found(act), patient=True)
+        return _found(answers), away
+
+    def outcomes(self, act: Callable[[StoreService], Answer]) -> dict[str, Answer | StoreError]:
+        """Ask all servers one after the other; return what each answered, or the error it raised."""
+        found: dict[str, Answer | StoreError] = {}
+        for name in self.names:
+            try:
+                found[name] = self._asked(name, lambda _, store: act(store))
+            except StoreError as error:
+                found[name] = error
+        return found
+
+    def close(self) -> None:
+        """Close the connections that were opened here."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        with self._lock:
+            opened, self._opened = self._opened, []
+        for store in opened:
+            store.close()
+
+    def _asked(self, name: str, act: Callable[[str, StoreService], Answer], patient: bool = True) -> Answer:
+        try:
+            store = self.store(name, patient)
+            return act(name, store if patient or not isinstance(store, FlightStore) else store.at_once())
+        except UnavailableError as error:
+            if repr(name) in error.message:
+                raise
+            raise UnavailableError(f"the server {name!r}: {error.message}", error.retry_after_seconds) from None
+        except StoreError as error:
+            error.add_note(f"from the server {name!r}")
+            raise
+
+    def _connected(self, name: str, patient: bool) -> StoreService:
+        found: list[StoreService] = []
+
+        def connect() -> bool:
+            found.append(self._connected_at_once(name))
+            return True
+
+        try:
+            connect()
+        except UnavailableError as error:
+            ServerWait(connect, self._retries, f"the server {name!r}", patient).wait(error)
+        return found[0]
+
+    def _connected_at_once(self, name: str) -> StoreService:
+        reasons: list[str] = []
+        for location in self.placement.servers[name]:
+            try:
+                return FlightStore(location, self._retries)
+            except UnavailableError as error:
+                reasons.append(f"{location}: {error.message}")
+        raise UnavailableError(f"the server {name!r} cannot be reached; {'; '.join(reasons)}")
+
+
+def _or_not_found(act: Callable[[StoreService], Answer]) -> Callable[[StoreService], Answer | NotFoundError]:
+    def asked(store: StoreService) -> Answer | NotFoundError:
+        try:
+            return act(store)
+        except NotFoundError as error:
+            return error
+
+    return asked
+
+
+def _found(answers: Mapping[str, Answer | NotFoundError]) -> dict[str, Answer]:
+    found = {name: answer for name, answer in answers.items() if not isinstance(answer, NotFoundError)}
+    if not found:
+        raise next(answer for answer in answers.values() if isinstance(answer, NotFoundError))
+    return found

@@ -1,0 +1,382 @@
+"""PlacedStore: several servers that share their tables, with the one interface that all stores have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from ...schemas.alter import Alteration
+from ...schemas.bulk import ImportBegin, ImportCommit, ImportPlan
+from ...schemas.compaction import CompactionBegin, CompactionCommit, CompactionDone, CompactionPlan
+from ...schemas.description import (
+    ColumnStats,
+    DroppedTable,
+    Health,
+    ScanPlan,
+    TableDescription,
+    TableStats,
+    TabletMap,
+    TabletPlace,
+)
+from ...schemas.direct import PinnedTable, PinSnapshot
+from ...schemas.errors import ConflictError, InvalidArgumentError, StoreError, UnavailableError, WrongServerError
+from ...schemas.moving import MoveProgress
+from ...schemas.scan import ScanSpec
+from ...schemas.service import ScanStream
+from ...schemas.sorting import skipped, sorted_stream
+from ...schemas.statement import Statement
+from ...schemas.table import TableDefinition
+from ...schemas.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
+from ...schemas.write import CommitMode, WriteCommand, WriteResult
+from ..flight.store import Answered
+from . import aggregating, definitions, moving, point_reads, reading, transactions
+from .members import Members
+from .planning import ServersPlan, now, planned
+from .whereabouts import WhereaboutsCache
+from .writing import PlacedWrite
+
+_ATTEMPTS = 8
+"""Of a scan that cannot follow tablets which move."""
+
+
+class PlacedStore:
+    """A client of all servers of a placement: see ``schemas.service.StoreService`` and docs/servers.md. Thread safe."""
+
+    def __init__(self, members: Members) -> None:
+        self.members = members
+        self._cache = WhereaboutsCache(members)
+
+    # Tables
+
+    def create_table(self, definition: TableDefinition) -> TableDescription:
+        """See StoreService."""
+        return definitions.create(self.members, definition)
+
+    def alter_table(self, alteration: Alteration) -> TableDescription:
+        """See StoreService."""
+        self._cache.forget(alteration.table)
+        try:
+            return definitions.alter(self.members, alteration)
+        finally:
+            self._cache.forget(alteration.table)
+
+    def drop_table(self, name: str, keep_seconds: int = 0) -> None:
+        """See StoreService."""
+        self._cache.forget(name)
+        definitions.drop(self.members, name, keep_seconds)
+
+    def recall_table(self, table: str | int, new_name: str | None = None) -> TableDescription:
+        """See StoreService. By name only: the ids of tables are each server's own."""
+        return definitions.recall(self.members, table, new_name)
+
+    def dropped_tables(self) -> list[DroppedTable]:
+        """See StoreService. As the first server knows them."""
+        return self.members.store(self.members.names[0]).dropped_tables()
+
+    def tables(self) -> list[str]:
+        """See StoreService. As the servers know them that can be reached: each has all tables."""
+        known, _ = self.members.there(lambda store: store.tables())
+        return sorted(set(chain.from_iterable(known.values())))
+
+    def describe_table(self, name: str) -> TableDescription:
+        """See StoreService. While an alteration has reached only some servers: the columns that all have.
+
+        Raises:
+            ConflictError: the servers do not say the same.
+            NotFoundError: no server that can be reached has it. Others are not waited for: the name may be mistyped.
+        """
+        return definitions.shared(self.members.each_if_known(lambda store: store.describe_table(name)))
+
+    def tablets(self, name: str) -> TabletMap:
+        """See StoreService. Every tablet with the server that has it, and its number there."""
+        maps = self.members.each_with(lambda store: store.tablets(name))
+        places = [
+            TabletPlace(tablet=place.tablet, partition=place.partition, server=server)
+            for server, found in maps.items()
+            for place in found.tablets
+            if place.server is None
+        ]
+        first = next(iter(maps.values()))
+        order = {partition: number for number, partition in enumerate(first.partitions.tablets())}
+        places.sort(key=lambda place: order.get(place.partition, len(order)))
+        return first.model_copy(update={"tablets": places})
+
+    def table_stats(self, name: str) -> TableStats:
+        """See StoreService. Added up; the memory is each server's own affair and left out."""
+        found = list(self.members.each_with(lambda store: store.table_stats(name)).values())
+        columns: dict[str, ColumnStats] = {}
+        for column in chain.from_iterable(stats.columns for stats in found):
+            columns[column.name] = _added(columns[column.name], column) if column.name in columns else column
+        return TableStats(
+            name=name,
+            live_rows=sum(stats.live_rows for stats in found),
+            bytes_on_disk=sum(stats.bytes_on_disk for stats in found),
+            tablets=[tablet for stats in found for tablet in stats.tablets],
+            columns=list(columns.values()),
+        )
+
+    # Rows
+
+    def write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> WriteResult:
+        """See StoreService. One commit on each server that gets rows."""
+        one = command.model_copy(update={"commit": CommitMode.BATCH})
+        (answer,) = PlacedWrite(self.members, self._cache, one, seq).write_all([batch])
+        return answer
+
+    def begin_write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> Answered:
+        """See StoreService. Waits for the answer."""
+        return Answered(self.write(command, batch, seq))
+
+    def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:
+        """See StoreService."""
+        if command.commit is CommitMode.STREAM:
+            staged = list(batches)
+            if staged:
+                yield self.write(command, pa.concat_batches(staged))
+            return
+        yield from PlacedWrite(self.members, self._cache, command).write_all(batches)
+
+    def stage(self, command: WriteCommand, batches: Iterable[StagedBatch]) -> StageResult:
+        """See StoreService. Every server gets the part, with the rows of its tablets."""
+        return transactions.stage(self.members, self._cache, command, batches)
+
+    def commit_transaction(self, commit: TransactionCommit) -> TransactionResult:
+        """See StoreService. One commit on each server: docs/servers.md says what that means."""
+        return transactions.commit(self.members, commit)
+
+    def abort_transaction(self, transaction: str) -> None:
+        """See StoreService."""
+        self.members.each(lambda store: store.abort_transaction(transaction))
+
+    def execute(self, statement: Statement) -> WriteResult:
+        """See StoreService. One commit on each server, of the rows that it has: docs/servers.md."""
+        return transactions.execute(self.members, statement)
+
+    def import_begin(self, asked: ImportBegin) -> ImportPlan:
+        """Not possible. Raises InvalidArgumentError."""
+        raise _for_one("files cannot be imported")
+
+    def import_commit(self, asked: ImportCommit) -> WriteResult:
+        """Not possible. Raises InvalidArgumentError."""
+        raise _for_one("files cannot be imported")
+
+    def import_abort(self, import_id: str) -> None:
+        """Not possible. Raises InvalidArgumentError."""
+        raise _for_one("files cannot be imported")
+
+    def pin_snapshot(self, asked: PinSnapshot) -> PinnedTable:
+        """Not possible. Raises InvalidArgumentError."""
+        raise _for_one("files cannot be read directly")
+
+    def renew_pin(self, pin_id: str) -> None:
+        """Not possible. Raises InvalidArgumentError."""
+        raise _for_one("files cannot be read directly")
+
+    def release_pin(self, pin_id: str) -> None:
+        """Not possible. Raises InvalidArgumentError."""
+        raise _for_one("files cannot be read directly")
+
+    def compaction_begin(self, asked: CompactionBegin) -> CompactionPlan:
+        """Not possible. Raises InvalidArgumentError."""
+        raise _for_one("files cannot be merged outside")
+
+    def compaction_commit(self, asked: CompactionCommit) -> CompactionDone:
+        """Not possible. Raises InvalidArgumentError."""
+        raise _for_one("files cannot be merged outside")
+
+    def compaction_renew(self, compaction_id: str) -> None:
+        """Not possible. Raises InvalidArgumentError."""
+        raise _for_one("files cannot be merged outside")
+
+    def compaction_abort(self, compaction_id: str) -> None:
+        """Not possible. Raises InvalidArgumentError."""
+        raise _for_one("files cannot be merged outside")
+
+    def commits(self, table: str, since: int | str | None = None) -> pa.Table:
+        """See StoreService. Those of all servers; what was one write to several is a commit of each."""
+        found = self.members.each_with(lambda store: store.commits(table, since)).values()
+        return pa.concat_tables(list(found)).sort_by("timestamp")
+
+    def last_change(self, table: str) -> int:
+        """See StoreService. That of the servers which can be reached: who reads up to it misses the others."""
+        changes, _ = self.members.there_with(lambda store: store.last_change(table))
+        return max(changes.values())
+
+    def scan(self, spec: ScanSpec) -> ScanStream:
+        """See StoreService. One snapshot of all servers."""
+        if spec.checked().order_by:
+            return sorted_stream(spec, self._key(spec.table), lambda inner: self._presorted(spec, inner))
+        if spec.offset:
+            first = None if spec.limit is None else spec.limit + spec.offset
+            found = self.scan(spec.model_copy(update={"offset": 0, "limit": first}))
+            return ScanStream(found.schema, found.snapshot, skipped(found.batches, spec.offset))
+        plan, described = self._planned(self._asked(spec))
+        columns = pa.schema([column.field for column in described.columns])
+        schema = spec.batch_schema(columns)
+        if spec.aggregate is not None:
+            return ScanStream(schema, plan.snapshot, iter(self._aggregated(plan, spec, columns).to_batches()))
+        if spec.ordered:
+            batches = self._in_order(plan, described.primary_key, schema)
+        elif spec.limit is not None:
+            batches = reading.limited(reading.in_turn(self.members, plan), spec.limit) if spec.limit else iter(())
+        else:
+            batches = reading.unordered(self.members, plan)
+        return ScanStream(schema, plan.snapshot, self._released(plan, batches))
+
+    def _key(self, table: str) -> list[str]:
+        described, _ = self.members.there_with(lambda store: store.describe_table(table))
+        return next(iter(described.values())).primary_key
+
+    def _asked(self, spec: ScanSpec) -> ScanSpec:
+        """Return what servers are asked for: what answers are put together by, too."""
+        if spec.aggregate is not None:
+            return spec.model_copy(update={"aggregate": aggregating.partial_measures(spec.aggregate)})
+        if not spec.ordered or spec.columns is None:
+            return spec
+        wanted = [*spec.columns, *(name for name in self._key(spec.table) if name not in spec.columns)]
+        return spec.model_copy(update={"columns": wanted})
+
+    def _planned(self, spec: ScanSpec) -> tuple[ServersPlan, TableDescription]:
+        """Return a plan whose rowsets all servers keep, and the table as it was planned."""
+        for _ in range(_ATTEMPTS):
+            plan = planned(self.members, spec.model_copy(update={"pin": True}))
+            name, first = next(iter(plan.plans.items()))
+            described = self.members.store(name).describe_table(spec.table)
+            if described.schema_version == first.schema_version:
+                return plan, described
+        raise ConflictError(f"table {spec.table!r} is altered again and again while the scan is planned")
+
+    def _released(self, plan: ServersPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the batches; tell the servers when not all of them are wanted."""
+        is_read = False
+        try:
+            yield from batches
+            is_read = plan.spec.limit is None
+        finally:
+            for name, lease in () if is_read else [(name, each.lease) for name, each in plan.plans.items()]:
+                if lease is not None:
+                    with suppress(StoreError):  # its time will be over
+                        self.members.store(name).release_scan(lease)
+
+    def _presorted(self, spec: ScanSpec, inner: ScanSpec) -> ScanStream:
+        """Return the rows that are to be sorted: of each server those that the limit can let through."""
+        if inner.ordered:
+            return self.scan(inner)
+        first = None if spec.limit is None else spec.limit + spec.offset
+        plan, described = self._planned(inner.model_copy(update={"order_by": spec.order_by, "limit": first}))
+        schema = inner.batch_schema(pa.schema([column.field for column in described.columns]))
+        batches = chain.from_iterable(self._streams(plan))
+        return ScanStream(schema, plan.snapshot, self._released(plan, batches))
+
+    def _in_order(self, plan: ServersPlan, key: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Merge the ordered streams of all servers; the key was asked for, also where it is not wanted."""
+        spec = plan.spec
+        runs = self._streams(plan)
+        merged = reading.merged(runs, [*key, "_timestamp"] if spec.changes else key)
+        rows = (batch.select(schema.names) for batch in merged)
+        yield from rows if spec.limit is None else reading.limited(rows, spec.limit) if spec.limit else ()
+
+    def _aggregated(self, plan: ServersPlan, spec: ScanSpec, columns: pa.Schema) -> pa.Table:
+        schema = plan.spec.batch_schema(columns)
+        partials = [pa.Table.from_batches(list(stream), schema) for stream in self._streams(plan)]
+        return aggregating.merged(partials, spec.aggregate or {}, spec.group_by or [], spec.batch_schema(columns))
+
+    def _streams(self, plan: ServersPlan) -> list[Iterator[pa.RecordBatch]]:
+        """Start a scan of what each server has; plan again when tablets have moved since."""
+        for _ in range(_ATTEMPTS):
+            try:
+                return list(self._parts(plan).values())
+            except (UnavailableError, WrongServerError) as error:
+                if isinstance(error, UnavailableError) and error.retry_after_seconds is None:
+                    raise
+                plan = planned(self.members, plan.spec)
+        raise UnavailableError("tablets are moved faster than the scan can follow; try again", 1.0)
+
+    def _parts(self, plan: ServersPlan) -> dict[str, Iterator[pa.RecordBatch]]:
+        return self.members.each_named(
+            lambda name, store: reading.begun(store.scan(plan.part(name)).batches), list(plan.plans)
+        )
+
+    def plan(self, spec: ScanSpec) -> ScanPlan:
+        """See StoreService. Each split says which server has it."""
+        return planned(self.members, spec).whole(self.members.placement.servers)
+
+    def release_scan(self, lease: str) -> None:
+        """Not possible: a lease is one server's. Nothing happens."""
+
+    def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
+        """See StoreService. The rows of several servers are read one after the other, each as of now."""
+        return point_reads.get(self.members, self._cache, table, keys)
+
+    def move_tablet(
+        self, table: str, tablet: int, to: str, server: str | None = None, progress: MoveProgress | None = None
+    ) -> None:
+        """See StoreService. Raises as ``moving.move``."""
+        try:
+            moving.move(self.members, table, tablet, to, server, progress)
+        finally:
+            self._cache.forget(table)
+
+    def follow(self, ticket: ScanSpec) -> Iterator[pa.RecordBatch]:
+        """Return the batches of a ticket that the server which made it refused, since the tablet has moved.
+
+        Raises:
+            WrongServerError: no server has it.
+        """
+        return reading.followed(self.members, ticket).batches
+
+    def scan_split(self, server: str, ticket: ScanSpec) -> ScanStream:
+        """Start the scan of one split of a plan, whose ticket ``server`` made, wherever its tablet is by now.
+
+        Raises:
+            WrongServerError: no server has it.
+        """
+        return reading.opened(self.members, server, ticket)
+
+    # The store
+
+    def maintain(self, table: str, op: str) -> dict[str, Any]:
+        """See StoreService."""
+        done = self.members.each_with(lambda store: store.maintain(table, op)).values()
+        parts = {part for each in done for part, value in each.items() if isinstance(value, int)}
+        return {"op": op} | {part: sum(each.get(part, 0) for each in done) for part in sorted(parts)}
+
+    def now(self, at_least: int = 0) -> int:
+        """See StoreService. The latest of all clocks, which the others follow."""
+        return now(self.members, at_least)
+
+    def health(self) -> Health:
+        """See StoreService. That of the server which is least well, with the damaged files of all."""
+        found = self.members.each(lambda store: store.health())
+        worst = max(self.members.names, key=lambda name: (_HOW_BAD.index(found[name].status), name))
+        if found[worst].status == "ok":
+            return found[self.members.names[0]].model_copy(update={"server": None, "store_uuid": ""})
+        damaged = [file for health in found.values() for file in health.damaged]
+        return found[worst].model_copy(update={"reason": f"{worst}: {found[worst].reason}", "damaged": damaged})
+
+    def close(self) -> None:
+        """Close the connections; the servers go on."""
+        self.members.close()
+
+    def __repr__(self) -> str:
+        return f"PlacedStore({', '.join(self.members.names)})"
+
+
+_HOW_BAD = ("ok", "degraded", "read_only")
+
+
+def _for_one(what: str) -> InvalidArgumentError:
+    return InvalidArgumentError(f"{what} where several servers share the table: its files are in several stores")
+
+
+def _added(first: ColumnStats, other: ColumnStats) -> ColumnStats:
+    return ColumnStats(
+        name=first.name,
+        encodings=list(dict.fromkeys([*first.encodings, *other.encodings])),
+        bytes_on_disk=first.bytes_on_disk + other.bytes_on_disk,
+        raw_bytes=first.raw_bytes + other.raw_bytes,
+    )

@@ -1,0 +1,168 @@
+"""Makes columns into what a table holds, where that loses nothing.
+
+Of a type whose values the store can cast, they are left to it: it refuses the rows with values that do not fit, and
+takes the others. The rest, such as text that stands for dates, is cast here, and must fit as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from ...schemas.column import ColumnSchema
+from ...schemas.errors import InvalidArgumentError
+from ...schemas.types import LogicalType
+from ...schemas.wrapped import bare_type, unwrapped
+
+_FITTING = {
+    "bool": ("bool",),
+    "integer": ("integer", "floating"),
+    "floating": ("floating", "integer"),
+    "decimal": ("decimal", "integer", "text"),
+    "date": ("date", "timestamp", "text"),
+    "timestamp": ("timestamp", "date", "text"),
+    "text": ("text",),
+    "binary": ("binary", "text"),
+}
+"""Which kinds of column may become which; then still each value must fit. Floats become integers where they are whole,
+since that is what pandas makes of integers with gaps."""
+_LEFT_TO_STORE = {
+    "integer": ("integer", "floating"),
+    "floating": ("floating", "integer"),
+    "decimal": ("decimal", "integer"),
+    "date": ("date",),
+    "timestamp": ("timestamp",),
+}
+"""Those of them that the store casts, row by row."""
+_WORDS = {
+    "bool": "booleans",
+    "integer": "integers",
+    "floating": "floats",
+    "decimal": "decimals",
+    "date": "dates",
+    "timestamp": "timestamps",
+    "text": "strings",
+    "binary": "bytes",
+}
+
+
+def kind_of(given: pa.DataType) -> str:
+    """Return the kind of an Arrow type: a word of ``_FITTING``, or "null" (no values), or "other" (never fits)."""
+    is_ = pa.types
+    given = bare_type(given)
+    tests = {
+        "null": is_.is_null(given),
+        "bool": is_.is_boolean(given),
+        "integer": is_.is_integer(given),
+        "floating": is_.is_floating(given),
+        "decimal": is_.is_decimal(given),
+        "date": is_.is_date(given),
+        "timestamp": is_.is_timestamp(given),
+        "text": is_.is_string(given) or is_.is_large_string(given) or is_.is_string_view(given),
+        "binary": is_.is_binary(given) or is_.is_large_binary(given) or is_.is_binary_view(given),
+    }
+    if is_.is_fixed_size_binary(given) and not is_.is_decimal(given):
+        return "binary"
+    return next((kind for kind, holds in tests.items() if holds), "other")
+
+
+class Caster:
+    """Casts the columns of batches of one schema, by name, to those of a table."""
+
+    def __init__(self, given: pa.Schema, columns: Sequence[ColumnSchema], misfits: Sequence[str] = ()) -> None:
+        """Check names and kinds. ``misfits`` says what is wrong with columns of the data that ``given`` lacks.
+
+        Raises:
+            InvalidArgumentError: a column that the table has not, a name that comes twice, types that never fit, all of
+                which are named.
+        """
+        by_name = {column.name: column for column in columns}
+        _check_names(given.names, by_name)
+        self._columns = [by_name[name] for name in given.names]
+        found = [misfit_of(field, column.logical) for field, column in zip(given, self._columns, strict=True)]
+        if wrong := [*misfits, *filter(None, found)]:
+            raise InvalidArgumentError("; ".join(wrong))
+        # NULLs are the store's to judge, row by row: so every field may hold them on the way in.
+        fields = zip(given, self._columns, strict=True)
+        self.schema = pa.schema([_sent(field, column).with_nullable(True) for field, column in fields])
+
+    def cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a batch with the table's types, or such as the store casts to them.
+
+        Raises:
+            InvalidArgumentError: a value that does not fit; the text names its column.
+        """
+        arrays = [
+            values
+            if values.type == kind
+            else _as_sent(values, kind)
+            if _is_left(kind, column)
+            else _cast(values, column)
+            for values, column, kind in zip(batch.columns, self._columns, self.schema.types, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _sent(given: pa.Field, column: ColumnSchema) -> pa.Field:
+    """Return the field that a column is sent as."""
+    kind = bare_type(given.type)
+    if pa.types.is_timestamp(kind):
+        kind = pa.timestamp(kind.unit)  # a zone says how a moment is shown, not which it is
+    return pa.field(column.name, kind) if _is_left(kind, column) else column.field
+
+
+def _is_left(kind: pa.DataType, column: ColumnSchema) -> bool:
+    """Whether cells of a type go to the store as they are."""
+    target = column.field.type
+    return kind != target and kind_of(kind) in _LEFT_TO_STORE.get(kind_of(target), ())
+
+
+def _as_sent(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    values = unwrapped(values)
+    if pa.types.is_dictionary(values.type):
+        return _as_sent(values.dictionary, kind).take(values.indices)
+    return values.cast(kind)
+
+
+def _cast(values: pa.Array, column: ColumnSchema) -> pa.Array:
+    return cast(values, column.logical, column.name)
+
+
+def cast(values: pa.Array, target: LogicalType, name: str) -> pa.Array:
+    """Return ``values`` as the cells of a column of type ``target`` called ``name``.
+
+    Raises:
+        InvalidArgumentError: a value that does not fit.
+    """
+    values = unwrapped(values)
+    try:
+        if pa.types.is_dictionary(values.type):
+            return cast(values.dictionary, target, name).take(values.indices)
+        if target.name == "decimal" and pa.types.is_integer(values.type):
+            # By way of a decimal that holds every integer: Arrow refuses the direct way by type, not by value.
+            values = values.cast(pa.decimal128(min(38, 20 + target.scale), target.scale))
+        return values.cast(target.arrow)
+    except pa.ArrowException as error:
+        why = str(error).partition("\n")[0]
+        raise InvalidArgumentError(
+            f"column {name!r} is {values.type} and holds what does not fit {target}: {why}"
+        ) from None
+
+
+def _check_names(names: Sequence[str], columns: dict[str, ColumnSchema]) -> None:
+    if unknown := [name for name in names if name not in columns]:
+        known = ", ".join(list(columns)[:20])
+        raise InvalidArgumentError(f"the table has no column {', '.join(map(repr, unknown[:5]))}; it has {known}")
+    if len(set(names)) < len(names):
+        twice = sorted({name for name in names if list(names).count(name) > 1})
+        raise InvalidArgumentError(f"the data has more than one column called {', '.join(map(repr, twice))}")
+
+
+def misfit_of(field: pa.Field, target: LogicalType) -> str | None:
+    """Say why no column of a type takes the cells of a field, and what works; None where it does."""
+    given, fitting = kind_of(field.type), _FITTING[kind_of(target.arrow)]
+    if given == "null" or given in fitting:
+        return None
+    works = ", ".join(_WORDS[kind] for kind in fitting)
+    return f"column {field.name!r} is {field.type}, which does not become {target}; what works is {works}"

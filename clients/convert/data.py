@@ -1,0 +1,216 @@
+"""Rows as users have them, in whatever library, made into record batches that a table takes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from os import PathLike
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from ...schemas.column import ColumnSchema
+from ...schemas.errors import InvalidArgumentError
+from .batching import in_batches, in_one_batch, in_slices
+from .casting import Caster
+from .key_order import KeyOrder
+
+_KNOWN = (
+    "a pandas or polars DataFrame, a pyarrow Table, RecordBatch or RecordBatchReader, anything with "
+    "__arrow_c_stream__, a dict of columns or a list of dicts"
+)
+
+
+_DIGITS_MAX = 38
+"""Of a decimal, the widest number that a column holds."""
+
+
+class _TooManyDigitsError(Exception):
+    """Integers that no column holds; the text goes after the name of the column."""
+
+
+class WriteData:
+    """The record batches to write: cast to the table's types by name, in pieces of a good size for one commit each.
+
+    Iterate over it once. ``row_count`` is None where only the end will tell.
+    """
+
+    def __init__(
+        self, data: Any, columns: Sequence[ColumnSchema], whole: bool = False, key: Sequence[str] = ()
+    ) -> None:
+        """Take ``data``; ``whole`` makes one batch of it.
+
+        Rows in the order of the columns named in ``key`` may make larger batches than others.
+
+        Raises:
+            InvalidArgumentError: it is no data, or its columns do not fit; values are only looked at on the way.
+        """
+        given = read_data(data, {column.name: column for column in columns})
+        self.row_count = given.row_count
+        self.names = given.schema.names
+        self._caster = Caster(given.schema, columns, given.misfits)
+        self._batches = given.batches
+        self._whole = whole
+        self._order = KeyOrder(key) if key else None
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        cast = map(self._caster.cast, in_slices(self._batches))
+        return in_one_batch(cast) if self._whole else in_batches(cast, self._order)
+
+
+class GivenData(NamedTuple):
+    """Data of any form, as Arrow."""
+
+    schema: pa.Schema
+    batches: list[pa.RecordBatch] | pa.RecordBatchReader
+    row_count: int | None
+    """None where only the end will tell."""
+    misfits: Sequence[str] = ()
+    """What is wrong with columns that no Arrow type holds, and that ``schema`` lacks."""
+
+
+def read_data(data: Any, columns: Mapping[str, ColumnSchema]) -> GivenData:
+    """Return data of any known form as Arrow; ``columns`` are those of the table, by name, as far as it has any.
+
+    Raises:
+        InvalidArgumentError: it is no data, or its columns differ in length.
+    """
+    if isinstance(data, pa.Table):
+        return GivenData(data.schema, data.to_batches(), data.num_rows)
+    if isinstance(data, pa.RecordBatch):
+        return GivenData(data.schema, [data], data.num_rows)
+    if isinstance(data, pa.RecordBatchReader):
+        return GivenData(data.schema, data, None)
+    if _is_pandas(data, "DataFrame"):
+        return _read_pandas(data, columns)
+    if hasattr(data, "__arrow_c_stream__"):
+        return _read_stream(data)
+    if hasattr(data, "__arrow_c_array__"):
+        return read_data(pa.record_batch(data), columns)
+    if isinstance(data, Mapping):
+        return _read_columns(data, columns)
+    if isinstance(data, list | tuple) and all(isinstance(row, Mapping) for row in data):
+        return _read_columns(_transposed(data), columns)
+    raise InvalidArgumentError(f"data is {_KNOWN}, not a {type(data).__name__}{_instead(data)}")
+
+
+def _instead(data: Any) -> str:
+    """Return what to do with something that is often given for data."""
+    if isinstance(data, str | PathLike):
+        return "; files are loaded by `nyala load`, or nyala.jobs.load"
+    return "; give its collect()" if hasattr(data, "collect") else ""
+
+
+def _is_pandas(data: Any, kind: str) -> bool:
+    """Tell pandas objects without importing pandas."""
+    return any(base.__name__ == kind and base.__module__.partition(".")[0] == "pandas" for base in type(data).__mro__)
+
+
+def _read_stream(data: Any) -> GivenData:
+    try:
+        reader = pa.RecordBatchReader.from_stream(data)
+    except (pa.ArrowException, TypeError) as error:
+        if misfits := _unreadable(data):
+            readable = data.select([name for name in data.columns if name not in misfits])
+            return _read_stream(readable)._replace(misfits=list(misfits.values()))
+        kind = type(data).__name__
+        if kind == "Series":
+            raise InvalidArgumentError("a Series is one column without rows of a table: give a DataFrame") from None
+        raise InvalidArgumentError(f"the stream of a {kind} holds no columns: {error}") from None
+    return GivenData(reader.schema, reader, None)
+
+
+def _unreadable(frame: Any) -> dict[str, str]:
+    """Return what is wrong, by name, with the columns of a DataFrame that have types Arrow does not know."""
+    misfits: dict[str, str] = {}
+    for name in frame.columns if hasattr(frame, "select") and hasattr(frame, "columns") else ():
+        try:
+            pa.RecordBatchReader.from_stream(frame.select([name]))
+        except (pa.ArrowException, TypeError) as error:
+            misfits[name] = f"column {name!r} has a type that Arrow does not know: {error}"
+    return misfits
+
+
+def _read_pandas(frame: Any, columns: Mapping[str, ColumnSchema]) -> GivenData:
+    """The index is not data. NaN, NaT and None are NULL, as pandas means them."""
+    odd = [name for name in frame.columns if not isinstance(name, str)]
+    if odd:
+        raise InvalidArgumentError(f"the DataFrame's columns need names that are strings, not {odd[0]!r}")
+    check_names(list(frame.columns))
+    return _read_columns({name: frame[name] for name in frame.columns}, columns)
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Refuse columns of which two have one name. Raises InvalidArgumentError, which says which."""
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise InvalidArgumentError(f"the data has more than one column called {twice[0]!r}: rename or drop one")
+
+
+def _transposed(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Return rows as columns. All must have the same: a value left out could mean NULL, or "as it was"."""
+    names = list(rows[0]) if rows else []
+    for number, row in enumerate(rows):
+        if row.keys() != rows[0].keys():
+            raise InvalidArgumentError(
+                f"row {number} has the columns {list(row)}, row 0 has {names}: give None for NULL, "
+                "or write rows with different columns apart"
+            )
+    return {name: [row[name] for row in rows] for name in names}
+
+
+def _read_columns(given: Mapping[str, Any], columns: Mapping[str, ColumnSchema]) -> GivenData:
+    arrays: dict[str, pa.Array | pa.ChunkedArray] = {}
+    misfits: list[str] = []
+    for name, values in given.items():
+        try:
+            arrays[name] = _column(name, values, columns.get(name))
+        except InvalidArgumentError as error:
+            misfits.append(error.message)
+    lengths = {name: len(array) for name, array in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        raise InvalidArgumentError(f"the columns differ in length: {lengths}")
+    table = pa.table(arrays)
+    return GivenData(table.schema, table.to_batches(), table.num_rows, misfits)
+
+
+def _column(name: str, values: Any, column: ColumnSchema | None) -> pa.Array | pa.ChunkedArray:
+    """Return one column's values as Arrow; ``column`` is what the table knows of it."""
+    if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
+        raise InvalidArgumentError(f"column {name!r} is one {type(values).__name__}, not a list of values")
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values
+    try:
+        if isinstance(values, list | tuple) and column is not None:
+            return _from_python(values, column)
+        return _from_anything(values)
+    except _TooManyDigitsError as error:
+        raise InvalidArgumentError(f"column {name!r} {error}") from None
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        why = str(error).partition("\n")[0]
+        wanted = f", which the table holds as {column.logical}" if column else ""
+        raise InvalidArgumentError(f"the values of column {name!r}{wanted} are of no one type: {why}") from None
+
+
+def _from_anything(values: Any) -> pa.Array | pa.ChunkedArray:
+    try:
+        return pa.array(values, from_pandas=_is_pandas(values, "Series"))
+    except OverflowError:  # integers of Python's that 64 bits do not hold
+        try:
+            return pa.array(values, pa.decimal128(38, 0))
+        except pa.ArrowInvalid:
+            digits = max(len(str(abs(value))) for value in values if isinstance(value, int))
+            if digits <= _DIGITS_MAX:
+                raise
+            raise _TooManyDigitsError(
+                f"has integers of {digits} digits, and a column at most {_DIGITS_MAX}: give them as text"
+            ) from None
+
+
+def _from_python(values: Sequence[Any], column: ColumnSchema) -> pa.Array:
+    """Return Python values as what they are, to be cast; as the column's type where they are of no one type."""
+    try:
+        return pa.array(values)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        if column.logical.is_integer:
+            raise  # Arrow would cut fractions off
+        return pa.array(values, column.logical.arrow)

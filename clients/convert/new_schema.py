@@ -1,0 +1,158 @@
+"""The columns of a new table from any Arrow types: each goes to the column type that holds its cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from ...schemas.column import ColumnOptions
+from ...schemas.errors import InvalidArgumentError
+from ...schemas.types import LogicalType, holder, nearest, nearest_word
+from ...schemas.wrapped import bare_type, unwrapped
+from .casting import misfit_of
+from .data import GivenData, check_names, read_data
+
+Options = Mapping[str, ColumnOptions | Mapping[str, Any]]
+
+_INT64_MAX = (1 << 63) - 1
+
+
+class NewSchema(NamedTuple):
+    """Columns that a table can have, and a sentence for each that has another type than it was given."""
+
+    schema: pa.Schema
+    notes: list[str]
+
+
+class NewTableData(NamedTuple):
+    """Rows for a table that is yet to be made."""
+
+    columns: NewSchema
+    rows: pa.Table | pa.RecordBatchReader
+
+
+def schema_for(schema: pa.Schema, options: Options) -> NewSchema:
+    """Return a schema with types that a table can have.
+
+    Raises:
+        InvalidArgumentError: there are columns that no table holds, all of them named with what would work.
+    """
+    return _new_schema(schema, options, {}, ())
+
+
+def read_new(data: Any, primary_key: Sequence[str], options: Options) -> NewTableData:
+    """Return the columns of a table for ``data``, those of the key first, and its rows.
+
+    Cells in memory are looked at where their type alone does not decide: unsigned 64-bit integers that all fit become
+    int64, and nanoseconds have to be whole microseconds. A ``type`` in ``options`` is taken if the cells can become it.
+
+    Raises:
+        InvalidArgumentError: it is no data, lacks a key column, or has columns that no table holds, all of them named.
+    """
+    given = read_data(data, {})
+    rows = _rows(given, hasattr(data, "__len__"))
+    known = given.schema.names
+    check_names(known)
+    if not given.misfits and (missing := [name for name in primary_key if name not in known]):
+        raise InvalidArgumentError(
+            f"primary_key names {missing[0]!r}, which is no column of the data; it has "
+            f"{', '.join(known[:20]) or 'none'}"
+        )
+    names = [name for name in primary_key if name in known] + [name for name in known if name not in primary_key]
+    held, lossy = _looked_at(rows) if isinstance(rows, pa.Table) else ({}, [])
+    fields = [given.schema.field(name) for name in names]
+    return NewTableData(_new_schema(fields, options, held, [*given.misfits, *lossy]), rows)
+
+
+def _rows(given: GivenData, is_in_memory: bool) -> pa.Table | pa.RecordBatchReader:
+    if isinstance(given.batches, list):
+        return pa.Table.from_batches(given.batches, given.schema)
+    return given.batches.read_all() if is_in_memory else given.batches
+
+
+def _new_schema(
+    fields: Iterable[pa.Field], options: Options, held: Mapping[str, LogicalType], misfits: Sequence[str]
+) -> NewSchema:
+    """Return the columns, those in ``held`` of that type; ``misfits`` says what is wrong already."""
+    made: list[pa.Field] = []
+    notes: list[str] = []
+    wrong = list(misfits)
+    for field in fields:
+        chosen = _chosen(options.get(field.name))
+        kind = chosen or held.get(field.name) or holder(field.type)
+        if pa.types.is_string(field.type) and chosen is None:
+            made.append(field)  # with its metadata, which may say varchar
+        elif why := misfit_of(field, chosen) if chosen else None if kind else _no_type(field):
+            wrong.append(why)
+        elif kind:
+            made.append(kind.field(field.name, field.nullable))
+            notes.extend(_note(field, kind))
+    if wrong:
+        count = "one of the columns" if len(wrong) == 1 else f"{len(wrong)} of the columns"
+        raise InvalidArgumentError(f"a table cannot hold {count} as given: {'; '.join(wrong)}")
+    return NewSchema(pa.schema(made), notes)
+
+
+def _chosen(options: ColumnOptions | Mapping[str, Any] | None) -> LogicalType | None:
+    if not isinstance(options, ColumnOptions | Mapping | None):
+        raise InvalidArgumentError(f"the options of a column are a ColumnOptions or a dict, not {options!r}")
+    word = options.type if isinstance(options, ColumnOptions) else (options or {}).get("type")
+    return LogicalType.parse(word) if isinstance(word, str) else None
+
+
+def _no_type(field: pa.Field) -> str:
+    if pa.types.is_null(field.type):
+        return (
+            f"column {field.name!r} has no value to tell its type by: name one, as in "
+            f"column_options={{{field.name!r}: {{'type': 'string'}}}}, or leave it out"
+        )
+    if pa.types.is_decimal(bare := bare_type(field.type)):
+        return (
+            f"column {field.name!r} is {field.type}, and a table holds at most 38 digits: cast it to "
+            f"{nearest_word(bare)} if its values fit, else to string, or leave it out"
+        )
+    return f"column {field.name!r} is {field.type}: convert it, {nearest(field.type)} would work, or leave it out"
+
+
+def _note(field: pa.Field, kind: LogicalType) -> Iterator[str]:
+    if kind.arrow == field.type:
+        return
+    bare = bare_type(field.type)
+    why = ""
+    if pa.types.is_timestamp(bare):
+        why = ", the same moments in UTC" if bare.tz is not None else ""
+        why += ", for whole microseconds only" if bare.unit == "ns" else ""
+    elif pa.types.is_uint64(bare):
+        why = ", which holds all of its values"
+    yield f"column {field.name!r} is {field.type} and is kept as {kind}{why}"
+
+
+def _looked_at(rows: pa.Table) -> tuple[dict[str, LogicalType], list[str]]:
+    """Return which columns of unsigned integers fit in int64, and which timestamps are too fine for a table."""
+    import pyarrow.compute as pc  # not cheap, and few columns want it
+
+    held: dict[str, LogicalType] = {}
+    lossy: list[str] = []
+    for field, column in zip(rows.schema, rows.columns, strict=True):
+        bare = bare_type(field.type)
+        if pa.types.is_uint64(bare):
+            largest = max((pc.max(cells).as_py() or 0 for cells in _cells(column)), default=0)
+            if largest <= _INT64_MAX:
+                held[field.name] = LogicalType("int64")
+        elif bare == pa.timestamp("ns", getattr(bare, "tz", None)) and any(map(_is_finer, _cells(column))):
+            lossy.append(f"column {field.name!r} is {field.type} and has parts of a microsecond: round it")
+    return held, lossy
+
+
+def _cells(column: pa.ChunkedArray) -> Iterator[pa.Array]:
+    for chunk in column.chunks:
+        cells = unwrapped(chunk)
+        yield unwrapped(cells.dictionary) if isinstance(cells, pa.DictionaryArray) else cells
+
+
+def _is_finer(cells: pa.Array) -> bool:
+    """Whether nanoseconds are not whole microseconds."""
+    numbers = cells.view(pa.int64()).drop_null().to_numpy(zero_copy_only=False)
+    return bool((numbers % 1_000).any())

@@ -1,0 +1,25 @@
+"""Which executor is meant: one by its name, or somebody else's."""
+
+from __future__ import annotations
+
+from ...schemas.errors import InvalidArgumentError
+from .executor import Executor, LocalExecutor, MappedExecutor, Mapping
+from .spark_executor import SparkExecutor
+
+Where = Executor | Mapping | str
+"""An executor, or the name of one: local, spark."""
+
+
+def executor_of(where: Where, workers: int | None = None) -> Executor:
+    """Return the executor that is meant: itself, "local" or "spark".
+
+    Raises:
+        InvalidArgumentError: for another word.
+    """
+    if where == "local":
+        return LocalExecutor(workers)
+    if where == "spark":
+        return SparkExecutor(tasks_at_once=workers)
+    if isinstance(where, str):
+        raise InvalidArgumentError(f"no executor is called {where!r}; there are local and spark")
+    return where if hasattr(where, "run") else MappedExecutor(where)  # pyright: ignore[reportReturnType, reportArgumentType]

@@ -1,0 +1,60 @@
+"""Flight's errors as the store's: by the code word that a server sends along, or by what happened to the connection."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+import pyarrow.flight as fl
+
+from ...schemas.errors import InternalError, InvalidArgumentError, StoreError, UnavailableError, error_of
+
+_CODE = re.compile(r"(?:^|[\s:'])([A-Z]+(?:_[A-Z]+)*): (.*?)(?:\. Detail: |\. gRPC client debug context|$)", re.DOTALL)
+_ADDRESS = re.compile(r"\b(?:ipv4:|ipv6:|unix:)(\S+):(?: |$)")
+_GONE = (fl.FlightUnavailableError, fl.FlightTimedOutError, fl.FlightCancelledError)
+
+
+@contextmanager
+def as_store_errors() -> Iterator[None]:
+    """Raise what pyarrow raises in the body as the ``StoreError`` that it stands for."""
+    try:
+        yield
+    except (fl.FlightError, pa.ArrowException, OSError) as error:
+        raise store_error(error) from None
+
+
+def store_error(error: Exception) -> StoreError:
+    """Return the ``StoreError`` that an error of the Flight client stands for."""
+    if sent := _sent(error):
+        return sent
+    text = str(error).partition(". Detail: ")[0].partition(". gRPC client debug context")[0]
+    if isinstance(error, _GONE):
+        return UnavailableError(f"the server cannot be reached: {_reason(text)}")
+    if isinstance(error, OSError):
+        return UnavailableError(f"the connection broke: {text}")
+    if isinstance(error, pa.ArrowInvalid | pa.ArrowKeyError | pa.ArrowTypeError):
+        return InvalidArgumentError(text)
+    return InternalError(text)
+
+
+def _reason(text: str) -> str:
+    """Return why a connection failed, out of what gRPC says of all of its attempts."""
+    text = text.removeprefix("Flight returned unavailable error, with message: ")
+    if "failed to connect to all addresses" not in text:
+        return text
+    where = _ADDRESS.search(text)
+    address = f" at {where[1]}" if where else ""
+    return f"{text.rpartition(': ')[2].lower()}{address}; is it running, and is this its address?"
+
+
+def _sent(error: Exception) -> StoreError | None:
+    """Return the error that a Nyala server sent, None when it is none of a server's."""
+    try:
+        extra = json.loads(getattr(error, "extra_info", None) or b"null")
+        return error_of(extra["code"], extra["message"], extra.get("retry_after_seconds"))
+    except (ValueError, TypeError, KeyError):
+        match = _CODE.search(str(error)) if not isinstance(error, fl.FlightError) else None
+        return error_of(match[1], match[2]) if match else None

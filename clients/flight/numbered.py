@@ -1,0 +1,132 @@
+"""Numbered writes: each batch carries a number, so that it may be sent again when nobody knows whether it arrived.
+
+A server that is restarted answers a number that it knows with the first answer and applies nothing. So a load goes on
+through the restart, and neither loses nor doubles rows.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+
+import pyarrow as pa
+
+from ...schemas.errors import StoreError, UnavailableError
+from ...schemas.write import WriteCommand, WriteResult
+from .put_stream import PutStream
+from .server_wait import ServerWait
+
+
+class Writer:
+    """A writer's name and its count. For one stream at a time: then its numbers arrive in order.
+
+    Without a name the server answers each number, and remembers none.
+    """
+
+    def __init__(self, name: str | None, numbers: Iterable[int]) -> None:
+        self.name = name
+        self._numbers = iter(numbers)
+
+    def next_number(self) -> int:
+        """Return a number that no write of this writer has had."""
+        return next(self._numbers)
+
+
+class Writers:
+    """The writers of one connection: as many as there were streams at once. Thread safe."""
+
+    def __init__(self) -> None:
+        self._free: deque[Writer] = deque()
+
+    def borrow(self) -> Writer:
+        """Return a writer that no other stream uses."""
+        try:
+            return self._free.pop()
+        except IndexError:
+            return Writer(uuid.uuid4().hex, count())
+
+    def give_back(self, writer: Writer) -> None:
+        """Let others use a writer all of whose numbers are answered."""
+        self._free.append(writer)
+
+
+class NumberedPut:
+    """Sends batches, again where that is needed, and yields their answers in order. For one write."""
+
+    def __init__(
+        self,
+        open_stream: Callable[[WriteCommand, pa.Schema], PutStream],
+        writer: Writer,
+        wait: ServerWait,
+    ) -> None:
+        """``wait`` says how long a server that is away is waited for."""
+        self._open_stream = open_stream
+        self._writer = writer
+        self._wait = wait
+        self._unanswered: deque[tuple[int, pa.RecordBatch]] = deque()
+
+    def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:
+        """Write batches one by one.
+
+        Raises:
+            StoreError: a batch was refused, or the server stays away; what was answered before is applied.
+        """
+        coming = iter(batches)
+        while self._unanswered or self._take(coming):
+            try:
+                yield from self._write_on(command, coming)
+            except UnavailableError as error:
+                self._wait.wait(error)
+
+    def write_only(self, command: WriteCommand, batch: pa.RecordBatch) -> WriteResult:
+        """Write one batch. Raises as ``write_all``."""
+        number = self._writer.next_number()
+        return self._resending(command, batch.schema, lambda stream: stream.send_only(batch, number))
+
+    def write_staged(self, command: WriteCommand, batches: list[pa.RecordBatch]) -> WriteResult:
+        """Write batches, of which there is at least one, as one commit. Raises as ``write_all``."""
+        number = self._writer.next_number()
+        return self._resending(command, batches[0].schema, lambda stream: stream.send_staged(batches, number))
+
+    def _resending(
+        self, command: WriteCommand, schema: pa.Schema, send: Callable[[PutStream], WriteResult]
+    ) -> WriteResult:
+        while True:
+            try:
+                with self._stream(command, schema) as stream:
+                    return send(stream)
+            except UnavailableError as error:
+                self._wait.wait(error)
+
+    def _write_on(self, command: WriteCommand, coming: Iterator[pa.RecordBatch]) -> Iterator[WriteResult]:
+        with self._stream(command, self._unanswered[0][1].schema) as stream:
+            for number, batch in tuple(self._unanswered):
+                yield from self._settled(stream.send(batch, number))
+            while self._take(coming):
+                number, batch = self._unanswered[-1]
+                yield from self._settled(stream.send(batch, number))
+            yield from self._settled(stream.finish())
+
+    def _take(self, coming: Iterator[pa.RecordBatch]) -> bool:
+        batch = next(coming, None)
+        if batch is not None:
+            self._unanswered.append((self._writer.next_number(), batch))
+        return batch is not None
+
+    def _settled(self, answers: Iterator[WriteResult]) -> Iterator[WriteResult]:
+        for result in answers:
+            self._unanswered.popleft()
+            self._wait.reset()
+            yield result
+
+    @contextmanager
+    def _stream(self, command: WriteCommand, schema: pa.Schema) -> Iterator[PutStream]:
+        stream = self._open_stream(command.model_copy(update={"writer": self._writer.name}), schema)
+        try:
+            yield stream
+        finally:
+            with suppress(StoreError):  # either none is left to raise, or one is on its way up already
+                stream.close()

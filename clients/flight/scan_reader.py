@@ -1,0 +1,115 @@
+"""ScanReader: the rows of a scan over Flight, each of them once, also when the connection breaks on the way.
+
+The server marks some batches with a key: all rows below it have come. Batches are given out up to the last mark; those
+after it wait for the next. When the stream breaks they are thrown away, and the same scan is asked for again, at the
+same snapshot, from the key of the mark on. So whoever reads sees neither a gap nor a row twice, whatever became of the
+server's files meanwhile, and no more waits here than the rows between two marks: `engine/scan/marked.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pyarrow.flight as fl
+
+from ...schemas.command import ScanMark
+from ...schemas.errors import UnavailableError
+from ...schemas.scan import ScanSpec
+from .errors import as_store_errors
+from .server_wait import ServerWait
+
+_HELD_BYTES_MAX = 256 << 20
+"""Rows that wait for a mark. Beyond that they are given out without one, and a broken stream is an error."""
+
+
+class ScanReader:
+    """Reads what one ticket asks for. For one thread."""
+
+    def __init__(
+        self, open_stream: Callable[[ScanSpec], fl.FlightStreamReader], wait: ServerWait, ticket: ScanSpec
+    ) -> None:
+        """``open_stream`` sends a ticket; ``wait`` says how long a server that is away is waited for."""
+        self._open_stream = open_stream
+        self._wait = wait
+        self._rest = ticket if ticket.aggregate is not None else ticket.model_copy(update={"marks": True})
+        self._reader: fl.FlightStreamReader | None = None
+        self._is_cut = False
+        """Whether rows were given out that no mark stands for."""
+
+    @property
+    def rest(self) -> ScanSpec:
+        """The ticket for what was not given out yet."""
+        return self._rest
+
+    def open(self) -> pa.Schema:
+        """Begin to read; return the schema of the batches.
+
+        Raises:
+            StoreError: the server refused the ticket, or stays away.
+        """
+        while self._reader is None:
+            try:
+                with as_store_errors():
+                    reader = self._open_stream(self._rest)
+                    reader.schema  # waits for the server's answer  # noqa: B018
+                self._reader = reader
+            except UnavailableError as error:
+                self._wait.wait(error)
+        return self._reader.schema
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the batches.
+
+        Raises:
+            StoreError: the server refused to go on, or stays away.
+        """
+        while True:
+            self.open()
+            try:
+                yield from self._read_on()
+                return
+            except UnavailableError as error:
+                self._reader = None
+                if self._is_cut:
+                    raise
+                self._wait.wait(error)
+            finally:
+                if self._reader is not None:
+                    self._reader.cancel()
+
+    def _read_on(self) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of one stream, up to its last mark or to its end."""
+        held: list[pa.RecordBatch] = []
+        held_bytes = 0
+        for batch, mark in self._messages():
+            held.append(batch)
+            held_bytes += batch.nbytes
+            if mark is not None:
+                self._go_on_at(ScanMark.model_validate_json(mark), held)
+            elif held_bytes <= _HELD_BYTES_MAX:
+                continue
+            else:
+                self._is_cut = True
+            given, held, held_bytes = held, [], 0
+            yield from given
+        yield from held
+
+    def _go_on_at(self, mark: ScanMark, given: list[pa.RecordBatch]) -> None:
+        limit = self._rest.limit
+        left = None if limit is None else limit - sum(batch.num_rows for batch in given)
+        rest = {"key_lower": mark.below, "limit": left, "offset": 0}
+        self._rest = self._rest.pinned(mark.snapshot).model_copy(update=rest)
+        self._is_cut = False
+        self._wait.reset()
+
+    def _messages(self) -> Iterator[tuple[pa.RecordBatch, bytes | None]]:
+        assert self._reader is not None, "opened"
+        while True:
+            with as_store_errors():
+                try:
+                    chunk = self._reader.read_chunk()
+                except StopIteration:
+                    self._reader = None
+                    return
+            yield chunk.data, chunk.app_metadata.to_pybytes() if chunk.app_metadata else None

@@ -1,0 +1,105 @@
+"""Numbered writes that are sent again to a table that was altered since: their data may not fit it any more.
+
+The store looks at the number first, and answers one that it knows whatever the columns are by now. So data that the
+client refuses goes out in a form that says nothing but which rows it had: their keys, by which servers that share a
+table tell whose they are, and a column that no table has, so that the store refuses a number that it does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+
+from ...schemas.column import ColumnSchema
+from ...schemas.description import TableDescription
+from ...schemas.errors import InvalidArgumentError
+from ...schemas.service import StoreService
+from ...schemas.write import WriteCommand, WriteResult
+from ..convert.data import WriteData, read_data
+
+_NO_COLUMN = "_sent_again"
+"""No column of a table starts with ``_``."""
+
+
+def kept(data: Any) -> Any:
+    """Return data that can be read twice: what comes as a stream as a whole."""
+    is_stream = isinstance(data, pa.RecordBatchReader) or (
+        hasattr(data, "__arrow_c_stream__") and not hasattr(data, "__len__")
+    )
+    return pa.RecordBatchReader.from_stream(data).read_all() if is_stream else data
+
+
+def numbered(
+    store: StoreService,
+    command: WriteCommand,
+    data: Any,
+    seq: int,
+    prepared: Callable[[Any, WriteCommand, bool], WriteData],
+    known: TableDescription,
+) -> WriteResult | None:
+    """Write data as one commit under a number, and return its answer, or the first one; None if there are no rows."""
+    try:
+        batch = next(iter(prepared(data, command, True)), None)
+        return None if batch is None else store.write(command, batch, seq)
+    except InvalidArgumentError:
+        if answer := first_answer(store, command, data, seq, known):
+            return answer
+        raise
+
+
+def first_answer(
+    store: StoreService, command: WriteCommand, data: Any, seq: int, known: TableDescription
+) -> WriteResult | None:
+    """Return the first answer to a number, which was for so many rows as ``data`` has; None if it has none."""
+    with suppress(InvalidArgumentError):
+        return store.write(command, _question(data, known, store.describe_table(command.table)), seq)
+    return None
+
+
+def _question(data: Any, known: TableDescription, now: TableDescription) -> pa.RecordBatch:
+    """Return rows that no table takes, as many as ``data`` has, with the same keys as far as they are still that.
+
+    ``known`` is what the data was made for, as far as this client knows, and ``now`` the table as it is.
+
+    Raises:
+        InvalidArgumentError: it is no data.
+    """
+    given = read_data(data, {column.name: column for column in now.columns})
+    rows = pa.Table.from_batches(given.batches, given.schema)
+    columns = [column for column in now.columns if column.name in now.primary_key]
+    found = _found_as(rows.schema.names, columns, known, now)
+    columns = [column for column in columns if column.name in found]
+    keys = _cast(rows.select(list(found.values())).rename_columns(list(found)), columns)
+    arrays = [*(keys.columns if keys else ()), pa.nulls(rows.num_rows)]
+    return pa.record_batch(arrays, names=[*(keys.schema.names if keys else ()), _NO_COLUMN])
+
+
+def _found_as(
+    names: Sequence[str], columns: Sequence[ColumnSchema], known: TableDescription, now: TableDescription
+) -> dict[str, str]:
+    """Return the columns of the key that data has, by their names now, each with its name there.
+
+    One that was renamed is called as it was known, or else what no column is called now. A wrong guess does no harm:
+    rows that went elsewhere have no answer there.
+    """
+    before = {column.id: column.name for column in known.columns}
+    taken = {column.name for column in now.columns}
+    strange = [name for name in names if name not in taken]
+    lacking = [column for column in columns if column.name not in names]
+    guessed = {column.name: name for column, name in zip(lacking, strange, strict=False)}
+    found: dict[str, str] = {}
+    for column in columns:
+        ways = (column.name, before.get(column.id), guessed.get(column.name))
+        if name := next((name for name in ways if name in names), None):
+            found[column.name] = name
+    return found
+
+
+def _cast(rows: pa.Table, columns: Sequence[ColumnSchema]) -> pa.RecordBatch | None:
+    try:
+        return next(iter(WriteData(rows, columns, whole=True)), None) if columns else None
+    except InvalidArgumentError:
+        return None

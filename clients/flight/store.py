@@ -1,0 +1,416 @@
+"""FlightStore: a store behind Arrow Flight, with the one interface that all stores have."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from copy import copy
+from dataclasses import dataclass
+from itertools import chain, count
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.flight as fl
+from pydantic import BaseModel
+
+from ...schemas.alter import Alteration
+from ...schemas.bulk import ImportAbort, ImportBegin, ImportCommit, ImportPlan
+from ...schemas.command import LastChange, LeaseName
+from ...schemas.commits import CommitsBody, commits_of
+from ...schemas.compaction import CompactionBegin, CompactionCommit, CompactionDone, CompactionName, CompactionPlan
+from ...schemas.description import (
+    DroppedTable,
+    DroppedTables,
+    Health,
+    ScanPlan,
+    TableDescription,
+    TableNames,
+    TableStats,
+    TabletMap,
+)
+from ...schemas.direct import PinName, PinnedTable, PinSnapshot
+from ...schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, StoreError, UnavailableError
+from ...schemas.placement import Placement
+from ...schemas.scan import ScanSpec
+from ...schemas.service import ScanStream
+from ...schemas.statement import Statement
+from ...schemas.table import TableDefinition
+from ...schemas.timestamp import parse_moment
+from ...schemas.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
+from ...schemas.write import CommitMode, WriteCommand, WriteResult
+from .errors import as_store_errors
+from .moves import FlightMoves
+from .numbered import NumberedPut, Writer, Writers
+from .point_reads import PointReads
+from .put_stream import PutStream
+from .scan_parts import ScanPart, ScanParts
+from .scan_reader import ScanReader
+from .server_wait import ServerWait
+from .staging_put import StagingPut
+
+Answer = TypeVar("Answer")
+
+_PLANS_MAX = 8
+"""So often a scan is planned, while the table is altered each time before it is read."""
+_RECONNECT = [
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+]
+"""A server that is away is looked for every second. By itself gRPC comes to pauses of two minutes, in which all calls
+fail at once: a write that is sent again for some seconds would miss a server that has long been back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A PendingResult that is there already."""
+
+    answer: WriteResult
+
+    def result(self) -> WriteResult:
+        """See PendingResult."""
+        return self.answer
+
+
+class FlightStore(FlightMoves):
+    """A client of one server: see ``schemas.service.StoreService``. Thread safe.
+
+    Fork before the first one is made, not after: gRPC does not survive it.
+    """
+
+    def __init__(self, url: str, retries: bool = True, patient: bool = False) -> None:
+        """Connect. With ``retries`` a server that goes away is waited for, and what it did not answer is asked again: a
+        write is applied once, a scan goes on where it was. With ``patient`` it is waited for now as well.
+
+        Raises:
+            UnavailableError: nobody answers.
+            InvalidArgumentError: ``url`` is no location.
+        """
+        self.url = url
+        self._retries = retries
+        self._waits_for_gone = True
+        self._writers = Writers()
+        try:
+            self._client = fl.connect(url, generic_options=_RECONNECT)
+        except (pa.ArrowException, ValueError, TypeError) as error:
+            raise InvalidArgumentError(
+                f"{url!r} is no location, as grpc://127.0.0.1:8815 is: {error}; "
+                "nyala.open opens a directory, connect(placement=...) several servers"
+            ) from None
+        self._point_reads = PointReads(self._client)
+        self._patiently(self.health) if patient else self.health()
+
+    def at_once(self) -> FlightStore:
+        """Return the same connection, whose reads do not wait for a server that is gone. Only this one is closed."""
+        other = copy(self)
+        other._waits_for_gone = False
+        return other
+
+    # Tables
+
+    def create_table(self, definition: TableDefinition) -> TableDescription:
+        """See StoreService."""
+        return TableDescription.model_validate_json(self._action("create_table", definition))
+
+    def alter_table(self, alteration: Alteration) -> TableDescription:
+        """See StoreService."""
+        return TableDescription.model_validate_json(self._action("alter_table", alteration))
+
+    def drop_table(self, name: str, keep_seconds: int = 0) -> None:
+        """See StoreService."""
+        self._action("drop_table", {"table": name, "keep_seconds": keep_seconds})
+
+    def recall_table(self, table: str | int, new_name: str | None = None) -> TableDescription:
+        """See StoreService."""
+        body = {"table": table, "new_name": new_name}
+        return TableDescription.model_validate_json(self._action("recall_table", body))
+
+    def dropped_tables(self) -> list[DroppedTable]:
+        """See StoreService."""
+        return DroppedTables.model_validate_json(self._asked("dropped_tables")).tables
+
+    def tables(self) -> list[str]:
+        """See StoreService."""
+        return TableNames.model_validate_json(self._asked("tables")).tables
+
+    def describe_table(self, name: str) -> TableDescription:
+        """See StoreService."""
+        return TableDescription.model_validate_json(self._asked("describe_table", {"table": name}))
+
+    def tablets(self, name: str) -> TabletMap:
+        """See StoreService."""
+        return TabletMap.model_validate_json(self._asked("tablets", {"table": name}))
+
+    def table_stats(self, name: str) -> TableStats:
+        """See StoreService."""
+        return TableStats.model_validate_json(self._asked("table_stats", {"table": name}))
+
+    # Rows
+
+    def write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> WriteResult:
+        """See StoreService."""
+        with self._put(command, seq) as put:
+            return put.write_only(command.model_copy(update={"commit": CommitMode.BATCH}), batch)
+
+    def begin_write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> Answered:
+        """See StoreService. Waits for the answer: only one stream keeps an order, and ``write_all`` has one."""
+        return Answered(self.write(command, batch, seq))
+
+    def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:
+        """See StoreService."""
+        waiting = iter(batches)
+        first, second = next(waiting, None), next(waiting, None)
+        if first is None:
+            return
+        if second is None:
+            yield self.write(command, first)
+            return
+        with self._put(command, None) as put:
+            if command.commit is CommitMode.STREAM:
+                yield put.write_staged(command, [first, second, *waiting])
+            else:
+                yield from put.write_all(command, chain([first, second], waiting))
+
+    @contextmanager
+    def _put(self, command: WriteCommand, seq: int | None) -> Iterator[NumberedPut]:
+        """Lend out a writer for one write; after a failure nobody uses it again."""
+        if command.writer is not None and seq is not None:
+            yield self._numbered(Writer(command.writer, [seq]))
+        elif self._retries:
+            writer = self._writers.borrow()
+            yield self._numbered(writer)
+            self._writers.give_back(writer)
+        else:
+            yield self._numbered(Writer(None, count()))
+
+    def _numbered(self, writer: Writer) -> NumberedPut:
+        return NumberedPut(self._open_put, writer, self._write_wait())
+
+    def _write_wait(self) -> ServerWait:
+        return ServerWait(lambda: self.health().takes_writes, self._retries, f"the server at {self.url}")
+
+    def _read_wait(self) -> ServerWait:
+        """A server that takes no writes may be read."""
+        name = f"the server at {self.url}"
+        return ServerWait(lambda: bool(self.health()), self._retries, name, self._waits_for_gone)
+
+    def _patiently(self, ask: Callable[[], Answer]) -> Answer:
+        """Return an answer that may be asked for twice; wait for a server that is away."""
+        wait = self._read_wait()
+        while True:
+            try:
+                return ask()
+            except UnavailableError as error:
+                wait.wait(error)
+
+    def _open_put(self, command: WriteCommand, schema: pa.Schema) -> PutStream:
+        return PutStream(self._client, command, schema)
+
+    def commits(self, table: str, since: int | str | None = None) -> pa.Table:
+        """See StoreService."""
+        asked = CommitsBody(table=table, since=since)
+        return self._patiently(lambda: commits_of(self._results("commits", asked)))
+
+    def last_change(self, table: str) -> int:
+        """See StoreService."""
+        return LastChange.model_validate_json(self._asked("last_change", {"table": table})).timestamp
+
+    def stage(self, command: WriteCommand, batches: Iterable[StagedBatch]) -> StageResult:
+        """See StoreService. All batches have the schema of the first."""
+        coming = iter(batches)
+        first = next(coming, None)
+        schema = self._key_schema(command.table) if first is None else first.batch.schema
+        put = StagingPut(self._open_put, self._write_wait())
+        return put.stage(command, schema, chain([first] if first else [], coming))
+
+    def _key_schema(self, table: str) -> pa.Schema:
+        about = self.describe_table(table)
+        return pa.schema([column.field for column in about.columns if column.name in about.primary_key])
+
+    def commit_transaction(self, commit: TransactionCommit) -> TransactionResult:
+        """See StoreService. Sent again when the answer is lost, which applies nothing twice."""
+        wait = self._write_wait()
+        while True:
+            try:
+                return TransactionResult.model_validate_json(self._action("commit_transaction", commit))
+            except UnavailableError as error:
+                wait.wait(error)
+
+    def execute(self, statement: Statement) -> WriteResult:
+        """See StoreService. Sent again when the answer is lost, under a number by which it is not executed twice."""
+        wait = self._write_wait()
+        writer = self._writers.borrow()
+        if self._retries and statement.writer is None:
+            statement = statement.model_copy(update={"writer": writer.name, "seq": writer.next_number()})
+        while True:
+            try:
+                result = WriteResult.model_validate_json(self._action("execute", statement))
+            except UnavailableError as error:
+                wait.wait(error)
+            else:
+                self._writers.give_back(writer)
+                return result
+
+    def abort_transaction(self, transaction: str) -> None:
+        """See StoreService."""
+        self._action("abort_transaction", {"transaction": transaction})
+
+    def scan(self, spec: ScanSpec) -> ScanStream:
+        """See StoreService. An aggregate, or a tablet, is one call: no tickets are asked for first."""
+        if spec.aggregate is not None:
+            return self._patiently(lambda: self._aggregated(spec))
+        if spec.tablet is not None or spec.partition is not None or spec.here:
+            reader = self._scan_reader(spec)
+            return ScanStream(reader.open(), _pinned_to(spec), reader.batches(), rest=lambda: reader.rest)
+        for attempt in range(_PLANS_MAX):
+            parts = self.parts(spec)
+            if not parts.parts:
+                return ScanStream(parts.schema, parts.snapshot, iter(()))
+            first = self._scan_reader(_ticket(parts.parts[0]))
+            try:
+                return ScanStream(first.open(), parts.snapshot, self._read(first, parts))
+            except (ConflictError, NotFoundError):
+                if attempt == _PLANS_MAX - 1:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    def _aggregated(self, spec: ScanSpec) -> ScanStream:
+        with as_store_errors():
+            answer = self._client.do_get(fl.Ticket(_json(spec))).read_all()
+        return ScanStream(answer.schema, _pinned_to(spec), iter(answer.to_batches()))
+
+    def _read(self, first: ScanReader, parts: ScanParts) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from first.batches()
+            for part in parts.parts[1:]:
+                yield from self.read_part(part)
+        except BaseException:
+            if parts.lease is not None:
+                with suppress(StoreError):  # its time will be over
+                    self.release_scan(parts.lease)
+            raise
+
+    def parts(self, spec: ScanSpec) -> ScanParts:
+        """Return the parts of a scan, all pinned to one snapshot. Nothing is read yet."""
+        return self._patiently(lambda: self._parts(spec))
+
+    def _parts(self, spec: ScanSpec) -> ScanParts:
+        with as_store_errors():
+            return ScanParts.of(self._client.get_flight_info(fl.FlightDescriptor.for_command(_json(spec))))
+
+    def read_part(self, part: ScanPart) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of a part, whichever server of the same store handed it out."""
+        yield from self._scan_reader(_ticket(part)).batches()
+
+    def _scan_reader(self, ticket: ScanSpec) -> ScanReader:
+        return ScanReader(lambda rest: self._client.do_get(fl.Ticket(_json(rest))), self._read_wait(), ticket)
+
+    def plan(self, spec: ScanSpec) -> ScanPlan:
+        """See StoreService."""
+        return ScanPlan.model_validate_json(self._asked("explain", spec))
+
+    def release_scan(self, lease: str) -> None:
+        """See StoreService."""
+        self._action("release_scan", LeaseName(lease=lease))
+
+    def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
+        """See StoreService."""
+        return self._patiently(lambda: self._point_reads.get(table, keys))
+
+    # Past one process
+
+    def import_begin(self, asked: ImportBegin) -> ImportPlan:
+        """See StoreService."""
+        return ImportPlan.model_validate_json(self._action("import_begin", asked))
+
+    def import_commit(self, asked: ImportCommit) -> WriteResult:
+        """See StoreService."""
+        return WriteResult.model_validate_json(self._action("import_commit", asked))
+
+    def import_abort(self, import_id: str) -> None:
+        """See StoreService."""
+        self._action("import_abort", ImportAbort(import_id=import_id))
+
+    def pin_snapshot(self, asked: PinSnapshot) -> PinnedTable:
+        """See StoreService."""
+        return PinnedTable.model_validate_json(self._action("pin_snapshot", asked))
+
+    def renew_pin(self, pin_id: str) -> None:
+        """See StoreService."""
+        self._action("renew_pin", PinName(pin_id=pin_id))
+
+    def release_pin(self, pin_id: str) -> None:
+        """See StoreService."""
+        self._action("release_pin", PinName(pin_id=pin_id))
+
+    def compaction_begin(self, asked: CompactionBegin) -> CompactionPlan:
+        """See StoreService."""
+        return CompactionPlan.model_validate_json(self._action("compaction_begin", asked))
+
+    def compaction_commit(self, asked: CompactionCommit) -> CompactionDone:
+        """See StoreService."""
+        return CompactionDone.model_validate_json(self._action("compaction_commit", asked))
+
+    def compaction_renew(self, compaction_id: str) -> None:
+        """See StoreService."""
+        self._action("compaction_renew", CompactionName(compaction_id=compaction_id))
+
+    def compaction_abort(self, compaction_id: str) -> None:
+        """See StoreService."""
+        self._action("compaction_abort", CompactionName(compaction_id=compaction_id))
+
+    # The store
+
+    def maintain(self, table: str, op: str) -> dict[str, Any]:
+        """See StoreService."""
+        return json.loads(self._action("maintain", {"table": table, "op": op}))
+
+    def now(self, at_least: int = 0) -> int:
+        """See StoreService."""
+        body = {"at_least": at_least} if at_least else None
+        return json.loads(self._asked("now", body))["timestamp"]
+
+    def health(self) -> Health:
+        """See StoreService."""
+        return Health.model_validate_json(self._action("health"))
+
+    def placement(self) -> Placement:
+        """Return the placement of the servers of which this is one. Raises NotFoundError when it is alone."""
+        return Placement.model_validate_json(self._action("placement"))
+
+    def close(self) -> None:
+        """Close the connection; the server goes on."""
+        self._point_reads.close()
+        self._client.close()
+
+    def _action(self, name: str, body: BaseModel | dict[str, Any] | None = None) -> bytes:
+        sent = b"" if body is None else json.dumps(body).encode() if isinstance(body, dict) else _json(body)
+        with as_store_errors():
+            (answer,) = self._client.do_action(fl.Action(name, sent))
+            return answer.body.to_pybytes()
+
+    def _asked(self, name: str, body: BaseModel | dict[str, Any] | None = None) -> bytes:
+        """Return the answer to an action that changes nothing; wait for a server that is away."""
+        return self._patiently(lambda: self._action(name, body))
+
+    def _results(self, name: str, body: BaseModel) -> Iterator[bytes]:
+        """Yield the results of an action that has several."""
+        with as_store_errors():
+            for answer in self._client.do_action(fl.Action(name, _json(body))):
+                yield answer.body.to_pybytes()
+
+    def __repr__(self) -> str:
+        return f"FlightStore({self.url!r})"
+
+
+def _json(model: BaseModel) -> bytes:
+    return model.model_dump_json(exclude_none=True).encode()
+
+
+def _pinned_to(spec: ScanSpec) -> int | None:
+    return None if spec.as_of is None else parse_moment(spec.as_of)
+
+
+def _ticket(part: ScanPart) -> ScanSpec:
+    return ScanSpec.model_validate_json(part.ticket)

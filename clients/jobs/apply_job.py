@@ -1,0 +1,197 @@
+"""Change application: files of changes (CDC) brought into a table in their order, batch by batch, each one commit."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import BaseModel, ConfigDict
+
+from ...schemas.description import TableDescription
+from ...schemas.errors import InvalidArgumentError, RowErrors
+from ...schemas.operation import Operation
+from ...schemas.transaction import TransactionResult
+from ..executors.progress import JobProgress, Show
+from .folder import Place
+from .input_files import InputFile, input_files
+from .link import Store, StoreLink
+from .writing import replacing
+
+BATCH_ROWS = 250_000
+FILES_MAX = 4_096
+"""So many files the store remembers: of more, one that was applied long ago could be applied again."""
+
+_MEANINGS = {
+    "upsert": "insert update upsert i u c r +i +u update_postimage update_after",
+    "delete": "delete d -d",
+    "skip": "-u update_preimage update_before",
+}
+OPERATIONS: Mapping[str, str] = {word: kind for kind, words in _MEANINGS.items() for word in words.split()}
+"""What the words in the operation column mean, in lower case: ours, Debezium's letters, Delta's and Flink's words."""
+_KIND, _PLACE = "_kind", "_place"
+
+
+class ApplyResult(BaseModel):
+    """What applying changes came to."""
+
+    model_config = ConfigDict(frozen=True)
+
+    table: str
+    files: int
+    changes: int
+    """Rows of the files."""
+    applied: int
+    """Keys that were upserted or deleted by this run: of several changes of one in a batch, the last counts."""
+    ignored: int
+    """Deletes of keys that were not there."""
+    commits: int
+    skipped: int
+    """Batches that an earlier run had committed."""
+    timestamp: int | None
+    """Of the last commit of this run."""
+
+
+def apply_changes(
+    store: Store,
+    table: str,
+    source: Place | Sequence[Place],
+    *,
+    op_column: str = "_op",
+    order_by: str | None = None,
+    batch_rows: int = BATCH_ROWS,
+    run: str = "",
+    show: Show = "auto",
+) -> ApplyResult:
+    """Apply files of changes to a table: files in the order given, those of a folder in that of their paths.
+
+    Each row of a file has the columns of the table, or the key and some of them, and in ``op_column`` what became of
+    the key: one of ``OPERATIONS``. Columns that begin with ``_`` are for others and overlooked. A file is cut into
+    batches of ``batch_rows`` changes; in each the last one of a key counts, by ``order_by`` (then a file is sorted as a
+    whole) and by its place. A batch is one commit: its upserts and deletes become visible together, or not at all.
+
+    A run that was killed is run again as it was: batches that are in are skipped. Files are known by path, size and
+    time of the last change; another ``run`` applies them once more.
+
+    Raises:
+        NotFoundError: there is no such table, file or folder.
+        InvalidArgumentError: a file lacks the key or ``op_column``, or says an operation that there is not.
+        RowErrors: rows of a batch were refused, so nothing of it was applied; a note says which. Those before are in.
+    """
+    link = StoreLink.to(store)
+    about = link.service.describe_table(table)
+    if batch_rows < 1:
+        raise InvalidArgumentError(f"a batch has at least one change, not {batch_rows}")
+    files = input_files(source)
+    if len(files) > FILES_MAX:
+        raise InvalidArgumentError(f"{len(files):,} files are too many for one run, which takes up to {FILES_MAX:,}")
+    results: list[TransactionResult] = []
+    changes = 0
+    with JobProgress(f"apply changes to {table}", len(files), show) as progress:
+        for file in files:
+            said = f"{about.table_id}:{op_column}:{order_by}:{batch_rows}:{run}:{file.digest}"
+            application = f"apply-{hashlib.blake2b(said.encode(), digest_size=12).hexdigest()}"
+            rows = 0
+            for number, batch in enumerate(_batches(file, about, op_column, order_by, batch_rows)):
+                results.append(_apply(link, about, batch, op_column, application, number, file))
+                rows += batch.num_rows
+            changes += rows
+            progress.add(rows)
+    return _result(table, len(files), changes, results)
+
+
+def _apply(
+    link: StoreLink,
+    about: TableDescription,
+    changes: pa.Table,
+    op_column: str,
+    application: str,
+    number: int,
+    file: InputFile,
+) -> TransactionResult:
+    """Commit one batch, unless that was done."""
+    there, gone = net_changes(changes, about, op_column)
+    transaction = link.database.transaction(app_id=application, app_version=number)
+    try:
+        with transaction:
+            if gone.num_rows:
+                transaction.write(about.name, gone, Operation.DELETE_IGNORE)
+            if there.num_rows:
+                transaction.write(about.name, there, replacing(about))
+    except RowErrors as error:
+        error.add_note(f"that was batch {number + 1} of {file}; nothing of it was applied, the batches before are in")
+        raise
+    assert transaction.result is not None
+    return transaction.result
+
+
+def net_changes(changes: pa.Table, about: TableDescription, op_column: str) -> tuple[pa.Table, pa.Table]:
+    """Return what the last change of each key makes of it: rows to upsert, and keys to delete.
+
+    Raises:
+        InvalidArgumentError: there is an operation that is none.
+    """
+    words = pc.utf8_lower(changes[op_column].cast(pa.string()))
+    place = pc.index_in(words, pa.array(list(OPERATIONS)))
+    if place.null_count:
+        unknown = changes.filter(pc.is_null(place))[op_column][0].as_py()
+        raise InvalidArgumentError(
+            f"the column {op_column!r} says {unknown!r}, which is no operation; there are {', '.join(OPERATIONS)}"
+        )
+    kinds = pc.take(pa.array(list(OPERATIONS.values())), place)
+    told = changes.append_column(_KIND, kinds).filter(pc.not_equal(kinds, "skip"))
+    numbered = told.append_column(_PLACE, pc.cumulative_sum(pa.repeat(1, told.num_rows)))
+    newest = numbered.group_by(about.primary_key).aggregate([(_PLACE, "max")])[f"{_PLACE}_max"]
+    last = told.take(pc.subtract(newest.take(pc.sort_indices(newest)), 1))
+    is_gone = pc.equal(last[_KIND], "delete")
+    columns = [column.name for column in about.columns if column.name in last.column_names]
+    return last.filter(pc.invert(is_gone)).select(columns), last.filter(is_gone).select(about.primary_key)
+
+
+def _batches(
+    file: InputFile, about: TableDescription, op_column: str, order_by: str | None, batch_rows: int
+) -> Iterator[pa.Table]:
+    reader = file.read(about.columns)
+    _check_columns(file, reader.schema, about, op_column, order_by)
+    if order_by is not None:
+        whole = reader.read_all()
+        # Stable: changes that are equal in it stay in the order of the file.
+        reader = whole.take(pc.sort_indices(whole, [(order_by, "ascending")])).to_reader()
+    waiting: list[pa.RecordBatch] = []
+    for batch in reader:
+        waiting.append(batch)
+        while (rows := sum(each.num_rows for each in waiting)) >= batch_rows:
+            table = pa.Table.from_batches(waiting)
+            yield table.slice(0, batch_rows)
+            waiting = table.slice(batch_rows).to_batches() if rows > batch_rows else []
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def _check_columns(
+    file: InputFile, schema: pa.Schema, about: TableDescription, op_column: str, order_by: str | None
+) -> None:
+    needed = [*about.primary_key, op_column, *([order_by] if order_by else [])]
+    if missing := [name for name in needed if name not in schema.names]:
+        raise InvalidArgumentError(f"{file} lacks the column {missing[0]!r}; it has {', '.join(schema.names[:20])}")
+    known = {column.name for column in about.columns} | set(needed)
+    if unknown := [name for name in schema.names if name not in known and not name.startswith("_")]:
+        raise InvalidArgumentError(
+            f"{file} has the column {unknown[0]!r}, which table {about.name!r} has not: leave it out, or let its name "
+            "begin with _"
+        )
+
+
+def _result(table: str, files: int, changes: int, results: Sequence[TransactionResult]) -> ApplyResult:
+    done = [result for result in results if not result.skipped]
+    return ApplyResult(
+        table=table,
+        files=files,
+        changes=changes,
+        applied=sum(result.applied for result in done),
+        ignored=sum(result.ignored for result in done),
+        commits=len(done),
+        skipped=len(results) - len(done),
+        timestamp=max((result.timestamp for result in done), default=None),
+    )

@@ -1,0 +1,143 @@
+"""Copy: a table made in another store, or the same, of the rows of one at a snapshot."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ConfigDict
+
+from ...schemas.description import TableDescription
+from ...schemas.errors import AlreadyPresentError, ConflictError, SnapshotTooOldError
+from ...schemas.partition_schema import sum_of
+from ...schemas.scan import ScanSpec
+from ...schemas.service import StoreService
+from ..executors.choice import Where, executor_of
+from ..executors.progress import Show, run_tasks
+from .definition import Levels
+from .link import Store, StoreLink
+from .splits import SPLIT_BYTES, TableSplit, TableSplits, TabletLabel, check_count, count_rows, snapshot_of, split_table
+from .under_way import TableUnderWay
+from .writing import Projection, replacing, write_rows
+
+
+class CopyResult(BaseModel):
+    """What a copy came to."""
+
+    model_config = ConfigDict(frozen=True)
+
+    table: str
+    snapshot: int
+    """Of the source, whose rows then are those of the copy."""
+    rows: int
+    """That were written by this run."""
+    resumed: bool
+
+
+@dataclass(frozen=True)
+class CopyTask:
+    """Read one split and write its rows."""
+
+    source: StoreLink
+    split: TableSplit
+    was: TableDescription
+    target: StoreLink
+    into: TableDescription
+
+
+def copy_table(
+    source: Store,
+    target: Store,
+    table: str,
+    *,
+    name: str | None = None,
+    as_of: int | str | None = None,
+    partition_by: Levels | None = None,
+    split_bytes: int = SPLIT_BYTES,
+    executor: Where = "local",
+    workers: int | None = None,
+    show: Show = "auto",
+) -> CopyResult:
+    """Copy a table's definition and its rows at a snapshot, by default now, under ``name`` into another store.
+
+    ``partition_by`` takes the place of its partitions. Until all rows are there the copy is called
+    ``<name>.copying-<snapshot>``; a run that was killed is gone on with by the next that copies the same, at the
+    snapshot of the first. To follow the source from there on, apply its ``changes`` since the snapshot.
+
+    Raises:
+        NotFoundError: the source has no such table.
+        AlreadyPresentError: the target has a table of that name.
+        UnavailableError: another run makes the same copy; the text names it.
+        SnapshotTooOldError: the source's history does not reach back to the snapshot.
+    """
+    reads, writes = StoreLink.to(source), StoreLink.to(target)
+    runner = executor_of(executor, workers)
+    about = reads.service.describe_table(table)
+    name = name or table
+    is_there = AlreadyPresentError(f"there is a table {name!r} already: copy under another name, or drop that first")
+    if name in writes.service.tables():
+        raise is_there
+    begun = _begun(writes.service, name) if as_of is None else None
+    snapshot = snapshot_of(reads.service, as_of) if begun is None else begun
+    unfinished = f"{name}.copying-{snapshot}"
+    cut = _split(reads.service, about, snapshot, split_bytes, unfinished)
+    expected = count_rows(reads.service, ScanSpec(table=table, as_of=snapshot))
+    places = _places(cut)
+    origin = ", ".join(sorted(f"table {each.table_id} of {each.store_uuid}" for each in about.stores)) or str(reads.url)
+    rows = 0
+    among = sum_of(cut.tablets.values())
+    with TableUnderWay(writes.service, unfinished, about, origin, partition_by, among) as under_way:
+        if name in writes.service.tables():  # by a run that has ended just now
+            under_way.discard()
+            raise is_there
+        done = set(under_way.done)
+        tasks = [
+            CopyTask(reads, split, about, writes, under_way.table)
+            for split in cut.splits
+            if places[split.label] not in done
+        ]
+        left = Counter(task.split.label for task in tasks)
+        for index, written in run_tasks(runner, copy_split, tasks, int, f"copy {table}", show):
+            rows += written
+            under_way.check()
+            label = tasks[index].split.label
+            left[label] -= 1
+            if not left[label]:
+                done.add(places[label])
+                under_way.note(sorted(done))
+        check_count(f"table {table!r}", count_rows(writes.service, ScanSpec(table=unfinished)), expected)
+        under_way.complete(name, about.options.comment)
+    return CopyResult(table=name, snapshot=snapshot, rows=rows, resumed=begun is not None)
+
+
+def copy_split(task: CopyTask) -> int:
+    """Copy the rows of one split; return how many."""
+    projection = Projection(task.was, task.into)
+    stream = task.source.scan(task.split)
+    if [column.name for column in task.was.columns] != stream.schema.names:
+        raise ConflictError(f"the columns of table {task.was.name!r} were changed while it was copied: copy anew")
+    rows = map(projection.rows, stream.batches)
+    return write_rows(task.target.service, task.into, rows, projection.schema, replacing(task.into))
+
+
+def _begun(service: StoreService, name: str) -> int | None:
+    """Return the snapshot of a copy that an earlier run has begun, the newest."""
+    mark = f"{name}.copying-"
+    found = [table.removeprefix(mark) for table in service.tables() if table.startswith(mark)]
+    return max((int(each) for each in found if each.isdigit()), default=None)
+
+
+def _places(cut: TableSplits) -> dict[TabletLabel, int]:
+    """Return a number of each tablet that stays the same wherever it is moved to: its place among all partitions."""
+    order = {partition: number for number, partition in enumerate(sorted(cut.tablets.values(), key=str))}
+    return {label: order[partition] for label, partition in cut.tablets.items()}
+
+
+def _split(
+    service: StoreService, about: TableDescription, snapshot: int, split_bytes: int, unfinished: str
+) -> TableSplits:
+    spec = ScanSpec(table=about.name, columns=[column.name for column in about.columns], as_of=snapshot)
+    try:
+        return split_table(service, spec, split_bytes)
+    except SnapshotTooOldError as error:
+        raise SnapshotTooOldError(f"{error.message}. Drop {unfinished!r} and copy anew") from None

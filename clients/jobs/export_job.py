@@ -1,0 +1,124 @@
+"""Export: the rows of a table at a snapshot as Parquet files, one for each split."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from ...schemas.errors import AlreadyPresentError, InvalidArgumentError
+from ...schemas.scan import ScanSpec
+from ..convert.where import Where as Filter
+from ..convert.where import where_json
+from ..executors.choice import Where, executor_of
+from ..executors.progress import Show, run_tasks
+from .folder import Folder, Place
+from .lease import FolderLease
+from .link import Store, StoreLink
+from .parts import Part, PartTask, sweep, write_part
+from .splits import SPLIT_BYTES, TableSplit, check_count, count_rows, snapshot_of, split_table
+
+METADATA, PLAN = "_metadata.json", "_plan.json"
+"""Spark, pyarrow and others overlook files whose names begin so."""
+_LEASE = "_lease"
+
+
+class ExportResult(BaseModel):
+    """What an export came to; also what ``_metadata.json`` says, which is written last."""
+
+    model_config = ConfigDict(frozen=True)
+
+    table: str
+    snapshot: int
+    folder: str
+    rows: int
+    bytes: int
+    parts: list[Part]
+    resumed: bool = False
+
+
+class _Plan(BaseModel):
+    """What ``_plan.json`` says of an export that is under way."""
+
+    asked: dict[str, Any]
+    """The scan as it was asked for."""
+    snapshot: int
+    splits: list[TableSplit]
+    rows: int | None
+    """How many there are, where that is known: counting those of a filter reads its columns, and is done only where
+    tablets may move to another server meanwhile."""
+
+
+def export(
+    store: Store,
+    table: str,
+    folder: Place,
+    *,
+    columns: Sequence[str] | None = None,
+    where: Filter = None,
+    as_of: int | str | None = None,
+    split_bytes: int = SPLIT_BYTES,
+    executor: Where = "local",
+    workers: int | None = None,
+    show: Show = "auto",
+) -> ExportResult:
+    """Write the rows of a table at a snapshot, by default now, to a folder of Parquet files.
+
+    The folder is read as a whole by Spark, DuckDB, pyarrow and others. A run that was killed is gone on with by the
+    next that asks for the same.
+
+    Raises:
+        NotFoundError: there is no such table or column.
+        AlreadyPresentError: the folder holds an export, or other files.
+        UnavailableError: another run exports into it; the text names it.
+    """
+    link = StoreLink.to(store)
+    place = Folder.at(folder)
+    runner = executor_of(executor, workers)
+    if isinstance(columns, str):
+        raise InvalidArgumentError("columns is a list of column names, not one name")
+    asked = ScanSpec(
+        table=table, columns=None if columns is None else list(columns), where=where_json(where), as_of=as_of
+    )
+    with FolderLease(place, _LEASE, f"the export into {place}") as lease:
+        plan, resumed = _planned(link, place, asked.checked(), split_bytes)
+        schema = link.service.scan(asked.model_copy(update={"limit": 0})).schema
+        tasks = [PartTask(link, split, place, number, schema) for number, split in enumerate(plan.splits)]
+        parts = dict(run_tasks(runner, write_part, tasks, lambda part: part.rows, f"export {table}", show))
+        check_count(f"table {table!r}", sum(part.rows for part in parts.values()), plan.rows)
+        made = ExportResult(
+            table=table,
+            snapshot=plan.snapshot,
+            folder=str(place),
+            rows=sum(part.rows for part in parts.values()),
+            bytes=sum(part.bytes for part in parts.values()),
+            parts=[parts[number] for number in range(len(tasks))],
+            resumed=resumed,
+        )
+        lease.check()
+        place.write_model(METADATA, made, only_new=True)
+        sweep(place, made.parts)
+        place.remove(PLAN)
+        return made
+
+
+def _planned(link: StoreLink, place: Folder, asked: ScanSpec, split_bytes: int) -> tuple[_Plan, bool]:
+    """Return what is to be done, and whether an earlier run had begun."""
+    request = asked.model_dump(mode="json")
+    if place.has(PLAN) and not place.has(METADATA):
+        plan = place.read_model(PLAN, _Plan)
+        if plan.asked == request:
+            return plan, True
+        raise AlreadyPresentError(f"{place} holds the beginning of another export: empty it, or take another folder")
+    if [name for name in place.names() if not name.startswith(_LEASE)]:
+        raise AlreadyPresentError(f"{place} is not empty: take another folder")
+    snapshot = snapshot_of(link.service, asked.as_of)
+    pinned = asked.pinned(snapshot)
+    splits = split_table(link.service, pinned, split_bytes).splits
+    is_shared = any(split.server for split in splits)
+    rows = count_rows(link.service, pinned) if asked.where is None or is_shared else None
+    plan = _Plan(asked=request, snapshot=snapshot, splits=splits, rows=rows)
+    place.make()
+    place.write_model(PLAN, plan)
+    return plan, False

@@ -1,0 +1,105 @@
+"""How the tasks of a job reach a store: over Flight from any process, or in this one."""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from ...schemas.errors import InvalidArgumentError
+from ...schemas.placement import Placement
+from ...schemas.service import ScanStream, StoreService
+from ..api.connect import connect, store_of
+from ..api.database import Database
+from ..flight.store import FlightStore
+from .splits import TableSplit
+
+Store = Database | str
+"""What a job is given: a database, or the URL of a server."""
+
+_clients: dict[tuple[int, str], StoreService] = {}
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class StoreLink:
+    """A store that tasks can be sent to other processes with, if it has a URL; an embedded one stays in this process.
+
+    Where a server shares its tables with others, the store is that of them all, by whichever of them it was named. A
+    client is made when it is first asked for, and kept by process: a forked process makes its own.
+    """
+
+    url: str | None
+    held: StoreService | None = None
+    placement: Placement | None = None
+    """Of the servers that share the tables, where they were named by that."""
+
+    @classmethod
+    def to(cls, store: Store) -> StoreLink:
+        """Return the link to a database or a URL."""
+        if isinstance(store, str):
+            return cls(store)
+        if not isinstance(store, Database):
+            raise InvalidArgumentError(f"a store is a Database or the URL of a server, not a {type(store).__name__}")
+        service = store._store
+        if isinstance(service, FlightStore):
+            return cls(service.url, service if service.health().server is None else None)
+        return cls(None, service, getattr(getattr(service, "members", None), "placement", None))
+
+    @property
+    def service(self) -> StoreService:
+        """The store.
+
+        Raises:
+            UnavailableError: nobody answers at the URL.
+        """
+        return self.held if self.held is not None else _client(self.url, self.placement)
+
+    @property
+    def location(self) -> str | None:
+        """A URL by which others reach the store: that of one of its servers. None where it has none."""
+        return next(iter(self.placement.servers.values()))[0] if self.placement else self.url
+
+    @property
+    def database(self) -> Database:
+        """The store as a database."""
+        return Database(self.service)
+
+    def scan(self, split: TableSplit) -> ScanStream:
+        """Start the scan of one part of a table, wherever its tablet is by now.
+
+        Raises:
+            WrongServerError: no server has it.
+        """
+        if split.server is None:
+            return self.service.scan(split.scan)
+        from ..cluster.store import PlacedStore  # needs numpy, and only here
+
+        service = self.service
+        if not isinstance(service, PlacedStore):
+            raise InvalidArgumentError(
+                f"the part is of the server {split.server!r}, and {service!r} shares no tables with others: name the "
+                "servers that the job was begun with"
+            )
+        return service.scan_split(split.server, split.scan)
+
+    def check_portable(self) -> None:
+        """Raise InvalidArgumentError, if other processes cannot reach the store."""
+        if self.location is None:
+            raise InvalidArgumentError(
+                "an embedded database lives in one process: tasks of other processes need a server; start one on the "
+                "directory and give its URL, or let the job run with executor='local'"
+            )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self.check_portable()
+        return (StoreLink, (self.url, None, self.placement))
+
+
+def _client(url: str | None, placement: Placement | None) -> StoreService:
+    place = (os.getpid(), url or (placement.model_dump_json() if placement else ""))
+    with _lock:
+        if place not in _clients:
+            _clients[place] = store_of(url) if url is not None else connect(placement=placement)._store
+        return _clients[place]

@@ -1,0 +1,222 @@
+"""Bulk load: files of rows, or a data frame, written to a table by many tasks."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import closing, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from ...schemas.description import TableDescription
+from ...schemas.errors import InvalidArgumentError
+from ...schemas.operation import Operation
+from ...schemas.transaction import TransactionCommit
+from ...schemas.write import Stage
+from ..api.table import Table
+from ..executors.choice import Where, executor_of
+from ..executors.progress import JobProgress, Show
+from .file_format import ReadOptions
+from .folder import Place
+from .input_files import InputFile, input_files
+from .link import Store, StoreLink
+from .load_part import LoadTask, PartResult, RefusedRow, load_part
+from .rejects import Rejects
+
+TASK_ROWS = 2 * 1024 * 1024
+BATCH_ROWS = 131_072
+BATCH_BYTES = 16 * 1024 * 1024
+ERRORS_MAX = 1_000
+_COUNTS = {"rows", "applied", "ignored", "error_count"}
+
+
+class LoadResult(BaseModel):
+    """What a load came to. Each row of the files is counted once: applied, ignored, skipped or refused."""
+
+    model_config = ConfigDict(frozen=True)
+
+    table: str
+    files: int
+    rows: int
+    applied: int
+    ignored: int
+    skipped: int = 0
+    """Rows that an earlier run of the same load has written; rows that it was refused are refused again."""
+    error_count: int
+    errors: list[RefusedRow]
+    """The first thousand."""
+    rejected: int = 0
+    """Refused rows that were set aside in the file of rejected rows."""
+
+
+def load(
+    store: Store,
+    table: str,
+    source: Any,
+    *,
+    op: str | Operation = Operation.UPSERT,
+    atomic: bool = False,
+    run: str = "",
+    options: ReadOptions | None = None,
+    rejects: Place | None = None,
+    executor: Where = "local",
+    workers: int | None = None,
+    show: Show = "auto",
+) -> LoadResult:
+    """Write the rows of files to a table: Parquet, CSV, TSV, Arrow and JSON, packed or not, by their suffixes.
+
+    ``source`` is a path or URI of a file or folder, or a list of them; or rows as ``Table.write`` takes them, or a
+    DataFrame of Spark, which the connector writes. Tasks run side by side: if two rows have one key, either may come
+    last. Each batch is one commit; with ``atomic`` all files together are one, and any row that is refused stops it.
+
+    Batches are numbered by what the files are (path, size, time of the last change), so that a load that was killed and
+    is run again applies none twice. To load a file that has not changed a second time, name another ``run``.
+
+    Rows that are refused, or have a cell that the table cannot hold, do not stop the others; they stand in the result,
+    and with ``rejects`` in a file of that name (.csv or .jsonl) too: of the rows that the table refuses the first
+    thousand of a batch, of those that cannot be read all.
+
+    Raises:
+        NotFoundError: there is no such table, file or folder.
+        InvalidArgumentError: a file cannot be read, or its columns do not fit the table.
+    """
+    link = StoreLink.to(store)
+    about = link.service.describe_table(table)
+    if not _is_places(source):
+        return _load_frame(link, about, source, _operation(op))
+    files = input_files(source, options)
+    aside = _rejects(rejects, files, about, executor)
+    since = link.service.now()
+    tasks = [task for file in files for task in _tasks(link, about, file, _operation(op), run, since)]
+    if atomic:
+        tasks = _staged(tasks)
+    with JobProgress(f"load {table}", len(tasks), show) as progress, closing(aside) if aside else nullcontext():
+        if executor == "local":
+            tasks = [replace(task, rejects=aside, told=progress.advance) for task in tasks]
+        parts = [PartResult() for _ in tasks]
+        for number, part in executor_of(executor, workers).run(load_part, tasks, progress.ended):
+            parts[number] = part
+            progress.add(0 if executor == "local" else part.rows)
+        if atomic:
+            parts = [*parts, _committed(link, tasks, parts, since)]
+    return _combined(about.name, len(files), parts, aside)
+
+
+def _rejects(
+    path: Place | None, files: Sequence[InputFile], about: TableDescription, executor: Where
+) -> Rejects | None:
+    if path is None:
+        return None
+    if executor != "local":
+        raise InvalidArgumentError("rejected rows are set aside by a load of this process: leave the executor out")
+    if any(file.format in ("json", "jsonl") for file in files):
+        return Rejects(Path(path), [column.name for column in about.columns])
+    return Rejects(Path(path), list(dict.fromkeys(name for file in files for name in file.schema().names)))
+
+
+def _operation(op: str | Operation) -> Operation:
+    try:
+        return Operation(op)
+    except ValueError:
+        raise InvalidArgumentError(f"no operation is called {op!r}; there are {', '.join(Operation)}") from None
+
+
+def _is_places(source: Any) -> bool:
+    kinds = str | Path | InputFile
+    if isinstance(source, kinds):
+        return True
+    return isinstance(source, list | tuple) and bool(source) and all(isinstance(each, kinds) for each in source)
+
+
+def _load_frame(link: StoreLink, about: TableDescription, frame: Any, op: Operation) -> LoadResult:
+    """Write rows that are here; those of a DataFrame of Spark by the connector."""
+    if type(frame).__module__.startswith("pyspark.sql"):
+        from .spark_frame import write_spark_frame
+
+        rows = write_spark_frame(link, about.name, frame, op)
+        return LoadResult(table=about.name, files=0, rows=rows, applied=rows, ignored=0, error_count=0, errors=[])
+    result = Table(link.service, about).write(frame, op, on_error="return")
+    errors = [RefusedRow(file="", **error.model_dump()) for error in result.errors]
+    return LoadResult(table=about.name, files=0, errors=errors, **result.model_dump(include=_COUNTS))
+
+
+def _tasks(
+    link: StoreLink, about: TableDescription, file: InputFile, op: Operation, run: str, since: int
+) -> Iterator[LoadTask]:
+    groups = file.row_groups() if file.format == "parquet" else None
+    said = f"{about.table_id}:{op}:{run}:{file.digest}"
+    name = f"load-{hashlib.blake2b(said.encode(), digest_size=12).hexdigest()}"
+    if groups is None:
+        yield LoadTask(link, about, op, file, None, 0, BATCH_ROWS, name, since)
+        return
+    rows = [rows for rows, _ in groups]
+    row_bytes = sum(size for _, size in groups) // max(sum(rows), 1)
+    batch_rows = max(1, min(BATCH_ROWS, BATCH_BYTES // max(row_bytes, 1)))
+    first_row = 0
+    for number, chosen in enumerate(_in_tasks(rows)):
+        yield LoadTask(link, about, op, file, tuple(chosen), first_row, batch_rows, f"{name}-{number}", since)
+        first_row += sum(rows[group] for group in chosen)
+
+
+def _in_tasks(groups: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the numbers of row groups, of which the rows are given, in runs of about the rows of one task."""
+    chosen: list[int] = []
+    rows = 0
+    for number, size in enumerate(groups):
+        if chosen and rows + size > TASK_ROWS:
+            yield chosen
+            chosen, rows = [], 0
+        chosen.append(number)
+        rows += size
+    if chosen:
+        yield chosen
+
+
+def _staged(tasks: Sequence[LoadTask]) -> list[LoadTask]:
+    """Return the tasks as parts of one transaction, which is called by its input."""
+    said = ":".join(task.writer for task in tasks)
+    name = f"load-{hashlib.blake2b(said.encode(), digest_size=12).hexdigest()}"
+    return [replace(task, stage=Stage(transaction=name, part=str(part))) for part, task in enumerate(tasks)]
+
+
+def _committed(link: StoreLink, tasks: Sequence[LoadTask], parts: Sequence[PartResult], since: int) -> PartResult:
+    """Make all rows that were staged visible, or none."""
+    first = tasks[0].stage
+    assert first is not None
+    if any(part.error_count for part in parts):
+        link.service.abort_transaction(first.transaction)
+        return PartResult()
+    by_name = {name: number for number, part in enumerate(parts) if part.staged for name in part.staged.parts}
+    result = link.service.commit_transaction(TransactionCommit(transaction=first.transaction, parts=list(by_name)))
+    made = PartResult(error_count=result.error_count)
+    for error in result.errors:
+        number = by_name[error.part]
+        places, staged = parts[number].places, parts[number].staged
+        assert places and staged, "staged"
+        row = places.row(staged.as_staged(error).row)
+        file = str(tasks[number].file)
+        made.errors.append(RefusedRow(file=file, row=row, code=error.code, message=error.message))
+    if result.error_count:
+        link.service.abort_transaction(first.transaction)
+    if result.timestamp <= since:
+        made.skipped = result.applied + result.ignored
+    else:
+        made.applied, made.ignored = result.applied, result.ignored  # with errors: on other servers
+    return made
+
+
+def _combined(table: str, files: int, parts: Sequence[PartResult], aside: Rejects | None) -> LoadResult:
+    return LoadResult(
+        table=table,
+        files=files,
+        rows=sum(part.rows for part in parts),
+        applied=sum(part.applied for part in parts),
+        ignored=sum(part.ignored for part in parts),
+        skipped=sum(part.skipped for part in parts),
+        error_count=sum(part.error_count for part in parts),
+        errors=[error for part in parts for error in part.errors][:ERRORS_MAX],
+        rejected=aside.rows if aside else 0,
+    )

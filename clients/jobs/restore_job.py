@@ -1,0 +1,180 @@
+"""Restore: a table made anew from a chain of backups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import BaseModel, ConfigDict
+
+from ...schemas.changes import feed_schema
+from ...schemas.description import TableDescription
+from ...schemas.errors import AlreadyPresentError, CorruptionError, RowErrors
+from ...schemas.operation import Operation
+from ...schemas.timestamp import parse_moment
+from ..executors.choice import Where, executor_of
+from ..executors.executor import Executor
+from ..executors.progress import Show, run_tasks
+from .chain import Backup, backups_called
+from .definition import Levels
+from .folder import Folder, Place
+from .link import Store, StoreLink
+from .parts import Part, read_part
+from .under_way import TableUnderWay
+from .verify_job import can_sum, checked
+from .writing import Projection, replacing, write_rows
+
+
+class RestoreResult(BaseModel):
+    """What a restore came to."""
+
+    model_config = ConfigDict(frozen=True)
+
+    table: str
+    until: int
+    """The snapshot of the source that the table shows."""
+    backups: int
+    """How long the chain was."""
+    rows_written: int
+    """Rows and changes that were written by this run."""
+    resumed: bool
+    verified: bool
+    """Whether the rows were summed up and compared with what the backup says."""
+
+
+@dataclass(frozen=True)
+class RestoreTask:
+    """Write one part into the new table."""
+
+    link: StoreLink
+    into: TableDescription
+    """The new table, with the column ids of the source."""
+    was: TableDescription
+    folder: Folder
+    part: Part
+
+
+def restore(
+    store: Store,
+    root: Place,
+    table: str,
+    *,
+    name: str | None = None,
+    at: int | str | None = None,
+    partition_by: Levels | None = None,
+    verify: bool = True,
+    executor: Where = "local",
+    workers: int | None = None,
+    show: Show = "auto",
+) -> RestoreResult:
+    """Make a table from the backups of ``table`` in ``root``, as it was at the newest one that ended by ``at``.
+
+    It gets the columns, key, partitions (or ``partition_by``), options and comments of then, is called ``name`` (by
+    default as then) once all of it is there, and ``<name>.restoring-<until>`` before. A run that was killed is gone on
+    with by the next one that restores the same. With ``verify`` its rows are summed up before, if the backup says what
+    they should come to.
+
+    Raises:
+        NotFoundError: there is no such backup.
+        ConflictError: a backup that the chain needs is missing.
+        AlreadyPresentError: the store has a table of that name.
+        UnavailableError: another run makes the same table; the text names it.
+        CorruptionError: a file is not what was written, or the rows are not what they should be.
+    """
+    link = StoreLink.to(store)
+    runner = executor_of(executor, workers)
+    moment = None if at is None else parse_moment(at, "at")
+    backups = backups_called(Folder.at(root), table, moment)
+    chain = backups.chain(moment)
+    wanted = chain[-1][1]
+    name = name or wanted.table.name
+    is_there = AlreadyPresentError(f"there is a table {name!r} already: restore by another name, or drop that first")
+    if name in link.service.tables():
+        raise is_there
+    unfinished = f"{name}.restoring-{wanted.until}"
+    written = 0
+    with TableUnderWay(link.service, unfinished, wanted.table, str(backups.folder), partition_by) as under_way:
+        if name in link.service.tables():  # by a run that has ended just now
+            under_way.discard()
+            raise is_there
+        resumed = bool(under_way.done)
+        for number, (folder, made) in enumerate(chain, 1):
+            if number > max(under_way.done, default=0):
+                tasks = _tasks(link, under_way.table, wanted, folder, made)
+                what = f"restore {name}, {number} of {len(chain)}"
+                for _, rows in run_tasks(runner, write_part_into, tasks, int, what, show):
+                    written += rows
+                    under_way.check()
+                under_way.note([number])
+        verified = verify and wanted.checksum is not None and can_sum()
+        if verified:
+            _check(wanted, *_sum_of(link, unfinished, runner, show))
+        under_way.complete(name, wanted.table.options.comment)
+    return RestoreResult(
+        table=name,
+        until=wanted.until,
+        backups=len(chain),
+        rows_written=written,
+        resumed=resumed,
+        verified=verified,
+    )
+
+
+def _tasks(link: StoreLink, into: TableDescription, wanted: Backup, folder: Folder, made: Backup) -> list[RestoreTask]:
+    """Return what is to be written of one backup. Tablets that are gone in the end went with their rows: a range that
+    was dropped; or are in a later backup in full: the heirs of one that was split."""
+    tablets = set(wanted.tablets)
+    return [RestoreTask(link, into, made.table, folder, part) for part in made.parts if part.tablet in tablets]
+
+
+def write_part_into(task: RestoreTask) -> int:
+    """Write one part; return how many rows and changes it has."""
+    fields = [column.field for column in task.was.columns]
+    is_rows = task.part.kind == "rows"
+    batches = read_part(task.folder, task.part, pa.schema(fields) if is_rows else feed_schema(fields, before=False))
+    try:
+        (_write_rows if is_rows else _write_changes)(task, batches)
+    except RowErrors as error:
+        where = f"{task.folder}/{task.part.file}"
+        raise CorruptionError(where, 0, f"it has rows that the table cannot hold: {error.message}") from None
+    return task.part.rows
+
+
+def _write_rows(task: RestoreTask, batches: Iterator[pa.RecordBatch]) -> None:
+    projection = Projection(task.was, task.into)
+    given = map(projection.rows, batches)
+    write_rows(task.link.service, task.into, given, projection.schema, replacing(task.into))
+
+
+def _write_changes(task: RestoreTask, given: Iterator[pa.RecordBatch]) -> None:
+    projection = Projection(task.was, task.into)
+    write = partial(write_rows, task.link.service, task.into)
+    batches = list(given)
+    # Cells that are immutable are set in new rows only: rows that changed begin anew.
+    starts_anew = any(column.immutable for column in task.into.columns)
+    gone = batches if starts_anew else (batch.filter(_is_gone(batch)) for batch in batches)
+    write(map(projection.keys, gone), projection.key, Operation.DELETE_IGNORE)
+    there = (batch.filter(pc.invert(_is_gone(batch))) for batch in batches)
+    write(map(projection.rows, there), projection.schema, Operation.UPSERT)
+
+
+def _is_gone(batch: pa.RecordBatch) -> pa.Array:
+    return pc.equal(batch.column("_op"), "delete")
+
+
+def _sum_of(link: StoreLink, table: str, runner: Executor, show: Show) -> tuple[int, str]:
+    found, _ = checked(link, table, link.service.now(), runner, show)
+    return found.rows, found.checksum
+
+
+def _check(wanted: Backup, rows: int, checksum: str) -> None:
+    if (rows, checksum) != (wanted.table_rows, wanted.checksum):
+        raise CorruptionError(
+            "the restored table",
+            0,
+            f"it has {rows:,} rows with the checksum {checksum}; the table had {wanted.table_rows:,} rows with "
+            f"{wanted.checksum} at {wanted.moment}",
+        )

@@ -1,0 +1,81 @@
+"""The rows of one tablet out of a chain of backups, written into a table of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...schemas.description import TableDescription
+from ...schemas.errors import CorruptionError, InvalidArgumentError, NotFoundError
+from ..api.database import Database
+from .chain import Backup, TableBackups
+from .definition import create_like
+from .folder import Folder
+from .link import StoreLink
+from .owner import is_same_table
+from .restore_job import RestoreTask, write_part_into
+from .splits import TabletLabel, label_of
+
+
+def backups_of_table(root: Folder, about: TableDescription) -> TableBackups:
+    """Return the backups of a table, whatever it was called then; changes nothing.
+
+    Raises:
+        NotFoundError: there are none.
+        CorruptionError: a note is damaged of backups that may be those of the table.
+        InvalidArgumentError: its key was another then.
+    """
+    damaged: list[CorruptionError] = []
+    for name in root.folders():
+        if not name.partition("-")[0].isdecimal():
+            continue
+        try:
+            found = TableBackups(root.child(name))
+        except CorruptionError as error:
+            damaged.append(error)
+            continue
+        if found.last and is_same_table(found.last.table.stores, about.stores):
+            if _key_of(found.last.table) != _key_of(about):
+                raise InvalidArgumentError(f"{found.folder} is of table {about.name!r} when it had another key")
+            return found
+    if damaged:
+        raise damaged[0]
+    raise NotFoundError(f"{root} holds no backup of table {about.name!r} of this store")
+
+
+def write_tablet(
+    db: Database, name: str, chain: Sequence[tuple[Folder, Backup]], about: TableDescription, tablets: Sequence[int]
+) -> int:
+    """Make a table ``name`` with the columns of ``about``, and write to it the rows that the last backup of a chain has
+    of a tablet, by the numbers that the tablet has had; return how many rows and changes were written.
+
+    Where the backup has none of the tablets, all rows of the table are written. The table is not partitioned.
+
+    Raises:
+        CorruptionError: a file is missing, or not what was written.
+    """
+    link = StoreLink.to(db)
+    made = create_like(link.service, about, name, "", partition_by=[])
+    into = about.model_copy(update={"name": made.name})  # ids of columns say which are the same
+    wanted = _labels(chain[-1][1], about, tablets)
+    rows = 0
+    for folder, backup in chain:
+        for part in backup.parts:
+            if part.tablet in wanted:
+                rows += write_part_into(RestoreTask(link, into, backup.table, folder, part))
+    return rows
+
+
+def _labels(backup: Backup, about: TableDescription, tablets: Sequence[int]) -> set[TabletLabel]:
+    """Return which of a backup's tablets may hold rows of the tablet."""
+    mine = {each.store_uuid for each in about.stores}
+    servers = [each.server for each in backup.table.stores if each.store_uuid in mine] or [None]
+    there = set(backup.tablets)
+    for number in tablets:  # the first is what it is called now; a tablet that it was a part of may be there too
+        if found := {label_of(server, number) for server in servers} & there:
+            return found
+    return there
+
+
+def _key_of(about: TableDescription) -> list[tuple[int, str]]:
+    key = set(about.primary_key)
+    return [(column.id, column.type) for column in about.columns if column.name in key]

@@ -1,0 +1,160 @@
+"""Text made into the cells of a table, a column at a time; what cannot be is found row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...schemas.column import ColumnSchema
+from ...schemas.errors import InvalidArgumentError
+from ...schemas.literal import from_json
+from ...schemas.types import LogicalType
+from ..convert.casting import cast
+
+_SHOWN = 60
+"""Characters of a cell that an error shows."""
+_BOOLEANS = {"true": True, "t": True, "yes": True, "1": True, "false": False, "f": False, "no": False, "0": False}
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A row of a file that is not what its table holds. ``row`` counts rows from 0, ``line`` lines from 1."""
+
+    row: int
+    line: int | None
+    message: str
+    cells: Mapping[str, Any]
+    """What the file says, as far as it could be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some rows of a file: those of ``batch``, in order, and those that are ``bad``. ``first_row`` is the first's."""
+
+    batch: pa.RecordBatch
+    first_row: int
+    bad: Sequence[BadRow] = ()
+
+    @property
+    def rows(self) -> int:
+        """How many rows of the file these are."""
+        return self.batch.num_rows + len(self.bad)
+
+
+def columns_of_text(
+    given: Sequence[pa.Array], columns: Sequence[ColumnSchema]
+) -> tuple[list[pa.Array], dict[int, str]]:
+    """Return columns of text as what a table holds, and why of each row that has a wrong cell, by its position.
+
+    Wrong cells are NULL in the columns.
+    """
+    made: list[pa.Array] = []
+    wrong: dict[int, str] = {}
+    for values, column in zip(given, columns, strict=True):
+        try:
+            made.append(_whole(values, column))
+        except (pa.ArrowException, InvalidArgumentError):
+            cells, why = _one_by_one(values.to_pylist(), column, cell_of_text)
+            made.append(cells)
+            wrong |= why | wrong
+    return made, wrong
+
+
+def columns_of_values(
+    given: Sequence[Sequence[Any]], columns: Sequence[ColumnSchema]
+) -> tuple[list[pa.Array], dict[int, str]]:
+    """Like ``columns_of_text``, for values as JSON has them."""
+    made: list[pa.Array] = []
+    wrong: dict[int, str] = {}
+    for values, column in zip(given, columns, strict=True):
+        cells, why = _one_by_one(values, column, _cell_of_value)
+        made.append(cells)
+        wrong |= why | wrong
+    return made, wrong
+
+
+def cell_of_text(text: str, kind: LogicalType) -> Any:
+    """Return the Python cell that a text stands for in a column of ``kind``.
+
+    Raises:
+        InvalidArgumentError: it stands for none.
+    """
+    if kind.is_variable:
+        return from_json(text, kind)
+    bare = text.strip()
+    try:
+        if kind.name == "bool":
+            return _BOOLEANS[bare.lower()]
+        if kind.is_integer and "_" not in bare:
+            return from_json(int(bare), kind)
+        if kind.is_floating and "_" not in bare:
+            return float(bare)
+    except (KeyError, ValueError):
+        pass
+    else:
+        if not (kind.is_integer or kind.is_floating):
+            return from_json(bare, kind)
+    raise InvalidArgumentError(f"the value {text!r} is no {kind}")
+
+
+def _cell_of_value(value: Any, kind: LogicalType) -> Any:
+    return cell_of_text(value, kind) if isinstance(value, str) else from_json(value, kind)
+
+
+def _whole(values: pa.Array, column: ColumnSchema) -> pa.Array:
+    """Return a column at once; raise when that cannot be, though single cells may fit."""
+    kind = column.logical
+    if kind.is_variable:
+        return cast(values, kind, column.name)
+    if pa.types.is_timestamp(kind.arrow):
+        try:
+            return values.cast(kind.arrow)
+        except pa.ArrowException:
+            return values.cast(pa.timestamp("us", "UTC")).cast(kind.arrow)  # all of them with a zone
+    return values.cast(kind.arrow)
+
+
+def _one_by_one(
+    values: Sequence[Any], column: ColumnSchema, read: Callable[[Any, LogicalType], Any]
+) -> tuple[pa.Array, dict[int, str]]:
+    kind, target = column.logical, column.field.type
+    cells: list[Any] = []
+    wrong: dict[int, str] = {}
+    for row, value in enumerate(values):
+        try:
+            cells.append(None if value is None else read(value, kind))
+        except InvalidArgumentError:
+            cells.append(None)
+            wrong[row] = f"column {column.name!r}: {_shown(value)} is no {kind}"
+    try:
+        return pa.array(cells, target), wrong
+    except (pa.ArrowException, OverflowError):  # one of them is a cell of Python that Arrow cannot hold
+        return _with_gaps(cells, column, wrong)
+
+
+def _with_gaps(cells: list[Any], column: ColumnSchema, wrong: dict[int, str]) -> tuple[pa.Array, dict[int, str]]:
+    for row, cell in enumerate(cells):
+        try:
+            pa.scalar(cell, column.field.type)
+        except (pa.ArrowException, OverflowError):
+            cells[row] = None
+            wrong[row] = f"column {column.name!r}: {_shown(cell)} is no {column.logical}"
+    return pa.array(cells, column.field.type), wrong
+
+
+def without(arrays: Sequence[pa.Array], schema: pa.Schema, rows: Mapping[int, str]) -> pa.RecordBatch:
+    """Return columns as a batch that lacks some rows."""
+    batch = pa.RecordBatch.from_arrays(list(arrays), schema=schema)
+    if not rows:
+        return batch
+    bad = pa.array(sorted(rows), pa.int64())
+    return batch.filter(pc.invert(pc.is_in(pa.array(range(batch.num_rows), pa.int64()), bad)))
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

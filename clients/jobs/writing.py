@@ -1,0 +1,80 @@
+"""Rows on their way into a table, as tasks write them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+
+from ...schemas.column import ColumnSchema
+from ...schemas.description import TableDescription
+from ...schemas.errors import RowErrors
+from ...schemas.literal import from_json
+from ...schemas.operation import Operation
+from ...schemas.service import StoreService
+from ...schemas.write import WriteCommand, WriteResult, combine
+from ..convert.casting import cast
+from ..convert.data import WriteData
+
+
+def write_rows(
+    service: StoreService, about: TableDescription, batches: Iterator[pa.RecordBatch], schema: pa.Schema, op: Operation
+) -> int:
+    """Write batches in commits of a good size; return how many rows were applied. Written again, they change nothing
+    if ``op`` is an upsert or a ``delete_ignore``.
+
+    Raises:
+        RowErrors: rows were refused; the others are applied.
+    """
+    key = about.primary_key if op.base in (Operation.INSERT, Operation.UPSERT) else ()
+    data = WriteData(pa.RecordBatchReader.from_batches(schema, batches), about.columns, key=key)
+    results: list[WriteResult] = []
+    rows = 0
+    for result in service.write_all(WriteCommand(table=about.name, op=op), data):
+        results.append(result.shifted(rows))
+        rows += result.rows
+    if not results:
+        return 0
+    result = combine(results)
+    if result.error_count:
+        raise RowErrors(result)
+    return result.applied
+
+
+def replacing(about: TableDescription) -> Operation:
+    """Return the operation by which rows that are all new may be written again, by a run that goes on with another:
+    immutable cells, which only new rows take, are left as they are then."""
+    return Operation.UPSERT_IGNORE if any(column.immutable for column in about.columns) else Operation.UPSERT
+
+
+class Projection:
+    """Makes rows of a table as it was into rows of what became of it: columns are the same if their ids are."""
+
+    def __init__(self, was: TableDescription, becomes: TableDescription) -> None:
+        """Columns that ``was`` lacks show their read default, as the rows that were there when they were added did."""
+        self._becomes = list(becomes.columns)
+        self._was: Mapping[int, ColumnSchema] = {column.id: column for column in was.columns}
+        self.schema = pa.schema([column.field.with_nullable(True) for column in self._becomes])
+        self.key = pa.schema(list(self.schema)[: len(becomes.primary_key)])
+
+    def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows with all columns."""
+        arrays = [self._column(batch, column) for column in self._becomes]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def keys(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows with the columns of the key."""
+        arrays = [self._column(batch, column) for column in self._becomes[: len(self.key)]]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.key)
+
+    def _column(self, batch: pa.RecordBatch, column: ColumnSchema) -> pa.Array:
+        earlier = self._was.get(column.id)
+        if earlier is not None:
+            return cast(batch.column(earlier.name), column.logical, column.name)
+        return constant(column, column.read_default, batch.num_rows)
+
+
+def constant(column: ColumnSchema, value: object, count: int) -> pa.Array:
+    """Return a column of one value, given as JSON has it."""
+    cell = from_json(value, column.logical) if value is not None else None
+    return pa.repeat(pa.scalar(cell, column.field.type), count)

@@ -1,0 +1,130 @@
+"""Distributed compaction: merge a table's rowsets past the server, by as many processes as there are.
+
+The server hands rowsets out, and takes the merged ones back task by task; those who merge need nothing of the store but
+its directory.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from ...engine.offload.merge.run import merge_task
+from ...schemas.compaction import (
+    CompactionBegin,
+    CompactionCommit,
+    CompactionDone,
+    CompactionPlan,
+    CompactionSummary,
+    CompactionTask,
+    MergedTask,
+)
+from ...schemas.errors import ConflictError, InvalidArgumentError, StoreError
+from ...schemas.service import StoreService
+from ..executors.choice import executor_of
+from ..executors.progress import Show, run_tasks
+from ..offload.bulk_import import Where, file_system
+
+
+@dataclass(frozen=True)
+class MergeTask:
+    """What ``merge`` is to do; any process may that sees the directory."""
+
+    plan: CompactionPlan
+    """Without the other tasks."""
+    task: CompactionTask
+    directory: Where
+
+
+def merge(task: MergeTask) -> MergedTask:
+    """Merge the rowsets of a task: the function for executors. Raises as ``engine.distributed.run.merge_task``."""
+    return merge_task(task.plan, task.task, file_system(task.directory), uuid.uuid4().hex)
+
+
+def bulk_compact(
+    store: StoreService,
+    table: str,
+    *,
+    tablets: Sequence[int] | None = None,
+    directory: Where | None = None,
+    executor: Any = None,
+    workers: int | None = None,
+    replace: bool = False,
+    ttl_seconds: int = 900,
+    show: Show = "off",
+) -> CompactionSummary:
+    """Compact a table by tasks of an executor: see ``Table.bulk_compact``."""
+    runs_on = executor_of("local" if executor is None else executor, workers)
+    where = directory or getattr(store, "directory", None)
+    if where is None:
+        raise InvalidArgumentError(
+            "give the store's directory, as this process and its executors see it, by --directory or "
+            "directory=: files lie there"
+        )
+    wanted = None if tablets is None else tuple(tablets)
+    asked = CompactionBegin(table=table, tablets=wanted, replace=replace, ttl_seconds=ttl_seconds)
+    plan = store.compaction_begin(asked)
+    if not plan.tasks:
+        return _summary(plan, [], [])
+    try:
+        _check_shared(where, plan)
+        done: list[CompactionDone] = []
+        conflicts: list[str] = []
+        shared = plan.model_copy(update={"tasks": ()})
+        tasks = [MergeTask(shared, task, where) for task in plan.tasks]
+        with _renewed(store, plan):
+            for _, merged in run_tasks(runs_on, merge, tasks, _rows, f"compact {table}", show):
+                commit = CompactionCommit(compaction_id=plan.compaction_id, task=merged)
+                try:
+                    done.append(store.compaction_commit(commit))
+                except ConflictError as error:
+                    conflicts.append(error.message)
+        return _summary(plan, done, conflicts)
+    finally:
+        with suppress(StoreError):
+            store.compaction_abort(plan.compaction_id)
+
+
+def _rows(merged: MergedTask) -> int:
+    return sum(rowset.rows for rowset in merged.rowsets)
+
+
+@contextmanager
+def _renewed(store: StoreService, plan: CompactionPlan) -> Iterator[None]:
+    """Renew the lease while the body runs."""
+    over = threading.Event()
+
+    def renew() -> None:
+        while not over.wait(plan.ttl_seconds / 3):
+            with suppress(StoreError):
+                store.compaction_renew(plan.compaction_id)
+
+    thread = threading.Thread(target=renew, name="nyala-compaction-lease", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _check_shared(where: Where, plan: CompactionPlan) -> None:
+    if not file_system(where).exists(plan.tasks[0].directory):
+        raise InvalidArgumentError(f"{where} is not the directory of this store: it has no {plan.tasks[0].directory}")
+
+
+def _summary(plan: CompactionPlan, done: Sequence[CompactionDone], conflicts: list[str]) -> CompactionSummary:
+    return CompactionSummary(
+        table=plan.table,
+        tasks=len(plan.tasks),
+        rowsets_before=sum(each.rowsets_before for each in done),
+        rowsets=sum(each.rowsets for each in done),
+        rows=sum(each.rows for each in done),
+        bytes_written=sum(each.bytes_written for each in done),
+        bytes_freed=sum(each.bytes_freed for each in done),
+        conflicts=conflicts,
+    )

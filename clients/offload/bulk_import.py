@@ -1,0 +1,225 @@
+"""Bulk import: load data past the server, by many processes that build the files of a table themselves.
+
+Two stages, each a plain function over tasks that can be sent to other processes: ``cut`` reads some of the input and
+writes its rows by tablet into scratch files, ``build`` sorts and encodes the rows of one tablet. The server then
+attaches the files, all at one timestamp. Whoever runs tasks needs nothing of the store but its directory, or wherever
+else its imports lie, at the path that ``directory`` says.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ...engine.fs.arrow import ArrowFileSystem
+from ...engine.fs.filesystem import FileSystem
+from ...engine.fs.local import LocalFileSystem
+from ...engine.fs.tree import remove_tree
+from ...engine.fs.within import DirectoryFileSystem
+from ...engine.offload.bulk.build import build_tablet, number_files
+from ...engine.offload.bulk.runs import Run, write_runs
+from ...engine.offload.bulk.target import Target
+from ...schemas.bulk import ImportBegin, ImportCommit, ImportFile, ImportMode, ImportPlan
+from ...schemas.errors import InvalidArgumentError, NotFoundError, StoreError
+from ...schemas.service import StoreService
+from ...schemas.write import WriteResult
+from ..convert.data import WriteData
+from ..executors.choice import executor_of
+from ..executors.executor import results
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+Where = str | Path | FileSystem
+"""A directory as the processes see it that run tasks, or a URI; in this process also a file system of the engine."""
+
+_RUNS = "runs"
+_BATCH_ROWS = 1 << 17
+_TASK_BYTES = 256 << 20
+"""Of a Parquet file, before it was compressed, for one task; row groups are not cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetPart:
+    """Some row groups of a Parquet file."""
+
+    path: str
+    row_groups: tuple[int, ...]
+
+    def reader(self) -> pa.RecordBatchReader:
+        """Return the rows."""
+        file = pq.ParquetFile(self.path)  # not mapped: a file that is cut would end the process
+        batches = file.iter_batches(_BATCH_ROWS, row_groups=list(self.row_groups), use_threads=False)
+        return pa.RecordBatchReader.from_batches(file.schema_arrow, batches)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A directory within a directory."""
+
+    where: Where
+    path: str
+
+    @property
+    def fs(self) -> FileSystem:
+        return DirectoryFileSystem(file_system(self.where), self.path)
+
+
+@dataclass(frozen=True)
+class CutTask:
+    """What ``cut`` is to do."""
+
+    plan: ImportPlan
+    source: Any
+    """A ``ParquetPart``, or data in any form that ``write`` takes."""
+    scratch: _Place
+
+
+@dataclass(frozen=True)
+class BuildTask:
+    """What ``build`` is to do."""
+
+    plan: ImportPlan
+    first_file_id: int
+    runs: tuple[Run, ...]
+    scratch: _Place
+    staging: _Place
+
+
+def cut(task: CutTask) -> list[Run]:
+    """The first stage: check rows and write them by tablet; raises as ``engine.bulk.runs.write_runs``."""
+    source = task.source.reader() if isinstance(task.source, ParquetPart) else task.source
+    batches = WriteData(source, task.plan.schema_.columns)
+    return write_runs(Target(task.plan), batches, task.scratch.fs, uuid.uuid4().hex)
+
+
+def build(task: BuildTask) -> list[ImportFile]:
+    """The second stage: write the rowset files of one tablet; raises as ``engine.bulk.build.build_tablet``."""
+    target, token = Target(task.plan), uuid.uuid4().hex
+    return build_tablet(target, task.first_file_id, task.runs, task.scratch.fs, task.staging.fs, token)
+
+
+def bulk_import(
+    store: StoreService,
+    table: str,
+    source: Any,
+    *,
+    directory: Where | None = None,
+    executor: Any = None,
+    scratch: Where | None = None,
+    mode: str | ImportMode = ImportMode.INSERT_ONLY,
+    ttl_seconds: int = 24 * 3600,
+) -> WriteResult:
+    """Import ``source`` into a table, as one commit: see ``Table.bulk_import``."""
+    asked = _mode(mode)
+    parts = _parts(source)
+    plan = store.import_begin(ImportBegin(table=table, ttl_seconds=ttl_seconds))
+    try:
+        where = _shared(store, directory, plan)
+        files = _built(plan, parts, where, scratch, executor)
+        return store.import_commit(ImportCommit(import_id=plan.import_id, files=tuple(files), mode=asked))
+    except BaseException:
+        with suppress(StoreError):
+            store.import_abort(plan.import_id)
+        raise
+
+
+def _built(
+    plan: ImportPlan,
+    parts: Sequence[Any],
+    where: Where,
+    scratch: Where | None,
+    executor: Any,
+) -> list[ImportFile]:
+    runs_in = _Place(where, f"{plan.staging}/{_RUNS}") if scratch is None else _Place(scratch, plan.import_id)
+    runs_in.fs.make_directory("")
+    try:
+        runs = list(chain.from_iterable(ran(executor, cut, [CutTask(plan, part, runs_in) for part in parts])))
+        tasks = [
+            BuildTask(plan, first, tuple(found), runs_in, _Place(where, plan.staging))
+            for first, found in number_files(Target(plan), runs).values()
+        ]
+        return list(chain.from_iterable(ran(executor, build, tasks)))
+    finally:
+        if scratch is not None:
+            remove_tree(file_system(scratch), plan.import_id)
+
+
+def ran(executor: Any, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
+    """Run tasks and return their results in order; ``executor`` as jobs take it, None is "local"."""
+    return results(executor_of("local" if executor is None else executor), function, tasks)
+
+
+def _mode(mode: str | ImportMode) -> ImportMode:
+    try:
+        return ImportMode(mode)
+    except ValueError:
+        known = ", ".join(ImportMode)
+        raise InvalidArgumentError(f"no mode of an import is called {mode!r}; there are {known}") from None
+
+
+def _parts(source: Any) -> list[Any]:
+    """Return the pieces of the input, one for each task: of Parquet files their row groups, of data all of it."""
+    if isinstance(source, str | Path):
+        source = [source]
+    if isinstance(source, Sequence) and source and all(isinstance(each, str | Path) for each in source):
+        return [part for path in source for file in _parquet_files(Path(path)) for part in _row_groups(file)]
+    return [source]
+
+
+def _parquet_files(path: Path) -> list[Path]:
+    if path.is_dir():
+        found = sorted(path.glob("**/*.parquet"))
+        if not found:
+            raise NotFoundError(f"the directory {path} has no *.parquet files")
+        return found
+    if not path.exists():
+        raise NotFoundError(f"there is no file {path}")
+    return [path]
+
+
+def _row_groups(path: Path) -> list[Any]:
+    """Return the parts of a file, of about the size that a task should have."""
+    try:
+        metadata = pq.read_metadata(path)
+    except pa.ArrowInvalid as error:
+        raise InvalidArgumentError(f"{path} is no Parquet file: {error}") from None
+    parts: list[Any] = []
+    groups: list[int] = []
+    size = 0
+    for number in range(metadata.num_row_groups):
+        groups.append(number)
+        size += metadata.row_group(number).total_byte_size
+        if size >= _TASK_BYTES or number == metadata.num_row_groups - 1:
+            parts.append(ParquetPart(str(path.absolute()), tuple(groups)))
+            groups, size = [], 0
+    return parts
+
+
+def _shared(store: StoreService, directory: Where | None, plan: ImportPlan) -> Where:
+    """Return where the store's directory is; the one that was just made for the import shows that it is the one."""
+    if plan.storage is not None:
+        return plan.storage
+    where = directory or getattr(store, "directory", None)
+    if where is None:
+        raise InvalidArgumentError(
+            "give the store's directory, as this process and its executors see it, by --directory or "
+            "directory=: files are built there"
+        )
+    if not file_system(where).exists(plan.staging):
+        raise InvalidArgumentError(f"{where} is not the directory of this store: it has no {plan.staging}")
+    return where
+
+
+def file_system(where: Where) -> FileSystem:
+    """Return the file system of a directory."""
+    if isinstance(where, str) and "://" in where:
+        return ArrowFileSystem.from_uri(where)
+    return LocalFileSystem(where) if isinstance(where, str | Path) else where

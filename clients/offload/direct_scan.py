@@ -1,0 +1,143 @@
+"""Direct read: scan a table's files past the server, by as many processes as there are.
+
+The server flushes the table up to a snapshot and keeps the files for a time; whoever sees its directory reads them with
+the engine. So bytes are decoded where they are used, and the server has nothing to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+from ...engine.offload.direct.reader import PinnedReader
+from ...engine.scan.caller_runs import CallerRuns
+from ...schemas.direct import PinnedTable, PinSnapshot
+from ...schemas.errors import InvalidArgumentError, NotFoundError, StoreError
+from ...schemas.scan import ScanSpec
+from ...schemas.service import StoreService
+from ..convert.where import Where as Filter
+from ..convert.where import where_json
+from ..offload.bulk_import import Where, file_system, ran
+
+
+@dataclass(frozen=True)
+class DirectSplit:
+    """A part of a direct scan that any process may read that sees the directory; it can be pickled."""
+
+    pinned: PinnedTable
+    spec: ScanSpec
+    directory: Where
+    rows: int
+    """An estimate from statistics."""
+
+    def batches(self, threads: int = 0) -> Iterator[pa.RecordBatch]:
+        """Yield the rows; so many ``threads`` read ahead, by default none: whoever asks for a batch reads it.
+
+        Raises:
+            NotFoundError: the files are gone: the pin's time is over, it was released, or the server was restarted.
+        """
+        pool = ThreadPoolExecutor(threads) if threads else CallerRuns()
+        with pool, _reader(self.pinned, self.directory, self.spec) as reader:
+            yield from reader.scan(self.spec, pool, 2 * threads).batches
+
+
+def read(split: DirectSplit) -> pa.Table:
+    """Return the rows of a split: the function for executors."""
+    return pa.Table.from_batches(split.batches(), split.spec.batch_schema(split.pinned.schema_.arrow))
+
+
+@contextmanager
+def _reader(pinned: PinnedTable, directory: Where, spec: ScanSpec) -> Iterator[PinnedReader]:
+    tablets = None if spec.tablet is None else [spec.tablet]
+    reader = PinnedReader(pinned, file_system(directory), tablets)
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+class DirectScan:
+    """A scan of files that are kept until ``close``, or the end of a ``with``; see ``Table.direct_scan``."""
+
+    def __init__(self, store: StoreService, pinned: PinnedTable, spec: ScanSpec, directory: Where) -> None:
+        self._store = store
+        self._pinned = pinned
+        self._spec = spec
+        with _reader(pinned, directory, spec) as reader:
+            plan = reader.plan(spec)
+        parts = (
+            (split, {"tablet": split.tablet, "key_lower": split.key_lower, "key_upper": split.key_upper})
+            for split in plan.splits
+        )
+        self.splits = [
+            DirectSplit(pinned, spec.model_copy(update=update), directory, split.rows) for split, update in parts
+        ]
+        """Parts that together are the scan."""
+
+    @property
+    def snapshot(self) -> int:
+        """The timestamp that the scan shows the table at."""
+        return self._pinned.snapshot
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the rows."""
+        return self._spec.batch_schema(self._pinned.schema_.arrow)
+
+    def to_arrow(self, executor: Any = None) -> pa.Table:
+        """Return all rows, in any order; ``executor`` reads the splits, by default threads of this process."""
+        return pa.concat_tables([self.schema.empty_table(), *ran(executor, read, self.splits)])
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for split in self.splits:
+            yield from split.batches()
+
+    def renew(self) -> None:
+        """Keep the files for as long again. Raises NotFoundError when they are gone."""
+        self._store.renew_pin(self._pinned.pin_id)
+
+    def close(self) -> None:
+        """Let the server go of the files, unless it has. Splits that are being read go on; none can be begun."""
+        with suppress(NotFoundError):
+            self._store.release_pin(self._pinned.pin_id)
+
+    def __enter__(self) -> DirectScan:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def direct_scan(
+    store: StoreService,
+    table: str,
+    columns: Sequence[str] | None = None,
+    where: Filter = None,
+    as_of: Any = None,
+    *,
+    directory: Where | None = None,
+    split_bytes: int | None = None,
+    ttl_seconds: int = 3600,
+) -> DirectScan:
+    """Pin a snapshot of a table and plan a scan of its files: see ``Table.direct_scan``."""
+    place = directory or getattr(store, "directory", None)
+    if place is None:
+        raise InvalidArgumentError(
+            "give the store's directory, as this process and its executors see it, as directory="
+        )
+    wanted = None if columns is None else list(columns)
+    spec = ScanSpec(table=table, columns=wanted, where=where_json(where), split_bytes=split_bytes).checked()
+    pinned = store.pin_snapshot(PinSnapshot(table=table, as_of=as_of, ttl_seconds=ttl_seconds))
+    try:
+        return DirectScan(store, pinned, spec.pinned(pinned.snapshot), place)
+    except StoreError:
+        store.release_pin(pinned.pin_id)
+        raise

@@ -1,0 +1,131 @@
+"""Alteration: a table gets another schema, other options or another name, as one change that no batch falls into.
+
+ 1. The steps are checked against the table as it is; nothing has happened if one is wrong.
+ 2. Under the write locks of all tablets, so that every batch is wholly before or wholly after: the manifest is
+    committed, which is the one commit point, and then the layout of the table is replaced.
+
+Where columns come, go or are widened, the rows in memory are set aside, to be flushed, and new rows go to a MemRowSet
+that has the new columns: so a MemRowSet, like a file, has one set of columns for good. Readers adapt what they find:
+a column that a rowset lacks shows its read default, narrower cells are widened, dropped columns are not looked at.
+Nothing is rewritten, hence the locks are held for as long as it takes to write the manifest. Scans that run keep the
+layout and the rowsets that they began with.
+
+Ranges that come are new tablets, whose directories are made before; tablets of ranges that go are taken out of the
+layout, and their files are deleted when nothing names them any more. What the log still tells of them is passed over.
+A split (`splitting`) is a change of its own.
+
+What the log holds was logged under some earlier schema, and is read in the same way: it names columns by id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from ...schemas.altered import TableState
+from ...schemas.table import TableSchema
+from ..manifest.environment import Environment
+from ..manifest.manifest import Manifest, TableEntry, TabletEntry
+from ..rowset.memrowset import MemRowSet
+from ..table.layout import Layout, write_locks
+from ..table.table import Table
+from ..tablet.directories import make_directories, retire
+from ..tablet.tablet import Tablet
+
+
+def put_in_place(table: Table, state: TableState, environment: Environment) -> list[Tablet]:
+    """Make ``table`` what ``state`` says, durably, and return the tablets that went. One caller at a time.
+
+    Raises:
+        StorageFullError: the disk is full; nothing changed.
+        UnavailableError: the manifest cannot be written, or a tablet has no room for a rowset; nothing changed here.
+    """
+    layout = table.layout
+    environment.halt.check()
+    kept, gone = _divided(layout, state)
+    with (
+        _new_tablets(state, kept, environment) as added,
+        write_locks(layout.tablets),
+        _new_memrowsets(kept, state.schema) as successors,
+    ):
+        environment.manifest.commit(lambda manifest: _altered(manifest, table, state, kept, added))
+        with environment.halt.on_failure("an altered table could not be put in place"):
+            for tablet, successor in zip(kept, successors, strict=True):
+                tablet.schema = state.schema
+                if successor is not None:
+                    tablet.set_aside(successor)
+            table.name = state.name
+            table.layout = Layout(state.schema, state.options, (*kept, *added), state.partitions)
+    return gone
+
+
+def _divided(layout: Layout, state: TableState) -> tuple[list[Tablet], list[Tablet]]:
+    """Return the tablets that stay and those that go."""
+    dropped = {(each.lower, each.upper) for each in state.dropped}
+    kept: list[Tablet] = []
+    gone: list[Tablet] = []
+    for tablet in layout.tablets:
+        (gone if (tablet.partition.lower, tablet.partition.upper) in dropped else kept).append(tablet)
+    return kept, gone
+
+
+@contextmanager
+def _new_tablets(state: TableState, kept: Sequence[Tablet], environment: Environment) -> Iterator[list[Tablet]]:
+    """Make the tablets of the ranges that have none; remove their directories when the body fails."""
+    there = {(each.lower, each.upper) for each in (tablet.partition for tablet in kept)}
+    manifest, budget = environment.manifest, environment.key_index
+    here = environment.here
+    elsewhere = here.elsewhere(state.name, state.partitions) if here else {}
+    added = [
+        Tablet(manifest.new_id(), state.schema, budget, partition, elsewhere=elsewhere.get(partition))
+        for partition in state.partitions.tablets()
+        if (partition.lower, partition.upper) not in there
+    ]
+    try:
+        if added:
+            make_directories(environment, added)
+        yield added
+    except BaseException:
+        if not manifest.failed:  # else the manifest on disk may name them
+            retire(environment, added, "the tablet was never made")
+        raise
+
+
+def _altered(
+    manifest: Manifest, table: Table, state: TableState, kept: Sequence[Tablet], added: Sequence[Tablet]
+) -> Manifest:
+    """Return the manifest with the table as ``state`` says. It notes what only the log of tablets that go tells."""
+    numbers = {tablet.tablet_id for tablet in kept}
+    new = tuple(
+        TabletEntry(id=tablet.tablet_id, partition=tablet.partition, elsewhere=tablet.elsewhere) for tablet in added
+    )
+
+    def edited(entry: TableEntry) -> TableEntry:
+        update = {
+            "name": state.name,
+            "schema_": state.schema,
+            "options": state.options,
+            "partitions": state.partitions,
+            "tablets": (*(tablet for tablet in entry.tablets if tablet.id in numbers), *new),
+        }
+        return entry.model_copy(update=update)
+
+    last_ids = {table.table_id: table.auto_increment.last}
+    last_changes = {table.table_id: table.last_change}
+    return manifest.with_altered(table.table_id, edited).with_auto_ids(last_ids).with_last_changes(last_changes)
+
+
+@contextmanager
+def _new_memrowsets(tablets: Sequence[Tablet], schema: TableSchema) -> Iterator[list[MemRowSet | None]]:
+    """Make a MemRowSet for each tablet whose active one does not fit ``schema``; take them back when the body fails."""
+    with ExitStack() as undo:
+        made: list[MemRowSet | None] = []
+        for tablet in tablets:
+            if tablet.version.active.fits(schema.columns):
+                made.append(None)
+                continue
+            successor = tablet.new_memrowset(schema)
+            undo.callback(tablet.drop_slot, successor.slot)
+            made.append(successor)
+        yield made
+        undo.pop_all()

@@ -1,0 +1,319 @@
+"""Catalog: the open tables by name, kept in step with the manifest."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from ...schemas.alter import Alteration
+from ...schemas.altered import TableState, altered
+from ...schemas.description import DroppedTable
+from ...schemas.errors import AlreadyPresentError, ConflictError, InvalidArgumentError, NotFoundError
+from ...schemas.limits import Limits
+from ...schemas.names import check_identifier
+from ...schemas.partition_schema import PartitionSchema, TabletPartition
+from ...schemas.table import TableDefinition, TableOptions, TableSchema
+from ..maintenance.op import MaintenanceOp
+from ..manifest.environment import Environment
+from ..manifest.manifest import TableEntry, TabletEntry
+from ..table.layout import Layout, write_locks
+from ..table.table import Table
+from ..tablet.directories import make_directories, retire
+from ..tablet.open import open_sound
+from ..tablet.tablet import Tablet
+from .alteration import put_in_place
+from .splitting import split_in_place
+
+KEEP_SECONDS_MAX = 100 * 365 * 86_400
+"""A table that was dropped is kept no longer."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalOp:
+    """The deletion of a dropped table whose time is over."""
+
+    name: str
+    perform: Callable[[], object]
+
+    def score(self) -> float:
+        """Return a score as that of work that is due: it frees space."""
+        return 1.0
+
+
+class Catalog:
+    """All tables of a store, and those that were dropped and can be recalled. Thread safe.
+
+    A table that is set aside has no name here, and is otherwise a table: its rows in memory are flushed, the log is
+    replayed into it, its history ages.
+    """
+
+    def __init__(self, environment: Environment, limits: Limits) -> None:
+        self._environment = environment
+        self._limits = limits
+        self._tables: dict[str, Table] = {}
+        """Read without the lock, hence only by calls that the interpreter lets no other thread into."""
+        self._dropped: dict[int, Table] = {}
+        """By id. Read as ``_tables`` is. A table on its way is in both for a moment, never in neither."""
+        self._lock = threading.Lock()
+
+    def load(self) -> None:
+        """Open every table of the manifest; a tablet with a damaged file is in quarantine."""
+        for entry in self._environment.manifest.current.tables:
+            tablets = tuple(open_sound(tablet, entry.schema_, self._environment) for tablet in entry.tablets)
+            layout = Layout(entry.schema_, entry.options, tablets, entry.partitions)
+            table = Table(entry.id, entry.name, layout, entry.last_auto_id, entry.dropped_until, entry.last_change)
+            if entry.dropped_until is None:
+                self._tables[entry.name] = table
+            else:
+                self._dropped[entry.id] = table
+
+    def create(self, definition: TableDefinition) -> Table:
+        """Create a table; with ``if_not_exists`` return the one there is.
+
+        Raises:
+            AlreadyPresentError: there is a table of that name.
+            InvalidArgumentError: the definition breaks a rule.
+        """
+        schema = TableSchema.create(definition, self._limits)
+        partitions = PartitionSchema.create(definition.partition_by, schema, self._limits)
+        with self._lock:
+            if found := self._tables.get(definition.name):
+                if definition.if_not_exists:
+                    return found
+                raise AlreadyPresentError(f"there is a table {definition.name!r} already")
+            here = self._environment.here
+            elsewhere = here.elsewhere(definition.name, partitions) if here else {}
+            table = self._make(definition.name, schema, definition.options, partitions, elsewhere)
+            self._tables[table.name] = table
+            return table
+
+    def adopt(
+        self, name: str, schema: TableSchema, options: TableOptions, partitions: PartitionSchema, server: str
+    ) -> Table:
+        """Return a table; make it as another server, ``server``, has it, without any of its tablets, if it is not here.
+
+        Raises:
+            StorageFullError, UnavailableError: it could not be made.
+        """
+        check_identifier(name, "table", self._limits)
+        with self._lock:
+            if found := self._tables.get(name):
+                return found
+            elsewhere = dict.fromkeys(partitions.tablets(), server)
+            table = self._tables[name] = self._make(name, schema, options, partitions, elsewhere)
+            return table
+
+    def alter(self, alteration: Alteration) -> Table:
+        """Change a table by all steps, or by none, and return it.
+
+        Raises:
+            NotFoundError: there is no such table, or a step names a column that is not there.
+            ConflictError: the schema version is not ``if_version``.
+            AlreadyPresentError: there is a table of the new name.
+            InvalidArgumentError: a step breaks a rule.
+            StorageFullError, UnavailableError: the manifest could not be written.
+        """
+        while True:
+            table = self.table(alteration.table)
+            with table.alteration_lock:
+                with self._lock:
+                    if self._tables.get(alteration.table) is not table:
+                        continue  # it was renamed or dropped while another alteration was under way
+                    state = self._altered(table, alteration)
+                    gone = [] if state.split else self._put_in_place(table, state)
+                if state.split:  # takes as long as the tablet is large; other tables come and go meanwhile
+                    split_in_place(table, state, state.split, self._environment)
+            retire(self._environment, gone, "the range of the tablet was dropped")
+            return table
+
+    def _altered(self, table: Table, alteration: Alteration) -> TableState:
+        layout, wanted = table.layout, alteration.if_version
+        if wanted is not None and wanted != layout.schema.version:
+            raise ConflictError(
+                f"table {table.name!r} has the schema version {layout.schema.version}, not {wanted}: "
+                "it was altered meanwhile; look at it again"
+            )
+        before = TableState(table.name, layout.schema, layout.options, layout.partitions)
+        state = altered(before, alteration.steps, self._limits)
+        if state.name != table.name and state.name in self._tables:
+            raise AlreadyPresentError(f"there is a table {state.name!r} already")
+        return state
+
+    def _put_in_place(self, table: Table, state: TableState) -> list[Tablet]:
+        """Make the table what ``state`` says, and return the tablets that went. Under the lock."""
+        old_name = table.name
+        gone = put_in_place(table, state, self._environment)
+        self._tables[state.name] = table
+        if state.name != old_name:
+            del self._tables[old_name]
+        return gone
+
+    def drop(self, name: str) -> Table:
+        """Take a table out of the catalog and the manifest, delete its files, and return it.
+
+        Scans that run keep reading what they hold open. Writes that are under way come before it or are refused.
+        """
+        with self._lock:
+            table = self.table(name)
+            with write_locks(table.tablets):
+                self._environment.manifest.commit(lambda manifest: manifest.without_table(table.table_id))
+                table.dropped_until = 0
+                del self._tables[name]
+        retire(self._environment, table.tablets, "the table was dropped")
+        return table
+
+    def set_aside(self, name: str, keep_seconds: int, now: int) -> None:
+        """Drop a table that can be recalled for ``keep_seconds`` after ``now``, in microseconds since 1970.
+
+        Raises:
+            NotFoundError: there is no such table.
+            InvalidArgumentError: ``keep_seconds`` is out of range.
+            StorageFullError, UnavailableError: the manifest could not be written.
+        """
+        until = now + _checked_seconds(keep_seconds) * 1_000_000
+        with self._lock:
+            table = self.table(name)
+            with write_locks(table.tablets):
+                self._commit(table, name, until)
+                self._dropped[table.table_id] = table
+                del self._tables[name]
+
+    def recall(self, name_or_id: str | int, new_name: str | None) -> Table:
+        """Bring back a table that was set aside, under ``new_name`` if given, and return it.
+
+        Raises:
+            NotFoundError: no such table can be recalled.
+            ConflictError: several of that name can.
+            AlreadyPresentError: there is a table of the name that it would have.
+            StorageFullError, UnavailableError: the manifest could not be written.
+        """
+        if new_name is not None:
+            check_identifier(new_name, "table", self._limits)
+        with self._lock:
+            table = self._recallable(name_or_id)
+            name = table.name if new_name is None else new_name
+            if name in self._tables:
+                raise AlreadyPresentError(
+                    f"there is a table {name!r} already: recall the one that was dropped, with the id "
+                    f"{table.table_id}, under another name, as new_name"
+                )
+            with write_locks(table.tablets):
+                self._commit(table, name, None)
+                self._tables[name] = table
+                del self._dropped[table.table_id]
+        return table
+
+    def dropped(self) -> list[DroppedTable]:
+        """Return the tables that can be recalled, by name and id."""
+        described = [(table, table.dropped_until) for table in list(self._dropped.values())]
+        found = [
+            DroppedTable(table_id=table.table_id, name=table.name, until=_EPOCH + timedelta(microseconds=until))
+            for table, until in described
+            if until is not None
+        ]
+        return sorted(found, key=lambda table: (table.name, table.table_id))
+
+    def removals(self, now: int, removed: Callable[[int], object]) -> list[MaintenanceOp]:
+        """Return the deletions that are due at ``now``; ``removed`` is called with the id of a table that is gone."""
+
+        def operation(table: Table) -> RemovalOp:
+            def remove() -> None:
+                if self._remove(table, now):
+                    removed(table.table_id)
+
+            return RemovalOp(f"remove the dropped table {table.table_id}", remove)
+
+        return [operation(table) for table in list(self._dropped.values()) if _is_over(table, now)]
+
+    def _remove(self, table: Table, now: int) -> bool:
+        """Delete a table whose time is over; return False when it was recalled meanwhile."""
+        with self._lock:
+            if table.table_id not in self._dropped or not _is_over(table, now):
+                return False
+            self._environment.manifest.commit(lambda manifest: manifest.without_table(table.table_id))
+            del self._dropped[table.table_id]
+        retire(self._environment, table.tablets, "the table was dropped")
+        return True
+
+    def _commit(self, table: Table, name: str, dropped_until: int | None) -> None:
+        """Make it durable, then true, what a table is called and until when it can be recalled. Under all its locks."""
+        update = {"name": name, "dropped_until": dropped_until}
+        self._environment.manifest.commit(
+            lambda manifest: manifest.with_altered(table.table_id, lambda entry: entry.model_copy(update=update))
+        )
+        table.name, table.dropped_until = name, dropped_until
+
+    def _recallable(self, name_or_id: str | int) -> Table:
+        """Return the one table set aside of a name or id."""
+        found = [table for table in self._dropped.values() if name_or_id in (table.name, table.table_id)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            ids = ", ".join(str(table.table_id) for table in found)
+            raise ConflictError(f"{len(found)} tables {name_or_id!r} were dropped: recall one by its id, of {ids}")
+        known = ", ".join(f"{table.name!r} (id {table.table_id})" for table in list(self._dropped.values())[:20])
+        raise NotFoundError(f"no dropped table {name_or_id!r} can be recalled; there are: {known or 'none'}")
+
+    def table(self, name: str) -> Table:
+        """Return a table. Raises NotFoundError naming the tables there are."""
+        if found := self._tables.get(name):
+            return found
+        known = ", ".join(self.names()[:20]) or "none"
+        raise NotFoundError(f"there is no table {name!r}; the tables are: {known}")
+
+    def names(self) -> list[str]:
+        """Return the names of all tables, sorted."""
+        return sorted(self._tables)
+
+    def tables(self) -> list[Table]:
+        """Return all tables, also those that were set aside."""
+        # Named ones twice: a table that is recalled after the first look is not set aside any more at the second.
+        found = (*self._tables.values(), *self._dropped.values(), *self._tables.values())
+        return list({table.table_id: table for table in found}.values())
+
+    def tablets(self) -> list[Tablet]:
+        """Return the tablets of all tables."""
+        return [tablet for table in self.tables() for tablet in table.tablets]
+
+    def _make(
+        self,
+        name: str,
+        schema: TableSchema,
+        options: TableOptions,
+        partitions: PartitionSchema,
+        elsewhere: Mapping[TabletPartition, str | None],
+    ) -> Table:
+        manifest = self._environment.manifest
+        table_id = manifest.new_id()
+        budget = self._environment.key_index
+        tablets = tuple(
+            Tablet(manifest.new_id(), schema, budget, partition, elsewhere=elsewhere.get(partition))
+            for partition in partitions.tablets()
+        )
+        make_directories(self._environment, tablets)
+        entry = TableEntry(
+            id=table_id,
+            name=name,
+            schema_=schema,
+            options=options,
+            partitions=partitions,
+            tablets=tuple(
+                TabletEntry(id=tablet.tablet_id, partition=tablet.partition, elsewhere=tablet.elsewhere)
+                for tablet in tablets
+            ),
+        )
+        manifest.commit(lambda current: current.with_table(entry))
+        return Table(table_id, name, Layout(schema, options, tablets, partitions))
+
+
+def _checked_seconds(keep_seconds: int) -> int:
+    if isinstance(keep_seconds, int) and 0 <= keep_seconds <= KEEP_SECONDS_MAX:
+        return keep_seconds
+    raise InvalidArgumentError(f"keep_seconds {keep_seconds!r} is no whole number from 0 to {KEEP_SECONDS_MAX:,}")
+
+
+def _is_over(table: Table, now: int) -> bool:
+    return table.dropped_until is not None and table.dropped_until <= now

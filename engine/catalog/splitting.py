@@ -1,0 +1,126 @@
+"""Splitting: each tablet of a range becomes two, while the table is used.
+
+All that is to be written or indexed is so before (`compaction.division`), with the maintenance locks of the tablets
+held and their write locks free. Then, under the write locks of the table, the last few rows are copied, the manifest is
+committed, which is the one commit point, and the layout is replaced: as long as any alteration takes. Scans that run
+keep the tablets that they began with; tickets for a tablet that was divided are answered by its heirs.
+
+It may take long. Other tables are created, altered and dropped meanwhile; so may this one be dropped, which ends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from ...schemas.altered import TableState
+from ...schemas.errors import UnavailableError
+from ...schemas.partition_schema import RangeSplit
+from ..manifest.environment import Environment
+from ..manifest.manifest import TableEntry
+from ..table.layout import Layout, write_locks
+from ..table.table import Table
+from ..tablet.tablet import Tablet
+from .division import LITTLE, Division, index_keys
+
+_ROUNDS = 8
+"""So often writers may bring new rowsets, or too many rows, at the last moment. What is copied while they wait doubles
+each time: one batch may be more than is little at first."""
+
+
+def split_in_place(table: Table, state: TableState, split: RangeSplit, environment: Environment) -> None:
+    """Make ``table`` what ``state`` says, durably: ``split`` is all that is new in it. Under its alteration lock.
+
+    Raises:
+        NotFoundError: the table was dropped meanwhile.
+        CorruptionError: a tablet of the range is in quarantine.
+        StorageFullError: the disk is full; no tablet was divided.
+        UnavailableError: the log or the manifest cannot be written, or rowsets are attached faster than they can be
+            divided.
+    """
+    whole = (split.whole.lower, split.whole.upper)
+    old = [tablet for tablet in table.tablets if (tablet.partition.lower, tablet.partition.upper) == whole]
+    with ExitStack() as held:
+        for tablet in old:
+            held.enter_context(tablet.maintenance_lock)
+            table.check_in_use()
+            if tablet.retired:
+                raise UnavailableError(tablet.retired)
+            _check_settled(tablet, environment)
+        divisions = [Division(tablet, environment, state, split) for tablet in old]
+        try:
+            _divide(table, state, divisions, environment)
+        except BaseException:
+            for division in divisions:
+                division.give_up()
+            raise
+        for tablet in old:
+            tablet.retired = "the tablet was divided"
+            tablet.key_lookup.release()
+    for heir in [heir for division in divisions for heir in division.heirs]:
+        with heir.maintenance_lock:
+            if not heir.retired:  # there is the memory of the old index now
+                index_keys(heir)
+
+
+def _check_settled(tablet: Tablet, environment: Environment) -> None:
+    """Refuse to divide a tablet that is between two servers, or in quarantine."""
+    tablet.check_sound()
+    entry = environment.manifest.current.tablet(tablet.tablet_id)
+    if entry and entry.elsewhere and (entry.arriving or entry.moved):
+        raise UnavailableError(
+            f"a tablet of the range is being moved between this server and {entry.elsewhere!r}: make the change again "
+            "when that is over",
+            1.0,
+        )
+
+
+def _divide(table: Table, state: TableState, divisions: Sequence[Division], environment: Environment) -> None:
+    """Prepare the divisions until their heirs can take the places of the tablets, and put them there."""
+    layout = _layout(table, state, divisions)
+    for attempt in range(_ROUNDS):
+        little = LITTLE << attempt
+        for division in divisions:
+            environment.halt.check()
+            table.check_in_use()
+            division.prepare(little)
+        with write_locks(table.tablets):
+            table.check_in_use()
+            if all(division.is_ready(little) for division in divisions):
+                _put_in_place(table, layout, divisions, environment)
+                return
+    raise UnavailableError("the tablet is loaded faster than it can be divided; try again later")
+
+
+def _layout(table: Table, state: TableState, divisions: Sequence[Division]) -> Layout:
+    """Return what the table will be made of, ready for the first batch."""
+    kept = _kept(table, divisions)
+    new = [heir for division in divisions for heir in division.heirs]
+    layout = Layout(state.schema, state.options, (*kept, *new), state.partitions)
+    _ = layout.router, layout.defaults, layout.default_bytes, layout.encoder
+    return layout
+
+
+def _put_in_place(table: Table, layout: Layout, divisions: Sequence[Division], environment: Environment) -> None:
+    """Commit the heirs and put them into the layout, under the write locks of all tablets."""
+    for division in divisions:
+        division.take_over()
+    by_id = {division.tablet.tablet_id: division for division in divisions}
+
+    def edited(entry: TableEntry) -> TableEntry:
+        kept = [tablet for tablet in entry.tablets if tablet.id not in by_id]
+        new = [heir for tablet in entry.tablets if tablet.id in by_id for heir in by_id[tablet.id].entries(tablet)]
+        update = {"schema_": layout.schema, "partitions": layout.partitions, "tablets": (*kept, *new)}
+        return entry.model_copy(update=update)
+
+    environment.manifest.commit(lambda manifest: manifest.with_altered(table.table_id, edited))
+    with environment.halt.on_failure("a divided tablet could not be put in place"):
+        for tablet in _kept(table, divisions):
+            tablet.schema = layout.schema
+        table.layout = layout
+
+
+def _kept(table: Table, divisions: Sequence[Division]) -> list[Tablet]:
+    """Return the tablets that stay."""
+    divided = {division.tablet.tablet_id for division in divisions}
+    return [tablet for tablet in table.tablets if tablet.tablet_id not in divided]

@@ -1,0 +1,236 @@
+"""MemoryGate: how much memory unflushed rows may take, and what writers are made to do about it.
+
+Below the soft limit batches come in at once. From there on each waits before it is let in, the longer the nearer memory
+is to the hard limit, while flushes are under way: so writers come down to the speed of the disk instead of running into
+the wall. At the hard limit a batch is refused at once, with the time after which it is worth sending it again.
+
+Tables whose maintenance is off are flushed when their users ask for it, so that nobody waits for that: what they hold
+is taken off both limits before writers are slowed down, and the refusal at the hard limit says what to do.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ...schemas.description import MemoryStats
+from ...schemas.errors import UnavailableError
+from ..options import StoreOptions
+from ..tablet.tablet import Tablet
+
+TABLET_BYTES_MAX = 1 << 30
+"""A column of a memory store holds less than 2 GiB; this keeps a tablet's stores well below."""
+T = TypeVar("T")
+
+_CHECK_BYTES = 4 << 20
+"""Memory is counted exactly once for every so many bytes let in; above the soft limit, for every batch."""
+_RETRY_SECONDS = (0.1, 10.0)
+"""Shortest and longest time after which to try again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fullness:
+    """How full memory is: 0 up to the soft limit, 1 at the hard one, in between in proportion."""
+
+    whole: float
+    relieved: float
+    """Of what flushes will free, in the room that the rest leaves; 0 where there is nothing that they will."""
+    left_bytes: int
+    """What only a user's own ``maintain`` frees."""
+
+
+class MemoryGate:
+    """Admits batches by the size of the memory stores of all tablets and of the batches on their way. Thread safe."""
+
+    def __init__(
+        self,
+        options: StoreOptions,
+        tablets: Callable[[], list[Tablet]],
+        maintained: Callable[[], list[Tablet]],
+        flush: Callable[[], object],
+    ) -> None:
+        """``maintained`` are those of the ``tablets`` that ``flush`` asks to be flushed."""
+        self._is_on = options.maintenance == "on"
+        self._hard = options.memory_bytes
+        self._soft = int(options.memory_bytes * options.memory_soft_share)
+        self._soft_share = options.memory_soft_share
+        self._longest_wait_seconds = options.memory_throttle_seconds
+        self._tablets = tablets
+        self._maintained = maintained
+        self._flush = flush
+        self._changed = threading.Condition()
+        self._unchecked = 0
+        self._in_flight = 0
+        self._is_over_soft = self._is_pressed = False
+        self._pressed_at = 0.0
+        self._relief_seconds = 1.0
+        self._throttled = self._refused = 0
+        self._throttled_seconds = 0.0
+
+    def is_pressed(self) -> bool:
+        """Whether flushes should make room: memory that they free is above the soft limit."""
+        return self._is_pressed
+
+    def is_relieved(self) -> bool:
+        """Whether flushes will free any memory by themselves, so that it pays to come again."""
+        return self._is_on and any(map(_freed, self._maintained()))
+
+    def state(self) -> MemoryStats:
+        """Return what takes memory now, and what it has led to."""
+        return MemoryStats(
+            limit_bytes=self._hard,
+            soft_limit_bytes=self._soft,
+            stores_bytes=sum(tablet.memory_bytes for tablet in self._tablets()),
+            flushing_bytes=sum(tablet.flushing_bytes for tablet in self._tablets()),
+            in_flight_bytes=self._in_flight,
+            throttled_batches=self._throttled,
+            throttled_seconds=round(self._throttled_seconds, 3),
+            refused_batches=self._refused,
+        )
+
+    @contextmanager
+    def admitted(self, size_bytes: int) -> Iterator[None]:
+        """Let a batch in, which counts until the body ends: by then it lies in the memory stores.
+
+        Raises:
+            UnavailableError: memory is at its hard limit; ``retry_after_seconds`` says when to come again.
+        """
+        with self._changed:
+            self._admit(size_bytes)
+            self._in_flight += size_bytes
+            self._unchecked += size_bytes
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._in_flight -= size_bytes
+
+    def let_in(self, size_bytes: int) -> LargePlace:
+        """Let in much at once, if all of it finds room below the hard limit; it counts until the place is left.
+
+        Raises:
+            UnavailableError: there is no room: flushes were asked for; ``retry_after_seconds`` says when to come again.
+        """
+        with self._changed:
+            self._in_flight += size_bytes
+            fullness = self._fullness()
+            if fullness.whole >= 1:
+                self._in_flight -= size_bytes
+                self._flush()
+                self._refuse(fullness.left_bytes)
+        return LargePlace(self, size_bytes)
+
+    def _leave(self, size_bytes: int) -> None:
+        with self._changed:
+            self._in_flight -= size_bytes
+
+    def freed(self) -> None:
+        """Say that a flush has ended."""
+        with self._changed:
+            was_over_soft = self._is_over_soft
+            if was_over_soft and self._fullness().whole <= 0:
+                self._relief_seconds = time.monotonic() - self._pressed_at
+            self._changed.notify_all()
+
+    def _admit(self, size_bytes: int) -> None:
+        if not self._is_over_soft and self._unchecked + size_bytes < min(_CHECK_BYTES, self._hard // 8):
+            return
+        fullness = self._fullness()
+        if fullness.relieved > 0:
+            self._flush()
+            if fullness.whole < 1 and self._is_on:
+                self._throttle(fullness.relieved)
+                fullness = self._fullness()
+        if fullness.whole >= 1:
+            self._refuse(fullness.left_bytes)
+
+    def _throttle(self, fullness: float) -> None:
+        """Wait for a flush, or for a time that grows with how full memory is above the soft limit."""
+        self._throttled += 1
+        started = time.monotonic()
+        self._changed.wait_for(lambda: self._fullness().relieved <= 0, self._longest_wait_seconds * fullness)
+        self._throttled_seconds += time.monotonic() - started
+
+    def _refuse(self, left_bytes: int) -> None:
+        self._refused += 1
+        seconds = round(min(max(self._relief_seconds, _RETRY_SECONDS[0]), _RETRY_SECONDS[1]), 1)
+        left = f"; {left_bytes:,} bytes are of tables whose maintenance is off" if left_bytes else ""
+        raise UnavailableError(
+            f"unflushed rows and changes take all of the memory they may (memory_bytes={self._hard:,}){left}: "
+            f"retry in {seconds:g} s; with maintenance off call maintain('flush') and maintain('flush_deltas') first",
+            retry_after_seconds=seconds,
+        )
+
+    def _fullness(self) -> Fullness:
+        """Count memory."""
+        every, maintained = self._tablets(), self._maintained()
+        held, freed = sum(map(_held, every)), sum(map(_freed, maintained))
+        left = max(held - sum(map(_held, maintained)), 0)  # a tablet may have grown between the two looks
+        room = max(self._hard - left, 0)
+        relieved = max(
+            _share(freed + self._in_flight, int(room * self._soft_share), room),
+            _share(_largest(maintained), TABLET_BYTES_MAX // 2, TABLET_BYTES_MAX),
+        )
+        whole = max(
+            _share(held + self._in_flight, self._soft, self._hard),
+            _share(_largest(every), TABLET_BYTES_MAX // 2, TABLET_BYTES_MAX),
+        )
+        self._note(whole > 0, bool(freed) and relieved > 0)
+        return Fullness(whole, min(relieved, 1.0) if self._is_pressed else 0.0, left)
+
+    def _note(self, is_over_soft: bool, is_pressed: bool) -> None:
+        self._unchecked = 0
+        if is_over_soft and not self._is_over_soft:
+            self._pressed_at = time.monotonic()
+        self._is_over_soft, self._is_pressed = is_over_soft, is_pressed
+
+
+def _held(tablet: Tablet) -> int:
+    return tablet.memory_bytes + tablet.flushing_bytes
+
+
+def _freed(tablet: Tablet) -> int:
+    return tablet.unflushed_bytes + tablet.flushing_bytes
+
+
+def _largest(tablets: list[Tablet]) -> int:
+    return max((tablet.memory_bytes for tablet in tablets), default=0)
+
+
+class LargePlace:
+    """The right to a part of memory, until the end of a ``with``."""
+
+    def __init__(self, gate: MemoryGate, size_bytes: int) -> None:
+        self._gate = gate
+        self._size_bytes = size_bytes
+
+    def __enter__(self) -> LargePlace:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._gate._leave(self._size_bytes)
+
+
+def patiently(work: Callable[[], T], seconds: float) -> T:
+    """Return what ``work`` returns; where memory was full, try again as it says for at most ``seconds``.
+
+    Raises:
+        UnavailableError: it was still full then, or the cause was another.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return work()
+        except UnavailableError as error:
+            pause = error.retry_after_seconds
+            if pause is None or time.monotonic() + pause > deadline:
+                raise
+        time.sleep(pause)
+
+
+def _share(size: int, soft: int, hard: int) -> float:
+    return max(0.0, (size - soft) / max(hard - soft, 1))

@@ -1,0 +1,326 @@
+"""Writers: the answers to numbered writes, kept so that a write that is sent again is answered, not applied, again.
+
+A write that carries ``writer`` and ``seq`` has its answer in its own log record: both are durable, or neither. The
+newest answers of each writer stand in memory. Before the part of the log that holds some of them is freed, all answers
+of those writers are logged once more, as one note at the log's end; so the log alone is enough to remember them after
+a restart. For each writer ``logged_from`` is the log position from which on the log tells everything about it.
+
+What is kept is bounded three ways (see the constants). A number below those that a writer's answers are kept for is
+refused; a writer that was forgotten altogether, because so many others wrote since, counts as new.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from pydantic import BaseModel, ValidationError
+
+from ...schemas.errors import CorruptionError, InvalidArgumentError
+from ...schemas.moving import MovedAnswers
+from ...schemas.write import SEQ_MAX, Durability, WriteResult
+from ..record.log_note import Note, NoteKind
+
+ANSWERS_KEPT = 64
+"""For each writer: it may have this many writes on their way at once."""
+WRITERS_KEPT = 4096
+"""In a store; those that have not written for longest are forgotten first."""
+ANSWER_BYTES_KEPT = 16 << 20
+"""In a store, as JSON: only answers with many row errors come near it."""
+
+_NOWHERE = 1 << 63
+"""A log position that is never freed."""
+_KEPT_PARTS = {"rows", "applied", "ignored", "error_count", "errors"}
+"""Of an answer; the rest is the record's or the request's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """What names a write: its writer on its table, and the writer's own count."""
+
+    table_id: int
+    writer: str
+    seq: int
+
+
+def number_of(table_id: int, writer: str, seq: int) -> Number:
+    """Return the name of a write. Raises InvalidArgumentError when ``seq`` counts no writes."""
+    if not 0 <= seq <= SEQ_MAX:
+        raise InvalidArgumentError(f"seq {seq} is not from 0 to {SEQ_MAX}")
+    return Number(table_id, writer, seq)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A numbered write in the log and the JSON of its answer, without the timestamp."""
+
+    lsn: int
+    timestamp: int
+    body: bytes
+
+    def result(self, durability: Durability) -> WriteResult:
+        """Return the answer as a client gets it."""
+        kept = _Answer.model_validate_json(self.body)
+        return WriteResult(**{**dict(kept), "timestamp": self.timestamp, "durability": durability})
+
+    def check(self, rows: int) -> None:
+        """Raise InvalidArgumentError when a batch of ``rows`` cannot be the one that was answered."""
+        if (first := _Answer.model_validate_json(self.body).rows) != rows:
+            raise InvalidArgumentError(f"this number was given to a batch of {first:,} rows already, not {rows:,}")
+
+
+class _Answer(WriteResult):
+    """An answer as it is logged, without what is the record's or the request's."""
+
+    timestamp: int = 0
+
+
+class _AnswerNote(BaseModel):
+    writer: str
+    seq: int
+    answer: _Answer
+
+
+class _LoggedAnswer(BaseModel):
+    seq: int
+    lsn: int
+    timestamp: int
+    answer: _Answer
+
+
+class _LoggedWriter(BaseModel):
+    table: int
+    writer: str
+    floor: int
+    answers: list[_LoggedAnswer]
+
+
+class _WritersNote(BaseModel):
+    writers: list[_LoggedWriter]
+
+
+@dataclass(slots=True)
+class _Writer:
+    floor: int = 0
+    """Answers to numbers below are not kept any more."""
+    logged_from: int = _NOWHERE
+    answers: dict[int, Answered] = field(default_factory=dict)
+
+
+class Writers:
+    """The answers kept of all writers of a store. Thread safe."""
+
+    def __init__(
+        self,
+        answers_kept: int = ANSWERS_KEPT,
+        writers_kept: int = WRITERS_KEPT,
+        answer_bytes_kept: int = ANSWER_BYTES_KEPT,
+    ) -> None:
+        self._answers_kept = answers_kept
+        self._writers_kept = writers_kept
+        self._answer_bytes_kept = answer_bytes_kept
+        self._writers: OrderedDict[tuple[int, str], _Writer] = OrderedDict()
+        self._answer_bytes = 0
+        self._begun: set[Number] = set()
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def begin(self, number: Number) -> Iterator[Answered | Ticket]:
+        """Give the write as it was made before, or the right to make it in the body.
+
+        The same write, sent by two at once, waits here until the first of them is in the log or has failed.
+
+        Raises:
+            InvalidArgumentError: the number is older than the answers that are kept.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: number not in self._begun)
+            known = self._find(number)
+            if known is None:
+                self._begun.add(number)
+        try:
+            yield known or Ticket(self, number)
+        finally:
+            if known is None:
+                with self._changed:
+                    self._begun.discard(number)
+                    self._changed.notify_all()
+
+    def keep(self, number: Number, answered: Answered) -> None:
+        """Remember an answer. The caller holds the lock under which it was logged."""
+        with self._changed:
+            self._put(number, answered, answered.lsn)
+            self._trim()
+
+    def forget(self, is_gone: Callable[[int], bool]) -> None:
+        """Forget all writers on tables that are gone, by id."""
+        with self._changed:
+            for key in [key for key in self._writers if is_gone(key[0])]:
+                self._drop(key)
+
+    # The log
+
+    def restore(self, note: Note, lsn: int, timestamp: int) -> None:
+        """Take over what log record ``lsn`` says. Raises CorruptionError when it cannot be understood."""
+        try:
+            if note.kind is NoteKind.ANSWER:
+                told = _AnswerNote.model_validate_json(note.body)
+                number = Number(note.table_id, told.writer, told.seq)
+                self.keep(number, Answered(lsn, timestamp, _body(told.answer)))
+            else:
+                self._restore_all(_WritersNote.model_validate_json(note.body), lsn)
+        except ValidationError as error:
+            raise CorruptionError("wal", 0, f"log record {lsn}: {error}") from error
+
+    def _restore_all(self, told: _WritersNote, lsn: int) -> None:
+        with self._changed:
+            for writer in told.writers:
+                for logged in writer.answers:
+                    number = Number(writer.table, writer.writer, logged.seq)
+                    self._put(number, Answered(logged.lsn, logged.timestamp, _body(logged.answer)), lsn)
+                kept = self._writers.setdefault((writer.table, writer.writer), _Writer())
+                kept.floor = max(kept.floor, writer.floor)
+                kept.logged_from = min(kept.logged_from, lsn)
+            self._trim()
+
+    def by_timestamp(self, table_id: int) -> dict[int, str]:
+        """Return who made the numbered writes to a table that are remembered, by the timestamp of the commit."""
+        with self._changed:
+            return {
+                answered.timestamp: name
+                for (number, name), writer in self._writers.items()
+                if number == table_id
+                for answered in writer.answers.values()
+            }
+
+    def of_tablet(self, table_id: int, suffix: str) -> tuple[MovedAnswers, ...]:
+        """Return the answers to writers on a table whose names end with ``suffix``: those that write to one tablet."""
+        with self._changed:
+            return tuple(
+                MovedAnswers(
+                    writer=name,
+                    floor=writer.floor,
+                    answers=tuple(
+                        {"seq": seq, "timestamp": each.timestamp, "answer": json.loads(each.body)}
+                        for seq, each in writer.answers.items()
+                    ),
+                )
+                for (number, name), writer in self._writers.items()
+                if number == table_id and name.endswith(suffix)
+            )
+
+    @contextmanager
+    def saved_before(self, lsn: int) -> Iterator[tuple[Note | None, list[int]]]:
+        """Give a note of all that the log before ``lsn`` tells, None if that is nothing; the body logs it.
+
+        Every answer logged before ``lsn`` must have been kept. The body appends the position of the note to the list;
+        without one everything stays as if nothing was saved.
+        """
+        with self._changed:
+            saved = {key: writer for key, writer in self._writers.items() if writer.logged_from < lsn}
+            before = {key: writer.logged_from for key, writer in saved.items()}
+            for writer in saved.values():
+                writer.logged_from = _NOWHERE
+            text = b'{"writers":[%s]}' % b",".join(_logged(*key, writer) for key, writer in saved.items())
+        positions: list[int] = []
+        try:
+            yield (Note(0, NoteKind.WRITERS, text) if saved else None), positions
+        finally:
+            with self._changed:
+                for key, writer in saved.items():
+                    writer.logged_from = min(writer.logged_from, *positions, *(() if positions else (before[key],)))
+
+    # Under the lock
+
+    def _find(self, number: Number) -> Answered | None:
+        writer = self._writers.get((number.table_id, number.writer))
+        if writer is None:
+            return None
+        if found := writer.answers.get(number.seq):
+            return found
+        if number.seq < writer.floor:
+            raise InvalidArgumentError(
+                f"write {number.seq} of writer {number.writer!r} is older than the answers that are kept, from "
+                f"{writer.floor} on: whether it was applied is not known any more"
+            )
+        return None
+
+    def _put(self, number: Number, answered: Answered, logged_at: int) -> None:
+        key = (number.table_id, number.writer)
+        writer = self._writers.setdefault(key, _Writer())
+        self._writers.move_to_end(key)
+        writer.logged_from = min(writer.logged_from, logged_at)
+        if number.seq < writer.floor or number.seq in writer.answers:
+            return
+        writer.answers[number.seq] = answered
+        self._answer_bytes += len(answered.body)
+        while len(writer.answers) > self._answers_kept:
+            self._drop_oldest(writer)
+
+    def _drop_oldest(self, writer: _Writer) -> None:
+        oldest = min(writer.answers)
+        self._answer_bytes -= len(writer.answers.pop(oldest).body)
+        writer.floor = max(writer.floor, oldest + 1)
+
+    def _trim(self) -> None:
+        while len(self._writers) > self._writers_kept:
+            self._drop(next(iter(self._writers)))
+        if self._answer_bytes > self._answer_bytes_kept:
+            for writer in self._writers.values():
+                while writer.answers and self._answer_bytes > self._answer_bytes_kept // 4 * 3:
+                    self._drop_oldest(writer)
+
+    def _drop(self, key: tuple[int, str]) -> None:
+        self._answer_bytes -= sum(len(answered.body) for answered in self._writers.pop(key).answers.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """The right to make a numbered write, for one thread: log ``note``, then ``keep``."""
+
+    writers: Writers
+    number: Number
+
+    def note(self, answer: WriteResult) -> Note:
+        """Return what the log record says of the answer."""
+        body = b'{"writer":%s,"seq":%d,"answer":%s}' % (
+            json.dumps(self.number.writer).encode(),
+            self.number.seq,
+            _body(answer),
+        )
+        return Note(self.number.table_id, NoteKind.ANSWER, body)
+
+    def keep(self, answer: WriteResult, lsn: int, timestamp: int) -> None:
+        """Remember the answer, under the lock under which it was logged."""
+        self.writers.keep(self.number, Answered(lsn, timestamp, _body(answer)))
+
+
+def moved_note(table_id: int, moved: Sequence[MovedAnswers]) -> Note:
+    """Return what the log is to say of answers that another server gave; they are durable there."""
+    writers = [
+        _LoggedWriter(
+            table=table_id,
+            writer=each.writer,
+            floor=each.floor,
+            answers=[_LoggedAnswer.model_validate({"lsn": 0, **answer}) for answer in each.answers],
+        )
+        for each in moved
+    ]
+    return Note(0, NoteKind.WRITERS, _WritersNote(writers=writers).model_dump_json(exclude_defaults=True).encode())
+
+
+def _body(answer: WriteResult) -> bytes:
+    return answer.model_dump_json(include=_KEPT_PARTS, exclude_defaults=True).encode()
+
+
+def _logged(table_id: int, name: str, writer: _Writer) -> bytes:
+    answers = b",".join(
+        b'{"seq":%d,"lsn":%d,"timestamp":%d,"answer":%s}' % (seq, answered.lsn, answered.timestamp, answered.body)
+        for seq, answered in writer.answers.items()
+    )
+    head = _LoggedWriter(table=table_id, writer=name, floor=writer.floor, answers=[]).model_dump_json().encode()
+    return head.removesuffix(b"[]}") + b"[%s]}" % answers

@@ -1,0 +1,85 @@
+"""LogFreeing: frees the part of the log that no memory store needs, once all that it tells is told elsewhere."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from ...schemas.write import Durability
+from ..commit.commit_log import CommitLog
+from ..commit.numbered_writes import Writers
+from ..commit.transaction_memory import Committed
+from ..manifest.environment import Environment
+from ..manifest.manifest import Manifest
+from ..table.table import Table
+from ..wal.log import WriteAheadLog
+
+
+class LogFreeing:
+    """For the log of one store. Thread safe."""
+
+    def __init__(
+        self,
+        wal: WriteAheadLog,
+        log: CommitLog,
+        environment: Environment,
+        tables: Callable[[], list[Table]],
+        writers: Writers,
+        committed: Committed,
+    ) -> None:
+        self._wal = wal
+        self._log = log
+        self._environment = environment
+        self._tables = tables
+        self._writers = writers
+        self._committed = committed
+        self._freeing = threading.Lock()
+
+    def free(self) -> None:
+        """Free what is not needed.
+
+        Raises:
+            UnavailableError: the store is halted, or log or manifest cannot be written.
+            StorageFullError: the disk is full; nothing was freed.
+        """
+        with self._freeing:
+            self._free()
+
+    def _free(self) -> None:
+        needed, in_files = self.needed()
+        self._environment.halt.check()  # a commit that could not be applied is in no memory store
+        self._environment.manifest.assume(lambda manifest: manifest.with_in_files(in_files))
+        segments = self._wal.segments()
+        if len(segments) > 1 and segments[0].last_lsn < needed:
+            self._save_answers(needed)
+            last_ids = {table.table_id: table.auto_increment.last for table in self._tables()}
+            last_changes = {table.table_id: table.last_change for table in self._tables()}
+
+            def freed(manifest: Manifest) -> Manifest:
+                return manifest.with_auto_ids(last_ids).with_last_changes(last_changes).with_log_from(needed)
+
+            self._environment.manifest.commit(freed)
+            self._wal.free_before(needed)
+
+    def needed(self) -> tuple[int, dict[int, int]]:
+        """Return from which position on memory stores need the log, and up to which each tablet's files hold it."""
+        needed = self._wal.last_lsn + 1
+        in_files: dict[int, int] = {}
+        for tablet in [tablet for table in self._tables() for tablet in table.tablets]:
+            with tablet.write_lock:
+                first = tablet.first_unflushed_lsn()
+                in_files[tablet.tablet_id] = tablet.last_lsn if first is None else first - 1
+            needed = min(needed, first or needed)
+        return needed, in_files
+
+    def _save_answers(self, lsn: int) -> None:
+        """Log again what the log before ``lsn`` says of numbered writes and of transactions.
+
+        Every tablet's writers of then are through.
+        """
+        for told in (self._writers, self._committed):
+            with told.saved_before(lsn) as (note, positions):
+                if note:
+                    with self._log.commit([], [note]) as commit:
+                        positions.append(commit.lsn)
+                    self._log.acknowledge(commit, Durability.FSYNC)

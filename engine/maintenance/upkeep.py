@@ -1,0 +1,498 @@
+"""The maintenance of a store's tables: what can be done, when it is worth doing, and what is freed then.
+
+One flush or compaction works on a tablet at a time. Flushes that are asked for are made for many tablets at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+
+from ...schemas.errors import ConflictError, UnavailableError
+from ...schemas.service import MaintenanceKind
+from ...schemas.table import TableSchema
+from ..compaction.dead_rows import long_dead
+from ..compaction.delta_compaction import major, minor
+from ..compaction.flush import FlushReport, StagedFlush, flush_memrowset, stage_flush
+from ..compaction.flush_deltas import flush_deltas, stage_deltas
+from ..compaction.history_gc import gain, gc
+from ..compaction.merge import compact
+from ..compaction.policy import Candidate, Pick, pick
+from ..compaction.rewrite import commit_together
+from ..fs.together import SyncTogether
+from ..manifest.environment import Environment
+from ..options import MIB, StoreOptions
+from ..rowset.diskrowset import DiskRowSet
+from ..tablet.attach import name_attached
+from ..tablet.tablet import Tablet
+from ..vectors.lending import READ_BUFFERS
+from ..vectors.memory import give_back
+from .op import MaintenanceOp
+
+
+def flush(tablet: Tablet, environment: Environment) -> FlushReport | None:
+    """Flush all rows of a tablet that are in memory; None when there are none."""
+    with work_on(tablet, environment):
+        left_over = _left_over_rows(tablet, environment, 0)
+        return _sum(*left_over, flush_memrowset(tablet, environment))
+
+
+def flush_all_deltas(tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
+    """Flush all deltas of a tablet's DiskRowSets; None when there are none. ``mark`` is the ancient history mark."""
+    with work_on(tablet, environment):
+        left_over = _left_over_deltas(tablet, environment, mark)
+        return _sum(*left_over, flush_deltas(tablet, environment, mark))
+
+
+def minor_compact(tablet: Tablet, environment: Environment, mark: int, at_least: int = 2) -> FlushReport | None:
+    """Merge the REDO files, and the UNDO files, of every DiskRowSet that has so many; None when there is none."""
+    with _rewriting(tablet, environment):
+        return _sum(*[minor(tablet, rowset, environment, mark, at_least) for rowset in _each(tablet)])
+
+
+def major_compact(tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
+    """Bring the base columns of every DiskRowSet up to its REDO files; None when none has such deltas."""
+    with _rewriting(tablet, environment):
+        return _sum(*[major(tablet, rowset, environment, None, mark) for rowset in _each(tablet)])
+
+
+def collect_history(tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
+    """Drop the files that only snapshots before the mark can see; None when there are none."""
+    with _rewriting(tablet, environment):
+        return gc(tablet, environment, mark)
+
+
+def compact_all(tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
+    """Merge all DiskRowSets of a tablet, without what lies before the mark; None when there are none."""
+    with _rewriting(tablet, environment):
+        return compact(tablet, environment, ancient_history_mark=mark)
+
+
+def index_keys(tablet: Tablet, environment: Environment) -> int:
+    """Put the keys of DiskRowSets into the key index as far as its budget goes; return how many came in."""
+    with work_on(tablet, environment):
+        return tablet.key_lookup.build(tablet.version, tablet.write_lock)
+
+
+@contextmanager
+def flushed(tablet: Tablet, environment: Environment) -> Iterator[None]:
+    """Write all that is in memory into files and keep all history; while the body runs, the tablet's files stay."""
+    with work_on(tablet, environment):
+        _left_over_rows(tablet, environment, 0)
+        flush_memrowset(tablet, environment)
+        _left_over_deltas(tablet, environment, 0)
+        flush_deltas(tablet, environment)
+        yield
+
+
+def name_rowsets(tablet: Tablet, environment: Environment) -> None:
+    """Let maintenance know the rowsets that were attached to a tablet."""
+    with work_on(tablet, environment):
+        pass
+
+
+def perform(kind: MaintenanceKind, tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
+    """Do one kind of work on a tablet now; None when there is nothing to do. ``mark`` is the ancient history mark."""
+    if kind is MaintenanceKind.FLUSH:
+        return flush(tablet, environment)
+    work = {
+        MaintenanceKind.FLUSH_DELTAS: flush_all_deltas,
+        MaintenanceKind.MINOR_COMPACT: minor_compact,
+        MaintenanceKind.MAJOR_COMPACT: major_compact,
+        MaintenanceKind.GC: collect_history,
+        MaintenanceKind.COMPACT: compact_all,
+    }
+    return work[kind](tablet, environment, mark)
+
+
+def perform_on_all(
+    kind: MaintenanceKind,
+    tablets: Iterable[Tablet],
+    environment: Environment,
+    mark: int,
+    is_gone: Callable[[Tablet], bool],
+) -> Iterator[FlushReport]:
+    """Do one kind of work on tablets and yield what was done. ``mark`` is the ancient history mark.
+
+    Flushes are made for a batch of tablets at a time, with one commit of the manifest for the batch. What ``is_gone``
+    when its turn comes is passed over.
+
+    Raises:
+        StorageFullError, UnavailableError: the work on a tablet, or on a batch of them, failed; what was yielded is
+            done.
+    """
+    environment.halt.check()
+    wanted = (tablet for tablet in tablets if _has_any(kind, tablet))
+    for batch in _batches(wanted) if kind in _STAGES else ([tablet] for tablet in wanted):
+        done, others = _flush_together(kind, batch, environment, mark) if len(batch) > 1 else ([], batch)
+        yield from done
+        for tablet in others:
+            if report := _perform_unless_gone(kind, tablet, environment, mark, is_gone):
+                yield report
+
+
+def _flush_together(
+    kind: MaintenanceKind, tablets: Sequence[Tablet], environment: Environment, mark: int
+) -> tuple[list[FlushReport], list[Tablet]]:
+    """Flush tablets by one commit of the manifest; return what was done and the tablets at which others are at work.
+
+    Their locks are taken without waiting: who waits for one holds no other.
+    """
+    left_over, stage = _STAGES[kind]
+    busy: list[Tablet] = []
+    done: list[FlushReport | None] = []
+    staged: list[StagedFlush] = []
+    with ExitStack() as outermost, ExitStack() as held:
+        synced_together = environment
+        if len(tablets) >= _SYNCED_TOGETHER:
+            synced_together = replace(environment, fs=outermost.enter_context(SyncTogether(environment.fs)))
+        for tablet in tablets:
+            if _began(tablet, environment, held):
+                done += left_over(tablet, environment, mark)
+                staged += stage(tablet, synced_together, mark, held)
+            else:
+                busy.append(tablet)
+        if staged:
+            commit_together(synced_together, [each.files for each in staged])
+    return [report for report in done if report] + [each.report for each in staged], busy
+
+
+def _left_over_rows(tablet: Tablet, environment: Environment, _mark: int) -> list[FlushReport | None]:
+    """Flush what an earlier flush, or an alteration, has set aside; the newest of it is left to ``_stage_rows``."""
+    return [flush_memrowset(tablet, environment) for _ in range(_memrowsets(tablet) - 1)]
+
+
+def _stage_rows(tablet: Tablet, environment: Environment, _mark: int, held: ExitStack) -> list[StagedFlush]:
+    staged = stage_flush(tablet, environment, held)
+    return [staged] if staged else []
+
+
+def _left_over_deltas(tablet: Tablet, environment: Environment, mark: int) -> list[FlushReport | None]:
+    is_left_over = any(rowset.deltas.frozen for rowset in tablet.version.disk)
+    return [flush_deltas(tablet, environment, mark)] if is_left_over else []
+
+
+def _memrowsets(tablet: Tablet) -> int:
+    return len(tablet.version.frozen) + bool(len(tablet.version.active))
+
+
+_STAGES = {
+    MaintenanceKind.FLUSH: (_left_over_rows, _stage_rows),
+    MaintenanceKind.FLUSH_DELTAS: (_left_over_deltas, stage_deltas),
+}
+"""The kinds of work that are committed for many tablets at a time: what comes before it, and what is committed."""
+
+
+def _began(tablet: Tablet, environment: Environment, held: ExitStack) -> bool:
+    """Begin to work on a tablet until ``held`` is closed; return False where others do, or nobody may any more."""
+    if not tablet.maintenance_lock.acquire(blocking=False):
+        return False
+    held.callback(tablet.maintenance_lock.release)
+    if tablet.retired:
+        return False
+    held.enter_context(_at_work(tablet, environment))
+    return True
+
+
+def _perform_unless_gone(
+    kind: MaintenanceKind, tablet: Tablet, environment: Environment, mark: int, is_gone: Callable[[Tablet], bool]
+) -> FlushReport | None:
+    try:
+        return perform(kind, tablet, environment, mark)
+    except UnavailableError:
+        if tablet.retired and is_gone(tablet):
+            return None
+        raise
+
+
+def _has_any(kind: MaintenanceKind, tablet: Tablet) -> bool:
+    """Whether a tablet has what a kind of work is about; whether that is to be done is for the work to find out."""
+    version = tablet.version
+    if kind is MaintenanceKind.FLUSH:
+        return bool(_memrowsets(tablet) or version.attached)
+    if kind is MaintenanceKind.FLUSH_DELTAS:
+        return bool(version.attached) or any(rowset.deltas.first_lsn is not None for rowset in version.disk)
+    return bool(version.on_disk)
+
+
+def _batches(tablets: Iterable[Tablet]) -> Iterator[list[Tablet]]:
+    """Yield tablets to be flushed together: what one commit waits for is kept small."""
+    batch: list[Tablet] = []
+    size = 0
+    for tablet in tablets:
+        batch.append(tablet)
+        size += tablet.memory_bytes
+        if len(batch) == _TOGETHER or size >= _TOGETHER_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+@contextmanager
+def work_on(tablet: Tablet, environment: Environment) -> Iterator[None]:
+    """Work alone on a tablet, and on rowsets that the manifest names.
+
+    Raises:
+        UnavailableError: there is to be no more work on it, or in the store.
+    """
+    with tablet.maintenance_lock:
+        environment.halt.check()
+        if tablet.retired:
+            raise UnavailableError(tablet.retired)
+        with _at_work(tablet, environment):
+            yield
+
+
+@contextmanager
+def _rewriting(tablet: Tablet, environment: Environment) -> Iterator[None]:
+    """Work alone on a tablet, to write files anew.
+
+    Raises:
+        ConflictError: its files are being merged outside.
+        UnavailableError: there is to be no more work on it, or in the store.
+    """
+    with work_on(tablet, environment):
+        if tablet.handed_out:
+            raise ConflictError(
+                f"tablet {tablet.tablet_id} is being compacted outside, by compaction {tablet.handed_out!r}: "
+                "it can be flushed meanwhile; compaction_abort ends that"
+            )
+        yield
+
+
+@contextmanager
+def _at_work(tablet: Tablet, environment: Environment) -> Iterator[None]:
+    """Work on a tablet whose maintenance lock is held."""
+    environment.halt.check()
+    name_attached(tablet, environment)
+    try:
+        yield
+    finally:
+        _give_back(tablet)
+
+
+def _give_back(tablet: Tablet) -> None:
+    """Return what the work has used, and no one uses now, to the operating system."""
+    if sum(rowset.size_bytes for rowset in tablet.version.disk) >= _LARGE_BYTES:
+        READ_BUFFERS.release()
+        give_back()
+
+
+def _each(tablet: Tablet) -> Iterator[DiskRowSet]:
+    """Yield the DiskRowSets of now; files and stores of one that is replaced are not held until the last is done."""
+    rowsets = list(reversed(tablet.version.disk))
+    while rowsets:
+        yield rowsets.pop()
+
+
+def _sum(*parts: FlushReport | None) -> FlushReport | None:
+    reports = [part for part in parts if part]
+    if not reports:
+        return None
+    return FlushReport(
+        sum(report.rows for report in reports),
+        sum(report.bytes_written for report in reports),
+        sum(report.bytes_freed for report in reports),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TabletOp:
+    """One kind of work on one tablet."""
+
+    name: str
+    score: Callable[[], float]
+    perform: Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class TabletUpkeep:
+    """Says when work on a tablet is worth it."""
+
+    tablet: Tablet
+    environment: Environment
+    options: StoreOptions
+    pressed: Callable[[], bool]
+    """Whether writers wait for memory."""
+    mark: Callable[[], int]
+    """The ancient history mark of its table."""
+
+    def operations(self, flushed: Callable[[], None]) -> list[MaintenanceOp]:
+        """Return all kinds of work on files that may be done; ``flushed`` is called after a flush."""
+        where, on_files = f"tablet {self.tablet.tablet_id}", (self.tablet, self.environment)
+
+        def flush_rows() -> None:
+            flush(*on_files)
+            flushed()
+
+        def flush_changes() -> None:
+            flush_all_deltas(*on_files, self.mark())
+            flushed()
+
+        always: list[MaintenanceOp] = [
+            TabletOp(f"name attached rowsets of {where}", self.name_score, lambda: name_rowsets(*on_files)),
+            TabletOp(f"flush {where}", self.flush_score, flush_rows),
+            TabletOp(f"flush deltas of {where}", self.flush_deltas_score, flush_changes),
+        ]
+        if self.tablet.handed_out:
+            return list(map(self._giving_way, always))
+        rewriting: list[MaintenanceOp] = [
+            TabletOp(
+                f"minor delta compaction of {where}",
+                self.minor_score,
+                lambda: minor_compact(*on_files, self.mark(), self.options.redo_files_count),
+            ),
+            TabletOp(f"major delta compaction of {where}", self.major_score, self.major_compact),
+            TabletOp(f"history of {where}", self.history_score, lambda: collect_history(*on_files, self.mark())),
+            TabletOp(f"compact {where}", self.compact_score, self.compact),
+        ]
+        return list(map(self._giving_way, always + rewriting))
+
+    def _giving_way(self, operation: MaintenanceOp) -> MaintenanceOp:
+        """Return work that gives way: a tablet may go, or be handed out, after the work was chosen."""
+
+        def perform() -> None:
+            try:
+                operation.perform()
+            except (ConflictError, UnavailableError):
+                if not (self.tablet.retired or self.tablet.handed_out):
+                    raise
+
+        return TabletOp(operation.name, operation.score, perform)
+
+    def index(self) -> MaintenanceOp:
+        """Return the work on the key index, which changes no file."""
+        return TabletOp(
+            f"index keys of tablet {self.tablet.tablet_id}",
+            self.index_score,
+            lambda: index_keys(self.tablet, self.environment),
+        )
+
+    def index_score(self) -> float:
+        """Return more than 0 when there are DiskRowSets out of the key index that fit in; a flush that is due goes
+        first."""
+        lookup = self.tablet.key_lookup
+        return _INDEX_SCORE if not lookup.is_on_demand and lookup.worth_indexing(self.tablet.version) else 0.0
+
+    def name_score(self) -> float:
+        """Return more than 0 when rowsets were attached: it costs nothing, and compactions see them then."""
+        return 1.0 if self.tablet.version.attached else 0.0
+
+    def flush_score(self) -> float:
+        """Return more than 0 when the MemRowSet is large, writers wait for memory, or an earlier flush failed."""
+        version = self.tablet.version
+        held = sum(memrowset.nbytes for memrowset in version.in_memory if len(memrowset))
+        at_least = 2.0 if version.frozen else 0.0
+        return max(self._memory_score(held, version.active.nbytes / self.options.flush_bytes), at_least)
+
+    def flush_deltas_score(self) -> float:
+        """Return more than 0 when the DeltaMemStores are large, or writers wait for memory."""
+        held = sum(rowset.deltas.memory_bytes for rowset in self.tablet.version.disk)
+        return self._memory_score(held, held / self.options.flush_deltas_bytes)
+
+    def _memory_score(self, held_bytes: int, share: float) -> float:
+        """Return the score of work that frees so many bytes, a share of what makes it due. When writers wait it goes
+        before all that frees none, what frees most first."""
+        if held_bytes and self.pressed():
+            return _PRESSED_SCORE + held_bytes / MIB
+        return share if share >= 1 else 0.0
+
+    def minor_score(self) -> float:
+        """Return more than 0 when a DiskRowSet has many REDO or UNDO files."""
+        stores = [rowset.deltas.stores for rowset in self.tablet.version.disk]
+        most = max((len(files) for each in stores for files in (each.redo, each.undo)), default=0)
+        share = most / self.options.redo_files_count
+        return share / 2 if share >= 1 else 0.0
+
+    def major_score(self) -> float:
+        """Return more than 0 when REDO files have grown large beside the base columns of a DiskRowSet."""
+        return min(max(map(self._redo_share, self.tablet.version.disk), default=0.0), 1.0)
+
+    def major_compact(self) -> None:
+        """Bring base columns up to date where it is worth it."""
+        with _rewriting(self.tablet, self.environment):
+            for rowset in _each(self.tablet):
+                if self._redo_share(rowset):
+                    major(self.tablet, rowset, self.environment, None, self.mark())
+
+    def history_score(self) -> float:
+        """Return more than 0 when files that only snapshots before the history can see are worth dropping."""
+        ancient = gain(self.tablet, self.mark())
+        if not ancient:
+            return 0.0
+        total = sum(map(bytes_on_disk, self.tablet.version.disk))
+        share = ancient / min(self.options.history_gc_bytes, total * _HISTORY_SHARE)
+        return min(share, 1.0) if share >= 1 else 0.0
+
+    def compact_score(self) -> float:
+        """Return what a merge of the best DiskRowSets gains; a flush that is due goes first."""
+        best = self._pick()
+        return min(best.gain, _COMPACTION_SCORE) if best else 0.0
+
+    def compact(self) -> None:
+        """Merge the DiskRowSets that it gains most from, within a budget of bytes."""
+        with _rewriting(self.tablet, self.environment):
+            if best := self._pick():
+                self._flush_many_deltas()
+                compact(self.tablet, self.environment, best.rowset_ids, ancient_history_mark=self.mark())
+
+    def _flush_many_deltas(self) -> None:
+        """Flush DeltaMemStores before a merge that reads them: of files it has a page in memory, of these all."""
+        held = sum(rowset.deltas.memory_bytes for rowset in self.tablet.version.disk)
+        if held >= self.options.flush_deltas_bytes // 4:
+            flush_deltas(self.tablet, self.environment, self.mark())
+
+    def _redo_share(self, rowset: DiskRowSet) -> float:
+        """Return REDO bytes for each byte of the columns' bases; 0 when too few to be worth it."""
+        redo = rowset.deltas.stores.redo
+        changed = {column_id for file in redo for column_id in file.column_ids}.intersection(self.tablet.schema.by_id)
+        if not changed:
+            return 0.0
+        base = rowset.base_bytes
+        share = sum(file.size_bytes for file in redo) / max(sum(base.get(column_id, 0) for column_id in changed), 1)
+        return share if share >= self.options.redo_share else 0.0
+
+    def _pick(self) -> Pick | None:
+        mark = self.mark()
+        schema = self.tablet.schema
+        candidates = tuple(candidate(rowset, mark, schema) for rowset in self.tablet.version.disk)
+        return pick(candidates, max(self.options.compaction_bytes // MIB, 1))
+
+
+_PRESSED_SCORE = 1e6
+"""More than that of any work which frees no memory."""
+_COMPACTION_SCORE = 0.9
+_INDEX_SCORE = 0.95
+_SUPERSEDED_SHARE = 0.15
+"""Less in old bases is left there: each major delta compaction makes some, and a merge rewrites all columns."""
+_HISTORY_SHARE = 0.1
+"""Ancient history that takes this share of a tablet's bytes is dropped however few they are."""
+_TOGETHER = 256
+"""Tablets that are flushed by one commit of the manifest; and how much they may have in memory together."""
+_TOGETHER_BYTES = 32 * MIB
+_SYNCED_TOGETHER = 16
+"""Of fewer tablets the files are synced one after the other, always in the same order."""
+_LARGE_BYTES = 32 * MIB
+"""Work on less leaves little behind."""
+
+
+def bytes_on_disk(rowset: DiskRowSet) -> int:
+    """Return the bytes of all files of a rowset."""
+    return rowset.size_bytes + sum(file.size_bytes for file in rowset.deltas.files)
+
+
+def candidate(rowset: DiskRowSet, mark: int, schema: TableSchema) -> Candidate:
+    """Return what the policy has to know of a rowset."""
+    size = bytes_on_disk(rowset)
+    dead = long_dead(rowset, mark) / max(len(rowset), 1)
+    unread = _unread_share(rowset, schema, size)
+    return Candidate(rowset.rowset_id, rowset.min_key, rowset.max_key, size, unread + dead * (1 - unread))
+
+
+def _unread_share(rowset: DiskRowSet, schema: TableSchema, size: int) -> float:
+    """Return the share of a rowset's bytes that nobody reads: columns that were dropped, bases that were rewritten."""
+    superseded = rowset.superseded_bytes(schema.by_id) / size
+    dropped = rowset.bytes_beside(schema.by_id) / size if schema.has_dropped else 0.0
+    return dropped + (superseded if superseded >= _SUPERSEDED_SHARE else 0.0)

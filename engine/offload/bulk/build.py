@@ -1,0 +1,138 @@
+"""Build the rowset files of one tablet out of its runs: sorted by encoded key, encoded as the table says.
+
+In memory are all rows of the tablet, as their runs were read and verified, their keys, 8 bytes or their length each,
+and the rows of one file at a time in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from ....schemas.bulk import IMPORT_FILES_MAX, ImportFile
+from ....schemas.errors import AlreadyPresentError, InvalidArgumentError
+from ...codecs.checksum import crc32_of
+from ...fs.failures import named
+from ...fs.filesystem import FileSystem
+from ...fs.whole import pieces_of
+from ...manifest import files
+from ...rowset.base_file import write_base_file
+from ...vectors.arrow import from_arrow
+from ...vectors.keys import (
+    KeyVector,
+    argsort_keys,
+    concat_keys,
+    equal_at,
+    key_bytes,
+    keys_ascend,
+    slice_keys,
+    take_keys,
+)
+from ...vectors.physical import physical_of
+from .runs import Run, read_run
+from .target import Target, key_of
+
+_COMBINED_BYTES = 1 << 30
+"""Rows that together take less are brought into one piece: cells are fetched from one faster than from many."""
+
+
+def file_count(target: Target, runs: Sequence[Run]) -> int:
+    """Return in how many files the rows of runs of one tablet are written."""
+    return min(-(-sum(run.bytes for run in runs) // target.plan.rowset_bytes) or 1, sum(run.rows for run in runs))
+
+
+def number_files(target: Target, runs: Sequence[Run]) -> dict[int, tuple[int, list[Run]]]:
+    """Return by tablet id the number of its first file, and its runs: what the tasks of the second stage are.
+
+    Raises:
+        InvalidArgumentError: there are more files than an import may have.
+    """
+    by_tablet: dict[int, list[Run]] = {}
+    for run in runs:
+        by_tablet.setdefault(run.tablet, []).append(run)
+    tasks: dict[int, tuple[int, list[Run]]] = {}
+    count = 0
+    for tablet_id, found in sorted(by_tablet.items()):
+        tasks[tablet_id] = (target.plan.first_file_id + count, found)
+        count += file_count(target, found)
+    if count > IMPORT_FILES_MAX:
+        raise InvalidArgumentError(f"an import has at most {IMPORT_FILES_MAX:,} files, not {count:,}: make several")
+    return tasks
+
+
+def build_tablet(
+    target: Target, first_file_id: int, runs: Sequence[Run], scratch: FileSystem, staging: FileSystem, token: str
+) -> list[ImportFile]:
+    """Write the rows of all runs of one tablet as rowset files into ``staging``, durably.
+
+    ``token`` tells the files of this attempt from those of all others.
+
+    Raises:
+        AlreadyPresentError: a key occurs twice; the text has it.
+        CorruptionError: a run is not what was written.
+        StorageFullError, UnavailableError: the disk failed. What was written is swept with the import.
+    """
+    batches = [batch for run in runs for batch in read_run(scratch, run)]
+    keys = concat_keys([target.layout.keys_of(batch) for batch in batches])
+    rows = pa.Table.from_batches(batches)
+    if rows.nbytes < _COMBINED_BYTES:
+        rows = rows.combine_chunks()
+    order = None if keys_ascend(keys) else argsort_keys(keys)  # exports are often in key order
+    if order is not None:
+        keys = take_keys(keys, order)
+        _check_distinct(target, rows, order, keys)
+    built: list[ImportFile] = []
+    with named("a file of an import could not be written"):
+        for first, last in _spans(len(keys), file_count(target, runs)):
+            chosen = rows.slice(first, last - first) if order is None else rows.take(pa.array(order[first:last]))
+            part = chosen.combine_chunks()
+            file_keys = slice_keys(keys, first, last)
+            file_id = first_file_id + len(built)
+            name = f"{runs[0].tablet}-{file_id}-{token}.base"
+            built.append(_write(target, runs[0].tablet, file_id, part, file_keys, staging, name))
+        staging.sync_directory("")
+    return built
+
+
+def _spans(row_count: int, count: int) -> Iterator[tuple[int, int]]:
+    yield from pairwise(np.linspace(0, row_count, count + 1).astype(np.int64).tolist())
+
+
+def _check_distinct(target: Target, rows: pa.Table, order: np.ndarray, keys: KeyVector) -> None:
+    before = np.arange(len(keys) - 1)
+    repeated = np.flatnonzero(equal_at(keys, before, keys, before + 1))
+    if len(repeated):
+        key = key_of(target.layout, rows, int(order[repeated[0]]))
+        raise AlreadyPresentError(
+            f"{len(repeated):,} keys occur again in the data of the import, the first is {key}: leave one row of each"
+        )
+
+
+def _write(
+    target: Target, tablet_id: int, file_id: int, rows: pa.Table, keys: KeyVector, staging: FileSystem, name: str
+) -> ImportFile:
+    schema = target.layout.schema
+    cells = {
+        column.id: from_arrow(_whole(rows.column(str(column.id))), physical_of(column.logical.arrow))
+        for column in schema.columns
+    }
+    write_base_file(staging, name, file_id, cells, None, keys, files.encodings(schema), 0, schema.version)
+    size, crc = crc32_of(pieces_of(staging, name))
+    return ImportFile(
+        tablet=tablet_id,
+        name=name,
+        file_id=file_id,
+        rows=len(keys),
+        min_key=key_bytes(keys, 0).hex(),
+        max_key=key_bytes(keys, len(keys) - 1).hex(),
+        bytes=size,
+        crc=crc,
+        schema_version=schema.version,
+    )
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)

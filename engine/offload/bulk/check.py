@@ -1,0 +1,96 @@
+"""Check a file that was built elsewhere before it becomes part of a table: nothing of it is trusted.
+
+The whole file must have the checksum that its builder gave, so that storage between the two is out of the question;
+what follows looks at what a builder may have got wrong. The cells' pages are checked as those of any file are, when
+they are first touched; those of text are decoded here, since Arrow trusts text to be UTF-8.
+"""
+
+from __future__ import annotations
+
+import errno
+import posixpath
+
+from ....schemas.bulk import ImportFile
+from ....schemas.errors import CorruptionError, InvalidArgumentError
+from ....schemas.limits import Limits
+from ...cfile.cache import PageCache
+from ...codecs.checksum import crc32_of
+from ...fs.filesystem import FileSystem
+from ...fs.whole import pieces_of
+from ...manifest import files
+from ...rowset.diskrowset import DiskRowSet
+from ...rowset.soundness import verify_cells, verify_keys, verify_nulls, verify_partition, verify_streams
+from ...table.layout import Layout, check_here
+
+_NO_FILE = frozenset({errno.ELOOP, errno.EINVAL, errno.EISDIR, errno.ENXIO})
+
+
+def check_file(file: ImportFile, layout: Layout, fs: FileSystem, path: str, limits: Limits) -> None:
+    """Check the file at ``path`` against what its builder says of it and what the table and the store need.
+
+    Raises:
+        InvalidArgumentError: it is not such a file; the text says why.
+        WrongServerError: another server has its tablet.
+        CorruptionError: its tablet is in quarantine.
+        OSError: it cannot be read.
+    """
+    number = next((n for n, tablet in enumerate(layout.tablets) if tablet.tablet_id == file.tablet), None)
+    if number is None:
+        raise _wrong(file, f"the table has no tablet {file.tablet}")
+    check_here(layout.tablets[number])
+    if not fs.exists(path):
+        raise _wrong(file, "it is not in the staging directory, as far as the server can see")
+    try:
+        size, crc = crc32_of(pieces_of(fs, path))
+    except OSError as error:
+        if error.errno in _NO_FILE:
+            raise _wrong(file, "it is a link or no plain file: builders write into the staging directory") from error
+        raise
+    if (size, crc) != (file.bytes, file.crc):
+        raise _wrong(file, f"its {size:,} bytes are not the {file.bytes:,} that were written: the checksum")
+    try:
+        _check_content(file, layout, number, fs, path, limits)
+    except CorruptionError as error:
+        raise _wrong(file, error.why) from error
+
+
+def _check_content(file: ImportFile, layout: Layout, number: int, fs: FileSystem, path: str, limits: Limits) -> None:
+    schema = layout.schema
+    rowset = DiskRowSet.open(fs, path, file.file_id, -1, schema.key, layout.encoder, PageCache())
+    try:
+        said = rowset.metadata
+        if (said.row_count, said.min_key, said.max_key) != (file.rows, file.min_key, file.max_key):
+            raise _wrong(file, "its footer has other rows or keys than the manifest of the import says")
+        if said.schema_version != schema.version:
+            raise _wrong(file, f"it was written by version {said.schema_version} of the schema, not {schema.version}")
+        verify_streams(schema, files.encodings(schema), rowset)
+        verify_keys(rowset)
+        verify_nulls(schema, rowset.reader)
+        verify_cells(schema, rowset.reader, limits.cell_bytes)
+        if len(layout.tablets) > 1 or layout.partitions.range_columns:
+            verify_partition(schema, layout.router, number, rowset)
+    finally:
+        rowset.close()
+
+
+def check_names(found: tuple[ImportFile, ...], first_id: int, last_id: int) -> None:
+    """Check that files have names that lie in their directory, and numbers of their own from a range.
+
+    Raises:
+        InvalidArgumentError: naming the first that does not.
+    """
+    names: set[str] = set()
+    numbers: set[int] = set()
+    for file in found:
+        if not file.name or posixpath.basename(file.name) != file.name or file.name in (".", "..") or "\0" in file.name:
+            raise _wrong(file, "its name is a path")
+        if not first_id <= file.file_id < last_id:
+            raise _wrong(file, f"its number {file.file_id} is not from {first_id} to {last_id - 1}, as the plan has it")
+        if file.name in names or file.file_id in numbers:
+            raise _wrong(file, "its name or number is there twice: name one attempt of each task")
+        names.add(file.name)
+        numbers.add(file.file_id)
+
+
+def _wrong(file: ImportFile, why: str) -> InvalidArgumentError:
+    return InvalidArgumentError(f"file {file.name!r} of the import cannot be attached: {why}")

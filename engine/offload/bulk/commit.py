@@ -1,0 +1,185 @@
+"""Commit an import: all of its rows, in all tablets, by one log record at one timestamp.
+
+Rows of new keys come with their files (`tablet/attach`); a row whose key is in the table already is an ordinary upsert
+in the same record. Files are checked and brought in, and keys looked up, under no lock; if a writer brings one of the
+keys meanwhile, which shows under the write locks, that is done again: after some times with writers sent away for a
+moment, as who writes the same keys all the time would keep the import out for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from ....schemas.bulk import ImportFile, ImportMode
+from ....schemas.errors import AlreadyPresentError, ConflictError, InvalidArgumentError, NotFoundError, UnavailableError
+from ....schemas.limits import Limits
+from ....schemas.operation import Operation
+from ....schemas.write import Durability, WriteResult
+from ...commit.commit_log import Commit, CommitLog
+from ...commit.numbered_writes import Ticket
+from ...compaction.key_merge import shared_key
+from ...manifest.environment import Environment
+from ...rowset.diskrowset import DiskRowSet
+from ...table.layout import Layout, write_locks
+from ...table.routed_batch import Part, cut, shape_of
+from ...table.table import Table
+from ...table.tablet_change import TabletChange, tablet_changes
+from ...tablet import outcome
+from ...tablet.attach import attach
+from .check import check_file
+from .existing import rows_at
+from .staged import StagedImport, Staging, staged_import
+from .target import key_of
+
+_OPEN_ATTEMPTS = 3
+"""So many while writers are let in."""
+_ATTEMPTS = 6
+_CLOSED_MICROSECONDS = 10_000_000
+"""So long they are sent away at most, of each attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Importer:
+    """What commits of imports need of the store."""
+
+    environment: Environment
+    log: CommitLog
+    limits: Limits
+    admitted: Callable[[int], AbstractContextManager[None]]
+    """Lets so many bytes into the memory stores."""
+    now: Callable[[], int]
+    """Tells the time in microseconds since 1970."""
+
+    def commit(
+        self,
+        table: Table,
+        layout: Layout,
+        staging: Staging,
+        files: Sequence[ImportFile],
+        mode: ImportMode,
+        ticket: Ticket,
+    ) -> Commit:
+        """Apply an import as one commit, or nothing of it; ``layout`` is the one that the files were built for.
+
+        Raises:
+            InvalidArgumentError: a file is not what it should be.
+            AlreadyPresentError: a key occurs twice, or is in the table and ``mode`` does not allow that.
+            ConflictError: the table was altered since the import began.
+            StorageFullError, UnavailableError: nothing was applied.
+        """
+        for file in files:
+            check_file(file, layout, staging.fs, staging.path(file.name), self.limits)
+        for number in range(_ATTEMPTS):
+            _check_there(table, layout)
+            try:
+                with (
+                    self._without_writers(layout, files) if number >= _OPEN_ATTEMPTS else nullcontext(),
+                    staged_import(self.environment, layout, staging, files, mode) as staged,
+                ):
+                    _check_distinct(layout, staged)
+                    commit = self._attempt(table, layout, staged, sum(file.rows for file in files), ticket)
+            except UnavailableError:
+                _check_there(table, layout)  # the directory of a dropped table is gone: no disk has failed
+                raise
+            if commit:
+                return commit
+        raise UnavailableError("the keys of the import are being written at the same time: nothing was applied", 1.0)
+
+    def _attempt(self, table: Table, layout: Layout, staged: StagedImport, rows: int, ticket: Ticket) -> Commit | None:
+        """Apply what is staged; None when one of its keys has come to the table meanwhile."""
+        parts = self._parts(layout, staged)
+        tablets = {one.tablet for one in staged.rowsets} | {part.tablet for part in parts}
+        with self.admitted(sum(part.rows.nbytes for part in parts)), write_locks(tablets):
+            _check_there(table, layout)
+            if not all(one.keys.are_still_new() for one in staged.rowsets):
+                return None
+            changes = [change for part in parts for change in _decided(layout, part)]
+            answer = WriteResult(timestamp=0, rows=rows, applied=rows)
+            attachments = [one.attachment for one in staged.rowsets]
+            with self.log.commit(
+                [each.change for each in changes], [ticket.note(answer)], Durability.FSYNC, attachments
+            ) as commit:
+                attach(staged.rowsets, commit.timestamp, commit.lsn)
+                for each in changes:
+                    each.tablet.apply(each.change, each.locations, commit.timestamp, commit.lsn)
+                table.changed(commit.timestamp)
+                ticket.keep(answer, commit.lsn, commit.timestamp)
+            return commit
+
+    @contextmanager
+    def _without_writers(self, layout: Layout, files: Sequence[ImportFile]) -> Iterator[None]:
+        """Send writers of the tablets away for a moment, to come again: they keep bringing keys of the import."""
+        wanted = {file.tablet for file in files}
+        tablets = [tablet for tablet in layout.tablets if tablet.tablet_id in wanted]
+        until = self.now() + _CLOSED_MICROSECONDS
+
+        def is_closed() -> bool:
+            return self.now() < until
+
+        before = [tablet.is_closed for tablet in tablets]
+        for tablet in tablets:
+            tablet.is_closed = is_closed
+        try:
+            yield
+        finally:
+            for tablet, earlier in zip(tablets, before, strict=True):
+                if tablet.is_closed is is_closed:  # else a move has closed or opened it meanwhile
+                    tablet.is_closed = earlier
+
+    def _parts(self, layout: Layout, staged: StagedImport) -> list[Part]:
+        """Return the rows whose keys are in the table by tablet."""
+        if not staged.changes:
+            return []
+        size = sum(batch.nbytes for batch in staged.changes)
+        if size > self.limits.batch_bytes:
+            count = sum(batch.num_rows for batch in staged.changes)
+            raise InvalidArgumentError(
+                f"{count:,} keys of the import are in the table already, and their rows of {size:,} bytes are more "
+                f"than one commit can change, {self.limits.batch_bytes:,}: upsert them, and import the others"
+            )
+        rows = pa.concat_batches(staged.changes)
+        numbers, _ = layout.covers(rows)
+        return cut(layout, rows, layout.keys_of(rows), numbers)
+
+
+def _check_there(table: Table, layout: Layout) -> None:
+    if table.dropped_until is not None:
+        raise NotFoundError(f"table {table.name!r} was dropped while rows were imported: nothing was applied")
+    if table.layout is not layout:
+        raise ConflictError(f"table {table.name!r} was altered while rows were imported: begin a new import")
+
+
+def _decided(layout: Layout, part: Part) -> list[TabletChange]:
+    if len(repeated := np.flatnonzero(part.first != np.arange(len(part.first)))):
+        raise _twice(layout, part.rows, int(repeated[0]))
+    shape = shape_of(layout, {int(name) for name in part.rows.schema.names})
+    decided = part.tablet.decide(Operation.UPSERT, part.keys, part.hashes, part.first, shape)
+    if (refused := np.flatnonzero(decided.status < outcome.IGNORED)).size:
+        key = key_of(layout, part.rows, int(refused[0]))
+        raise InvalidArgumentError(
+            f"{len(refused):,} rows of the import are in the table and may not be changed, since the table has "
+            f"immutable columns; the first has the key {key}"
+        )
+    return tablet_changes(layout, part.tablet, part.rows, decided)
+
+
+def _check_distinct(layout: Layout, staged: StagedImport) -> None:
+    """Check that no key is in two files; those that are in the table already are compared as they are applied."""
+    by_tablet: dict[int, list[DiskRowSet]] = {}
+    for one in staged.rowsets:
+        by_tablet.setdefault(one.tablet.tablet_id, []).append(one.rowset)
+    for rowsets in by_tablet.values():
+        if shared := shared_key(rowsets):
+            row = rows_at(shared.one, layout.schema, np.array([shared.row]))
+            raise _twice(layout, row, 0)
+
+
+def _twice(layout: Layout, rows: pa.RecordBatch, row: int) -> AlreadyPresentError:
+    return AlreadyPresentError(
+        f"the key {key_of(layout, rows, row)} is in two files of the import: nothing was applied"
+    )

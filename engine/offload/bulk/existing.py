@@ -1,0 +1,88 @@
+"""Which rows of a built file have keys that the table has already, and the file without them.
+
+One key lives in one row of one rowset. So a file may only be attached with keys that no rowset of the tablet has: an
+imported row of a key that is there becomes an ordinary change of that row, in the same commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from ....schemas.table import TableSchema
+from ...codecs.codec import PAGE_ROWS
+from ...fs.filesystem import FileSystem
+from ...manifest import files
+from ...rowset.base_file import BaseFileWriter
+from ...rowset.diskrowset import DiskRowSet
+from ...rowset.rowset import RowSet
+from ...tablet.tablet import Tablet
+from ...vectors.arrow import to_arrow
+from ...vectors.keys import hash_keys, take_keys
+
+_KEYS_AT_ONCE = 1 << 14
+"""Keys that are looked up without letting go of the write lock."""
+
+
+def existing_rows(tablet: Tablet, rowset: DiskRowSet) -> np.ndarray:
+    """Return the rows of a file (int64, ascending) whose keys are in the tablet now, alive or dead.
+
+    Rows that lie beside the key ranges of all rowsets are not looked at one by one.
+    """
+    found: list[np.ndarray] = [np.empty(0, np.int64)]
+    for first, last in _doubtful(tablet, rowset):
+        for start in range(first, last, _KEYS_AT_ONCE):
+            keys = rowset.keys_in(start, min(start + _KEYS_AT_ONCE, last))
+            hashes = hash_keys(keys)
+            with tablet.write_lock:
+                locations, _ = tablet.find(keys, hashes)
+            found.append(np.flatnonzero(locations >= 0) + start)
+    return np.concatenate(found)
+
+
+def _doubtful(tablet: Tablet, rowset: DiskRowSet) -> Iterator[tuple[int, int]]:
+    """Yield runs of rows, ascending, that lie within the key range of a rowset."""
+    with tablet.write_lock:
+        version = tablet.version
+    ranges = sorted(_range_in(rowset, other) for other in version.rowsets() if len(other))
+    done = 0
+    for first, last in ranges:
+        if max(first, done) < last:
+            yield max(first, done), last
+            done = last
+
+
+def _range_in(rowset: DiskRowSet, other: RowSet) -> tuple[int, int]:
+    if not isinstance(other, DiskRowSet):
+        return 0, len(rowset)
+    return rowset.row_range(other.min_key, other.max_key + b"\0")
+
+
+def rows_at(rowset: DiskRowSet, schema: TableSchema, rows: np.ndarray) -> pa.RecordBatch:
+    """Return rows of a file whole, columns named by id."""
+    arrays = [to_arrow(rowset.base_at(column, rows), column.logical.arrow) for column in schema.columns]
+    return pa.RecordBatch.from_arrays(arrays, names=[str(column.id) for column in schema.columns])
+
+
+def write_without(
+    rowset: DiskRowSet, gone: np.ndarray, schema: TableSchema, fs: FileSystem, path: str, file_id: int
+) -> None:
+    """Write the rows of a file but for ``gone``, which are not all, as another file, and sync it."""
+    kept = np.ones(len(rowset), np.bool_)
+    kept[gone] = False
+    encodings = files.encodings(schema)
+    writer = BaseFileWriter(fs, path, file_id, encodings, [column.id for column in schema.columns])
+    try:
+        for first in range(0, len(rowset), PAGE_ROWS):
+            last = min(first + PAGE_ROWS, len(rowset))
+            rows = np.flatnonzero(kept[first:last])
+            if not len(rows):
+                continue
+            for column in schema.columns:
+                writer.append(column.id, rowset.base(column, first, last).take(rows))
+            writer.end_run(take_keys(rowset.keys_in(first, last), rows), np.ones(len(rows), np.bool_))
+        writer.finish(0, schema.version)
+    finally:
+        writer.abort()

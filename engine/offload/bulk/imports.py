@@ -1,0 +1,178 @@
+"""Imports that were begun and not committed yet. They live as long as the store is open, and have a time to live.
+
+An import's files lie in a directory of its own, ``imports/<id>``, until they are attached or it is dropped; whatever
+is there when a store is opened belongs to nobody. That an import was committed, and how, is remembered like the answer
+to a numbered write: in its own log record, and by the store for as long as it remembers such answers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from ....schemas.bulk import IMPORT_FILES_MAX, ImportBegin, ImportCommit, ImportPlan, ImportTablet
+from ....schemas.errors import InvalidArgumentError, NotFoundError
+from ....schemas.write import Durability, WriteResult
+from ...commit.numbered_writes import Ticket, Writers, number_of
+from ...compaction.merge import TARGET_BYTES
+from ...fs.arrow import ArrowFileSystem
+from ...fs.failures import named
+from ...fs.filesystem import FileSystem, join
+from ...fs.tree import remove_quietly
+from ...maintenance.op import MaintenanceOp
+from ...maintenance.upkeep import TabletOp
+from ...room import Room
+from ...table.layout import Layout
+from ...table.pending_write import RepeatedWrite
+from ...table.table import Table
+from ..leases import Leases
+from .check import check_names
+from .commit import Importer
+from .staged import Staging
+
+ROOT = "imports"
+_ID = re.compile(r"([1-9][0-9]{0,18})-[0-9a-f]{1,16}")
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Where the files of a store's imports are put."""
+
+    fs: FileSystem
+    root: str
+    uri: str | None = None
+    """Of another place than the store's directory."""
+
+    @classmethod
+    def of(cls, store: FileSystem, uri: str | None, store_uuid: str) -> Storage:
+        """Return the store's own directory, or the place that ``uri`` names, which stores may share."""
+        return cls(store, ROOT) if uri is None else cls(ArrowFileSystem.from_uri(uri), join(ROOT, store_uuid), uri)
+
+    def directory(self, import_id: str) -> str:
+        """Return the directory of an import."""
+        return join(self.root, import_id)
+
+    def sweep(self) -> None:
+        """Remove what imports have left that a former process had begun, as far as that can be done: their builders may
+        go on writing."""
+        remove_quietly(self.fs, self.root)
+
+
+@dataclass(frozen=True, slots=True)
+class _Import:
+    table: Table
+    layout: Layout
+    first_file_id: int
+
+
+class Imports:
+    """See the module. Thread safe."""
+
+    def __init__(
+        self,
+        importer: Importer,
+        writers: Writers,
+        storage: Storage,
+        room: Room,
+        now: Callable[[], int],
+        new_timestamp: Callable[[], int],
+    ) -> None:
+        """``now`` tells the time in microseconds since 1970; ``new_timestamp`` never gives one twice."""
+        self._new_timestamp = new_timestamp
+        self._importer = importer
+        self._writers = writers
+        self._storage = storage
+        self._open: Leases[_Import] = Leases("import", now, room)
+
+    def begin(self, asked: ImportBegin, table: Table) -> ImportPlan:
+        """Begin an import: make its directory, set file numbers aside, and say all that builders need.
+
+        Raises:
+            InvalidArgumentError: the store numbers the rows of the table, which only it can.
+            StorageFullError, UnavailableError: there are too many imports, or the directory could not be made.
+        """
+        with self._open.begun():
+            return self._begin(asked, table)
+
+    def _begin(self, asked: ImportBegin, table: Table) -> ImportPlan:
+        layout = table.layout
+        schema = layout.schema
+        if schema.auto_incrementing:
+            raise InvalidArgumentError(
+                f"table {table.name!r} has no unique key: the store numbers its rows, so they cannot be built elsewhere"
+            )
+        import_id = f"{table.table_id}-{self._new_timestamp():x}"
+        directory = self._storage.directory(import_id)
+        with named("the directory of an import could not be made"):
+            self._storage.fs.make_directory(directory)
+        first = self._importer.environment.manifest.new_ids(IMPORT_FILES_MAX)
+        self._open.add(import_id, _Import(table, layout, first), asked.ttl_seconds)
+        return ImportPlan(
+            import_id=import_id,
+            table=table.name,
+            schema_=schema,
+            partitions=layout.partitions,
+            tablets=tuple(
+                ImportTablet(id=each.tablet_id, partition=each.partition, elsewhere=each.elsewhere)
+                for each in layout.tablets
+            ),
+            limits=self._importer.limits,
+            storage=self._storage.uri,
+            staging=directory,
+            first_file_id=first,
+            rowset_bytes=TARGET_BYTES,
+            ttl_seconds=asked.ttl_seconds,
+        )
+
+    def commit(self, asked: ImportCommit) -> WriteResult:
+        """Attach the files of an import, all at one timestamp, and return when that is durable and visible.
+
+        An import that was committed already is answered as it was then. Raises what ``Importer.commit`` does, and:
+
+        Raises:
+            NotFoundError: there is no such import any more, and it was not committed as far as the store remembers.
+        """
+        import_id = asked.import_id
+        number = number_of(_table_of(import_id), f"import:{import_id}", 0)
+        with self._writers.begin(number) as found:
+            if not isinstance(found, Ticket):
+                return RepeatedWrite(found, self._importer.log, Durability.FSYNC).result()
+            with self._open.used(import_id) as begun:
+                first = begun.first_file_id
+                check_names(asked.files, first, first + IMPORT_FILES_MAX)
+                staging = Staging(self._storage.fs, self._storage.directory(import_id))
+                commit = self._importer.commit(begun.table, begun.layout, staging, asked.files, asked.mode, found)
+        self._importer.log.acknowledge(commit, Durability.FSYNC)
+        self._open.end(import_id)
+        self._remove(import_id)
+        rows = sum(file.rows for file in asked.files)
+        return WriteResult(timestamp=commit.timestamp, rows=rows, applied=rows)
+
+    def abort(self, import_id: str) -> None:
+        """Drop an import and its files; nothing happens if there is none such."""
+        _table_of(import_id)
+        if self._open.end(import_id):
+            self._remove(import_id)
+
+    def removals(self) -> list[MaintenanceOp]:
+        """Return the work of dropping imports whose time is over."""
+        return [
+            TabletOp(f"drop import {import_id}", lambda: 1.0, partial(self._drop_expired, import_id))
+            for import_id in self._open.expired()
+        ]
+
+    def _drop_expired(self, import_id: str) -> None:
+        if self._open.end_expired(import_id):
+            self._remove(import_id)
+
+    def _remove(self, import_id: str) -> None:
+        remove_quietly(self._storage.fs, self._storage.directory(import_id))
+
+
+def _table_of(import_id: str) -> int:
+    """Return the id of the table that an import is for. Raises NotFoundError when this is no import's id."""
+    if found := _ID.fullmatch(import_id):
+        return int(found[1])
+    raise NotFoundError(f"{import_id!r} is not the id of an import")

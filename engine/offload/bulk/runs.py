@@ -1,0 +1,117 @@
+"""Runs: the rows of an import cut by tablet, in scratch files between the two stages of a build.
+
+One task of the first stage reads some of the input and writes one run for each tablet that it finds rows of; one task
+of the second stage reads all runs of a tablet. A run is an Arrow IPC stream of whole rows, columns named by id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from ....schemas.errors import CorruptionError
+from ...codecs.checksum import crc32
+from ...fs.failures import named
+from ...fs.filesystem import FileSystem, WritableFile
+from ...tablet.open import unlink_quietly
+from ...vectors.arrow_stream import END_OF_STREAM
+from .target import Target
+
+_BUFFERED_BYTES = 32 << 20
+"""Rows that are cut by tablet at once: few and long pieces are read faster than many short ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A scratch file of rows of one tablet."""
+
+    tablet: int
+    path: str
+    rows: int
+    bytes: int
+    """Of the rows in memory."""
+    crc: int
+
+
+def write_runs(target: Target, batches: Iterable[pa.RecordBatch], scratch: FileSystem, token: str) -> list[Run]:
+    """Check batches and write their rows by tablet; ``token`` tells the files of this attempt from all others.
+
+    Raises:
+        InvalidArgumentError: a batch, or a row of it, cannot be in the table.
+        StorageFullError, UnavailableError: the disk failed. Files are removed again in either case.
+    """
+    files: dict[int, _RunFile] = {}
+    try:
+        with named("a run of an import could not be written"):
+            for batch in _gathered(batches):
+                for tablet_id, rows in target.cut(batch):
+                    if tablet_id not in files:
+                        files[tablet_id] = _RunFile(scratch, f"{tablet_id}-{token}.run", rows.schema)
+                    files[tablet_id].add(rows)
+            return [file.finish(tablet_id) for tablet_id, file in sorted(files.items())]
+    except BaseException:
+        for file in files.values():
+            file.abort()
+        raise
+
+
+def read_run(scratch: FileSystem, run: Run) -> list[pa.RecordBatch]:
+    """Return the rows of a run, in memory. Raises CorruptionError when it is not what was written."""
+    with named("a run of an import could not be read"):
+        file = scratch.open(run.path)
+        try:
+            view = file.view()
+        finally:
+            file.close()
+    if crc32(view) != run.crc:
+        raise CorruptionError(run.path, 0, "checksum of a run: the scratch directory does not keep what is written")
+    return list(pa.ipc.open_stream(pa.py_buffer(view)))
+
+
+class _RunFile:
+    def __init__(self, scratch: FileSystem, path: str, schema: pa.Schema) -> None:
+        self._scratch = scratch
+        self._path = path
+        self._file: WritableFile = scratch.create(path)
+        self._rows = self._bytes = self._crc = 0
+        self._append(schema.serialize())
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        self._append(rows.serialize())
+        self._rows += rows.num_rows
+        self._bytes += rows.nbytes
+
+    def finish(self, tablet_id: int) -> Run:
+        self._append(END_OF_STREAM)
+        self._file.close()
+        return Run(tablet_id, self._path, self._rows, self._bytes, self._crc)
+
+    def abort(self) -> None:
+        self._file.close()
+        unlink_quietly(self._scratch, self._path)
+
+    def _append(self, content: pa.Buffer) -> None:
+        view = memoryview(content)
+        self._crc = crc32(view, self._crc)
+        self._file.append(view)
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    """Put small batches together."""
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        if waiting and batch.schema != waiting[0].schema:
+            yield pa.concat_batches(waiting)
+            waiting, size = [], 0
+        waiting.append(batch)
+        size += batch.nbytes
+        if size >= _BUFFERED_BYTES:
+            yield pa.concat_batches(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield pa.concat_batches(waiting)

@@ -1,0 +1,140 @@
+"""Bring the files of an import into the tablets' directories and get their rowsets ready to be attached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from ....schemas.bulk import ImportFile, ImportMode
+from ....schemas.errors import AlreadyPresentError
+from ...fs.failures import named
+from ...fs.filesystem import FileSystem, join
+from ...fs.whole import bring
+from ...manifest import files
+from ...manifest.environment import Environment
+from ...manifest.manifest import RowsetEntry
+from ...rowset.diskrowset import DiskRowSet
+from ...table.layout import Layout
+from ...tablet.attach import NewKeys, StagedRowSet
+from ...tablet.key_lookup import hashes_of
+from ...tablet.open import open_rowset, remove_orphans
+from ...tablet.tablet import Tablet
+from .existing import existing_rows, rows_at, write_without
+from .target import key_of
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """Where the files of an import are."""
+
+    fs: FileSystem
+    directory: str
+
+    def path(self, name: str) -> str:
+        """Return the path of a file."""
+        return join(self.directory, name)
+
+
+@dataclass(frozen=True, slots=True)
+class StagedImport:
+    """What a commit is to bring."""
+
+    rowsets: list[StagedRowSet] = field(default_factory=list)
+    """Rowsets with keys that were in no tablet when they were looked up."""
+    changes: list[pa.RecordBatch] = field(default_factory=list)
+    """Whole rows, columns named by id, whose keys are in the table."""
+    _paths: list[str] = field(default_factory=list)
+    _watches: list[NewKeys] = field(default_factory=list)
+
+
+@contextmanager
+def staged_import(
+    environment: Environment, layout: Layout, staging: Staging, imported: Sequence[ImportFile], mode: ImportMode
+) -> Iterator[StagedImport]:
+    """Make files that were checked ready; what the body does not attach is given up.
+
+    Raises:
+        AlreadyPresentError: a key is in the table and ``mode`` does not allow that; the text has it.
+        StorageFullError, UnavailableError: nothing was applied.
+    """
+    found = StagedImport()
+    by_id = {tablet.tablet_id: tablet for tablet in layout.tablets}
+    try:
+        with named("the files of the import could not be brought in"):
+            for file in imported:
+                _stage(environment, layout, by_id[file.tablet], staging, file, mode, found)
+            for directory in {files.directory(by_id[file.tablet].directory_id) for file in imported}:
+                environment.fs.sync_directory(directory)
+        yield found
+    finally:
+        for watch in found._watches:
+            watch.forget()
+        for one in found.rowsets:
+            if not one.is_logged:
+                one.give_up()
+        kept = {one.rowset.path for one in found.rowsets if one.is_logged}
+        remove_orphans(environment, *(path for path in found._paths if path not in kept))
+
+
+def _stage(
+    environment: Environment,
+    layout: Layout,
+    tablet: Tablet,
+    staging: Staging,
+    file: ImportFile,
+    mode: ImportMode,
+    found: StagedImport,
+) -> None:
+    path = files.path(tablet.directory_id, file.file_id, "base")
+    found._paths.append(path)
+    bring(staging.fs, staging.path(file.name), environment.fs, path)
+    rowset = _opened(environment, tablet, file.file_id)
+    hashes = np.concatenate([part for _, part in hashes_of(rowset)])
+    new = NewKeys(tablet, hashes)
+    found._watches.append(new)
+    existing = existing_rows(tablet, rowset)
+    if not len(existing):
+        found.rowsets.append(StagedRowSet(rowset, new, hashes))
+        return
+    try:
+        rows = rows_at(rowset, layout.schema, existing if mode is ImportMode.UPSERT else existing[:1])
+        if mode is ImportMode.INSERT_ONLY:
+            raise _already_present(layout, rows, len(existing), file)
+        found.changes.append(rows)
+        if len(existing) < len(rowset):
+            rest = _rest(environment, layout, tablet, rowset, existing, found)
+            found.rowsets.append(StagedRowSet(rest, new, np.delete(hashes, existing)))
+    finally:
+        rowset.close()
+
+
+def _rest(
+    environment: Environment,
+    layout: Layout,
+    tablet: Tablet,
+    rowset: DiskRowSet,
+    existing: np.ndarray,
+    found: StagedImport,
+) -> DiskRowSet:
+    """Write the rows of a file whose keys are not in the table as another."""
+    file_id = environment.manifest.new_id()
+    path = files.path(tablet.directory_id, file_id, "base")
+    found._paths.append(path)
+    write_without(rowset, existing, layout.schema, environment.fs, path, file_id)
+    return _opened(environment, tablet, file_id)
+
+
+def _opened(environment: Environment, tablet: Tablet, file_id: int) -> DiskRowSet:
+    return open_rowset(tablet, environment, RowsetEntry(id=file_id, durable_lsn=0), slot=-1)
+
+
+def _already_present(layout: Layout, rows: pa.RecordBatch, count: int, file: ImportFile) -> AlreadyPresentError:
+    key = key_of(layout, rows, 0)
+    return AlreadyPresentError(
+        f"{count:,} keys of file {file.name!r} of the import are in the table already, the first is {key}: import with "
+        'mode="upsert", or leave them out; nothing was applied'
+    )

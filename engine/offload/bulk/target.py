@@ -1,0 +1,84 @@
+"""Target: the table that an import is for, as far as its plan tells; no store is needed to build files for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ....schemas.bulk import ImportPlan
+from ....schemas.errors import InvalidArgumentError
+from ....schemas.operation import Operation
+from ....schemas.table import TableOptions
+from ...table.checked_batch import Incoming, check_batch
+from ...table.layout import Layout, grouped
+from ...table.routed_batch import keyed, whole_rows
+from ...table.write_result import required_columns
+from ...tablet.tablet import Tablet
+
+
+@dataclass(frozen=True)
+class Target:
+    """A plan and what follows from it."""
+
+    plan: ImportPlan
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The table's layout, with tablets that hold nothing."""
+        schema = self.plan.schema_
+        tablets = (
+            Tablet(each.id, schema, partition=each.partition, elsewhere=each.elsewhere) for each in self.plan.tablets
+        )
+        return Layout(schema, TableOptions(), tuple(tablets), self.plan.partitions)
+
+    def cut(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Check a batch as a write does and yield its rows by tablet id: whole rows, columns named by id.
+
+        Raises:
+            InvalidArgumentError: the batch or a row of it cannot be in the table; the text names the first.
+            WrongServerError: another server has the tablet of a row.
+        """
+        layout, limits = self.layout, self.plan.limits
+        incoming = check_batch(batch, layout.schema, Operation.INSERT, limits)
+        if lacking := required_columns(layout.schema, set(incoming.column_ids)):
+            names = ", ".join(repr(column.name) for column in lacking)
+            raise InvalidArgumentError(f"the data has no column {names}, which is not nullable and has no default")
+        incoming, _ = keyed(layout, incoming, Operation.INSERT, limits)
+        numbers, missing = layout.covers(incoming.rows)
+        if missing is not None:
+            incoming = incoming.without(missing, "NO_PARTITION", "no range partition holds the row's values")
+        _check_no_refusals(incoming)
+        layout.check_here(numbers)
+        rows = _decoded(whole_rows(layout, incoming.rows, incoming.rows))
+        if numbers is None:
+            yield layout.tablets[0].tablet_id, rows
+            return
+        order, groups = grouped(numbers)
+        rows = rows if len(groups) == 1 else rows.take(pa.array(order))
+        for number, first, last in groups:
+            yield layout.tablets[number].tablet_id, rows.slice(first, last - first)
+
+
+def key_of(layout: Layout, rows: pa.Table | pa.RecordBatch, row: int) -> dict[str, Any]:
+    """Return the key columns of a row, by name; those of ``rows`` are named by id."""
+    return {column.name: rows.column(str(column.id))[row].as_py() for column in layout.schema.key}
+
+
+def _decoded(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows without dictionaries, which would have to be sent along in a file of their own."""
+    arrays = [cells.dictionary_decode() if pa.types.is_dictionary(cells.type) else cells for cells in rows.columns]
+    return pa.RecordBatch.from_arrays(arrays, names=rows.schema.names)
+
+
+def _check_no_refusals(incoming: Incoming) -> None:
+    refusals = incoming.refusals
+    if refusals.by_row is None:
+        return
+    rows = np.flatnonzero(refusals.by_row)
+    code, message = refusals.reasons[int(refusals.by_row[rows[0]]) - 1]
+    raise InvalidArgumentError(f"{len(rows):,} rows cannot be imported: row {int(rows[0])}: {code}: {message}")

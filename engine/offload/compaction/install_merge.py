@@ -1,0 +1,170 @@
+"""A merge that was done outside the store takes its place: rowsets were handed out, and here are the files.
+
+Handed out were rowsets as they are in files at one moment F (`prepared`). Whoever has them merges them by the same code
+as the store does (`merge_rows`), at its leisure: the store goes on, and flushes. When the files come back
+(`put_merged`):
+
+ 1. The rowsets must still be what was handed out, but for REDO files that came since. If not, nothing happens.
+ 2. What is in memory of them is flushed, up to a moment F2.
+ 3. The outputs get their names in the tablet's directory. By their keys it is found where each row is now
+    (`row_places`), and that there is no other.
+ 4. The REDO files that came since F are written anew for the outputs, and rows that came back (`later_deltas`).
+ 5. All of that takes the place of the rowsets, with what is changed meanwhile carried over, as in any merge
+    (`replacement`).
+
+Until 5 a failure leaves the tablet as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from ....schemas.errors import ConflictError
+from ...compaction.flush import FlushReport, flush_memrowset
+from ...compaction.flush_deltas import settle_deltas
+from ...compaction.outputs import Moment, OutputRowSet
+from ...compaction.replacement import moving, put_outputs, remove_merged
+from ...compaction.rewrite import NewFiles, new_files
+from ...compaction.swap import MovedRowSet
+from ...delta.file import DeltaFile
+from ...manifest.environment import Environment
+from ...manifest.manifest import RowsetEntry
+from ...rowset.diskrowset import DiskRowSet
+from ...tablet.open import open_rowset, unlink_quietly
+from ...tablet.tablet import Tablet
+from .concurrent_deltas import LaterDeltas, write_later, write_returned
+from .row_places import place_rows
+
+_FAILED = "rowsets that were merged outside could not be put in place; all rows are where they were"
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideMerge:
+    """What was handed out, and what came back."""
+
+    rowsets: tuple[RowsetEntry, ...]
+    timestamp: int
+    """F: outputs show the rows as they were then."""
+    ancient_history_mark: int
+    outputs: tuple[tuple[int, int | None], ...]
+    """The ids of base and UNDO file of each, in the order of their keys."""
+    is_history_lost: bool
+    """Whether anything was left out that snapshots before the mark see."""
+
+
+def prepared(tablet: Tablet, environment: Environment, ancient_history_mark: int) -> int:
+    """Write all that is in memory into files; return a moment F that all DiskRowSets show. Raises as ``settle_deltas``.
+
+    The caller holds the maintenance lock. Later changes are in memory, or in files that come later.
+    """
+    for _ in range(len(tablet.version.frozen) + 1):
+        flush_memrowset(tablet, environment)
+    return settle_deltas(tablet, environment, ancient_history_mark)[0]
+
+
+def put_merged(
+    tablet: Tablet, environment: Environment, merged: OutsideMerge, bring: Callable[[int, str, str], None]
+) -> FlushReport:
+    """Put the outputs of a merge in the place of the rowsets that were handed out. The caller holds the maintenance
+    lock, and has checked each file for itself; ``bring(file id, kind, path)`` gives one its place.
+
+    Raises:
+        ConflictError: the rowsets are not what was handed out any more.
+        InvalidArgumentError: the files are no merge of them.
+        StorageFullError, UnavailableError: nothing changed.
+    """
+    check_current(tablet, environment, merged.rowsets)
+    moment = Moment(*settle_deltas(tablet, environment), tablet.schema)
+    with new_files(tablet, environment, _FAILED) as new:
+        try:
+            outputs = [_opened(tablet, environment, new, bring, *ids) for ids in merged.outputs]
+            moved = _placed(tablet, merged, [output.rowset for output in outputs])
+            lost = merged.is_history_lost or any((one.locations < 0).any() for one in moved)
+            with moving(tablet, moved):
+                written = _with_later(tablet, environment, new, merged, moment, moved, outputs)
+                floor = merged.ancient_history_mark if lost else 0
+                put_outputs(tablet, environment, new, moved, written, moment.lsn, floor)
+        except BaseException:
+            for file_id in (each for ids in merged.outputs for each in ids if each is not None):
+                environment.page_cache.discard_file(file_id)  # another attempt may have files of the same numbers
+            raise
+    rowsets = [output.rowset for output in written]
+    size = sum(rowset.size_bytes + sum(file.size_bytes for file in rowset.deltas.files) for rowset in rowsets)
+    return FlushReport(sum(map(len, rowsets)), size, remove_merged(environment, moved))
+
+
+def check_current(tablet: Tablet, environment: Environment, handed_out: Sequence[RowsetEntry]) -> None:
+    """Check that rowsets are what they were, but for REDO files that came since.
+
+    Raises:
+        ConflictError: they are not, or the tablet is gone.
+    """
+    entry = environment.manifest.current.tablet(tablet.tablet_id)
+    by_id = {rowset.id: rowset for rowset in entry.rowsets} if entry and not tablet.retired else {}
+    for old in handed_out:
+        now = by_id.get(old.id)
+        if now is None or now != old.model_copy(
+            update={"redo": (*old.redo, *now.redo[len(old.redo) :]), "durable_lsn": now.durable_lsn}
+        ):
+            raise ConflictError(
+                f"tablet {tablet.tablet_id} was compacted, divided or dropped since its rowsets were handed out to be "
+                "merged: nothing was applied; begin a new compaction"
+            )
+
+
+def _opened(
+    tablet: Tablet,
+    environment: Environment,
+    new: NewFiles,
+    bring: Callable[[int, str, str], None],
+    base_id: int,
+    undo_id: int | None,
+) -> OutputRowSet:
+    for file_id, kind in ((base_id, "base"), (undo_id, "undo")):
+        if file_id is not None:
+            path = new.brought(file_id, kind)
+            unlink_quietly(environment.fs, path)  # what an attempt has left that failed
+            bring(file_id, kind, path)
+    entry = RowsetEntry(id=base_id, undo=() if undo_id is None else (undo_id,), durable_lsn=0)
+    return OutputRowSet(entry, open_rowset(tablet, environment, entry, slot=-1))
+
+
+def _placed(tablet: Tablet, merged: OutsideMerge, outputs: Sequence[DiskRowSet]) -> list[MovedRowSet]:
+    """Return the rowsets that were handed out, and where their rows are."""
+    by_id = {rowset.rowset_id: rowset for rowset in tablet.version.disk}
+    inputs = [by_id[entry.id] for entry in merged.rowsets]
+    locations = place_rows(inputs, outputs, merged.timestamp, merged.ancient_history_mark)
+    return [MovedRowSet(rowset, {}, places) for rowset, places in zip(inputs, locations, strict=True)]
+
+
+def _with_later(
+    tablet: Tablet,
+    environment: Environment,
+    new: NewFiles,
+    merged: OutsideMerge,
+    moment: Moment,
+    moved: Sequence[MovedRowSet],
+    outputs: Sequence[OutputRowSet],
+) -> list[OutputRowSet]:
+    """Return the outputs with all that was flushed of their rows since they were handed out."""
+    later = [
+        LaterDeltas(one, one.rowset.deltas.stores.redo[len(entry.redo) :])
+        for one, entry in zip(moved, merged.rowsets, strict=True)
+    ]
+    written = [
+        _brought_forward(output, write_later(later, number, output.rowset, moment.schema, environment, new), moment)
+        for number, output in enumerate(outputs)
+    ]
+    returned = write_returned(later, len(written), tablet, environment, new, moment)
+    return [*written, returned] if returned else written
+
+
+def _brought_forward(output: OutputRowSet, redo: DeltaFile | None, moment: Moment) -> OutputRowSet:
+    rowset = output.rowset
+    if redo:
+        rowset.deltas.load(rowset.deltas.stores.undo, (redo,))
+    rowset.durable_lsn = moment.lsn
+    rowset.load_liveness()
+    update = {"redo": (redo.file_id,) if redo else (), "durable_lsn": moment.lsn}
+    return replace(output, entry=output.entry.model_copy(update=update))

@@ -1,0 +1,132 @@
+"""Where the rows of rowsets are in the outputs of a merge that was done elsewhere: found by their keys, and so checked.
+
+Keys never change, and both sides stand in their order: one more pass over the keys alone tells it, and that no row was
+lost, doubled or made up. Of other columns only liveness is looked at. Rows are counted through all rowsets here, the
+inputs' first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from ....schemas.errors import InvalidArgumentError
+from ...compaction.key_merge import MergedRows, Part, merged_rows
+from ...rowset.diskrowset import DiskRowSet
+from ...rowset.location import ROWID_BITS
+from ...vectors.keys import equal_at
+
+_ROWS_AT_ONCE = 1 << 16
+"""Of each rowset."""
+_NO_COLUMNS: frozenset[int] = frozenset()
+
+
+def place_rows(
+    inputs: Sequence[DiskRowSet], outputs: Sequence[DiskRowSet], timestamp: int, ancient_history_mark: int
+) -> list[np.ndarray]:
+    """Return for each input the location of each row (int64): the number of its output and the row there, -1 if it was
+    left out.
+
+    Outputs show the rows at ``timestamp``. Only rows may be left out that died at or before the ancient history mark
+    and have been dead since.
+
+    Raises:
+        InvalidArgumentError: the outputs are not a merge of the inputs; the text says where.
+    """
+    return _Places(inputs, outputs, timestamp, ancient_history_mark).found()
+
+
+class _Places:
+    def __init__(
+        self, inputs: Sequence[DiskRowSet], outputs: Sequence[DiskRowSet], timestamp: int, ancient_history_mark: int
+    ) -> None:
+        self._inputs = inputs
+        self._rowsets = [*inputs, *outputs]
+        self._timestamp = timestamp
+        self._ancient = ancient_history_mark
+        self._starts = np.cumsum([0, *map(len, self._rowsets)])
+        """The number of the first row of each rowset, and of all rows."""
+        self._input_rows = int(self._starts[len(inputs)])
+        self._locations = np.full(self._input_rows, -1, np.int64)
+
+    def found(self) -> list[np.ndarray]:
+        for rows in merged_rows(self._rowsets, _ROWS_AT_ONCE):
+            self._place(rows)
+        return [self._locations[first:last] for first, last in pairwise(self._starts[: len(self._inputs) + 1].tolist())]
+
+    def _place(self, rows: MergedRows) -> None:
+        """Place some rows: where a key is in an input and in an output, the two rows stand beside each other."""
+        starts = self._starts
+        numbers = np.concatenate(
+            [np.arange(part.first, part.last) + starts[part.source] for part in rows.parts], dtype=np.int64
+        )
+        numbers = numbers if rows.order is None else numbers[rows.order]
+        is_output = numbers >= self._input_rows
+        old, new = _pairs(rows, is_output)
+        alive = self._alive(rows)
+        if alive is not None and (alive[old] != alive[new]).any():
+            raise _wrong("a row that lives is dead there, or the other way round")
+        self._locations[numbers[old]] = self._packed(numbers[new])
+        if len(old) + len(new) < len(rows):
+            is_lost = ~is_output
+            is_lost[old] = False
+            self._check_dead(numbers[is_lost], None if alive is None else alive[is_lost])
+
+    def _packed(self, numbers: np.ndarray) -> np.ndarray:
+        """Return the locations of rows of outputs."""
+        starts = self._starts[len(self._inputs) :]
+        output = np.searchsorted(starts, numbers, side="right") - 1
+        return (output << ROWID_BITS) | (numbers - starts[output])
+
+    def _alive(self, rows: MergedRows) -> np.ndarray | None:
+        """Return which rows exist at the moment of the merge; None for all."""
+        found = [self._living(part) for part in rows.parts]
+        if all(living is None for living in found):
+            return None
+        whole = [
+            np.ones(part.last - part.first, np.bool_) if living is None else living
+            for part, living in zip(rows.parts, found, strict=True)
+        ]
+        return np.concatenate(whole) if rows.order is None else np.concatenate(whole)[rows.order]
+
+    def _living(self, part: Part) -> np.ndarray | None:
+        rowset = self._rowsets[part.source]
+        if part.source < len(self._inputs):
+            return rowset.live_in(part.first, part.last, self._timestamp)
+        return rowset.base_live(part.first, part.last)
+
+    def _check_dead(self, numbers: np.ndarray, alive: np.ndarray | None) -> None:
+        """Check that rows that were left out died before the history."""
+        source = np.searchsorted(self._starts, numbers, side="right") - 1
+        is_seen = alive is None or bool(alive.any())
+        for number in np.unique(source).tolist():
+            rowids = np.sort(numbers[source == number] - self._starts[number])
+            is_seen = is_seen or self._lived(self._inputs[number], rowids)
+        if is_seen:
+            raise _wrong("they lack a row that the history still has")
+
+    def _lived(self, rowset: DiskRowSet, rowids: np.ndarray) -> bool:
+        """Whether one of ``rowids``, which ascend, was born or died after the ancient history mark."""
+        first, last = int(rowids[0]), int(rowids[-1]) + 1
+        changed = np.zeros(last - first, np.bool_)
+        for stamps in rowset.deltas.stamps(first, last, self._ancient, self._timestamp, _NO_COLUMNS):
+            changed[stamps[0] - first] = True
+        return (rowset.born is not None and rowset.born > self._ancient) or bool(changed[rowids - first].any())
+
+
+def _pairs(rows: MergedRows, is_output: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the positions of rows of inputs, and those of the same keys in outputs; every row of an output has one."""
+    first, second = np.arange(len(rows) - 1), np.arange(1, len(rows))
+    equal = np.flatnonzero(equal_at(rows.keys, first, rows.keys, second))
+    is_first = is_output[equal]
+    old, new = equal + is_first, equal + ~is_first
+    is_thrice = (equal[1:] == equal[:-1] + 1).any()
+    if is_thrice or is_output[old].any() or len(new) != np.count_nonzero(is_output) or not is_output[new].all():
+        raise _wrong("they have a key that no merged rowset has, or one twice")
+    return old, new
+
+
+def _wrong(why: str) -> InvalidArgumentError:
+    return InvalidArgumentError(f"the files are not a merge of the rowsets that were handed out: {why}")

@@ -1,0 +1,192 @@
+"""Pins: snapshots whose files are kept for readers outside, until a lease ends.
+
+What is in memory is flushed, then every file of the table gets a second name, in a directory of the pin
+(``pins/<id>``). So compactions, the collection of history and even a dropped table take nothing from its readers, and
+nothing here has to know of them. A pin lives as long as the store is open; what is there when it is opened again
+belongs to nobody.
+
+A pin costs nothing while its files are the table's. What compactions have replaced since takes space for the pins
+alone: when that is too much, or the disk has less than its reserve left, the pin that was begun first is released
+before its time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from ....schemas.direct import PinnedTable, PinSnapshot
+from ....schemas.errors import NotFoundError, SnapshotTooOldError, StoreError, UnavailableError
+from ....schemas.limits import Limits
+from ...fs.failures import named
+from ...fs.filesystem import FileSystem, join
+from ...fs.tree import remove_quietly, remove_tree
+from ...maintenance.op import MaintenanceOp
+from ...maintenance.upkeep import TabletOp, flushed
+from ...manifest import files
+from ...manifest.environment import Environment
+from ...manifest.manifest import TabletEntry
+from ...room import Room
+from ...table.layout import Layout
+from ...table.table import Table
+from ...tablet.tablet import Tablet
+from ..leases import Leases
+
+_LOG = logging.getLogger("nyala.engine")
+ROOT = "pins"
+_ATTEMPTS = 5
+
+
+class Pins:
+    """The pins of one store. Thread safe."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        limits: Limits,
+        room: Room,
+        now: Callable[[], int],
+        new_timestamp: Callable[[], int],
+    ) -> None:
+        """``now`` tells the time in microseconds since 1970; ``new_timestamp`` never gives one twice."""
+        self._environment = environment
+        self._limits = limits
+        self._new_timestamp = new_timestamp
+        self._room = room
+        self._leases: Leases[dict[str, int]] = Leases("pin", now, room)
+        """The files of each pin, by their paths in the tablets' directories, and their bytes."""
+
+    def pin(self, asked: PinSnapshot, table: Table, snapshot: int) -> PinnedTable:
+        """Keep the files that hold the table at ``snapshot``, up to which all commits are visible.
+
+        Raises:
+            SnapshotTooOldError: the table's history no longer reaches back to it.
+            StorageFullError, UnavailableError: there are too many pins, the table could not be flushed, or files cannot
+                have two names on this disk.
+        """
+        while pin_id := self._too_much():
+            self._release_early(pin_id)
+        with self._leases.begun():
+            return self._pin(asked, table, snapshot)
+
+    def _pin(self, asked: PinSnapshot, table: Table, snapshot: int) -> PinnedTable:
+        pin_id = f"{table.table_id}-{self._new_timestamp():x}"
+        directory = join(ROOT, pin_id)
+        for _ in range(_ATTEMPTS):
+            layout = table.layout
+            linked: dict[str, int] = {}
+            try:
+                entries = self._linked(layout, directory, snapshot, table.name, linked)
+            except StoreError:
+                remove_quietly(self._environment.fs, directory)
+                if table.layout is not layout and table.dropped_until is None:
+                    continue  # a tablet has gone; the new layout will show where its rows are
+                raise
+            if table.layout is layout:
+                break
+            remove_quietly(self._environment.fs, directory)
+        else:
+            raise UnavailableError(f"table {table.name!r} is being altered again and again: try later", 1.0)
+        self._leases.add(pin_id, linked, asked.ttl_seconds)
+        return PinnedTable(
+            pin_id=pin_id,
+            table=table.name,
+            table_id=table.table_id,
+            snapshot=snapshot,
+            schema_=layout.schema,
+            partitions=layout.partitions,
+            tablets=tuple(entry.model_dump(mode="json") for entry in entries),
+            limits=self._limits,
+            directory=directory,
+            ttl_seconds=asked.ttl_seconds,
+        )
+
+    def renew(self, pin_id: str) -> None:
+        """Keep the files for as long again. Raises NotFoundError when the pin is gone."""
+        self._leases.renew(pin_id)
+
+    def release(self, pin_id: str) -> None:
+        """Keep the files no longer. Raises NotFoundError when the pin is gone already."""
+        self._leases.end_known(pin_id)
+        remove_quietly(self._environment.fs, join(ROOT, pin_id))
+
+    def removals(self) -> list[MaintenanceOp]:
+        """Return the work of releasing pins whose time is over, or that keep too much."""
+        found = [(pin_id, self._release_expired) for pin_id in self._leases.expired()]
+        if not found and (pin_id := self._too_much()):
+            found.append((pin_id, self._release_early))
+        return [TabletOp(f"release pin {pin_id}", lambda: 1.0, partial(release, pin_id)) for pin_id, release in found]
+
+    @property
+    def kept_bytes(self) -> int:
+        """What pins keep of files that nothing else needs any more."""
+        return sum(self._kept(self._leases.values()).values())
+
+    def _kept(self, pins: dict[str, dict[str, int]]) -> dict[str, int]:
+        """Return the files that only these pins need, with their bytes."""
+        files_of_pins = {path: size for linked in pins.values() for path, size in linked.items()}
+        if not files_of_pins:
+            return {}
+        needed = {
+            join(files.directory(tablet.home), name)
+            for table in self._environment.manifest.current.tables
+            for tablet in table.tablets
+            for rowset in tablet.rowsets
+            for name in rowset.file_names
+        }
+        return {path: size for path, size in files_of_pins.items() if path not in needed}
+
+    def _too_much(self) -> str | None:
+        """Return the pin that is to be released early, None while all may stay: the first that keeps anything."""
+        pins = self._leases.values()
+        kept = self._kept(pins)
+        with named("what pins keep could not be looked at"):
+            if not self._room.is_over(sum(kept.values())):
+                return None
+        return next((pin_id for pin_id, linked in pins.items() if not kept.keys().isdisjoint(linked)), None)
+
+    def _release_early(self, pin_id: str) -> None:
+        if self._leases.end(pin_id):
+            _LOG.warning(
+                "pin %s is released before its time: pins keep more than pinned_bytes of files that nothing else "
+                "needs, or the disk is full but for disk_reserve_bytes",
+                pin_id,
+            )
+            remove_quietly(self._environment.fs, join(ROOT, pin_id))
+
+    def _release_expired(self, pin_id: str) -> None:
+        if self._leases.end_expired(pin_id):
+            remove_quietly(self._environment.fs, join(ROOT, pin_id))
+
+    def _linked(
+        self, layout: Layout, directory: str, snapshot: int, name: str, linked: dict[str, int]
+    ) -> list[TabletEntry]:
+        """Give the files of all tablets a name in ``directory``, and put them with their bytes into ``linked``."""
+        layout.check_here(None)  # a part of a table would pass for all of it
+        with named("the files of a snapshot could not be kept for readers"):
+            self._environment.fs.make_directory(directory)
+            return [self._tablet(tablet, directory, snapshot, name, linked) for tablet in layout.tablets]
+
+    def _tablet(self, tablet: Tablet, directory: str, snapshot: int, name: str, linked: dict[str, int]) -> TabletEntry:
+        """Flush a tablet and give its files a name in ``directory``; return its entry, without what is not needed."""
+        fs = self._environment.fs
+        with flushed(tablet, self._environment):
+            entry = self._environment.manifest.current.tablet(tablet.tablet_id)
+            if entry is None:
+                raise NotFoundError(f"table {name!r} was dropped")
+            if snapshot < entry.history_floor:
+                raise SnapshotTooOldError(f"snapshot {snapshot} lies before the history that table {name!r} still has")
+            home = files.directory(entry.home)
+            fs.make_directory(join(directory, home))
+            for file in (file for rowset in entry.rowsets for file in rowset.file_names):
+                target = join(join(directory, home), file)
+                if not fs.exists(target):  # tablets that were divided share some
+                    fs.link(join(home, file), target)
+                    linked[join(home, file)] = fs.size(target)
+        return entry
+
+
+def sweep(fs: FileSystem) -> None:
+    """Remove what the pins of a former process have kept."""
+    remove_tree(fs, ROOT)

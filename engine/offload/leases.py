@@ -1,0 +1,129 @@
+"""Leases: what is kept for somebody outside for a time that they may renew, and dropped when they do not come back."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from ...schemas.errors import NotFoundError
+from ...schemas.request import peer
+from ..fs.failures import named
+from ..room import Room
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Lease(Generic[T]):
+    value: T
+    ttl_seconds: int
+    until: int
+    peer: str
+    users: int = 0
+
+
+class Leases(Generic[T]):
+    """Values by id, each until a moment in microseconds since 1970. Thread safe."""
+
+    def __init__(self, what: str, now: Callable[[], int], room: Room | None = None) -> None:
+        """``what`` names the values in errors; ``now`` tells the time in microseconds; ``room`` limits ``begun``."""
+        self._what = what
+        self._room = room
+        self._beginning: Counter[str] = Counter()
+        self._now = now
+        self._leases: dict[str, _Lease[T]] = {}
+        self._lock = threading.Lock()
+
+    def add(self, lease_id: str, value: T, ttl_seconds: int) -> None:
+        """Keep ``value`` for so many seconds."""
+        with self._lock:
+            self._leases[lease_id] = _Lease(value, ttl_seconds, self._now() + ttl_seconds * 1_000_000, peer())
+
+    @contextmanager
+    def begun(self) -> Iterator[None]:
+        """Let the body make a value, which it adds.
+
+        Raises:
+            UnavailableError: there are as many as may be.
+            StorageFullError: the disk has its reserve left, and no more.
+        """
+        who = peer()
+        with self._lock:
+            if self._room:
+                now = self._now()
+                peers = [each.peer for each in self._leases.values() if each.users or each.until > now]
+                peers.extend(self._beginning.elements())
+                self._room.check_count(f"{self._what}s", len(peers), peers.count(who) if who else None)
+                with named(f"a {self._what} could not be begun"):
+                    self._room.check_disk(0)
+            self._beginning[who] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._beginning[who] -= 1
+
+    def renew(self, lease_id: str) -> None:
+        """Keep a value for as many seconds again, from now on. Raises NotFoundError when it is gone."""
+        with self._lock:
+            lease = self._found(lease_id)
+            lease.until = self._now() + lease.ttl_seconds * 1_000_000
+
+    @contextmanager
+    def used(self, lease_id: str) -> Iterator[T]:
+        """Give a value, which stays while the body runs. Raises NotFoundError when it is gone."""
+        with self._lock:
+            lease = self._found(lease_id)
+            lease.users += 1
+        try:
+            yield lease.value
+        finally:
+            with self._lock:
+                lease.users -= 1
+
+    def values(self) -> dict[str, T]:
+        """Return all values by id, in the order in which they were added."""
+        with self._lock:
+            return {lease_id: lease.value for lease_id, lease in self._leases.items()}
+
+    def end_known(self, lease_id: str) -> None:
+        """Forget a value whether or not its time is over. Raises NotFoundError when it is gone already."""
+        with self._lock:
+            if self._leases.pop(lease_id, None) is None:
+                raise self._gone(lease_id)
+
+    def end(self, lease_id: str) -> bool:
+        """Forget a value whether or not its time is over; return whether it was there."""
+        with self._lock:
+            return self._leases.pop(lease_id, None) is not None
+
+    def expired(self) -> list[str]:
+        """Return the ids of the values whose time is over and that nobody uses."""
+        now = self._now()
+        with self._lock:
+            return [lease_id for lease_id, lease in self._leases.items() if lease.until <= now and not lease.users]
+
+    def end_expired(self, lease_id: str) -> bool:
+        """Forget a value if its time is over; False when it was renewed or taken into use meanwhile."""
+        with self._lock:
+            lease = self._leases.get(lease_id)
+            if lease is None or lease.users or lease.until > self._now():
+                return False
+            del self._leases[lease_id]
+            return True
+
+    def _found(self, lease_id: str) -> _Lease[T]:
+        lease = self._leases.get(lease_id)
+        if lease is None or (lease.until <= self._now() and not lease.users):
+            raise self._gone(lease_id)
+        return lease
+
+    def _gone(self, lease_id: str) -> NotFoundError:
+        return NotFoundError(
+            f"there is no {self._what} {lease_id!r}: its time is over, it was ended, or the server was restarted "
+            "since; begin a new one"
+        )

@@ -1,0 +1,129 @@
+"""Do a task: merge rowsets that a store has handed out, in any process that sees their files.
+
+Memory is bounded as in the store: a chunk of each rowset of a column at a time, and 8 bytes a row.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import ValidationError
+
+from ....schemas.compaction import TASK_FILES_MAX, CompactionPlan, CompactionTask, MergedFile, MergedRowset, MergedTask
+from ....schemas.errors import CorruptionError, InvalidArgumentError, NotFoundError
+from ...cfile.cache import PageCache
+from ...codecs.checksum import crc32_of
+from ...compaction.merge_rows import Merge, MergeInput
+from ...compaction.outputs import Moment, OutputRowSet, Outputs
+from ...compaction.swap import MovedRowSet
+from ...fs.failures import named
+from ...fs.filesystem import FileSystem, join
+from ...fs.whole import pieces_of
+from ...fs.within import DirectoryFileSystem
+from ...manifest import files
+from ...manifest.environment import LooseFiles
+from ...manifest.manifest import TabletEntry
+from ...tablet.open import open_tablet
+from ...tablet.tablet import Tablet
+
+INPUTS = "inputs"
+
+
+class _Names:
+    """Names from the range of a task."""
+
+    def __init__(self, directory_id: int, first: int) -> None:
+        self._directory_id = directory_id
+        self._next, self._last = first, first + TASK_FILES_MAX
+
+    def name(self, kind: str) -> tuple[int, str]:
+        """See Names."""
+        if self._next == self._last:
+            raise InvalidArgumentError(f"a task has at most {TASK_FILES_MAX:,} files: compact outside in smaller parts")
+        self._next += 1
+        return self._next - 1, files.path(self._directory_id, self._next - 1, kind)
+
+
+def merge_task(plan: CompactionPlan, task: CompactionTask, store: FileSystem, attempt: str) -> MergedTask:
+    """Merge the rowsets of a task into files beside them, durably; ``store`` is the directory of the store.
+
+    ``attempt``, some hexadecimal digits, tells the files of this attempt from those of all others; those of a failed
+    one are swept with the task.
+
+    Raises:
+        NotFoundError: the files are gone.
+        CorruptionError: a file is not what was written.
+        StorageFullError, UnavailableError: the disk failed.
+    """
+    with named("rowsets could not be merged outside the store"):
+        try:
+            tablet = _opened(plan, task, store)
+        except (CorruptionError, OSError):
+            _check_there(task, store)
+            raise
+        try:
+            return _merged(plan, task, tablet, DirectoryFileSystem(store, join(task.directory, attempt)), attempt)
+        except OSError:
+            _check_there(task, store)
+            raise
+        finally:
+            tablet.close()
+
+
+def _opened(plan: CompactionPlan, task: CompactionTask, store: FileSystem) -> Tablet:
+    _check_there(task, store)
+    try:
+        entry = TabletEntry.model_validate(task.entry)
+    except ValidationError as error:
+        raise InvalidArgumentError(f"this is no task that this version can do: {error}") from None
+    inputs = DirectoryFileSystem(store, join(task.directory, INPUTS))
+    return open_tablet(entry, plan.schema_, LooseFiles(inputs, PageCache()))
+
+
+def _merged(
+    plan: CompactionPlan, task: CompactionTask, tablet: Tablet, staging: FileSystem, attempt: str
+) -> MergedTask:
+    directory = files.directory(tablet.directory_id)
+    staging.make_directory(directory)
+    names, moment = _Names(tablet.directory_id, task.first_file_id), Moment(task.timestamp, 0, plan.schema_)
+    loose = LooseFiles(staging, PageCache())
+    inputs = [
+        MergeInput(MovedRowSet(rowset, {}, np.full(len(rowset), -1, np.int64)), {}) for rowset in tablet.version.disk
+    ]
+    outputs = Outputs(tablet, loose, names, moment, plan.rowset_rows, plan.rowset_bytes)
+    try:
+        merge = Merge(plan.schema_, inputs, outputs, task.history_mark)
+        merge.run(None)
+    finally:
+        outputs.abort()
+    staging.sync_directory(directory)
+    return MergedTask(
+        number=task.number,
+        attempt=attempt,
+        rowsets=tuple(_told(output, staging, tablet.directory_id) for output in outputs.written),
+        is_history_lost=merge.is_history_lost,
+    )
+
+
+def _told(output: OutputRowSet, staging: FileSystem, directory_id: int) -> MergedRowset:
+    def file(file_id: int, kind: str) -> MergedFile:
+        size, crc = crc32_of(pieces_of(staging, files.path(directory_id, file_id, kind)))
+        return MergedFile(file_id=file_id, bytes=size, crc=crc)
+
+    rowset = output.rowset
+    told = MergedRowset(
+        base=file(output.entry.id, "base"),
+        undo=file(output.entry.undo[0], "undo") if output.entry.undo else None,
+        rows=len(rowset),
+        min_key=rowset.min_key.hex(),
+        max_key=rowset.max_key.hex(),
+    )
+    rowset.close()
+    return told
+
+
+def _check_there(task: CompactionTask, store: FileSystem) -> None:
+    if not store.exists(task.directory):
+        raise NotFoundError(
+            f"the files of task {task.number} are not in this directory: it is not the store's, or the time of the "
+            "compaction is over, it was ended, or the server was restarted since; begin a new one"
+        )

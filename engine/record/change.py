@@ -1,0 +1,166 @@
+"""A change: rows of one tablet that a commit stores, updates or deletes, as it is logged and applied.
+
+Where a commit brings rows in a file of their own (`attach`), its record says which: an attachment.
+
+The log holds changes, not requests: by column id, with defaults filled in, without the rows that were refused. So a
+replay applies them as they are, whatever the schema has become. Beside them a record may hold notes.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+
+from ...schemas.errors import CorruptionError
+from ..codecs.codec import CorruptPageError, require
+from ..vectors.arrow import from_arrow
+from ..vectors.arrow_stream import stream_of
+from ..vectors.physical import physical_of
+from ..vectors.vector import Vector
+from .change_rows import pack_rows, unpack_rows
+from .log_note import Note, NoteKind
+
+
+class ChangeKind(IntEnum):
+    """In the log: never reuse or renumber."""
+
+    STORE = 1
+    """Whole rows, under a new key or over a dead row."""
+    UPDATE = 2
+    """Key columns and new cells of live rows."""
+    DELETE = 3
+    """Key columns of live rows that die."""
+    ATTACH = 6
+    """New rows in a rowset whose files were there before; 4, 5 and 7 are kinds of notes."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """``rows`` has one column for each column id, named by the id in decimal; each key occurs once.
+
+    Types are those of the table when the change was made, or others that are stored as the same physical ones.
+    """
+
+    tablet_id: int
+    kind: ChangeKind
+    rows: pa.RecordBatch
+
+    @property
+    def column_ids(self) -> list[int]:
+        """The ids of the columns in ``rows``."""
+        return [int(name) for name in self.rows.schema.names]
+
+    @cached_property
+    def cells(self) -> dict[int, Vector]:
+        """The columns by id."""
+        columns = zip(self.column_ids, self.rows.columns, strict=True)
+        return {column_id: from_arrow(column, physical_of(column.type)) for column_id, column in columns}
+
+
+class Attachment(BaseModel):
+    """A rowset that a commit adds to a tablet, with all of its rows; its base file is durable."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tablet_id: int = Field(exclude=True)
+    rowset: PositiveInt
+    """The id of the rowset."""
+    rows: PositiveInt
+    last_auto_id: PositiveInt | None = None
+    """The largest number that the store gave to one of the rows, where it numbers them."""
+
+
+_HEADER = struct.Struct("<IBBxxQ")
+"""tablet id (of a note: table id), kind, form of a change, bytes that follow"""
+_ARROW, _ROWS = 0, 1
+"""Forms in the log: never reuse or renumber."""
+ROW_FORM_MAX = 32
+"""Changes of more rows are logged as Arrow streams, which take about as much then and less work."""
+_NOTE_KINDS = frozenset(NoteKind)
+_JSON_KINDS = _NOTE_KINDS | {ChangeKind.ATTACH}
+
+
+def pack_record(
+    changes: Sequence[Change], notes: Sequence[Note] = (), attachments: Sequence[Attachment] = ()
+) -> list[pa.Buffer | bytes]:
+    """Return the payload of a log record: each part as a header and what follows it.
+
+    A change of few rows is their row encoding, of more an Arrow IPC stream of one batch; a note or attachment is JSON,
+    filled up with spaces to a multiple of 8 bytes.
+    """
+    pieces: list[pa.Buffer | bytes] = []
+    for note in notes:
+        pieces += _json_part(note.table_id, note.kind, note.body)
+    for attachment in attachments:
+        pieces += _json_part(
+            attachment.tablet_id, ChangeKind.ATTACH, attachment.model_dump_json(exclude_none=True).encode()
+        )
+    for change in changes:
+        form = _ROWS if change.rows.num_rows <= ROW_FORM_MAX else _ARROW
+        body = [pack_rows(change.cells, change.rows.num_rows)] if form == _ROWS else stream_of(change.rows)
+        size = sum(len(part) for part in body)
+        pieces += [_HEADER.pack(change.tablet_id, change.kind, form, size), *body]
+    return pieces
+
+
+def _json_part(owner: int, kind: int, body: bytes) -> list[pa.Buffer | bytes]:
+    padded = body + b" " * (-len(body) % 8)
+    return [_HEADER.pack(owner, kind, 0, len(padded)), padded]
+
+
+def unpack_changes(payload: memoryview, lsn: int) -> Iterator[Change]:
+    """Yield the changes of a log record. Raises CorruptionError when the payload is not what was logged."""
+    for tablet_id, kind, form, body in _parts(payload, lsn):
+        if kind not in _JSON_KINDS:
+            try:
+                change = _change(tablet_id, ChangeKind(kind), form, body)
+            except (ValueError, OSError, pa.ArrowException, StopIteration, CorruptPageError) as error:
+                raise CorruptionError("wal", 0, f"log record {lsn}: {error}") from error
+            yield change
+
+
+def _change(tablet_id: int, kind: ChangeKind, form: int, body: memoryview) -> Change:
+    if form == _ROWS:
+        cells, rows = unpack_rows(body)
+        change = Change(tablet_id, kind, rows)
+        change.__dict__["cells"] = cells  # what the property would make of the rows again
+        return change
+    require(form == _ARROW, f"a change in the form {form}, which there is not")
+    return Change(tablet_id, kind, pa.ipc.open_stream(pa.py_buffer(body)).read_next_batch())
+
+
+def unpack_notes(payload: memoryview, lsn: int) -> Iterator[Note]:
+    """Yield the notes of a log record. Raises CorruptionError when the payload is not what was logged."""
+    for table_id, kind, _, body in _parts(payload, lsn):
+        if kind in _NOTE_KINDS:
+            yield Note(table_id, NoteKind(kind), bytes(body))
+
+
+def unpack_attachments(payload: memoryview, lsn: int) -> Iterator[Attachment]:
+    """Yield the attachments of a log record. Raises CorruptionError when the payload is not what was logged."""
+    for tablet_id, kind, _, body in _parts(payload, lsn):
+        if kind == ChangeKind.ATTACH:
+            try:
+                yield Attachment(tablet_id=tablet_id, **json.loads(bytes(body)))
+            except (ValueError, TypeError) as error:
+                raise CorruptionError("wal", 0, f"log record {lsn}: {error}") from error
+
+
+def _parts(payload: memoryview, lsn: int) -> Iterator[tuple[int, int, int, memoryview]]:
+    position = 0
+    while position < len(payload):
+        if position + _HEADER.size > len(payload):
+            raise CorruptionError("wal", 0, f"log record {lsn} ends in the middle of a header")
+        owner, kind, form, length = _HEADER.unpack_from(payload, position)
+        position += _HEADER.size
+        if position + length > len(payload):
+            raise CorruptionError("wal", 0, f"log record {lsn}: a part of {length} bytes passes the end of its record")
+        yield owner, kind, form, payload[position : position + length]
+        position += length

@@ -1,0 +1,88 @@
+"""Say in words what any file of a store holds; ``nyala dump`` prints it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ...schemas.errors import InvalidArgumentError
+from ..cfile.describe import describe
+from ..fs.filesystem import FileSystem
+from ..fs.local import LocalFileSystem
+from ..manifest.manifest import PATH, read_manifest
+from ..record.change import unpack_attachments, unpack_changes, unpack_notes
+from ..transaction.staging.file import read_info, read_rows
+from ..wal.reader import LogReader
+
+_CFILES = ("base", "undo", "redo")
+
+
+def dump_file(path: str | Path) -> dict[str, Any]:
+    """Return what a file holds, as JSON values. The file may be of a store that runs: nothing is changed.
+
+    Raises:
+        InvalidArgumentError: the file is none of a store's.
+        CorruptionError: it is not what was written.
+    """
+    file = Path(path).resolve()
+    kind = file.suffix.removeprefix(".")
+    if file.name == PATH:
+        return read_manifest(LocalFileSystem(file.parent)).model_dump(mode="json")
+    if kind in _CFILES:
+        return describe(LocalFileSystem(file.parent), file.name)
+    if file.parent.name == "wal":
+        return _dump_log(LocalFileSystem(file.parent.parent))
+    if kind == "stage":
+        return _dump_staged(LocalFileSystem(file.parent), file.name)
+    known = "manifest, wal/*, *.base, *.undo, *.redo, *.stage"
+    raise InvalidArgumentError(f"{file.name} is no file of a store: they are {known}")
+
+
+def _dump_staged(fs: FileSystem, name: str) -> dict[str, Any]:
+    found = read_info(fs, name)
+    if found is None:
+        return {"whole": False}
+    blocks = [
+        {"operation": operation.value, "rows": batch.num_rows, "columns": batch.schema.names}
+        for operation, batch in read_rows(fs, name)
+    ]
+    return {"whole": True, **found[0].model_dump(), "rows": found[1], "blocks": blocks}
+
+
+def _dump_log(fs: FileSystem) -> dict[str, Any]:
+    """Return the whole log: a segment alone does not show whether it follows the one before."""
+    reader = LogReader(fs, "wal")
+    groups = [
+        {
+            "path": group.path,
+            "offset": group.offset,
+            "records": [
+                {
+                    "lsn": record.lsn,
+                    "timestamp": record.timestamp,
+                    "changes": [
+                        {
+                            "tablet": change.tablet_id,
+                            "kind": change.kind.name.lower(),
+                            "rows": change.rows.num_rows,
+                            "columns": change.column_ids,
+                        }
+                        for change in unpack_changes(record.payload, record.lsn)
+                    ],
+                    "attached": [
+                        {"tablet": attachment.tablet_id, **attachment.model_dump(exclude_none=True)}
+                        for attachment in unpack_attachments(record.payload, record.lsn)
+                    ],
+                    "notes": [
+                        {"table": note.table_id, "kind": note.kind.name.lower(), **json.loads(note.body)}
+                        for note in unpack_notes(record.payload, record.lsn)
+                    ],
+                }
+                for record in group.records
+            ],
+        }
+        for group in reader.groups()
+    ]
+    segments = [{"path": segment.path, "bytes": segment.size_bytes} for segment in reader.segments]
+    return {"segments": segments, "torn_bytes": reader.torn_bytes, "groups": groups}

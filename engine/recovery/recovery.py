@@ -1,0 +1,215 @@
+"""Recovery: bring the tablets to where the log ends, whatever stopped the store."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+
+from ...schemas.errors import CorruptionError, StorageFullError, StoreError
+from ..commit.numbered_writes import Writers
+from ..commit.transaction_memory import Committed
+from ..fs.filesystem import FileSystem
+from ..maintenance.upkeep import flush, flush_all_deltas
+from ..manifest import files
+from ..manifest.environment import Environment
+from ..manifest.manifest import Manifest, ManifestFile
+from ..options import StoreOptions
+from ..record.change import Change, unpack_attachments, unpack_changes, unpack_notes
+from ..record.log_note import NoteKind
+from ..table.auto_increment import AutoIncrement
+from ..table.table import Table
+from ..tablet.attach import logged_attachments, with_logged
+from ..tablet.open import quarantined
+from ..tablet.tablet import Tablet
+from ..wal.log import WriteAheadLog
+from ..wal.reader import CleanStop
+from ..wal.replacement import check_not_under_way
+from ..wal.writer import WalOptions
+
+log = logging.getLogger("nyala.recovery")
+LOG = "wal"
+"""The directory of the write-ahead log."""
+
+
+def create(fs: FileSystem, store_uuid: str) -> ManifestFile:
+    """Make an empty store; refuse to make one over the remains of another."""
+    for directory in (files.ROOT, LOG):
+        if fs.exists(directory) and fs.list(directory):
+            raise CorruptionError("manifest", 0, f"there is no manifest, but the directory {directory} has files")
+        fs.make_directory(directory)
+    fs.sync_directory("")
+    return ManifestFile.create(fs, store_uuid)
+
+
+def open_log(fs: FileSystem, manifest: Manifest, options: StoreOptions) -> WriteAheadLog:
+    """Open the write-ahead log of a store, and cut what a crash left torn at its end.
+
+    Raises:
+        CorruptionError: it is not what was written.
+    """
+    check_not_under_way(fs)
+    stop = manifest.clean_stop
+    return WriteAheadLog.open(
+        fs,
+        LOG,
+        UUID(manifest.store_uuid).bytes,
+        WalOptions(options.wal_segment_bytes, options.wal_queue_bytes),
+        CleanStop(stop.last_lsn, stop.crc) if stop else None,
+        manifest.last_durable_lsn,
+    )
+
+
+def check_log(wal: WriteAheadLog, manifest: Manifest) -> None:
+    """Check that the log reaches back to what the files do not hold. Raises CorruptionError when it does not."""
+    if wal.first_lsn > manifest.log_needed_from:
+        why = f"the log starts at record {wal.first_lsn}, but is needed from record {manifest.log_needed_from} on"
+        raise CorruptionError("wal", 0, why)
+
+
+def assume_attached(wal: WriteAheadLog, manifest: ManifestFile) -> None:
+    """Let the manifest name the rowsets that the log attaches and the manifest on disk may not name yet.
+
+    This comes before anything else, so that their rows are there when the replay meets changes of them, and earlier
+    ones of keys that they have now: those are of rows that were gone for good when the rowset was attached.
+    """
+    attached = logged_attachments(wal.peek())
+    ids_used = max((entry.id for _, entry in attached), default=0)
+    manifest.assume(lambda current: with_logged(current, attached), ids_used)
+
+
+class LoggedTablets:
+    """Whom records of the log are for, by the ids of tablets: a tablet that was divided since has heirs."""
+
+    def __init__(self, tables: Iterable[Table]) -> None:
+        self._tablets: dict[int, Tablet] = {}
+        self._heirs: dict[int, list[Tablet]] = {}
+        self._tables: dict[int, Table] = {}
+        for table in tables:
+            for tablet in table.tablets:
+                if tablet.elsewhere is None:  # else its rows have gone to another server, with all that the log tells
+                    self._tablets[tablet.tablet_id] = tablet
+                    for ancestor in tablet.ancestors:
+                        self._heirs.setdefault(ancestor, []).append(tablet)
+                self._tables |= dict.fromkeys((tablet.tablet_id, *tablet.ancestors), table)
+
+    def owners(self, tablet_id: int) -> list[Tablet]:
+        """Return the tablet if it is there, else its heirs."""
+        tablet = self._tablets.get(tablet_id)
+        return [tablet] if tablet else self._heirs.get(tablet_id, [])
+
+    def ids(self, tablet_id: int) -> AutoIncrement | None:
+        """Return what numbers the rows of a tablet or its heirs; None when none is there."""
+        table = self._tables.get(tablet_id)
+        return table.auto_increment if table else None
+
+    def changed(self, tablet_id: int, timestamp: int) -> None:
+        """Tell the table of a tablet or its heirs, if it is there, that a commit changed rows."""
+        if table := self._tables.get(tablet_id):
+            table.changed(timestamp)
+
+    def parts(self, change: Change) -> list[tuple[Tablet, Change]]:
+        """Return a change cut by the tablets that it is for now; nothing of it when they were dropped."""
+        if tablet := self._tablets.get(change.tablet_id):
+            return [(tablet, change)]
+        heirs = self._heirs.get(change.tablet_id)
+        if not heirs:
+            return []
+        layout = self._tables[change.tablet_id].layout
+        numbers = layout.router.numbers_of_cells(change.cells, change.rows.num_rows)
+        parts = [(heir, np.flatnonzero(numbers == layout.tablets.index(heir))) for heir in heirs]
+        return [
+            (heir, Change(heir.tablet_id, change.kind, change.rows.take(pa.array(rows))))
+            for heir, rows in parts
+            if len(rows)
+        ]
+
+
+def replay(
+    wal: WriteAheadLog,
+    tablets: LoggedTablets,
+    writers: Writers,
+    committed: Committed,
+    environment: Environment,
+    options: StoreOptions,
+) -> tuple[int, int]:
+    """Apply what the log holds and the files do not; returns the rows applied and the newest timestamp in the log.
+    Answers to numbered writes go to ``writers``, transactions to ``committed``.
+
+    Changes of tablets that were dropped since are passed over, and so are those of tablets in quarantine, which the log
+    keeps for them; a tablet of which a file turns out to be damaged is put there. Memory is bounded by flushing on the
+    way.
+
+    Raises:
+        CorruptionError: the log is not what was written.
+    """
+    rows, newest, has_room = 0, 0, True
+    for record in wal.replay():
+        newest = max(newest, record.timestamp)
+        for note in unpack_notes(record.payload, record.lsn):
+            told = committed if note.kind is NoteKind.TRANSACTIONS else writers
+            told.restore(note, record.lsn, record.timestamp)
+        for attachment in unpack_attachments(record.payload, record.lsn):
+            if ids := tablets.ids(attachment.tablet_id):
+                ids.restore_attached(attachment)
+            tablets.changed(attachment.tablet_id, record.timestamp)
+            for tablet in tablets.owners(attachment.tablet_id):
+                with tablet.write_lock:
+                    tablet.stand_at(record.timestamp, record.lsn)
+        changed: dict[int, Tablet] = {}
+        for change in unpack_changes(record.payload, record.lsn):
+            if ids := tablets.ids(change.tablet_id):
+                ids.restore(change)
+            tablets.changed(change.tablet_id, record.timestamp)
+            for tablet, part in tablets.parts(change):
+                with _quarantining(tablet, environment), tablet.write_lock:
+                    rows += tablet.replay(part, record.timestamp, record.lsn)
+                changed[tablet.tablet_id] = tablet
+        # Not before all changes of the record are in: a flush says that it holds them.
+        for tablet in changed.values():
+            if has_room:
+                with _quarantining(tablet, environment):
+                    has_room = _bound_memory(tablet, environment, options)
+    if rows:
+        log.info("replayed %d row changes from the log", rows)
+    return rows, newest
+
+
+@contextmanager
+def saying_what_to_do() -> Iterator[None]:
+    """Add the next step to what an opening says of a damaged log or manifest, which keep the store closed."""
+    try:
+        yield
+    except CorruptionError as error:
+        step = "the store stays closed and as it is: `nyala repair` says what can be kept of it"
+        raise CorruptionError(error.path, error.offset, f"{error.why}; {step}") from error
+
+
+@contextmanager
+def _quarantining(tablet: Tablet, environment: Environment) -> Iterator[None]:
+    """Put a tablet into quarantine when the body finds one of its files damaged; the others are replayed into."""
+    try:
+        yield
+    except StoreError as error:
+        if not quarantined(tablet, error, environment):
+            raise
+
+
+def _bound_memory(tablet: Tablet, environment: Environment, options: StoreOptions) -> bool:
+    """Flush in the middle of the replay what has grown large; all history is kept.
+
+    Returns whether the disk has room: one that is full can still be read.
+    """
+    try:
+        if tablet.version.active.nbytes > options.flush_bytes:
+            flush(tablet, environment)
+        if sum(rowset.deltas.memory_bytes for rowset in tablet.version.disk) > options.flush_deltas_bytes:
+            flush_all_deltas(tablet, environment, 0)
+    except StorageFullError as error:
+        log.warning("the replay goes on in memory: %s", error.message)
+        return False
+    return True

@@ -1,0 +1,306 @@
+"""Offline check of a data directory: every byte of every file, and that the files fit together.
+
+Finds all that a scan would find, and more: pages that no scan has touched, files that nothing names, rows that are out
+of order, keys in two rowsets, deltas of rows or moments that are not theirs, NULL where none may be. Changes nothing on
+disk.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+
+from ...schemas.errors import CorruptionError, NotFoundError, StoreError
+from ...schemas.limits import Limits
+from ...schemas.partition_schema import UNPARTITIONED
+from ...schemas.table import TableSchema
+from ..cfile.cache import PageCache
+from ..cfile.format import StreamKey
+from ..cfile.reader import CFileReader
+from ..cfile.stream import StreamReader
+from ..commit.numbered_writes import Writers
+from ..commit.transaction_memory import Committed
+from ..compaction.key_merge import shared_key
+from ..delta import LIVE
+from ..delta.file import DeltaFile
+from ..fs.failures import named
+from ..fs.filesystem import FileSystem
+from ..manifest import files
+from ..manifest.manifest import PATH, CleanStopEntry, Manifest, RowsetEntry, TabletEntry, read_with_damage
+from ..partition.router import Router
+from ..record.change import unpack_changes, unpack_notes
+from ..record.log_note import NoteKind
+from ..rowset.base_file import ColumnsFile
+from ..rowset.diskrowset import DiskRowSet
+from ..rowset.soundness import verify_cells, verify_deltas, verify_keys, verify_nulls, verify_partition
+from ..tablet.attach import logged_attachments, with_logged
+from ..tablet.tablet import Tablet
+from ..transaction.staging.area import staged_files
+from ..transaction.staging.file import read_info, read_rows
+from ..wal.reader import CleanStop, LogReader
+from ..wal.replacement import check_not_under_way
+
+_ROWS_AT_ONCE = 1 << 18
+
+
+@dataclass(slots=True)
+class VerifyReport:
+    """What was checked, and what is wrong."""
+
+    files: int = 0
+    bytes: int = 0
+    rows: int = 0
+    log_records: int = 0
+    problems: list[str] = field(default_factory=list)
+    """One line each: code, path, offset, what is wrong."""
+    notes: list[str] = field(default_factory=list)
+    """What is not wrong but worth knowing: files that a crash left, a torn tail of the log."""
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """What the checks of one table share."""
+
+    fs: FileSystem
+    cache: PageCache
+    schema: TableSchema
+    report: VerifyReport
+
+    def present(self, path: str) -> str:
+        if not self.fs.exists(path):
+            raise CorruptionError(path, 0, "the manifest names this file, but it is not there")
+        return path
+
+    def verify(self, reader: CFileReader) -> None:
+        """Check every byte of a file and count it."""
+        self.report.files += 1
+        self.report.bytes += reader.size_bytes
+        reader.verify()
+
+
+Progress = Callable[[str], None]
+Result = TypeVar("Result")
+
+
+def verify_store(fs: FileSystem, progress: Progress | None = None) -> VerifyReport:
+    """Check a store that no process has open.
+
+    Raises:
+        NotFoundError: there is no store.
+        UnavailableError: a process has it open.
+    """
+    report = VerifyReport()
+    if not fs.exists(PATH):
+        raise NotFoundError("there is no store here: a store has a manifest")
+    with fs.lock("lock"):
+        found = _attempt(report, lambda: read_with_damage(fs))
+        if found is None:
+            return report
+        manifest, damage = found
+        if damage:
+            report.problems.append(f"{damage.code}: {damage.message}; its copy is sound, and stands for it")
+        report.files += 1
+        manifest = with_logged(manifest, _attached(fs, manifest))
+        _verify_tables(fs, manifest, report, progress or (lambda path: None))
+        _attempt(report, lambda: _verify_log(fs, manifest, report))
+        for path in staged_files(fs):
+            _attempt(report, partial(_verify_staged, fs, path, report))
+    return report
+
+
+def log_reader(fs: FileSystem, manifest: Manifest) -> LogReader:
+    """Return a reader of the store's log. Raises CorruptionError for a damaged one."""
+    check_not_under_way(fs)
+    stop: CleanStopEntry | None = manifest.clean_stop
+    expect = CleanStop(stop.last_lsn, stop.crc) if stop else None
+    return LogReader(fs, "wal", uuid.UUID(manifest.store_uuid).bytes, expect, manifest.last_durable_lsn)
+
+
+def attached_rowsets(fs: FileSystem, manifest: Manifest) -> list[tuple[int, RowsetEntry]]:
+    """Return the rowsets that the log attaches, each with its tablet. Raises CorruptionError for a damaged log."""
+    return logged_attachments(record for group in log_reader(fs, manifest).groups() for record in group.records)
+
+
+def _attached(fs: FileSystem, manifest: Manifest) -> list[tuple[int, RowsetEntry]]:
+    """Return the rowsets that the log attaches; what is wrong with the log is reported later."""
+    try:
+        return attached_rowsets(fs, manifest)
+    except CorruptionError:
+        return []
+
+
+def _verify_tables(fs: FileSystem, manifest: Manifest, report: VerifyReport, progress: Progress) -> None:
+    named: set[str] = set()
+    cache = PageCache()
+    for table in manifest.tables:
+        scope = _Scope(fs, cache, table.schema_, report)
+        tablets = [tablet.partition for tablet in table.tablets]
+        router = Router(table.partitions, table.schema_, tablets) if table.partitions != UNPARTITIONED else None
+        for number, tablet in enumerate(table.tablets):
+            for held in _held(tablet):
+                sound: list[DiskRowSet] = []
+                for rowset in held.rowsets:
+                    named |= set(_paths(held, rowset))
+                    progress(files.path(held.home, rowset.id, "base"))
+                    if found := _attempt(report, partial(_verify_rowset, scope, held, rowset)):
+                        sound.append(found)
+                if router:
+                    for rowset in sound:
+                        _attempt(report, partial(verify_partition, table.schema_, router, number, rowset))
+                _attempt(report, partial(_verify_disjoint, sound))
+    for path in _all_files(fs):
+        if path not in named:
+            report.notes.append(f"{path}: no table names this file; a crash left it, the next start removes it")
+
+
+def _held(tablet: TabletEntry) -> list[TabletEntry]:
+    """Return the tablet, or what has come of it from another server beside the empty one that stands for it."""
+    coming = tablet.arriving
+    if coming is None:
+        return [tablet]
+    return [tablet, tablet.model_copy(update={"rowsets": coming.rowsets, "directory": coming.tablet})]
+
+
+def _verify_rowset(scope: _Scope, tablet: TabletEntry, entry: RowsetEntry) -> DiskRowSet:
+    """Check the files of a rowset; return it when its keys are sound, whatever else is not."""
+    schema, report = scope.schema, scope.report
+    base_path, *other_paths = _paths(tablet, entry)
+    reader = CFileReader.open(scope.fs, scope.present(base_path), entry.id, scope.cache)
+    scope.verify(reader)
+    rowset = DiskRowSet(entry.id, 0, reader, base_path, schema.key, Tablet(tablet.id, schema).encoder, entry.born)
+    verify_keys(rowset)
+    report.rows += len(rowset)
+    _attempt(report, partial(verify_nulls, scope.schema, reader))
+    _attempt(report, partial(_verify_cells, scope, reader))
+    moments: dict[int, int | None] = dict.fromkeys((LIVE, *schema.by_id), rowset.base_timestamp)
+    column_files = sorted(set(entry.columns.values()))
+    for path, file_id in zip(other_paths, column_files, strict=False):
+        columns = [column_id for column_id, found in entry.columns.items() if found == file_id]
+        moment = _attempt(report, partial(_verify_columns, scope, path, file_id, columns, rowset))
+        moments.update(dict.fromkeys(columns, moment))
+    deltas = [*((file_id, "undo") for file_id in entry.undo), *((file_id, "redo") for file_id in entry.redo)]
+    for path, (file_id, kind) in zip(other_paths[len(column_files) :], deltas, strict=True):
+        _attempt(report, partial(_verify_deltas, scope, path, file_id, kind, rowset, moments))
+    reader.close()
+    return rowset
+
+
+def _verify_disjoint(rowsets: Sequence[DiskRowSet]) -> None:
+    """Check that no key is in two rowsets of a tablet."""
+    if shared := shared_key(rowsets):
+        raise CorruptionError(shared.one.path, 0, f"a key of this rowset is also in {shared.other.path}")
+
+
+def _verify_columns(scope: _Scope, path: str, file_id: int, column_ids: Sequence[int], rowset: DiskRowSet) -> int:
+    """Check a base file with rewritten columns: those that the manifest finds there are in it. Return its moment."""
+    file = ColumnsFile.open(scope.fs, scope.present(path), file_id, scope.cache)
+    scope.verify(file.reader)
+    rowset.load_columns(dict.fromkeys(column_ids, file))
+    for column_id in column_ids:
+        if StreamKey(column_id, "base") not in file.reader.streams():
+            raise CorruptionError(path, 0, f"the manifest finds column {column_id} in this file, but it is not there")
+    verify_nulls(scope.schema, file.reader)
+    _verify_cells(scope, file.reader)
+    file.close()
+    return file.metadata.base_timestamp
+
+
+def _verify_deltas(
+    scope: _Scope, path: str, file_id: int, kind: str, rowset: DiskRowSet, moments: Mapping[int, int | None]
+) -> None:
+    """Check a delta file; ``moments`` are those that the columns' bases show, as far as they are known."""
+    file = DeltaFile.open(scope.fs, scope.present(path), file_id, kind, rowset.rowset_id, scope.cache)
+    scope.verify(file.reader)
+    for column_id in file.column_ids:
+        stamps = verify_deltas(file.reader, column_id, len(rowset))
+        moment = moments.get(column_id)
+        if moment is not None and np.any(stamps <= moment if kind == "redo" else stamps > moment):
+            raise CorruptionError(path, 0, f"column {column_id} has {kind} deltas on the wrong side of its base")
+        column = scope.schema.by_id.get(column_id)
+        if column and not column.nullable and _has_null(file.reader.stream(StreamKey(column_id, "value"))):
+            raise CorruptionError(path, 0, f"column {column.name!r} has a NULL, though it is not nullable")
+    file.close()
+
+
+def _verify_cells(scope: _Scope, reader: CFileReader) -> None:
+    """Check the cells of text; a long one is worth a note, as stores may be opened with other limits."""
+    verify_cells(scope.schema, reader)
+    try:
+        verify_cells(scope.schema, reader, Limits().cell_bytes)
+    except CorruptionError as error:
+        scope.report.notes.append(f"{error.message}, the limit unless a store sets another")
+
+
+def _has_null(stream: StreamReader) -> bool:
+    spans = (
+        (first, min(first + _ROWS_AT_ONCE, stream.row_count)) for first in range(0, stream.row_count, _ROWS_AT_ONCE)
+    )
+    valid = (stream.read(first, last).valid for first, last in spans)
+    return any(bits is not None and not bits.all() for bits in valid)
+
+
+def _verify_log(fs: FileSystem, manifest: Manifest, report: VerifyReport) -> None:
+    reader = log_reader(fs, manifest)
+    if reader.first_lsn > manifest.log_needed_from:
+        why = f"the log starts at record {reader.first_lsn}, but is needed from {manifest.log_needed_from} on"
+        raise CorruptionError("wal", 0, why)
+    writers, committed = Writers(), Committed()
+    for group in reader.groups():
+        for record in group.records:
+            report.log_records += 1
+            for _ in unpack_changes(record.payload, record.lsn):
+                pass
+            for note in unpack_notes(record.payload, record.lsn):
+                told = committed if note.kind is NoteKind.TRANSACTIONS else writers
+                told.restore(note, record.lsn, record.timestamp)
+    report.files += len(reader.segments)
+    report.bytes += sum(segment.size_bytes for segment in reader.segments)
+    if reader.torn_bytes:
+        report.notes.append(
+            f"wal: a torn tail of {reader.torn_bytes} bytes, never acknowledged, is cut at the next start"
+        )
+
+
+def _verify_staged(fs: FileSystem, path: str, report: VerifyReport) -> None:
+    if read_info(fs, path) is None:
+        report.notes.append(f"{path}: staged rows without their end, never acknowledged, are removed at the next start")
+        return
+    for _ in read_rows(fs, path):
+        pass
+    report.files += 1
+    report.bytes += fs.size(path)
+
+
+def _attempt(report: VerifyReport, check: Callable[[], Result]) -> Result | None:
+    """Run a check; a problem goes into the report, so that the rest is checked too."""
+    try:
+        with named("a file could not be read"):
+            return check()
+    except StoreError as error:
+        report.problems.append(f"{error.code}: {error.message}")
+        return None
+
+
+def _paths(tablet: TabletEntry, rowset: RowsetEntry) -> list[str]:
+    return [f"{files.directory(tablet.home)}/{name}" for name in rowset.file_names]
+
+
+def _all_files(fs: FileSystem) -> Iterator[str]:
+    for tablet in fs.list(files.ROOT) if fs.exists(files.ROOT) else []:
+        directory = f"{files.ROOT}/{tablet}"
+        try:
+            names = fs.list(directory)
+        except NotADirectoryError:
+            yield directory
+            continue
+        yield from (f"{directory}/{name}" for name in names)

@@ -1,0 +1,170 @@
+"""Planned scans: what a plan read is kept for those who will read it, whatever becomes of the table's history.
+
+A running scan keeps the versions of its tablets, and so its snapshot. A scan in parts has none until each part is asked
+for. So its plan takes the versions of all tablets at once, and leaves them here under a name that the tickets carry.
+They are kept until all parts were read, somebody says that no more will be, or nobody came for a time.
+
+What is kept is in memory only, and bounded: when flushes and compactions have put more rows and files aside than the
+store may keep for that, the scan that was used the longest ago is forgotten. A ticket whose scan is forgotten reads at
+its snapshot as it would have without, as far as the table's history goes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from ...schemas.description import ScanSplit
+from ...schemas.scan import ScanSpec
+from ..options import StoreOptions
+from ..table.layout import Layout
+from ..table.table import Table
+from ..tablet.tablet import Tablet
+from ..tablet.version import Version
+from .chunk import ChangeRange
+
+Item = TypeVar("Item")
+_MICROSECONDS = 1_000_000
+_PartKey = tuple[int | None, str | None]
+"""The tablet of a part, and the key that it ends at."""
+
+
+@dataclass(slots=True, eq=False)
+class PlannedScan:
+    """A scan that was planned, and the versions that it reads."""
+
+    spec: ScanSpec
+    """Pinned to the snapshot."""
+    table: Table
+    layout: Layout
+    snapshot: int
+    changes: ChangeRange | None
+    versions: Mapping[int, Version]
+    """By the id of the tablet."""
+    unread: set[_PartKey] = field(default_factory=set)
+    used: int = 0
+    """When, in microseconds since 1970."""
+
+    def versions_of(self, tablets: list[Tablet]) -> list[Version] | None:
+        """Return the versions of tablets; None if the plan left one of them out."""
+        found = [self.versions.get(tablet.tablet_id) for tablet in tablets]
+        return [version for version in found if version] if all(found) else None
+
+
+class PlannedScans:
+    """The planned scans of one store. Thread safe."""
+
+    def __init__(self, now: Callable[[], int], timestamp: Callable[[], int], options: StoreOptions) -> None:
+        """``now`` tells the time in microseconds since 1970; ``timestamp`` hands out timestamps, each once: names."""
+        self._seconds = options.scan_lease_seconds
+        self._now = now
+        self._timestamp = timestamp
+        self._count_max = options.scan_leases_count
+        self._bytes_max = options.scan_lease_disk_bytes, options.scan_lease_memory_bytes
+        self._scans: OrderedDict[str, PlannedScan] = OrderedDict()
+        """The one that was used the longest ago comes first."""
+        self._looked = 0
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._scans)
+
+    def keep(self, scan: PlannedScan, splits: list[ScanSplit]) -> str:
+        """Keep a scan that is to be read in these parts; return its name."""
+        scan.unread = {(split.tablet, split.key_upper) for split in splits}
+        scan.used = self._now()
+        with self._lock:
+            name = f"{self._timestamp():x}"
+            self._scans[name] = scan
+            while len(self._scans) > self._count_max:
+                self._scans.popitem(last=False)
+        self.tidy()
+        return name
+
+    def of(self, ticket: ScanSpec) -> PlannedScan | None:
+        """Return the scan that a ticket is a part of, if it is kept, and the ticket asks for the same moments."""
+        if ticket.lease is None:
+            return None
+        with self._lock:
+            scan = self._scans.get(ticket.lease)
+            if scan is None or scan.table.dropped_until is not None:
+                return None
+            self._use(ticket.lease, scan)
+        is_same = (ticket.as_of, ticket.changes) == (scan.spec.as_of, scan.spec.changes)
+        return scan if is_same else None
+
+    def reading(self, ticket: ScanSpec, items: Iterator[Item]) -> Iterator[Item]:
+        """Yield what a ticket reads; the scan stays while that goes on, and ends with its last part."""
+        name = ticket.lease
+        if name is None:
+            yield from items
+            return
+        for item in items:
+            yield item
+            with self._lock:
+                if scan := self._scans.get(name):
+                    self._use(name, scan)
+        with self._lock:
+            if scan := self._scans.get(name):
+                scan.unread.discard((ticket.tablet, ticket.key_upper))
+                if ticket.tablet is None or not scan.unread:
+                    del self._scans[name]
+
+    def end(self, name: str) -> None:
+        """Keep a scan no longer; nothing happens if it is not kept."""
+        with self._lock:
+            self._scans.pop(name, None)
+
+    def clear(self) -> None:
+        """Keep none."""
+        with self._lock:
+            self._scans.clear()
+
+    def tidy(self) -> None:
+        """Forget what nobody came for, and what takes too much; at most once a second."""
+        with self._lock:
+            now = self._now()
+            if now < self._looked + _MICROSECONDS and now >= self._looked:
+                return
+            self._looked = now
+            before = now - self._seconds * _MICROSECONDS
+            while self._scans and next(iter(self._scans.values())).used < before:
+                self._scans.popitem(last=False)
+            while self._scans and self._is_over():
+                self._scans.popitem(last=False)
+
+    def bytes_kept(self) -> tuple[int, int]:
+        """Return what is kept for planned scans alone: bytes on disk, and in memory."""
+        with self._lock:
+            return self._bytes_kept()
+
+    def _use(self, name: str, scan: PlannedScan) -> None:
+        scan.used = self._now()
+        self._scans.move_to_end(name)
+
+    def _is_over(self) -> bool:
+        return any(kept > most for kept, most in zip(self._bytes_kept(), self._bytes_max, strict=True))
+
+    def _bytes_kept(self) -> tuple[int, int]:
+        tables = {scan.table.table_id: scan.table for scan in self._scans.values()}
+        needed = _Held(tablet.version for table in tables.values() for tablet in table.layout.tablets)
+        held = _Held(version for scan in self._scans.values() for version in scan.versions.values())
+        on_disk = sum(size for path, size in held.files.items() if path not in needed.files)
+        return on_disk, sum(size for number, size in held.stores.items() if number not in needed.stores)
+
+
+class _Held:
+    """What versions hold: bytes of files by path, and of stores in memory by identity."""
+
+    def __init__(self, versions: Iterable[Version]) -> None:
+        self.files: dict[str, int] = {}
+        self.stores: dict[int, int] = {}
+        for version in {id(version): version for version in versions}.values():
+            for rowset in version.on_disk:
+                files = (rowset, *rowset.columns_files, *rowset.deltas.files)
+                self.files |= {file.path: file.size_bytes for file in files}
+                self.stores |= {id(store): store.nbytes for store in rowset.deltas.stores.memory}
+            self.stores |= {id(memrowset): memrowset.nbytes for memrowset in version.in_memory}

@@ -1,0 +1,100 @@
+"""Scan tablets at a snapshot: their versions are pinned, pruned, and read chunk by chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError, Executor, Future
+from functools import partial
+from typing import TypeVar
+
+import pyarrow as pa
+
+from ...schemas.errors import UnavailableError
+from ...schemas.request import check
+from ..aggregate.plan import AggregatePlan
+from ..tablet.version import Version
+from .aggregate import aggregate_chunk, known_partial
+from .chunk import Chunk, PruneCount, ScanRequest, chunks, in_runs
+from .read import read_chunk
+
+Result = TypeVar("Result")
+
+_CLOSED = "the store was closed while it was scanned"
+
+
+def scan_unordered(
+    versions: Sequence[Version], request: ScanRequest, pool: Executor, ahead: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield the selected rows, tablet by tablet and rowset by rowset; ``ahead`` chunks are read by ``pool`` before they
+    are asked for."""
+    wanted = (chunk for version in versions for chunk in _wanted(version, request))
+    yield from read_ahead(wanted, partial(read_chunk, request=request), pool, ahead)
+
+
+def aggregate(
+    version: Version, request: ScanRequest, plan: AggregatePlan, pool: Executor, ahead: int
+) -> Iterator[pa.Table]:
+    """Yield partial answers, those that need no reading first."""
+    unknown: list[Chunk] = []
+    count = PruneCount()
+    for rowset in version.rowsets():
+        whole = Chunk(rowset, 0, rowset.row_count(request.snapshot))
+        if request.where is None and whole.last and (known := known_partial(whole, request, plan)) is not None:
+            yield known
+            continue
+        for chunk in chunks(rowset, request, count):
+            if (known := known_partial(chunk, request, plan)) is not None:
+                yield known
+            else:
+                unknown.append(chunk)
+    work = partial(aggregate_chunk, request=request, plan=plan)
+    yield from read_ahead(in_runs(unknown, request), work, pool, ahead)
+
+
+def _wanted(version: Version, request: ScanRequest) -> Iterator[Chunk]:
+    count = PruneCount()
+    return (chunk for rowset in version.rowsets() for chunk in chunks(rowset, request, count))
+
+
+def prune(version: Version, request: ScanRequest) -> PruneCount:
+    """Count what a scan would read, without reading it."""
+    count = PruneCount()
+    for rowset in version.rowsets():
+        for _ in chunks(rowset, request, count):
+            pass
+    return count
+
+
+def read_ahead(
+    wanted: Iterator[Chunk], read: Callable[[Chunk], Result | None], pool: Executor, ahead: int
+) -> Iterator[Result]:
+    """Read chunks in order; ``ahead`` of them before they are asked for, where the pool has threads for it."""
+    running: list[Future[Result | None]] = []
+    try:
+        for chunk in wanted:
+            running.append(submit(pool, read, chunk))
+            if len(running) > ahead and (found := result(running.pop(0))) is not None:
+                yield found
+        while running:
+            if (found := result(running.pop(0))) is not None:
+                yield found
+    finally:
+        for future in running:
+            future.cancel()
+
+
+def submit(pool: Executor, work: Callable[..., Result], *arguments: object) -> Future[Result]:
+    """Let the pool do a part of a scan. Raises UnavailableError when the store was closed, or who asked is gone."""
+    check()
+    try:
+        return pool.submit(work, *arguments)
+    except RuntimeError:
+        raise UnavailableError(_CLOSED) from None
+
+
+def result(future: Future[Result]) -> Result:
+    """Wait for what the pool does. Raises UnavailableError when the store was closed before it began."""
+    try:
+        return future.result()
+    except CancelledError:
+        raise UnavailableError(_CLOSED) from None

@@ -1,0 +1,407 @@
+"""From a scan's words to what the tablets read: columns by id, a bound filter, a key range, one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from hashlib import blake2s
+from typing import Any
+
+import pyarrow as pa
+
+from ...schemas.column import ColumnSchema
+from ...schemas.description import ScanSplit
+from ...schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, SnapshotTooOldError, WrongServerError
+from ...schemas.limits import Limits
+from ...schemas.partition_schema import TabletPartition, sum_of
+from ...schemas.predicate import Not, Predicate
+from ...schemas.scan import ScanSpec
+from ...schemas.service import Marked
+from ...schemas.table import TableSchema
+from ..aggregate.merge import Merger
+from ..aggregate.plan import AggregatePlan
+from ..filter.bind import BoundFilter, bind
+from ..filter.points import key_points
+from ..filter.prune import ALL_KEYS, KeyRange, key_range
+from ..filter.where import parse_where
+from ..partition.prune import LevelCount
+from ..partition.prune import prune as prune_tablets
+from ..rowset.rowset import RowSet
+from ..table.layout import Layout, check_here
+from ..table.table import Table
+from ..tablet.tablet import Tablet
+from ..tablet.version import Version
+from .chunk import ChangeRange, PruneCount, ScanRequest
+from .marked import scan_marked
+from .ordered import scan_ordered
+from .scan import aggregate, scan_unordered
+from .split import Split, split
+
+_SHORT_ROWS = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The tablets that a scan reads, in ascending id, and what each level of the partitioning left of all."""
+
+    tablets: list[Tablet]
+    levels: list[LevelCount]
+    everywhere: str | None = None
+    """Stands for them and those of other servers that the scan reads; None where these are all."""
+
+    @property
+    def sums(self) -> tuple[str, str]:
+        """What stands for the tablets, and for all that the scan reads, as ``ScanPlan`` tells it."""
+        here = sum_of(tablet.partition for tablet in self.tablets)
+        return here, self.everywhere or here
+
+
+def resolve(
+    spec: ScanSpec, layout: Layout, snapshot: int, changes: ChangeRange | None, limits: Limits, chunk_bytes: int
+) -> ScanRequest:
+    """Resolve a scan against a layout of its table.
+
+    Raises:
+        InvalidArgumentError, NotFoundError: for a column or filter that cannot be.
+    """
+    spec.checked()
+    schema = layout.schema
+    predicate = parse_where(spec.where, limits)
+    bound = bind(predicate, schema)
+    plan = None if spec.aggregate is None else AggregatePlan.of(spec.aggregate, spec.group_by or (), schema)
+    keys = key_range(bound, schema, layout.encoder)
+    part = _part(spec)
+    return ScanRequest(
+        columns=_columns(spec, schema) if plan is None else plan.columns,
+        where=None if bound.is_trivially_true else bound,
+        filter_columns=tuple(schema.by_id[column_id] for column_id in bound.column_ids),
+        keys=keys if part is None else keys.intersection(part),
+        snapshot=snapshot,
+        chunk_bytes=chunk_bytes,
+        changes=changes,
+        limit=None if spec.limit is None else spec.limit + spec.offset,
+        inverse=_inverse(predicate, bound, schema),
+        points=key_points(bound, schema, layout.encoder),
+        aggregate=plan,
+        is_split=part is not None,
+    )
+
+
+def _inverse(predicate: Predicate | None, bound: BoundFilter, schema: TableSchema) -> BoundFilter | None:
+    """Return the filter that is true where ``bound`` is false; None where it would read other columns.
+
+    A comparison that can only be false or NULL, like ``tiny > 127``, is left out of an OR, but its negation is IS NOT
+    NULL. So the inverse may be true for no row because of a column that the filter does not read.
+    """
+    if predicate is None:
+        return None
+    inverse = bind(Not(op="not", arg=predicate), schema)
+    return inverse if set(inverse.column_ids) <= set(bound.column_ids) else None
+
+
+def _columns(spec: ScanSpec, schema: TableSchema) -> tuple[ColumnSchema, ...]:
+    names = schema.arrow.names if spec.columns is None else spec.columns
+    return tuple(schema.column(name) for name in names)
+
+
+def digest(table: Table, request: ScanRequest) -> str:
+    """Return what is the same for two scans of the same columns, which also have the same names and types."""
+    columns = [(column.id, column.name, column.type, column.nullable) for column in request.columns_read]
+    return blake2s(repr((table.table_id, columns)).encode(), digest_size=8).hexdigest()
+
+
+def resolve_ticket(
+    spec: ScanSpec,
+    table: Table,
+    layout: Layout,
+    snapshot: int,
+    changes: ChangeRange | None,
+    limits: Limits,
+    chunk_bytes: int,
+) -> ScanRequest:
+    """Resolve a scan as ``resolve`` does; one that was planned before must have the columns of then.
+
+    Raises:
+        ConflictError: it has not.
+        InvalidArgumentError, NotFoundError: for a column or filter that cannot be.
+    """
+    why = (
+        f"the scan was planned before table {table.name!r} was altered, or made anew, and its columns are not the same "
+        f"any more (the schema version is {layout.schema.version} now): plan it again, with GetFlightInfo"
+    )
+    try:
+        request = resolve(spec, layout, snapshot, changes, limits, chunk_bytes)
+    except (InvalidArgumentError, NotFoundError) as error:
+        if spec.planned is not None:
+            raise ConflictError(why) from error
+        raise
+    if spec.planned not in (None, digest(table, request)):
+        raise ConflictError(why)
+    return request
+
+
+def _part(spec: ScanSpec) -> KeyRange | None:
+    """Return the keys that a ticket is for; None for all."""
+    if spec.key_lower is None and spec.key_upper is None:
+        return None
+    lower, upper = (None if end is None else bytes.fromhex(end) for end in (spec.key_lower, spec.key_upper))
+    return KeyRange(lower, upper)
+
+
+def wanted_tablets(spec: ScanSpec, table: Table, layout: Layout, request: ScanRequest) -> Wanted:
+    """Return the tablets that a scan reads.
+
+    Raises:
+        NotFoundError: for a ticket whose tablet is gone, or a part of it.
+        WrongServerError: a tablet is on another server, and the scan is not one of those ``here``, or the tablets
+            ``here`` are not those of the scan's plan.
+        CorruptionError: a tablet is in quarantine.
+    """
+    if spec.tablets_here is not None and spec.tablets_here != layout.tablets_here:
+        raise WrongServerError("tablets were moved between servers meanwhile; plan the scan again")
+    wanted = _wanted(spec, table, layout, request)
+    if spec.here and spec.tablet is None and layout.elsewhere is not None:
+        here = [tablet for tablet in wanted.tablets if tablet.elsewhere is None]
+        wanted = Wanted(here, wanted.levels, sum_of(tablet.partition for tablet in wanted.tablets))
+    for tablet in wanted.tablets:
+        check_here(tablet)
+    return wanted
+
+
+def _wanted(spec: ScanSpec, table: Table, layout: Layout, request: ScanRequest) -> Wanted:
+    if spec.tablet is not None:
+        return Wanted(_heirs(spec.tablet, table, layout), [])
+    if spec.partition is not None:
+        return Wanted(_within(spec.partition, table, layout), [])
+    if request.where is None:
+        return Wanted(list(layout.tablets), [])
+    partitions = [tablet.partition for tablet in layout.tablets]
+    pruned = prune_tablets(request.where, layout.partitions, layout.schema, partitions)
+    return Wanted([layout.tablets[number] for number in pruned.left], pruned.levels)
+
+
+def _heirs(tablet_id: int, table: Table, layout: Layout) -> list[Tablet]:
+    """Return the tablet, or those that it was divided into.
+
+    Each division makes two heirs: of what is left of a tablet after n of them each counts for one part in 2**n.
+    """
+    if known := [tablet for tablet in layout.tablets if tablet_id in tablet.aliases]:
+        return known
+    lines = [(tablet, (*tablet.ancestors, tablet.tablet_id)) for tablet in layout.tablets]
+    found = [(tablet, len(line) - 1 - line.index(tablet_id)) for tablet, line in lines if tablet_id in line]
+    if not found:
+        raise NotFoundError(
+            f"table {table.name!r} has no tablet {tablet_id}: its range was dropped; plan the scan again"
+        )
+    if sum(2.0**-divisions for _, divisions in found) < 1:
+        raise NotFoundError(
+            f"tablet {tablet_id} of table {table.name!r} was divided since the scan was planned, and the range of a "
+            "part of it was dropped; plan again"
+        )
+    return [tablet for tablet, _ in found]
+
+
+def _within(partition: TabletPartition, table: Table, layout: Layout) -> list[Tablet]:
+    """Return the tablets that hold a partition, which may have been divided: from its lower end on, one at a time."""
+    begins = {each.partition.lower: each for each in layout.tablets if each.partition.buckets == partition.buckets}
+    found: list[Tablet] = []
+    lower = partition.lower
+    while (tablet := begins.get(lower)) and len(found) < len(begins):
+        found.append(tablet)
+        if tablet.partition.upper == partition.upper:
+            return found
+        lower = tablet.partition.upper
+    raise NotFoundError(
+        f"table {table.name!r} has no tablets that hold what the scan was planned for: its range was dropped; plan "
+        "the scan again"
+    )
+
+
+def run(
+    spec: ScanSpec,
+    layout: Layout,
+    request: ScanRequest,
+    tablets: list[Tablet],
+    versions: list[Version],
+    pool: Executor,
+    ahead: int,
+    limits: Limits,
+) -> Iterator[pa.RecordBatch]:
+    """Return the batches of a scan of tablets in these versions, as ``pinned`` returns them."""
+    if request.aggregate:
+        read = [] if _is_empty(spec, request) else versions
+        return _aggregated(read, request, request.aggregate, pool, ahead, limits.aggregate_bytes)
+    return unmarked(run_marked(spec, layout, request, tablets, versions, pool, ahead))
+
+
+def unmarked(marked: Iterator[Marked]) -> Iterator[pa.RecordBatch]:
+    """Yield the batches alone."""
+    for batch, _ in marked:
+        if batch is not None:
+            yield batch
+
+
+def run_marked(
+    spec: ScanSpec,
+    layout: Layout,
+    request: ScanRequest,
+    tablets: list[Tablet],
+    versions: list[Version],
+    pool: Executor,
+    ahead: int,
+) -> Iterator[Marked]:
+    """Return the batches of a scan of rows or changes, with ``marks`` if it asks for them."""
+    if _is_empty(spec, request):
+        return iter(())
+    reach = 0 if spec.limit is not None else ahead
+    if spec.ordered:
+        marked = (
+            item
+            for group in _in_key_order(tablets, versions, layout)
+            for item in scan_ordered(group, request, layout.schema.key, layout.encoder, pool, reach)
+        )
+    elif spec.marks and not _is_short(spec):
+        rowsets = [rowset for version in versions for rowset in version.rowsets()]
+        marked = scan_marked(rowsets, request, pool, reach)
+    else:
+        marked = (Marked(batch, None) for batch in scan_unordered(versions, request, pool, reach))
+    marked = _skipped(marked, spec.offset) if spec.offset else marked
+    return marked if spec.limit is None else _limited(marked, spec.limit)
+
+
+def _is_empty(spec: ScanSpec, request: ScanRequest) -> bool:
+    return spec.limit == 0 or (request.where is not None and request.where.is_trivially_false)
+
+
+def _is_short(spec: ScanSpec) -> bool:
+    """Whether the rows are few enough for whoever reads them to wait until all are there."""
+    return spec.limit is not None and spec.limit <= _SHORT_ROWS
+
+
+def _aggregated(
+    versions: list[Version], request: ScanRequest, plan: AggregatePlan, pool: Executor, ahead: int, bytes_max: int
+) -> Iterator[pa.RecordBatch]:
+    merger = Merger(plan, bytes_max)
+    for version in versions:
+        for partial in aggregate(version, request, plan, pool, ahead):
+            merger.add(partial)
+    yield merger.finish()
+
+
+def _in_key_order(tablets: list[Tablet], versions: list[Version], layout: Layout) -> list[list[RowSet]]:
+    """Return the rowsets in groups, each of which lies above the one before: range by range where ranges lead the key,
+    else all in one."""
+    ranges = layout.partitions.range_columns
+    leads = bool(ranges) and ranges == tuple(column.id for column in layout.schema.key[: len(ranges)])
+    places = {each.lower: place for place, each in enumerate(layout.partitions.ranges)}
+    groups: dict[int, list[RowSet]] = {}
+    for tablet, version in zip(tablets, versions, strict=True):
+        place = places[tablet.partition.lower] if leads else 0
+        groups.setdefault(place, []).extend(version.rowsets())
+    return [groups[place] for place in sorted(groups)]
+
+
+def pinned(spec: ScanSpec, tablets: list[Tablet], table: Table, request: ScanRequest) -> list[Version]:
+    """Return the tablets' versions. Not before they are pinned is it certain that they keep what the snapshot needs.
+
+    Raises:
+        SnapshotTooOldError: one of them no longer does.
+    """
+    snapshot = request.oldest
+    versions = [tablet.version for tablet in tablets]
+    if not _is_empty(spec, request) and any(snapshot < version.history_floor for version in versions):
+        raise SnapshotTooOldError(f"snapshot {snapshot} lies before the history that table {table.name!r} still has")
+    return versions
+
+
+def _skipped(marked: Iterator[Marked], count: int) -> Iterator[Marked]:
+    left = count
+    for batch, below in marked:
+        rows = batch.num_rows if batch else 0
+        yield Marked(batch.slice(left) if batch and left < rows else None, below)
+        left = max(left - rows, 0)
+
+
+def _limited(marked: Iterator[Marked], limit: int) -> Iterator[Marked]:
+    left = limit
+    for batch, below in marked:
+        if batch is None or batch.num_rows < left:
+            left -= batch.num_rows if batch else 0
+            yield Marked(batch, below)
+        else:
+            yield Marked(batch.slice(0, left), None)
+            return
+
+
+def estimate(
+    spec: ScanSpec, wanted: Wanted, versions: list[Version], layout: Layout, request: ScanRequest
+) -> tuple[list[ScanSplit], dict[str, Any]]:
+    """Return one split a tablet with what it would read at most, and what is left out and why."""
+    split_bytes = None if spec.is_whole else spec.split_bytes
+    splits: list[ScanSplit] = []
+    counts: list[PruneCount] = []
+    for tablet, version in zip(wanted.tablets, versions, strict=True):
+        parts, count = split(version, request, split_bytes)
+        counts.append(count)
+        splits += _described(tablet, parts, request)
+    if spec.all_parts:
+        splits += _left_out(wanted, layout)
+    else:
+        # At a snapshot, what holds no row now will never hold one. One part is kept, for readers that need one.
+        splits = [part for part in splits if part.rows] or splits[:1]
+    tablets = {
+        "tablets": len(layout.tablets),
+        "tablets_to_read": len(wanted.tablets),
+        "partition_levels": [level.explained() for level in wanted.levels],
+    }
+    return splits, tablets | _explain(counts, request)
+
+
+def _described(tablet: Tablet, parts: list[Split], request: ScanRequest) -> list[ScanSplit]:
+    """Say which parts of a tablet its splits are: all of its keys, which the filter bounds again when they are read."""
+    ends = request.keys if request.is_split else ALL_KEYS
+    lowers = [ends.lower, *(part.keys.lower for part in parts[1:])]
+    uppers = [*(part.keys.upper for part in parts[:-1]), ends.upper]
+    return [
+        ScanSplit(
+            tablet=tablet.tablet_id,
+            partition=tablet.partition,
+            rows=part.rows,
+            bytes=part.bytes,
+            key_lower=None if lower is None else lower.hex(),
+            key_upper=None if upper is None else upper.hex(),
+        )
+        for part, lower, upper in zip(parts, lowers, uppers, strict=True)
+    ]
+
+
+def _left_out(wanted: Wanted, layout: Layout) -> list[ScanSplit]:
+    """Return the tablets here that hold no match, each as a part without rows."""
+    read = {tablet.tablet_id for tablet in wanted.tablets}
+    return [
+        ScanSplit(tablet=tablet.tablet_id, partition=tablet.partition, rows=0, bytes=0)
+        for tablet in layout.tablets
+        if tablet.tablet_id not in read and tablet.elsewhere is None
+    ]
+
+
+def _explain(counts: list[PruneCount], request: ScanRequest) -> dict[str, Any]:
+    unchanged = {"rowsets_unchanged": sum(count.rowsets_unchanged for count in counts)}
+    return {
+        **({"since": request.changes.since, **unchanged} if request.changes else {}),
+        "snapshot": request.snapshot,
+        "columns_read": [column.name for column in request.columns_read],
+        "key_range": {
+            "lower": request.keys.lower.hex() if request.keys.lower is not None else None,
+            "upper": request.keys.upper.hex() if request.keys.upper is not None else None,
+        },
+        "rowsets": sum(count.rowsets for count in counts),
+        "rowsets_pruned_by_key_range": sum(count.rowsets_by_key for count in counts),
+        "rowsets_looked_up_by_key": sum(count.rowsets_by_look_up for count in counts),
+        "chunks": sum(count.chunks for count in counts),
+        "chunks_pruned_by_zone_map": sum(count.chunks_by_zone_map for count in counts),
+        "chunks_read_where_updated": sum(count.chunks_touched_only for count in counts),
+        "rows": sum(count.rows_total for count in counts),
+        "rows_to_read": sum(count.rows_in_chunks for count in counts),
+    }

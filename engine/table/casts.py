@@ -1,0 +1,178 @@
+"""Casts: cells as they were sent, made the cells of a column where that loses nothing, and which of them do not fit.
+
+An Arrow type that never fits is an error of the whole batch. Where the type fits and single values do not (300 for an
+int8, 1.234 for a decimal of two digits), the cast is made without them and says which they are. What does not fit is
+worked out with arrays, and only when Arrow has refused a cast.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...schemas.column import ColumnSchema
+from ...schemas.errors import InvalidArgumentError
+from ...schemas.wrapped import unwrapped
+
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_MILLISECONDS_A_DAY = 86_400_000
+_LARGEST_DAY = (2**63 - 1) // (86_400 * 1_000_000)
+"""The last day, counted from 1970, that has microseconds in 64 bits."""
+
+
+def cast(array: pa.Array, column: ColumnSchema) -> tuple[pa.Array, np.ndarray | None]:
+    """Return cells of a column's type, NULL where a value does not fit, and bools that are true there; None for none.
+
+    Dictionaries are spelled out: whoever calls has seen to it that they are not too large for that.
+
+    Raises:
+        InvalidArgumentError: the Arrow type never fits.
+    """
+    target = column.logical.arrow
+    array = unwrapped(array)
+    if array.type == target:
+        return array, None
+    if not is_castable(array.type, target):
+        raise InvalidArgumentError(f"column {column.name!r} is {column.type}; the data has {array.type}")
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary.take(array.indices)
+        if array.type == target:
+            return array, None
+    try:
+        misfits = _overflowing(array, target)
+        return (_by_way_of(array, target), None) if misfits is None else _without(array, target, misfits)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        try:
+            return _without(array, target, _misfits(array, target))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise InvalidArgumentError(
+                f"column {column.name!r} is {column.type}; the data has {array.type} and does not fit: {error}"
+            ) from None
+
+
+def range_of(target: pa.DataType) -> str:
+    """Say in words what cells of a type hold."""
+    is_ = pa.types
+    if is_.is_integer(target):
+        return f"whole numbers from {-(2 ** (target.bit_width - 1)):,} to {2 ** (target.bit_width - 1) - 1:,}"
+    if is_.is_floating(target):
+        digits = np.finfo(target.to_pandas_dtype()).nmant + 1
+        return f"numbers within its range, whole ones up to 2**{digits} exactly"
+    if is_.is_decimal(target):
+        return f"{target.precision - target.scale} digits before the point and {target.scale} after it"
+    return "whole days" if is_.is_date(target) else "whole microseconds in 64 bits"
+
+
+def is_castable(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether a cast keeps the meaning of every cell that it does not refuse."""
+    is_ = pa.types
+    if is_.is_null(source):
+        return True
+    if is_.is_dictionary(source):
+        return is_castable(source.value_type, target) or source.value_type == target
+    if is_.is_integer(target) or is_.is_floating(target):
+        return is_.is_integer(source) or is_.is_floating(source)
+    if is_.is_decimal(target):
+        return is_.is_integer(source) or is_.is_decimal(source)
+    if is_.is_timestamp(target):
+        return is_.is_timestamp(source) or is_.is_date(source)
+    if is_.is_date(target):
+        return is_.is_date(source)
+    if is_.is_string(target):
+        return is_.is_large_string(source) or source == pa.string_view()
+    if is_.is_binary(target):
+        return is_.is_large_binary(source) or is_.is_fixed_size_binary(source) or source == pa.binary_view()
+    return False
+
+
+def _without(array: pa.Array, target: pa.DataType, misfits: np.ndarray) -> tuple[pa.Array, np.ndarray]:
+    return _by_way_of(pc.if_else(pa.array(misfits), pa.scalar(None, array.type), array), target), misfits
+
+
+def _by_way_of(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Cast, and refuse an integer only if it does not fit in the decimal, not if one of its type might not."""
+    if pa.types.is_decimal(target) and pa.types.is_integer(array.type):
+        return _as_decimal(array, target.scale).cast(target)
+    return array.cast(target)
+
+
+def _as_decimal(array: pa.Array, scale: int) -> pa.Array:
+    """Return integers as decimals that hold any of them."""
+    return array.cast(pa.decimal128(38, scale) if scale <= 18 else pa.decimal256(58, scale))
+
+
+def _overflowing(array: pa.Array, target: pa.DataType) -> np.ndarray | None:
+    """Return where finite doubles are beyond the range of floats, of which Arrow makes infinities; None for none."""
+    if not (pa.types.is_float32(target) and pa.types.is_float64(array.type)):
+        return None
+    beyond = bools(pc.and_(pc.is_finite(array), pc.is_inf(array.cast(target))))
+    return beyond if beyond.any() else None
+
+
+def _misfits(array: pa.Array, target: pa.DataType) -> np.ndarray:
+    """Return where values, of a type that is castable to ``target``, do not fit in it."""
+    is_ = pa.types
+    if is_.is_decimal(target):
+        return _beyond_decimal(array, target)
+    values = _numbers(array)
+    if is_.is_integer(target):
+        outside = _outside(values, -(2 ** (target.bit_width - 1)), 2 ** (target.bit_width - 1))
+        return outside | (values != np.trunc(values)) if values.dtype.kind == "f" else outside
+    if is_.is_floating(target):
+        largest = 2 ** (np.finfo(target.to_pandas_dtype()).nmant + 1)
+        return _outside(values, -largest, largest + 1)
+    if is_.is_date(array.type) and not is_.is_date(target):
+        day = _MILLISECONDS_A_DAY if is_.is_date64(array.type) else 1
+        return _outside(values, -_LARGEST_DAY * day, _LARGEST_DAY * day + 1)
+    if is_.is_timestamp(array.type):
+        finer = _PER_SECOND[array.type.unit] // _PER_SECOND[target.unit]
+        if finer:
+            return values % finer != 0
+        coarser = _PER_SECOND[target.unit] // _PER_SECOND[array.type.unit]
+        return _outside(values, -(2**63) // coarser + 1, (2**63 - 1) // coarser + 1)
+    return np.zeros(len(array), np.bool_)
+
+
+def _outside(values: np.ndarray, first: int, end: int) -> np.ndarray:
+    """Return where values are not in [first, end). NaN is not."""
+    if values.dtype.kind == "f":
+        return ~((values >= float(first)) & (values < float(end)))
+    known = np.iinfo(values.dtype)
+    below = values < first if first > known.min else np.zeros(len(values), np.bool_)
+    return below | (values >= end) if end <= known.max else below
+
+
+def _numbers(array: pa.Array) -> np.ndarray:
+    """Return the numbers that stand for cells, 0 for NULL."""
+    is_ = pa.types
+    if is_.is_float16(array.type):
+        array = array.cast(pa.float32())
+    elif is_.is_date32(array.type):
+        array = array.view(pa.int32())
+    elif is_.is_timestamp(array.type) or is_.is_date64(array.type):
+        array = array.view(pa.int64())
+    return pc.fill_null(array, pa.scalar(0, array.type)).to_numpy(zero_copy_only=False)
+
+
+def _beyond_decimal(array: pa.Array, target: pa.DataType) -> np.ndarray:
+    """Return where numbers have more digits than a decimal, before the point or after it."""
+    if pa.types.is_integer(array.type):
+        array = _as_decimal(array, 0)
+    scale = array.type.scale
+    wide = array.cast(pa.decimal256(76, scale))
+    misfits = pa.repeat(False, len(wide))
+    if scale > target.scale:
+        cut = wide.cast(pa.decimal256(76, target.scale), safe=False).cast(wide.type, safe=False)
+        misfits = pc.not_equal(cut, wide)
+    before_point = target.precision - target.scale
+    if before_point + scale < 76:
+        misfits = pc.or_(misfits, pc.greater_equal(pc.abs(wide), pa.scalar(Decimal(10) ** before_point, wide.type)))
+    return bools(misfits)
+
+
+def bools(mask: pa.Array) -> np.ndarray:
+    """Return an Arrow bool array, NULL as false, as numpy's."""
+    return np.asarray(pc.fill_null(mask, False).to_numpy(zero_copy_only=False), np.bool_)

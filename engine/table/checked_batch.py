@@ -1,0 +1,247 @@
+"""Incoming: a record batch as it was sent, checked against a table's schema, row by row where rows may be refused.
+
+What is wrong with the batch as a whole (an unknown column, a type that does not fit, a missing key column) is raised.
+What is wrong with single rows (NULL where none may be, a value that the column's type does not hold, a cell that is too
+large, a date out of range) refuses those rows. A varchar cell that is too long is cut to its length in characters, as
+the contract says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...schemas.column import ColumnSchema
+from ...schemas.errors import InvalidArgumentError
+from ...schemas.limits import Limits
+from ...schemas.operation import Operation
+from ...schemas.table import TableSchema
+from ...schemas.wrapped import bare_type, unwrapped
+from .casts import bools, cast, is_castable, range_of
+
+_FIRST_DATE, _LAST_DATE = -719_162, 2_932_896
+"""0001-01-01 and 9999-12-31 in days since 1970."""
+
+
+@dataclass(slots=True, eq=False)
+class RowRefusals:
+    """Why rows are refused; a row keeps the first reason found."""
+
+    row_count: int
+    reasons: list[tuple[str, str]] = field(default_factory=list)
+    """(code, message)"""
+    by_row: np.ndarray | None = None
+    """int16, one a row: 1 + the position of its reason, 0 for none."""
+
+    def refuse(self, rows: np.ndarray, code: str, message: str) -> None:
+        """Refuse the rows where the bool array ``rows`` is true."""
+        if not rows.any():
+            return
+        if self.by_row is None:
+            self.by_row = np.zeros(self.row_count, np.int16)
+        self.reasons.append((code, message))
+        self.by_row[rows & (self.by_row == 0)] = len(self.reasons)
+
+    def accepted(self) -> np.ndarray | None:
+        """Return the positions of the rows that were not refused; None for all."""
+        return None if self.by_row is None else np.flatnonzero(self.by_row == 0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Incoming:
+    """The accepted rows of a batch, columns named by id, and what was refused."""
+
+    rows: pa.RecordBatch
+    positions: np.ndarray | None
+    """Where each row stood in the batch as it was sent; None when all are there."""
+    refusals: RowRefusals
+
+    def without(self, rows: np.ndarray, code: str, message: str) -> Incoming:
+        """Return the batch with more rows refused: those where the bool array ``rows`` is true."""
+        positions = np.arange(len(rows)) if self.positions is None else self.positions
+        refused = np.zeros(self.refusals.row_count, np.bool_)
+        refused[positions[rows]] = True
+        self.refusals.refuse(refused, code, message)
+        return Incoming(self.rows.filter(pa.array(~rows)), positions[~rows], self.refusals)
+
+    def with_column(self, place: int, name: str, cells: pa.Array) -> Incoming:
+        """Return the batch with one more column, before the one that is at ``place`` now."""
+        arrays, names = list(self.rows.columns), list(self.rows.schema.names)
+        arrays.insert(place, cells)
+        names.insert(place, name)
+        return Incoming(pa.RecordBatch.from_arrays(arrays, names=names), self.positions, self.refusals)
+
+    @property
+    def column_ids(self) -> list[int]:
+        """The columns that there are."""
+        return [int(name) for name in self.rows.schema.names]
+
+
+def check_batch(batch: pa.RecordBatch, schema: TableSchema, operation: Operation, limits: Limits) -> Incoming:
+    """Check a batch and return its rows, columns in the order of the schema and of its types.
+
+    Raises:
+        InvalidArgumentError: when no row of the batch can be taken, whatever its cells.
+    """
+    _validate(batch)
+    columns = _columns(batch, schema, operation)
+    _check_row_count(batch.num_rows, columns, limits)
+    refusals = RowRefusals(batch.num_rows)
+    arrays = [_checked(batch.column(column.name), column, refusals, limits) for column in columns]
+    rows = pa.RecordBatch.from_arrays(arrays, names=[str(column.id) for column in columns])
+    if rows.nbytes > limits.batch_bytes:
+        raise InvalidArgumentError(f"cells of the table's types {over_limit(rows.nbytes, limits)}")
+    positions = refusals.accepted()
+    if positions is not None:
+        rows = rows.take(pa.array(positions))
+    return Incoming(rows, positions, refusals)
+
+
+def _check_row_count(count: int, columns: Sequence[ColumnSchema], limits: Limits) -> None:
+    """Refuse rows of NULLs, runs or codes that take hardly a byte as they come, before they are spelled out."""
+    size = count * row_bytes(columns)
+    if size > limits.batch_bytes:
+        raise InvalidArgumentError(f"{count:,} rows of the table's types {over_limit(size, limits)}")
+
+
+def row_bytes(columns: Sequence[ColumnSchema]) -> int:
+    """Return the bytes that a row takes at least."""
+    kinds = [column.logical.arrow for column in columns]
+    return sum(4 if pa.types.is_binary(kind) or pa.types.is_string(kind) else kind.bit_width // 8 for kind in kinds)
+
+
+def spelled_out(batch: pa.RecordBatch, schema: TableSchema, limits: Limits) -> pa.RecordBatch:
+    """Return a batch of columns of the table with its cells alone: no dictionaries, no runs, no extension types.
+
+    Raises:
+        InvalidArgumentError: the buffers are not what they claim to be, or the cells are too many bytes for a batch.
+    """
+    if all(bare_type(kind) == kind for kind in batch.schema.types):
+        return batch
+    _validate(batch)
+    columns = [schema.by_name[name] for name in batch.schema.names]
+    _check_row_count(batch.num_rows, columns, limits)
+    arrays = [_spelled_out(batch.column(column.name), column, limits) for column in columns]
+    rows = pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+    if rows.nbytes > limits.batch_bytes:
+        raise InvalidArgumentError(f"the rows, spelled out, {over_limit(rows.nbytes, limits)}")
+    return rows
+
+
+def _spelled_out(array: pa.Array, column: ColumnSchema, limits: Limits) -> pa.Array:
+    array = unwrapped(array)
+    while isinstance(array, pa.DictionaryArray):
+        if column.logical.is_variable:
+            _check_decoded_size(array, column, limits)
+        array = unwrapped(array.dictionary.take(array.indices))
+    return array
+
+
+def in_one_batch(batches: Iterable[pa.RecordBatch], limits: Limits) -> list[pa.RecordBatch]:
+    """Return batches as the one that is to be one commit; none if there are none.
+
+    Raises:
+        InvalidArgumentError: together they are too large for that.
+    """
+    staged: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        size += batch.nbytes
+        if size > limits.batch_bytes:
+            raise InvalidArgumentError(
+                f"a stream that is one commit is too large with {size:,} bytes: at most {limits.batch_bytes:,} are "
+                "allowed; cut it into several"
+            )
+        staged.append(batch)
+    return [pa.concat_batches(staged)] if staged else []
+
+
+def _validate(batch: pa.RecordBatch) -> None:
+    """Refuse buffers that are not what they claim to be: kernels trust offsets, codes and digits after this."""
+    try:
+        batch.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise InvalidArgumentError(f"the data is not valid Arrow: {error}") from None
+
+
+def _columns(batch: pa.RecordBatch, schema: TableSchema, operation: Operation) -> list[ColumnSchema]:
+    names = batch.schema.names
+    if len(set(names)) < len(names):
+        raise InvalidArgumentError("a column is named twice in the data")
+    if unknown := [name for name in names if name not in schema.by_name]:
+        known = ", ".join(schema.by_name)
+        raise InvalidArgumentError(f"the table has no column {unknown[0]!r}; its columns are {known}")
+    present = set(names)
+    key = [column for column in schema.key if not _is_given(column, schema, operation)]
+    if (given := schema.auto_incrementing) and given not in key and given.name in present:
+        raise InvalidArgumentError(
+            f"the store gives new rows their {given.name!r}: leave the column out of {operation}"
+        )
+    if missing := [column.name for column in key if column.name not in present]:
+        raise InvalidArgumentError(f"the data lacks the key column {missing[0]!r}")
+    values = [column for column in schema.values if column.name in present]
+    if operation.base is Operation.DELETE and values:
+        raise InvalidArgumentError(f"delete takes the key columns only, not {values[0].name!r}")
+    if operation.base is Operation.UPDATE and not values:
+        raise InvalidArgumentError("update needs at least one column beside the key")
+    return [*key, *values]
+
+
+def _is_given(column: ColumnSchema, schema: TableSchema, operation: Operation) -> bool:
+    """Whether the store fills in a key column."""
+    return column is schema.auto_incrementing and operation.base is Operation.INSERT
+
+
+def _checked(array: pa.Array, column: ColumnSchema, refusals: RowRefusals, limits: Limits) -> pa.Array:
+    array = _cast(array, column, refusals, limits)
+    kind = column.logical
+    if array.null_count and not column.nullable:
+        message = f"column {column.name!r} is NULL and may not be"
+        refusals.refuse(bools(array.is_null()), "INVALID_ARGUMENT", message)
+    if kind.name == "varchar":
+        array = _cut(array, kind.length)
+    if kind.is_variable:
+        too_large = pc.greater(pc.binary_length(array), limits.cell_bytes)
+        message = f"the cell of column {column.name!r} has more than {limits.cell_bytes:,} bytes"
+        refusals.refuse(bools(too_large), "TOO_LARGE", message)
+    if kind.name == "date" and len(array):
+        days = array.view(pa.int32())
+        outside = pc.or_(pc.less(days, _FIRST_DATE), pc.greater(days, _LAST_DATE))
+        message = f"column {column.name!r} holds a date outside 0001-01-01 to 9999-12-31"
+        refusals.refuse(bools(outside), "INVALID_ARGUMENT", message)
+    return array
+
+
+def _cast(array: pa.Array, column: ColumnSchema, refusals: RowRefusals, limits: Limits) -> pa.Array:
+    array = unwrapped(array)
+    if pa.types.is_dictionary(array.type) and column.logical.is_variable:
+        _check_decoded_size(array, column, limits)
+    given = array.type
+    array, misfits = cast(array, column)
+    if misfits is not None:
+        message = f"column {column.name!r} is {column.type}, {range_of(column.logical.arrow)}: the {given} does not fit"
+        refusals.refuse(misfits, "INVALID_ARGUMENT", message)
+    return array
+
+
+def _check_decoded_size(array: pa.DictionaryArray, column: ColumnSchema, limits: Limits) -> None:
+    """Refuse a small array that stands for a huge one before it becomes one."""
+    if not is_castable(array.type, column.logical.arrow) or pa.types.is_null(array.type.value_type):
+        return
+    size = pc.sum(pc.binary_length(array.dictionary).cast(pa.int64()).take(array.indices)).as_py() or 0
+    if size > limits.batch_bytes:
+        raise InvalidArgumentError(f"the values of column {column.name!r}, spelled out, {over_limit(size, limits)}")
+
+
+def over_limit(size: int, limits: Limits) -> str:
+    """Say how much too large a batch is."""
+    return f"have {size:,} bytes: a batch is one commit, of at most {limits.batch_bytes:,} bytes; cut it into several"
+
+
+def _cut(array: pa.Array, length: int) -> pa.Array:
+    longest = pc.max(pc.utf8_length(array)).as_py()
+    return pc.utf8_slice_codeunits(array, 0, length) if longest and longest > length else array

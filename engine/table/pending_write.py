@@ -1,0 +1,57 @@
+"""A write between its application and its answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from ...schemas.table import TableSchema
+from ...schemas.write import Durability, WriteResult
+from ..commit.commit_log import Commit, CommitLog
+from ..commit.numbered_writes import Answered
+from ..tablet.tablet import Tablet
+from .checked_batch import Incoming
+from .write_result import answer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PendingWrite:
+    """A write that is applied and not acknowledged. It becomes visible whether or not the answer is asked for."""
+
+    schema: TableSchema
+    batch: pa.RecordBatch
+    incoming: Incoming
+    status: np.ndarray
+    rejected: bool
+    commit: Commit | None
+    log: CommitLog
+    durability: Durability
+    tablets: tuple[Tablet, ...]
+    """Those that the batch touched."""
+
+    def result(self) -> WriteResult:
+        """Return the answer once the write is durable and visible.
+
+        Raises:
+            UnavailableError: the log failed; whether the write survives is known after a restart.
+        """
+        timestamp = self.log.settle() if self.commit is None else self.commit.timestamp
+        if self.commit is not None:
+            self.log.acknowledge(self.commit, self.durability)
+        return answer(self.batch, self.schema, self.incoming, self.status, timestamp, self.durability, self.rejected)
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedWrite:
+    """A numbered write that was made before: its answer is there, though it may not be durable yet."""
+
+    known: Answered
+    log: CommitLog
+    durability: Durability
+
+    def result(self) -> WriteResult:
+        """Return the first answer once the write is durable and visible. Raises as ``PendingWrite.result``."""
+        self.log.acknowledge(Commit(self.known.timestamp, self.known.lsn), self.durability)
+        return self.known.result(self.durability)

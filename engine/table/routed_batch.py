@@ -1,0 +1,160 @@
+"""Prepared: a batch that is checked and cut by tablet, before any lock is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from ...schemas.errors import InvalidArgumentError
+from ...schemas.limits import Limits
+from ...schemas.operation import Operation
+from ..tablet.outcome import Shape
+from ..tablet.tablet import Tablet
+from ..vectors.keys import BytesKeys, KeyVector, first_occurrences, hash_keys, slice_keys, take_keys
+from .auto_increment import AutoIncrement
+from .checked_batch import Incoming, check_batch, over_limit
+from .layout import Layout, grouped
+from .write_result import required_columns
+
+_ROWS_ALONE = 4096
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """The rows of a batch that belong to one tablet."""
+
+    tablet: Tablet
+    positions: np.ndarray | None
+    """Where its rows stand among the accepted rows of the batch, ascending; None: they are all of them."""
+    rows: pa.RecordBatch
+    keys: KeyVector
+    hashes: np.ndarray
+    first: np.ndarray
+    """For each row the first row with its key."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """A batch that was checked and cut by tablet, by one layout of its table."""
+
+    layout: Layout
+    batch: pa.RecordBatch
+    incoming: Incoming
+    shape: Shape
+    parts: list[Part]
+    """One for each tablet that the batch touches; of a table that is one tablet always one, which may be empty."""
+
+
+def prepare(
+    layout: Layout, batch: pa.RecordBatch, operation: Operation, limits: Limits, auto_increment: AutoIncrement
+) -> Prepared:
+    """Check a batch, number new rows where the table does that, and cut the batch by tablet.
+
+    Raises:
+        InvalidArgumentError: the batch as a whole is wrong.
+        WrongServerError: a row's tablet is on another server.
+    """
+    incoming = check_batch(batch, layout.schema, operation, limits)
+    incoming = auto_increment.number(incoming, layout.schema, operation)
+    _check_defaults(layout, incoming, operation, limits)
+    incoming, keys = keyed(layout, incoming, operation, limits)
+    incoming, keys, numbers = _covered(layout, incoming, keys)
+    if len(keys):
+        layout.check_writable(numbers)
+    return Prepared(
+        layout, batch, incoming, shape_of(layout, set(incoming.column_ids)), cut(layout, incoming.rows, keys, numbers)
+    )
+
+
+def _covered(layout: Layout, incoming: Incoming, keys: KeyVector) -> tuple[Incoming, KeyVector, np.ndarray | None]:
+    """Return the rows that have a tablet, and its number for each; the others are refused."""
+    numbers, missing = layout.covers(incoming.rows)
+    if numbers is None or missing is None:
+        return incoming, keys, numbers
+    names = ", ".join(column.name for column in layout.partitions.range_keys(layout.schema))
+    kept = np.flatnonzero(~missing)
+    incoming = incoming.without(missing, "NO_PARTITION", f"no range partition holds the row's values of ({names})")
+    return incoming, take_keys(keys, kept), numbers[kept]
+
+
+def cut(layout: Layout, rows: pa.RecordBatch, keys: KeyVector, numbers: np.ndarray | None) -> list[Part]:
+    """Cut rows by tablet, in ascending id; ``numbers`` as ``Layout.covers`` gives them, for rows that have a tablet."""
+    if numbers is None:
+        return [_part(layout.tablets[0], None, rows, keys)]
+    if not len(numbers):
+        return []
+    order, groups = grouped(numbers)
+    if len(groups) == 1:
+        return [_part(layout.tablets[groups[0][0]], None, rows, keys)]
+    keys = take_keys(keys, order)
+    return [
+        _part(layout.tablets[number], order[first:last], part, slice_keys(keys, first, last))
+        for (number, first, last), part in zip(groups, _taken(rows, order, groups), strict=True)
+    ]
+
+
+def _taken(rows: pa.RecordBatch, order: np.ndarray, groups: list[tuple[int, int, int]]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of each group. Where groups are large each has memory of its own, and may wait without the others;
+    one call for many small ones is quicker."""
+    if len(order) >= _ROWS_ALONE * len(groups):
+        for _, first, last in groups:
+            yield rows.take(pa.array(order[first:last]))
+        return
+    together = rows.take(pa.array(order))
+    for _, first, last in groups:
+        yield together.slice(first, last - first)
+
+
+def _part(tablet: Tablet, positions: np.ndarray | None, rows: pa.RecordBatch, keys: KeyVector) -> Part:
+    hashes = hash_keys(keys)
+    return Part(tablet, positions, rows, keys, hashes, first_occurrences(keys, hashes))
+
+
+def shape_of(layout: Layout, sent: set[int]) -> Shape:
+    """Return what a batch of the columns ``sent`` can do."""
+    immutable = sent & layout.immutable
+    return Shape(
+        is_complete=not required_columns(layout.schema, sent),
+        has_values=len(sent) > layout.schema.key_columns + len(immutable),
+        has_immutable=bool(immutable),
+    )
+
+
+def _check_defaults(layout: Layout, incoming: Incoming, operation: Operation, limits: Limits) -> None:
+    """Refuse few bytes whose long defaults would make them many."""
+    if operation.base in (Operation.INSERT, Operation.UPSERT):
+        size = incoming.rows.num_rows * layout.bytes_of_defaults(incoming.column_ids)
+        if size > limits.batch_bytes:
+            raise InvalidArgumentError(f"the write_defaults of the columns left out {over_limit(size, limits)}")
+
+
+def whole_rows(layout: Layout, rows: pa.RecordBatch, first: pa.RecordBatch) -> pa.RecordBatch:
+    """Return new rows with every column of the table; defaults stand where the data has no column.
+
+    Immutable cells are those of ``first``, which has for each row the first row with its key.
+    """
+    present = set(rows.schema.names)
+
+    def cells(column_id: int) -> pa.Array:
+        if str(column_id) not in present:
+            return pa.repeat(layout.defaults[column_id], rows.num_rows)
+        return (first if column_id in layout.immutable else rows).column(str(column_id))
+
+    arrays = [cells(column.id) for column in layout.schema.columns]
+    return pa.RecordBatch.from_arrays(arrays, names=[str(column.id) for column in layout.schema.columns])
+
+
+def keyed(layout: Layout, incoming: Incoming, operation: Operation, limits: Limits) -> tuple[Incoming, KeyVector]:
+    """Encode the keys and refuse those that are too large; deletes of them are let through to find nothing."""
+    keys = layout.keys_of(incoming.rows)
+    if operation.base is Operation.DELETE or not isinstance(keys, BytesKeys):
+        return incoming, keys
+    too_large = np.diff(keys.offsets) > limits.key_bytes
+    if not too_large.any():
+        return incoming, keys
+    kept = np.flatnonzero(~too_large)
+    message = f"the encoded key has more than {limits.key_bytes:,} bytes"
+    return incoming.without(too_large, "TOO_LARGE", message), take_keys(keys, kept)

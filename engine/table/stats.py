@@ -1,0 +1,167 @@
+"""What a store says of itself: its health, and statistics of a table, from what its tablets know of their files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.metadata import version
+
+from ...schemas.column import ColumnSchema
+from ...schemas.description import (
+    ColumnStats,
+    DamagedFile,
+    Health,
+    KeyIndexStats,
+    TableDescription,
+    TableStats,
+    TableStore,
+    TabletMap,
+    TabletPlace,
+    TabletStats,
+)
+from ..damage import NEXT_STEP, Damage
+from ..manifest import files
+from ..manifest.manifest import Manifest
+from ..tablet.tablet import Tablet
+from ..tablet.version import Version
+from .table import Table
+
+
+def described(table: Table, store_uuid: str, server: str | None) -> TableDescription:
+    """Return what a table is, in the store of that uuid, which ``server`` has where several share the table."""
+    return TableDescription(
+        name=table.name,
+        table_id=table.table_id,
+        schema_version=table.schema.version,
+        columns=list(table.schema.columns),
+        primary_key=[column.name for column in table.schema.key],
+        unique_key=table.schema.unique_key,
+        partitions=table.layout.partitions.described(table.schema),
+        options=table.options,
+        stores=[TableStore(store_uuid=store_uuid, table_id=table.table_id, server=server)],
+    )
+
+
+def table_stats(table: Table) -> TableStats:
+    """Return the statistics of a table."""
+    layout = table.layout
+    tablets = [_tablet_stats(tablet) for tablet in layout.tablets if tablet.elsewhere is None]
+    versions = [tablet.version for tablet in layout.tablets]
+    return TableStats(
+        name=table.name,
+        live_rows=sum(tablet.live_rows for tablet in tablets),
+        bytes_on_disk=sum(tablet.bytes_on_disk for tablet in tablets),
+        tablets=tablets,
+        columns=[_column_stats(column, versions) for column in layout.schema.columns],
+        last_change=table.last_change,
+    )
+
+
+def tablet_map(table: Table) -> TabletMap:
+    """Return how a table is cut, and which of its tablets are here."""
+    layout = table.layout
+    tablets = [
+        TabletPlace(tablet=tablet.tablet_id, partition=tablet.partition, server=tablet.elsewhere)
+        for tablet in layout.tablets
+    ]
+    return TabletMap(schema_version=layout.schema.version, partitions=layout.partitions, tablets=tablets)
+
+
+def health_of(
+    read_only_reason: str | None,
+    damaged: list[DamagedFile],
+    server: str | None,
+    store_uuid: str,
+    clock_ahead_seconds: float,
+) -> Health:
+    """Return how a store is."""
+    return Health(
+        status="read_only" if read_only_reason else "degraded" if damaged else "ok",
+        reason=read_only_reason or "",
+        version=version("nyala"),
+        server=server,
+        store_uuid=store_uuid,
+        damaged=damaged,
+        clock_ahead_seconds=round(clock_ahead_seconds, 3),
+    )
+
+
+def damaged_files(found: Iterable[Damage], manifest: Manifest, tablets: Iterable[Tablet]) -> list[DamagedFile]:
+    """Return the damaged files and whose they are; not those that were dropped, or rewritten, meanwhile."""
+    owners = {
+        f"{files.directory(tablet.home)}/{name}": (table, tablet)
+        for table in manifest.tables
+        for tablet in table.tablets
+        for rowset in tablet.rowsets
+        for name in rowset.file_names
+    }
+    in_quarantine = {tablet.tablet_id for tablet in tablets if tablet.quarantine}
+    described: list[DamagedFile] = []
+    for damage in found:
+        table, tablet = owners.get(damage.path, (None, None))
+        if tablet is None and damage.path.startswith(files.ROOT):
+            continue
+        described.append(
+            DamagedFile(
+                path=damage.path,
+                offset=damage.offset,
+                why=damage.why,
+                table=table.name if table else None,
+                tablet=tablet.id if tablet else None,
+                is_quarantined=tablet is not None and tablet.id in in_quarantine,
+                next_step=NEXT_STEP,
+            )
+        )
+    return described
+
+
+def _tablet_stats(tablet: Tablet) -> TabletStats:
+    version = tablet.version
+    files = [file for rowset in version.on_disk for file in rowset.deltas.files]
+    return TabletStats(
+        tablet=tablet.tablet_id,
+        live_rows=tablet.live_rows,
+        rowsets=len(version.on_disk),
+        delta_files=len(files),
+        memory_bytes=tablet.memory_bytes,
+        bytes_on_disk=sum(rowset.size_bytes for rowset in version.on_disk) + sum(file.size_bytes for file in files),
+        average_rowset_height=average_height(version),
+        redo_bytes=sum(file.size_bytes for rowset in version.on_disk for file in rowset.deltas.stores.redo),
+        undo_bytes=sum(file.size_bytes for rowset in version.on_disk for file in rowset.deltas.stores.undo),
+        dropped_bytes=sum(rowset.bytes_beside(tablet.schema.by_id) for rowset in version.on_disk),
+        history_floor=version.history_floor,
+        key_index=KeyIndexStats(bytes=tablet.key_lookup.nbytes, mode=tablet.key_lookup.mode(version)),
+        partition=tablet.partition,
+        quarantine=tablet.quarantine.message if tablet.quarantine else None,
+    )
+
+
+def average_height(version: Version) -> float:
+    """Return how many DiskRowSets the key range of an average one overlaps, itself included, weighted by rows.
+
+    Stands for the expected number of rowsets that the look-up of a random existing key would search without an index.
+    """
+    rowsets = version.on_disk
+    total = sum(len(rowset) for rowset in rowsets)
+    if not total:
+        return 0.0
+    heights = (
+        len(rowset) * sum(other.min_key <= rowset.max_key and rowset.min_key <= other.max_key for other in rowsets)
+        for rowset in rowsets
+    )
+    return sum(heights) / total
+
+
+def _column_stats(column: ColumnSchema, versions: list[Version]) -> ColumnStats:
+    streams = [
+        rowset.base_stream(column.id)
+        for version in versions
+        for rowset in version.on_disk
+        if rowset.has_base(column.id)
+    ]
+    encodings = dict.fromkeys(name for stream in streams for name in stream.encoding_names)
+    return ColumnStats(
+        name=column.name,
+        encodings=list(encodings) or [column.encoding],
+        bytes_on_disk=sum(stream.compressed_bytes for stream in streams),
+        raw_bytes=sum(stream.raw_bytes for stream in streams),
+    )

@@ -1,0 +1,221 @@
+"""Table: routes a batch to its tablets and commits it; finds rows by key; unites the scans of its tablets."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+
+import numpy as np
+import pyarrow as pa
+
+from ...schemas.errors import InvalidArgumentError, NotFoundError, UnavailableError
+from ...schemas.limits import Limits
+from ...schemas.operation import Operation
+from ...schemas.table import TableOptions, TableSchema
+from ...schemas.timestamp import parse_moment
+from ...schemas.write import Durability, WriteCommand
+from ..commit.commit_log import CommitLog
+from ..commit.numbered_writes import Ticket
+from ..tablet import outcome
+from ..tablet.attach import StagedRowSet, attach
+from ..tablet.lookup import Asked, look_up_in
+from ..tablet.outcome import Outcome, all_stored
+from ..tablet.tablet import Tablet
+from ..vectors.keys import take_keys
+from .auto_increment import AutoIncrement
+from .checked_batch import Incoming, check_batch
+from .direct_load import DirectLoad
+from .layout import Layout, write_locks
+from .pending_write import PendingWrite
+from .routed_batch import Prepared, cut, keyed, prepare
+from .tablet_change import TabletChange, tablet_changes
+from .write_result import answer
+
+
+class Table:
+    """An open table. Thread safe."""
+
+    def __init__(
+        self,
+        table_id: int,
+        name: str,
+        layout: Layout,
+        last_auto_id: int = 0,
+        dropped_until: int | None = None,
+        last_change: int = 0,
+    ) -> None:
+        self.table_id = table_id
+        self.name = name
+        self.layout = layout
+        """Replaced as a whole, under the write locks of all of its tablets."""
+        self.auto_increment = AutoIncrement(layout.schema, last_auto_id)
+        self.dropped_until = dropped_until
+        """Until when, in microseconds since 1970, it can be recalled; 0: it cannot; None: in use. Set as ``layout``."""
+        self.alteration_lock = threading.Lock()
+        """Held by the one alteration under way, which may take long; taken before the catalog's lock."""
+        self._last_change = last_change
+        self._changing = threading.Lock()
+
+    @property
+    def schema(self) -> TableSchema:
+        """The schema now. What belongs together is to be taken from one ``layout``."""
+        return self.layout.schema
+
+    @property
+    def options(self) -> TableOptions:
+        """The options now."""
+        return self.layout.options
+
+    @property
+    def is_maintained(self) -> bool:
+        """Whether maintenance works on it by itself. On a table that was dropped nobody can ask it to."""
+        return self.options.maintenance == "on" or self.dropped_until is not None
+
+    @property
+    def tablets(self) -> tuple[Tablet, ...]:
+        """The tablets now, in ascending id."""
+        return self.layout.tablets
+
+    @property
+    def last_change(self) -> int:
+        """The timestamp of the newest commit that changed rows; it may not be visible yet. 0 if there is none."""
+        return self._last_change
+
+    def changed(self, timestamp: int) -> None:
+        """Say that a commit changed rows, under the write locks of their tablets, or that the log tells of one."""
+        with self._changing:
+            self._last_change = max(self._last_change, timestamp)
+
+    def begin_write(
+        self,
+        command: WriteCommand,
+        batch: pa.RecordBatch,
+        log: CommitLog,
+        limits: Limits,
+        durability: Durability,
+        ticket: Ticket | None = None,
+        direct_load: DirectLoad | None = None,
+    ) -> PendingWrite:
+        """Apply a batch as one commit, and return what becomes its answer when the commit is durable.
+
+        With a ``ticket`` the answer is logged and kept too, also when no row changes. ``direct_load`` may write new
+        rows to disk at once.
+
+        Raises:
+            InvalidArgumentError: the batch as a whole is wrong.
+            SnapshotTooOldError: history no longer reaches back to the command's ``if_timestamp``.
+            StorageFullError, UnavailableError: nothing was applied.
+            NotFoundError: the table was dropped meanwhile.
+        """
+        while True:
+            prepared = prepare(self.layout, batch, command.op, limits, self.auto_increment)
+            staging = direct_load.staged(prepared, command) if direct_load else nullcontext([])
+            try:
+                with staging as staged, write_locks([part.tablet for part in prepared.parts]):
+                    self.check_in_use()
+                    if self.layout is prepared.layout:
+                        return _applied(self, prepared, staged, command, log, durability, ticket)
+            except UnavailableError:  # nothing was applied; the directory of a tablet that was dropped is gone
+                self.check_in_use()
+                if self.layout is prepared.layout:
+                    raise
+
+    def check_in_use(self) -> None:
+        """Raise NotFoundError when the table was dropped; it stays as it is under the write lock of one tablet."""
+        if self.dropped_until is not None:
+            raise NotFoundError(f"table {self.name!r} was dropped")
+
+    def get(self, keys: pa.RecordBatch, snapshot: Callable[[], int], limits: Limits) -> pa.Table:
+        """Return the live rows of the given keys, all at one ``snapshot`` that is taken now, in the order asked."""
+        while True:
+            layout = self.layout
+            found = _found(layout, keys, snapshot(), limits)
+            if (
+                self.layout is layout and found is not None
+            ):  # else a column that was dropped may be gone from what was read
+                return found
+
+
+def _found(layout: Layout, keys: pa.RecordBatch, snapshot: int, limits: Limits) -> pa.Table | None:
+    """Return the rows; None when history that the snapshot needs was dropped before they were found."""
+    incoming = check_batch(keys, layout.schema, Operation.DELETE, limits)
+    if incoming.refusals.reasons:
+        raise InvalidArgumentError(incoming.refusals.reasons[0][1])
+    incoming, encoded = keyed(layout, incoming, Operation.DELETE, limits)
+    rows = incoming.rows
+    numbers, missing = layout.covers(rows)
+    if numbers is not None and missing is not None:  # where no tablet is, no row is
+        kept = np.flatnonzero(~missing)
+        rows, encoded, numbers = rows.take(pa.array(kept)), take_keys(encoded, kept), numbers[kept]
+    if len(encoded):
+        layout.check_here(numbers)
+    parts = cut(layout, rows, encoded, numbers)
+    asked = [Asked(part.tablet, part.keys, part.hashes, part.positions) for part in parts]
+    found = look_up_in(asked, snapshot, layout.schema.columns)
+    return found if all(snapshot >= each.tablet.version.history_floor for each in asked) else None
+
+
+def _applied(
+    table: Table,
+    prepared: Prepared,
+    staged: Sequence[StagedRowSet],
+    command: WriteCommand,
+    log: CommitLog,
+    durability: Durability,
+    ticket: Ticket | None,
+) -> PendingWrite:
+    """Decide, log and apply a batch, under the write locks of its tablets; some parts may be ``staged`` on disk."""
+    layout, batch, incoming = prepared.layout, prepared.batch, prepared.incoming
+    moment = None if command.if_timestamp is None else parse_moment(command.if_timestamp, "if_timestamp")
+    attached = [one for one in staged if one.keys.are_still_new()]
+    ready = {one.tablet.tablet_id for one in attached}
+    decided = [
+        all_stored(len(each.keys))
+        if each.tablet.tablet_id in ready
+        else each.tablet.decide(command.op, each.keys, each.hashes, each.first, prepared.shape, moment)
+        for each in prepared.parts
+    ]
+    status = status_of(prepared, decided)
+    rejected = command.atomic and has_errors(incoming, status)
+    commit = None
+    if ticket or ((ready or any(each.changes_rows for each in decided)) and not rejected):
+        changes = [] if rejected else changes_of(prepared, decided)
+        attached = [] if rejected else attached
+        said = answer(batch, layout.schema, incoming, status, 0, durability, rejected) if ticket else None
+        notes = [ticket.note(said)] if ticket and said else []
+        attachments = [one.attachment for one in attached]
+        with log.commit([each.change for each in changes], notes, durability, attachments) as commit:
+            attach(attached, commit.timestamp, commit.lsn)
+            for each in changes:
+                each.tablet.apply(each.change, each.locations, commit.timestamp, commit.lsn)
+            if changes or attached:
+                table.changed(commit.timestamp)
+            if ticket and said:
+                ticket.keep(said, commit.lsn, commit.timestamp)
+    tablets = tuple(each.tablet for each in prepared.parts)
+    return PendingWrite(layout.schema, batch, incoming, status, rejected, commit, log, durability, tablets)
+
+
+def status_of(prepared: Prepared, decided: list[Outcome]) -> np.ndarray:
+    """Return the status of every accepted row of the batch."""
+    if len(decided) == 1 and prepared.parts[0].positions is None:
+        return decided[0].status
+    status = np.empty(prepared.incoming.rows.num_rows, np.int8)
+    for each, outcome_ in zip(prepared.parts, decided, strict=True):
+        status[each.positions] = outcome_.status
+    return status
+
+
+def changes_of(prepared: Prepared, decided: list[Outcome]) -> list[TabletChange]:
+    """Return what all tablets are to log and apply."""
+    return [
+        change
+        for each, outcome_ in zip(prepared.parts, decided, strict=True)
+        for change in tablet_changes(prepared.layout, each.tablet, each.rows, outcome_)
+    ]
+
+
+def has_errors(incoming: Incoming, status: np.ndarray) -> bool:
+    """Whether any row of a batch is refused."""
+    return incoming.refusals.by_row is not None or bool((status < outcome.IGNORED).any())

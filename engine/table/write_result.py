@@ -1,0 +1,101 @@
+"""The answer to a write: which rows were refused, by position in the batch as it was sent, and why."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from ...schemas.table import TableSchema
+from ...schemas.write import ROW_ERRORS_MAX, Durability, RowError, WriteResult
+from ..tablet import outcome
+from .checked_batch import Incoming
+
+_REASONS = {
+    outcome.ALREADY_PRESENT: ("ALREADY_PRESENT", "a row with the key {key} is already present"),
+    outcome.NOT_FOUND: ("NOT_FOUND", "there is no row with the key {key}"),
+    outcome.INCOMPLETE: ("INVALID_ARGUMENT", "a new row needs {missing}: not nullable and without a default"),
+    outcome.CONFLICT: ("CONFLICT", "the row with the key {key} changed after if_timestamp"),
+    outcome.IMMUTABLE: ("IMMUTABLE", "the row with the key {key} is there, and {immutable} cannot change"),
+}
+_SHOWN_MAX = 200
+"""Characters of a key's cell in a message."""
+
+
+def answer(
+    batch: pa.RecordBatch,
+    schema: TableSchema,
+    incoming: Incoming,
+    status: np.ndarray,
+    timestamp: int,
+    durability: Durability,
+    rejected: bool,
+) -> WriteResult:
+    """Return the answer to ``batch``. ``status`` has one code for each accepted row; ``rejected`` says that an atomic
+    batch was refused whole, so that nothing applied."""
+    failed = np.flatnonzero(status < outcome.IGNORED)
+    positions = failed if incoming.positions is None else incoming.positions[failed]
+    refused = np.empty(0, np.int64) if incoming.refusals.by_row is None else np.flatnonzero(incoming.refusals.by_row)
+    errors = _refusal_errors(incoming, refused) + _state_errors(schema, incoming, positions, failed, status)
+    return WriteResult(
+        timestamp=timestamp,
+        rows=batch.num_rows,
+        applied=0 if rejected else int(np.count_nonzero(status == outcome.APPLIED)),
+        ignored=0 if rejected else int(np.count_nonzero(status == outcome.IGNORED)),
+        error_count=len(refused) + len(failed),
+        errors=sorted(errors, key=lambda error: error.row)[:ROW_ERRORS_MAX],
+        durability=durability,
+    )
+
+
+def _refusal_errors(incoming: Incoming, refused: np.ndarray) -> list[RowError]:
+    refusals = incoming.refusals
+    if refusals.by_row is None:
+        return []
+    shown = refused[:ROW_ERRORS_MAX]
+    reasons = [refusals.reasons[number - 1] for number in refusals.by_row[shown].tolist()]
+    return [
+        RowError(row=row, code=code, message=message)
+        for row, (code, message) in zip(shown.tolist(), reasons, strict=True)
+    ]
+
+
+def _state_errors(
+    schema: TableSchema, incoming: Incoming, positions: np.ndarray, failed: np.ndarray, status: np.ndarray
+) -> list[RowError]:
+    """Say why the accepted rows ``failed`` did not apply; they stood at ``positions`` in the batch as it was sent."""
+    if not len(failed):
+        return []
+    failed = failed[:ROW_ERRORS_MAX]
+    keys = incoming.rows.select([str(column.id) for column in schema.key]).take(pa.array(failed))
+    missing = " and ".join(repr(column.name) for column in required_columns(schema, set(incoming.column_ids)))
+    immutable = " and ".join(repr(name) for name in _immutable_names(schema, incoming))
+    errors = []
+    for at, (row, code) in enumerate(zip(positions[:ROW_ERRORS_MAX].tolist(), status[failed].tolist(), strict=True)):
+        word, text = _REASONS[code]
+        cells = zip(schema.key, keys.columns, strict=True)
+        key = ", ".join(f"{column.name}={_shown(array[at])}" for column, array in cells)
+        message = text.format(key=f"({key})", missing=missing, immutable=immutable)
+        errors.append(RowError(row=row, code=word, message=message))
+    return errors
+
+
+def _immutable_names(schema: TableSchema, incoming: Incoming) -> list[str]:
+    return [schema.by_id[column_id].name for column_id in incoming.column_ids if schema.by_id[column_id].immutable]
+
+
+def _shown(cell: pa.Scalar) -> str:
+    """Return a key's cell for people. Never raises: the commit stands already."""
+    try:
+        shown = str(cell.as_py())
+    except (ValueError, OverflowError):  # a moment that Python's calendar does not reach
+        shown = f"{cell.cast(pa.int64()).as_py()} us"
+    return shown if len(shown) <= _SHOWN_MAX else f"{shown[:_SHOWN_MAX]}..."
+
+
+def required_columns(schema: TableSchema, present: set[int]) -> list:
+    """Return the columns that a new row needs and neither the data nor a default gives."""
+    return [
+        column
+        for column in schema.values
+        if column.id not in present and not column.nullable and column.write_default is None
+    ]

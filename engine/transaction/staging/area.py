@@ -1,0 +1,273 @@
+"""StagingArea: the parts of transactions that wait for their commit, on disk, until they are too old.
+
+Nothing refers to a staged file but this; so a part is there when its file is whole and durable, and gone with it. A
+store that is opened again finds them: what was staged survives a restart, what was not finished is removed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from ....schemas.errors import ConflictError, CorruptionError, NotFoundError
+from ....schemas.operation import Operation
+from ....schemas.request import peer
+from ....schemas.write import Stage
+from ...fs.failures import named
+from ...fs.filesystem import FileSystem
+from ...room import Room
+from .file import PartInfo, PartWriter, read_info, read_rows
+
+ROOT = "staging"
+_SUFFIX = ".stage"
+
+
+def staged_files(fs: FileSystem) -> list[str]:
+    """Return the paths of all files of staged rows, whole or not."""
+    return [f"{ROOT}/{name}" for name in fs.list(ROOT)] if fs.exists(ROOT) else []
+
+
+@dataclass(frozen=True, slots=True)
+class StagedPart:
+    """A part that is whole and durable."""
+
+    fs: FileSystem
+    path: str
+    info: PartInfo
+    rows: int
+    size_bytes: int
+
+    def batches(self) -> Iterator[tuple[Operation, pa.RecordBatch]]:
+        """Yield the rows in order. Raises CorruptionError when the file is not what was written."""
+        with named("staged rows could not be read"):
+            yield from read_rows(self.fs, self.path)
+
+
+@dataclass(slots=True)
+class _Transaction:
+    parts: dict[str, StagedPart] = field(default_factory=dict)
+    expires: int = 0
+    """In microseconds since 1970."""
+    peer: str = ""
+    """Who staged its first part."""
+    users: int = 0
+    """Streams that stage, and the commit that reads: it is kept as long as there are some."""
+    replaced: list[str] = field(default_factory=list)
+    """Files of parts that others took the place of; a commit may read them until there are no users."""
+
+
+class StagingArea:
+    """The staged parts of a store. Thread safe."""
+
+    def __init__(self, fs: FileSystem, now: Callable[[], int], seconds_to_live: float, room: Room) -> None:
+        """Find what was staged before; ``now`` gives microseconds since 1970, ``room`` the limits of what is staged.
+
+        Raises:
+            UnavailableError, StorageFullError: the directory could not be made or read.
+        """
+        self._fs = fs
+        self._now = now
+        self.seconds_to_live = seconds_to_live
+        self._lock = threading.Lock()
+        self._transactions: dict[str, _Transaction] = {}
+        self._room = room
+        self._sizes: dict[str, tuple[str, int]] = {}
+        """Of each file who brought it and its bytes."""
+        self._bytes: Counter[str] = Counter()
+        """Of all files, by who brought them."""
+        self._last_number = 0
+        with named("the directory of staged rows could not be made ready"):
+            if not fs.exists(ROOT):
+                fs.make_directory(ROOT)
+                fs.sync_directory("")
+            for path in staged_files(fs):
+                self._find(path)
+        self.expire()
+
+    def _find(self, path: str) -> None:
+        """Take over a file that an earlier process left; remove it unless it is a whole part."""
+        number = path.removeprefix(f"{ROOT}/").removesuffix(_SUFFIX)
+        self._last_number = max(self._last_number, int(number) if number.isdecimal() else 0)
+        found = None
+        with suppress(CorruptionError):  # nobody was promised that its transaction would be committed
+            found = read_info(self._fs, path)
+        if found is None:
+            self._fs.unlink(path)
+            return
+        part = StagedPart(self._fs, path, *found, self._fs.size(path))
+        self._count(path, part.size_bytes)
+        # Its time begins anew: that of ``staged_at`` may be over although the part came to its end a moment ago.
+        if old := self._put(part, self._now()):
+            self._remove(old.path)
+
+    def write(self, stage: Stage, table_id: int, batches: Iterable[tuple[Operation, pa.RecordBatch]]) -> StagedPart:
+        """Write a part; what is raised on the way leaves nothing. It takes the place of an earlier one of its name.
+
+        Raises:
+            UnavailableError: too much is staged, or the disk failed.
+            StorageFullError: the disk is full, but for its reserve.
+        """
+        info = PartInfo(transaction=stage.transaction, part=stage.part, table_id=table_id, staged_at=self._now())
+        with self._used(stage.transaction):
+            path = self._new_path()
+            try:
+                part = self._write(path, info, batches)
+            except BaseException:
+                self._remove(path)
+                raise
+            self._count(path, part.size_bytes)
+            with self._lock:
+                if old := self._put(part, self._now()):
+                    self._transactions[stage.transaction].replaced.append(old.path)
+        return part
+
+    def _write(self, path: str, info: PartInfo, batches: Iterable[tuple[Operation, pa.RecordBatch]]) -> StagedPart:
+        with named("rows could not be staged"):
+            writer = PartWriter(self._fs, path, info)
+            try:
+                for operation, batch in batches:
+                    self._take(path, batch.nbytes)
+                    writer.add(operation, batch)
+                writer.finish()
+            finally:
+                writer.close()
+            self._fs.sync_directory(ROOT)
+            return StagedPart(self._fs, path, info, writer.rows, self._fs.size(path))
+
+    @contextmanager
+    def taken(self, transaction: str, names: Sequence[str]) -> Iterator[list[StagedPart]]:
+        """Give the parts that are to be committed; they are kept while the body runs.
+
+        Raises:
+            NotFoundError: one of them is not there.
+        """
+        with self._used(transaction):
+            with self._lock:
+                there = self._transactions[transaction].parts
+                missing = [name for name in names if name not in there]
+                parts = [there[name] for name in names if name in there]
+            if missing:
+                raise NotFoundError(
+                    f"transaction {transaction!r} has no part {missing[0]!r}: it was never staged to its end, or "
+                    f"thrown away after {self.seconds_to_live:,.0f} seconds in which no other part came"
+                )
+            yield parts
+
+    def holds(self, table_id: int) -> bool:
+        """Whether rows of a table are staged, or any are being staged or committed."""
+        with self._lock:
+            return any(
+                each.users or any(part.info.table_id == table_id for part in each.parts.values())
+                for each in self._transactions.values()
+            )
+
+    def drop(self, transaction: str) -> None:
+        """Throw away all parts of a transaction.
+
+        Raises:
+            ConflictError: it is being committed, or a part is being staged.
+        """
+        with self._lock:
+            found = self._transactions.get(transaction)
+            if found and found.users:
+                raise ConflictError(f"transaction {transaction!r} is in use: try again when that is over")
+            self._transactions.pop(transaction, None)
+        self._remove_all(found)
+
+    def forget(self, transaction: str) -> None:
+        """Throw away what a committed transaction leaves; of parts that are just being staged time takes care."""
+        with suppress(ConflictError):
+            self.drop(transaction)
+
+    def is_due(self) -> bool:
+        """Whether ``expire`` would throw anything away."""
+        now = self._now()
+        with self._lock:
+            return any(not each.users and each.expires <= now for each in self._transactions.values())
+
+    def expire(self) -> list[str]:
+        """Throw away the transactions of which no part came for too long; return their names."""
+        now = self._now()
+        with self._lock:
+            due = {name: each for name, each in self._transactions.items() if not each.users and each.expires <= now}
+            for name in due:
+                del self._transactions[name]
+        for each in due.values():
+            self._remove_all(each)
+        return list(due)
+
+    @contextmanager
+    def _used(self, transaction: str) -> Iterator[None]:
+        with self._lock:
+            if transaction not in self._transactions:
+                peers, who = [each.peer for each in self._transactions.values()], peer()
+                self._room.check_count("transactions", len(peers), peers.count(who) if who else None)
+                self._transactions[transaction] = _Transaction(peer=who)
+            self._transactions[transaction].users += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                found = self._transactions[transaction]
+                found.users -= 1
+                replaced = [] if found.users else found.replaced
+                if not found.users:
+                    found.replaced = []
+                    if not found.parts:
+                        del self._transactions[transaction]
+            for path in replaced:
+                self._remove(path)
+
+    def _put(self, part: StagedPart, staged_at: int) -> StagedPart | None:
+        """Enter a part and renew its transaction; return the one of the same name that is older."""
+        found = self._transactions.setdefault(part.info.transaction, _Transaction())
+        old = found.parts.get(part.info.part)
+        if old and old.info.staged_at > part.info.staged_at:
+            return part
+        found.parts[part.info.part] = part
+        found.expires = max(found.expires, self._expiry(staged_at))
+        return old
+
+    def _take(self, path: str, size: int) -> None:
+        """Let ``size`` more bytes be written to a file. Raises as ``write``."""
+        who = peer()
+        with self._lock:
+            self._room.check_staged(self._bytes.total() + size, self._bytes[who] + size if who else None)
+            self._sizes[path] = who, self._sizes.get(path, (who, 0))[1] + size
+            self._bytes[who] += size
+        self._room.check_disk(size, ROOT)
+
+    def _count(self, path: str, size: int) -> None:
+        """Count a file by the bytes that it has, in the place of those that it was to have."""
+        with self._lock:
+            who, before = self._sizes.get(path, ("", 0))
+            self._sizes[path] = who, size
+            self._bytes[who] += size - before
+
+    def _expiry(self, staged_at: int) -> int:
+        return staged_at + int(self.seconds_to_live * 1_000_000)
+
+    def _new_path(self) -> str:
+        with self._lock:
+            self._last_number += 1
+            return f"{ROOT}/{self._last_number}{_SUFFIX}"
+
+    def _remove_all(self, transaction: _Transaction | None) -> None:
+        for part in transaction.parts.values() if transaction else ():
+            self._remove(part.path)
+
+    def _remove(self, path: str) -> None:
+        """Remove a file; one that cannot be removed is found at the next start, and is too old some time."""
+        with self._lock:
+            who, size = self._sizes.pop(path, ("", 0))
+            self._bytes[who] -= size
+            if not self._bytes[who]:
+                del self._bytes[who]
+        with suppress(OSError):
+            if self._fs.exists(path):
+                self._fs.unlink(path)

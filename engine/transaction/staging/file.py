@@ -1,0 +1,189 @@
+"""The file of a staged part: rows that wait for the commit of their transaction.
+
+Nobody reads it before it is whole, and it is read once; so it is a run of Arrow streams, each under a checksum, not
+encoded columns. Little-endian, everything at a multiple of 8, drawn in docs/format/staging.md::
+
+    head   magic 8s "NYALASTG" | version u4 | body bytes u4 | crc u4 | zero u4 | body: JSON, filled up with spaces
+    block  kind u4 | operation u4 | rows u8 | body bytes u8 | crc u4 | zero u4 | body: an Arrow stream of one batch
+    end    a block of kind 2 without a body, whose rows are those of all blocks; nothing follows
+
+A checksum covers what stands before it in its header, and the body; that of a block starts from its offset, so that a
+sound block in the wrong place fails.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
+
+from ....schemas.errors import CorruptionError
+from ....schemas.operation import Operation
+from ...codecs.checksum import crc32
+from ...fs.failures import reading
+from ...fs.filesystem import FileSystem, ReadableFile, WritableFile
+from ...fs.whole import read_exactly
+from ...vectors.arrow_stream import stream_of
+
+_MAGIC = b"NYALASTG"
+_VERSION = 1
+_HEAD = struct.Struct("<8sIIII")
+_BLOCK = struct.Struct("<IIQQII")
+_ROWS, _END = 1, 2
+_OPERATIONS: dict[Operation, int] = {
+    Operation.INSERT: 1,
+    Operation.INSERT_IGNORE: 2,
+    Operation.UPSERT: 3,
+    Operation.UPSERT_IGNORE: 4,
+    Operation.UPDATE: 5,
+    Operation.UPDATE_IGNORE: 6,
+    Operation.DELETE: 7,
+    Operation.DELETE_IGNORE: 8,
+}
+"""In files: never reuse or renumber."""
+_BY_NUMBER = {number: operation for operation, number in _OPERATIONS.items()}
+
+
+class PartInfo(BaseModel):
+    """What a file says of its part."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    transaction: str
+    part: str
+    table_id: PositiveInt
+    staged_at: NonNegativeInt
+    """When the part was begun, in microseconds since 1970."""
+
+
+class PartWriter:
+    """Writes one part. For one thread. What is not finished is no part."""
+
+    def __init__(self, fs: FileSystem, path: str, info: PartInfo) -> None:
+        self._file: WritableFile = fs.create(path)
+        self.rows = 0
+        body = info.model_dump_json().encode()
+        body += b" " * (-len(body) % 8)
+        head = _HEAD.pack(_MAGIC, _VERSION, len(body), 0, 0)
+        self._file.append(_HEAD.pack(_MAGIC, _VERSION, len(body), crc32(body, crc32(head[:16])), 0) + body)
+
+    def add(self, operation: Operation, batch: pa.RecordBatch) -> None:
+        """Append rows."""
+        parts = [memoryview(part) for part in stream_of(batch)]
+        self._append(_ROWS, _OPERATIONS[operation], batch.num_rows, parts)
+        self.rows += batch.num_rows
+
+    def finish(self) -> None:
+        """Append the end and make the content durable."""
+        self._append(_END, 0, self.rows, [])
+        self._file.sync()
+
+    def close(self) -> None:
+        """Forget the file."""
+        self._file.close()
+
+    def _append(self, kind: int, operation: int, rows: int, body: list[memoryview]) -> None:
+        size = sum(part.nbytes for part in body)
+        head = _BLOCK.pack(kind, operation, rows, size, 0, 0)
+        crc = _crc_of(head, body, self._file.size)
+        self._file.pwrite(self._file.size, _BLOCK.pack(kind, operation, rows, size, crc, 0), *body)
+
+
+def read_info(fs: FileSystem, path: str) -> tuple[PartInfo, int] | None:
+    """Return what a file says of its part, and how many rows that has; None when the file was not finished.
+
+    Raises:
+        CorruptionError: the file is not what was written.
+        UnreadableFileError: the disk does not give its bytes.
+    """
+    with _opened(fs, path) as file:
+        if file.size < _HEAD.size + _BLOCK.size:
+            return None
+        info, _ = _read_head(file, path)
+        at = file.size - _BLOCK.size
+        kind, operation, rows, length, crc, zero = _BLOCK.unpack(read_exactly(file, path, at, _BLOCK.size))
+        head = _BLOCK.pack(kind, operation, rows, length, 0, 0)
+        if (kind, operation, length, zero) != (_END, 0, 0, 0) or crc != _crc_of(head, [], at):
+            return None
+        return info, rows
+
+
+def read_rows(fs: FileSystem, path: str) -> Iterator[tuple[Operation, pa.RecordBatch]]:
+    """Yield the rows of a finished file with their operations, a block in memory at a time, verified there.
+
+    Raises:
+        CorruptionError: the file is not what was written.
+        UnreadableFileError: the disk does not give its bytes.
+    """
+    with _opened(fs, path) as file:
+        _, at = _read_head(file, path)
+        rows = 0
+        while True:
+            if at + _BLOCK.size > file.size:
+                raise CorruptionError(path, at, "the file ends in the middle of a block")
+            kind, number, count, length, crc, zero = _BLOCK.unpack(read_exactly(file, path, at, _BLOCK.size))
+            end = at + _BLOCK.size + length
+            body = read_exactly(file, path, at + _BLOCK.size, length) if end <= file.size else None
+            head = _BLOCK.pack(kind, number, count, length, 0, 0)
+            if zero or body is None or crc != _crc_of(head, [body], at):
+                raise CorruptionError(path, at, "checksum of a block")
+            if kind == _END:
+                if count != rows or end != file.size:
+                    raise CorruptionError(path, at, f"{rows} rows, and then an end that tells of {count}")
+                return
+            yield _batch(path, at, kind, number, count, body)
+            rows += count
+            at = end
+
+
+@contextmanager
+def _opened(fs: FileSystem, path: str) -> Iterator[ReadableFile]:
+    with reading(path):
+        file = fs.open(path)
+    try:
+        yield file
+    finally:
+        file.close()
+
+
+def _read_head(file: ReadableFile, path: str) -> tuple[PartInfo, int]:
+    """Return what the head says and where the first block begins."""
+    if file.size < _HEAD.size:
+        raise CorruptionError(path, 0, "the file ends in the middle of its head")
+    head = read_exactly(file, path, 0, _HEAD.size)
+    magic, version, length, crc, zero = _HEAD.unpack(head)
+    end = _HEAD.size + length
+    body = read_exactly(file, path, _HEAD.size, length) if end <= file.size else None
+    if magic != _MAGIC or zero or body is None or crc != crc32(body, crc32(head[:16])):
+        raise CorruptionError(path, 0, "checksum of the head")
+    if version != _VERSION:
+        raise CorruptionError(path, 8, f"format version {version}; this build reads version {_VERSION}")
+    try:
+        return PartInfo.model_validate_json(bytes(body)), _HEAD.size + length
+    except ValidationError as error:
+        raise CorruptionError(path, _HEAD.size, f"the head cannot be understood: {error}") from error
+
+
+def _batch(
+    path: str, at: int, kind: int, number: int, count: int, body: memoryview
+) -> tuple[Operation, pa.RecordBatch]:
+    operation = _BY_NUMBER.get(number)
+    if kind != _ROWS or operation is None:
+        raise CorruptionError(path, at, f"a block of kind {kind} and operation {number}, which there is not")
+    try:
+        batch = pa.ipc.open_stream(pa.py_buffer(body)).read_next_batch()
+    except (pa.ArrowException, OSError, StopIteration) as error:
+        raise CorruptionError(path, at, f"the rows cannot be read: {error}") from error
+    if batch.num_rows != count:
+        raise CorruptionError(path, at, f"{batch.num_rows} rows, where the block tells of {count}")
+    return operation, batch
+
+
+def _crc_of(head: bytes, body: list[memoryview], offset: int) -> int:
+    crc = crc32(head[:24], crc32(offset.to_bytes(8, "little")))
+    for part in body:
+        crc = crc32(part, crc) if len(part) else crc
+    return crc

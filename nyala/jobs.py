@@ -1,0 +1,85 @@
+"""Jobs on whole tables: verify, back up, restore, load, copy, export, apply changes. See docs/pipeline.md.
+
+Also the program for ``spark-submit``: the commands of ``nyala job``, whose tasks Spark runs unless told otherwise.
+
+spark-submit .../nyala/jobs.py backup flights s3://bucket/backups --url grpc://server:8815
+python -m nyala.jobs verify flights --url grpc://a:8815 --other-url grpc://b:8815
+"""
+
+import os
+
+from nyala.clients.jobs import (
+    ApplyResult,
+    Backup,
+    BackupResult,
+    CopyResult,
+    Executor,
+    ExportResult,
+    KeyDifference,
+    LoadResult,
+    LocalExecutor,
+    ReadOptions,
+    RefusedRow,
+    RestoreResult,
+    SparkExecutor,
+    TableChecksum,
+    TabletChecksum,
+    Verification,
+    apply_changes,
+    backup,
+    checksum,
+    copy_table,
+    export,
+    list_backups,
+    load,
+    restore,
+    verify,
+)
+
+__all__ = [
+    "ApplyResult",
+    "Backup",
+    "BackupResult",
+    "CopyResult",
+    "Executor",
+    "ExportResult",
+    "KeyDifference",
+    "LoadResult",
+    "LocalExecutor",
+    "ReadOptions",
+    "RefusedRow",
+    "RestoreResult",
+    "SparkExecutor",
+    "TableChecksum",
+    "TabletChecksum",
+    "Verification",
+    "apply_changes",
+    "backup",
+    "checksum",
+    "copy_table",
+    "export",
+    "list_backups",
+    "load",
+    "restore",
+    "verify",
+]
+
+
+def main() -> None:
+    """Run one job."""
+    from nyala.clients.cli import job
+    from nyala.clients.cli.run import run
+
+    os.environ.setdefault("NYALA_EXECUTOR", "spark")
+    run(lambda: job.app(obj=_no_engine, prog_name="jobs.py"))
+
+
+def _no_engine(path: object, create: bool = False) -> None:
+    """Say why there is no ``--data`` here: the workers of Spark could not reach it."""
+    from nyala.schemas.errors import InvalidArgumentError
+
+    raise InvalidArgumentError(f"serve the directory {path} and give --url: tasks on Spark need a server")
+
+
+if __name__ == "__main__":
+    main()
