@@ -64,14 +64,14 @@ leases: .venv/.installed-dev  ## slow scans of many tablets under a second of hi
 	@$(BIN)/python tests/race/leases.py --seconds $(SECONDS) --seed $(SEED) --scan-seconds $(SCAN_SECONDS)
 
 moves: .venv/.installed-dev  ## tablets that move all the time between servers, every scan checked (SECONDS=60 SEED=0)
-	@$(BIN)/python tests/servers/moves_campaign.py --seconds $(SECONDS) --seed $(SEED)
+	@$(BIN)/python tests/cluster/moves_campaign.py --seconds $(SECONDS) --seed $(SEED)
 
 jobs: .venv/.installed-dev  ## jobs on a table of three servers, under moves, compared row by row (SECONDS=60 SEED=0)
-	@$(BIN)/python tests/servers/job_campaign.py --seconds $(SECONDS) --seed $(SEED)
+	@$(BIN)/python tests/cluster/job_campaign.py --seconds $(SECONDS) --seed $(SEED)
 
 pairs: COUNT = 100
 pairs: .venv/.installed-dev  ## two backups, restores or exports at once, over and over, some killed (COUNT=100 SEED=0)
-	@$(BIN)/python tests/pipeline/pairs_campaign.py --count $(COUNT) --seed $(SEED)
+	@$(BIN)/python tests/jobs/pairs_campaign.py --count $(COUNT) --seed $(SEED)
 
 attack: .venv/.installed-dev  ## misbehaving clients beside an honest one (SECONDS=5 SEED=0 ONLY=idle_readers)
 	@$(BIN)/python tests/attack/attack.py --seconds $(or $(filter-out 60,$(SECONDS)),5) --seed $(SEED) $(if $(ONLY),--only $(ONLY))

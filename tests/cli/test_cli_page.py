@@ -26,7 +26,7 @@ FILE = re.compile(r"^```\w+ (\S+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 EXAMPLES = re.compile(r"^<!-- commands(?: exit=(\d+))? -->\n+```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NOT_RUN = {
     "demo": "it takes a minute",
-    "tablet move": "it needs several servers: tests/servers",
+    "tablet move": "it needs several servers: tests/cluster",
     "spark build-shim": "it needs a JDK: tests/spark",
 }
 """Commands without an example that runs, and why."""

@@ -25,7 +25,7 @@ from nyala.engine.offload.direct.reader import PinnedReader
 from nyala.schemas.direct import PinSnapshot
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError, StoreError, UnavailableError
 from nyala.schemas.service import MaintenanceKind
-from tests.engine.bulk.importing import built
+from tests.engine.offload.bulk.importing import built
 
 ROWS = 3_000
 SCHEMA = pa.schema([pa.field("k", pa.int64(), False), ("v", pa.int32()), ("s", pa.string())])

@@ -83,7 +83,7 @@ def victim(stop: str) -> Victim:
     run.abandon()
     if stop != "unclean":
         files = dict(contents(fs))
-        del files["manifest.copy"]  # it would stand for the manifest: tests/engine/test_repair_manifest.py
+        del files["manifest.copy"]  # it would stand for the manifest: tests/engine/repair/test_manifest.py
     reader = LogReader(fs, "wal")
     group = list(reader.groups())[-1]
     moments = (run.moments[0], run.moments[-1])

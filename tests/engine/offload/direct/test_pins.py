@@ -30,7 +30,7 @@ from nyala.schemas.operation import Operation
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.table import TableDefinition
 from nyala.schemas.write import WriteCommand
-from tests.engine.bulk.importing import bring
+from tests.engine.offload.bulk.importing import bring
 from tests.engine.subject import SCHEMA, Row, Subject, batch
 
 PIN = PinSnapshot(table="t")

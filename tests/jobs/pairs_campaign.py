@@ -1,6 +1,6 @@
 """Pairs of runs at the same time on one folder of backups: every one that reports success keeps its word.
 
-    python tests/pipeline/pairs_campaign.py --count 100 --seed 0
+    python tests/jobs/pairs_campaign.py --count 100 --seed 0
 
 Each pair is two of: a backup, a full backup, a restore of a backup at random, one under a name that both take, an
 export into a folder that both take. Files are written with pauses between them, and some runs are killed where they

@@ -19,7 +19,7 @@ from nyala.engine.store import Store
 from nyala.schemas.bulk import ImportBegin, ImportCommit, ImportFile, ImportPlan
 from nyala.schemas.errors import InvalidArgumentError, NotFoundError, UnavailableError
 from nyala.schemas.table import TableDefinition
-from tests.engine.bulk.importing import bring, built, rows_of
+from tests.engine.offload.bulk.importing import bring, built, rows_of
 from tests.engine.subject import SCHEMA, Subject, batch
 
 

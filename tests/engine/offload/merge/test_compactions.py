@@ -30,9 +30,9 @@ from nyala.schemas.operation import Operation
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.table import TableDefinition
 from nyala.schemas.write import WriteCommand
-from tests.engine.bulk.importing import bring
-from tests.engine.distributed.merging import BEGIN, compact, merged, token
 from tests.engine.faults import assert_no_orphans
+from tests.engine.offload.bulk.importing import bring
+from tests.engine.offload.merge.merging import BEGIN, compact, merged, token
 from tests.engine.phases import at
 from tests.engine.subject import SCHEMA, Row, Subject, batch
 

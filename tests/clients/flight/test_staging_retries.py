@@ -16,8 +16,8 @@ from nyala.clients.flight import server_wait, staging_put
 from nyala.schemas.errors import RowErrors, UnavailableError
 from nyala.schemas.transaction import StagedBatch, TransactionCommit
 from nyala.schemas.write import Stage, WriteCommand
-from tests.clients.test_read_retries import PATIENT, Restarting
-from tests.clients.test_retries import SCHEMA, Proxy, batch, proxy, rows
+from tests.clients.flight.test_read_retries import PATIENT, Restarting
+from tests.clients.flight.test_retries import SCHEMA, Proxy, batch, proxy, rows
 
 __all__ = ["proxy", "rows"]
 COUNT = 60

@@ -1,6 +1,6 @@
 """Jobs on a table of three servers, whose tablets have equal numbers and move meanwhile, compared row by row.
 
-    python tests/servers/job_campaign.py --seconds 60 --seed 0
+    python tests/cluster/job_campaign.py --seconds 60 --seed 0
 
 Each turn makes one job at random, by the placement or by the URL of one server, at one snapshot, beside a mover and a
 writer: what it wrote has to be the rows of the table at that snapshot, as a plain mirror knows them.

@@ -32,7 +32,7 @@ from nyala.schemas.errors import (
 from nyala.schemas.placement import Placement
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.table import TableDefinition
-from tests.engine.bulk.importing import bring, built, rows_of
+from tests.engine.offload.bulk.importing import bring, built, rows_of
 from tests.engine.phases import at
 from tests.engine.subject import SCHEMA, Subject, batch
 

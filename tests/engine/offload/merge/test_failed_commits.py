@@ -15,8 +15,8 @@ from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.recovery.verify import verify_store
 from nyala.schemas.compaction import CompactionCommit
 from nyala.schemas.errors import StoreError
-from tests.engine.distributed.merging import BEGIN, merged
 from tests.engine.faults import CHANGES, assert_no_orphans, fail_once, upsert_unless_in_doubt
+from tests.engine.offload.merge.merging import BEGIN, merged
 from tests.engine.subject import Subject
 
 

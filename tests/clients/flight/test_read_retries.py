@@ -16,7 +16,7 @@ from nyala.clients.flight import server_wait
 from nyala.clients.flight.scan_reader import ScanReader
 from nyala.clients.flight.store import FlightStore
 from nyala.schemas.errors import UnavailableError
-from tests.clients.test_retries import SCHEMA, serve
+from tests.clients.flight.test_retries import SCHEMA, serve
 
 PATIENT = (0.2,) * 600
 """However slow the machine is, the server is back by then."""

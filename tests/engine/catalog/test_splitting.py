@@ -22,8 +22,7 @@ from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
 from nyala.engine.table.direct_load import DirectLoad
 from nyala.schemas.errors import NotFoundError, StorageFullError
-
-from .phases import at
+from tests.engine.phases import at
 
 OPTIONS = StoreOptions(maintenance="off", scan_threads=1)
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])

@@ -1,6 +1,6 @@
 """Tablets that move all the time between three servers, by two who know nothing of each other, beside everything else.
 
-    python tests/servers/moves_campaign.py --seconds 60 --seed 0
+    python tests/cluster/moves_campaign.py --seconds 60 --seed 0
 
 Meanwhile all rows are written over and over, each scan is made in several ways at one snapshot, and files are flushed
 and compacted. Every scan has all rows and the same in all ways; at the end the rows are those of the last write.
