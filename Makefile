@@ -17,7 +17,7 @@ WORKERS ?= auto
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-spark shim test lint format bench fuzz kill9 filters race decay leases moves jobs pairs attack churn streaming clean
+.PHONY: help demo demo-spark shim test lint format docs bench fuzz kill9 filters race decay leases moves jobs pairs attack churn streaming clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -41,6 +41,9 @@ lint: .venv/.installed-dev  ## style, types and the floors of the house
 
 format: .venv/.installed-dev  ## rewrite the code in the one format
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format .
+
+docs: .venv/.installed-dev  ## build the API reference from the docstrings, in build/api
+	@$(BIN)/python .ci/api_reference.py build/api && echo "build/api/index.html"
 
 bench: .venv/.installed-bench  ## measure, and write bench/README.md (ROWS=1000000 for a short run)
 	@$(BIN)/python -m bench --rows $(ROWS) $(ARGS)

@@ -1,0 +1,75 @@
+"""Build the API reference from the docstrings:  .ci/api_reference.py FOLDER
+
+Ends with 1, and names what is missing, when a public name or method has no docstring.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+PUBLIC = [name for name in ("nyala", "nyala.jobs", "nyala.partition", "nyala.spark") if importlib.util.find_spec(name)]
+"""The modules that users import."""
+
+
+def public_names(module: ModuleType) -> list[str]:
+    """Return what a module offers: its ``__all__``, else what it lists by ``dir``, lazily loaded names included."""
+    if hasattr(module, "__all__"):
+        return list(module.__all__)
+    names = [name for name in dir(module) if not name.startswith("_")]
+    return [name for name in names if getattr(getattr(module, name), "__module__", "").startswith("nyala")]
+
+
+def undocumented(module: ModuleType) -> Iterator[str]:
+    """Yield the public names and methods of a module that have no docstring."""
+    for name in public_names(module):
+        value = getattr(module, name)
+        if not inspect.getdoc(value):
+            yield f"{module.__name__}.{name}"
+        if inspect.isclass(value):
+            yield from (f"{module.__name__}.{name}.{method}" for method in _undocumented_methods(value))
+
+
+def _undocumented_methods(kind: type) -> Iterator[str]:
+    for name, member in vars(kind).items():
+        function = getattr(member, "func", getattr(kind, name))  # partialmethod and cached_property show their function
+        is_method = callable(member) or hasattr(member, "__get__")
+        if not name.startswith("_") and is_method and not inspect.getdoc(function):
+            yield name
+
+
+def build(folder: Path) -> None:
+    """Write one HTML page for each public module, an index and a search index."""
+    from pdoc import doc, render
+
+    warnings.filterwarnings("ignore", module="pdoc")  # types that are imported for type checkers only appear as text
+    modules: dict[str, Any] = {}
+    for name in PUBLIC:
+        module: Any = importlib.import_module(name)
+        module.__all__ = public_names(module)  # pdoc sees lazily loaded names only when they are listed
+        modules[name] = doc.Module(module)
+    render.configure(docformat="google", show_source=False, footer_text="Nyala")
+    for name, page in modules.items():
+        file = folder / f"{name.replace('.', '/')}.html"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(render.html_module(page, modules))
+    (folder / "index.html").write_text(render.html_index(modules))
+    (folder / "search.js").write_text(render.search_index(modules))
+
+
+def main() -> None:
+    missing = [name for module in PUBLIC for name in undocumented(importlib.import_module(module))]
+    if missing:
+        sys.exit("no docstring: " + ", ".join(missing))
+    build(Path(sys.argv[1]))
+
+
+if __name__ == "__main__":
+    main()
