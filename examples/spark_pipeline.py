@@ -64,7 +64,7 @@ def main() -> None:
 
 def run(spark: SparkSession, here: str, there: str, folder: Path, months: int) -> None:
     with nyala.connect(here) as db:
-        db.create_table("flights", SCHEMA, KEY, [nyala.hash("carrier", "flight", buckets=4)])
+        db.create_table("flights", SCHEMA, KEY, [nyala.partition.hash("carrier", "flight", buckets=4)])
 
     joined = flights_and_weather(spark, folder).where(f.month("time_hour") <= months)
     nyala.spark.write_table(joined, "flights", here, operation="insert")

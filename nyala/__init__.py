@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from pathlib import Path
 
+    from nyala import jobs as jobs
+    from nyala import partition as partition
+    from nyala import spark as spark
     from nyala.clients.api.connect import connect as connect
     from nyala.clients.api.database import Database as Database
     from nyala.clients.api.scan import Scan as Scan
@@ -57,6 +60,8 @@ _LAZY = {
     "UnauthenticatedError UnavailableError",
 }
 _HOMES = {name: module for module, names in _LAZY.items() for name in names.split()}
+
+_MODULES = ("jobs", "partition", "spark")
 
 
 def open(path: str | Path, *, create: bool = True, **options: Any) -> Database:
@@ -103,8 +108,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("nyala")
-    if name == "spark":
-        return import_module("nyala.spark")
+    if name in _MODULES:
+        return import_module(f"nyala.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_HOMES[name], __name__), name)
@@ -112,4 +117,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES, "spark", "__version__"])
+    return sorted([*globals(), *_HOMES, *_MODULES, "__version__"])

@@ -79,7 +79,9 @@ class TableDefinition(BaseModel):
         if isinstance(partition_by, HashLevel | RangeLevel | Mapping) or any(
             isinstance(each, str) for each in partition_by
         ):
-            raise InvalidArgumentError("partition_by is a list of levels, as in [nyala.hash('id', buckets=4)]")
+            raise InvalidArgumentError(
+                "partition_by is a list of levels, as in [nyala.partition.hash('id', buckets=4)]"
+            )
         columns = [_definition(field, field.name in primary_key, chosen.get(field.name)) for field in schema]
         return cls(
             name=name,

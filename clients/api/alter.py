@@ -129,8 +129,8 @@ class TableAlteration:
         upper_inclusive: bool = False,
         hash: Sequence[HashLevel] | None = None,
     ) -> Self:
-        """Add an empty range to a table that is partitioned by range; its ends as `nyala.range` takes them, a tuple for
-        several columns, None for no end. ``hash`` are hash levels of its own, in the place of the table's."""
+        """Add an empty range to a table that is partitioned by range. ``hash`` are hash levels of its own, in the place
+        of the table's. The ends are as in ``nyala.partition.range``: a tuple for several columns, None for no end."""
         ends = _ends(lower, upper, lower_inclusive, upper_inclusive)
         return self._add(AddRangePartition, **ends, hash=None if hash is None else list(hash))
 

@@ -17,9 +17,13 @@ if TYPE_CHECKING:
 
 
 def connect(
-    url: str | None = None, *, placement: Placement | Mapping[str, Any] | str | Path | None = None, retries: bool = True
+    uri: str | None = None,
+    *,
+    placement: Placement | Mapping[str, Any] | str | Path | None = None,
+    retries: bool = True,
+    url: str | None = None,
 ) -> Database:
-    """Return the database that a server at ``url`` serves, as in ``grpc://127.0.0.1:8815``.
+    """Return the database that a server at ``uri`` serves, as in ``grpc://127.0.0.1:8815``.
 
     If that one shares its tables with other servers, the database is that of them all: the placement is asked for
     there. ``placement`` gives it instead, as the path of its file or as what stands in it: see docs/servers.md.
@@ -27,20 +31,23 @@ def connect(
     With ``retries`` a write whose answer is lost, since the server was restarted, is sent again for some seconds. Its
     batches are numbered, so that what was applied is not applied again.
 
+    ``url`` is an older name of ``uri``.
+
     Raises:
         UnavailableError: nobody answers there.
-        InvalidArgumentError: ``url`` is no location, the placement is none, or neither or both are given.
+        InvalidArgumentError: ``uri`` or the placement is invalid, or neither or both are given.
     """
-    if (url is None) == (placement is None):
-        raise InvalidArgumentError("connect takes the url of a server, or a placement")
-    if url is None:
+    uri = url if uri is None else uri
+    if (uri is None) == (placement is None):
+        raise InvalidArgumentError("connect takes the uri of a server, or a placement")
+    if uri is None:
         return Database(_shared(_read(placement), retries, {}))
-    return Database(store_of(url, retries))
+    return Database(store_of(uri, retries))
 
 
-def store_of(url: str, retries: bool = True) -> StoreService:
-    """Return the store at ``url``, or that of all servers with which it shares its tables. Raises as ``connect``."""
-    store = FlightStore(url, retries)
+def store_of(uri: str, retries: bool = True) -> StoreService:
+    """Return the store at ``uri``, or that of all servers with which it shares its tables. Raises as ``connect``."""
+    store = FlightStore(uri, retries)
     server = store.health().server
     return store if server is None else _shared(store.placement(), retries, {server: store})
 

@@ -51,10 +51,10 @@ class Database:
         those of the key first. An Arrow type that tables do not have becomes the one that holds all of its values, and
         ``Table.notes`` says so.
 
-        ``primary_key`` names the leading columns of ``schema``, in order. ``partition_by`` cuts the table into tablets,
-        by ``nyala.hash`` and ``nyala.range`` of key columns; left out, it is one tablet. ``column_options`` maps column
-        names to ``ColumnOptions``; ``table_options`` are the fields of ``TableOptions``. With ``if_not_exists`` a table
-        of that name is returned as it is, whatever its columns, and nothing is loaded.
+        ``primary_key`` names the leading columns of ``schema``, in order. ``partition_by`` divides the table into
+        tablets, by ``nyala.partition.hash`` and ``nyala.partition.range`` of key columns; left out, it is one tablet.
+        ``column_options`` maps column names to ``ColumnOptions``; ``table_options`` are the fields of ``TableOptions``.
+        With ``if_not_exists`` a table of that name is returned as it is, whatever its columns, and nothing is loaded.
 
         With ``unique_key=False`` rows may share the values of ``primary_key``: the store adds a last key column
         ``auto_incrementing_id`` and numbers the rows of every insert.
@@ -124,9 +124,11 @@ class Database:
         """
         return Table(self._store, self._store.describe_table(name))
 
-    def tables(self) -> list[str]:
+    def list_tables(self) -> list[str]:
         """Return the names of all tables, sorted."""
         return self._store.tables()
+
+    tables = list_tables
 
     def drop_table(self, name: str, keep_seconds: int = 0) -> None:
         """Drop a table with its data. For ``keep_seconds`` ``recall_table`` brings it back; its name is free at once.

@@ -1,0 +1,8 @@
+"""How a table is divided into tablets: what ``create_table(partition_by=...)`` takes.
+
+db.create_table("flights", schema, ["carrier", "flight"], partition_by=[nyala.partition.hash("carrier", buckets=4)])
+"""
+
+from nyala.schemas.partition import HashLevel, RangeBound, RangeLevel, hash, range
+
+__all__ = ["HashLevel", "RangeBound", "RangeLevel", "hash", "range"]
