@@ -1,7 +1,8 @@
 """Every knob of a store, with its unit in its name."""
 
 import os
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, Literal, TypedDict
 
 from pydantic import (
     BaseModel,
@@ -154,3 +155,46 @@ class StoreOptions(BaseModel):
         for name in _NEVER_ABOVE_DEFAULT:
             shares[name] = min(shares[name], cls.model_fields[name].default)
         return {**shares, **given}
+
+
+class StoreOptionsDict(TypedDict, total=False):
+    """The options of a store as the keywords of ``nyala.open``; ``StoreOptions`` says what each means."""
+
+    maintenance: Literal["on", "off"]
+    durability: Durability | str
+    limits: Limits | Mapping[str, int]
+    flush_bytes: int
+    direct_load_bytes: int
+    direct_load_unsorted_bytes: int
+    flush_deltas_bytes: int
+    redo_files_count: int
+    redo_share: float
+    history_gc_bytes: int
+    compaction_bytes: int
+    budget_bytes: int | None
+    memory_bytes: int
+    memory_soft_share: float
+    memory_throttle_seconds: float
+    memory_patience_seconds: float
+    transaction_bytes: int
+    staging_ttl_seconds: float
+    unfinished_max: int
+    staging_bytes: int
+    pinned_bytes: int
+    peer_unfinished_share: float
+    disk_reserve_bytes: int
+    key_index_bytes: int
+    wal_segment_bytes: int
+    wal_queue_bytes: int
+    page_cache_bytes: int
+    scan_threads: int
+    load_threads: int
+    scan_batch_bytes: int
+    scan_lease_seconds: float
+    scan_leases_count: int
+    scan_lease_disk_bytes: int
+    scan_lease_memory_bytes: int
+    import_storage: str | None
+    clock_error_seconds: int
+    placement: Placement | Mapping[str, Any] | None
+    server: str | None

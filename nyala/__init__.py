@@ -9,7 +9,7 @@ Importing this loads nothing else: a client never imports the engine or a compil
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 if TYPE_CHECKING:
     __version__: str
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from nyala.clients.api.transaction import Transaction as Transaction
     from nyala.clients.offload.direct_scan import DirectScan as DirectScan
     from nyala.clients.offload.direct_scan import DirectSplit as DirectSplit
+    from nyala.engine.options import StoreOptionsDict as StoreOptionsDict
     from nyala.schemas.column import ColumnOptions as ColumnOptions
     from nyala.schemas.errors import AlreadyPresentError as AlreadyPresentError
     from nyala.schemas.errors import ConflictError as ConflictError
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from nyala.schemas.errors import UnavailableError as UnavailableError
     from nyala.schemas.partition import hash as hash
     from nyala.schemas.partition import range as range
+    from nyala.schemas.table import TableOptionsDict as TableOptionsDict
     from nyala.schemas.write import RowError as RowError
     from nyala.schemas.write import WriteResult as WriteResult
 
@@ -52,8 +54,10 @@ _LAZY = {
     ".clients.api.table": "Table",
     ".clients.api.transaction": "Transaction",
     ".clients.offload.direct_scan": "DirectScan DirectSplit",
+    ".engine.options": "StoreOptionsDict",
     ".schemas.column": "ColumnOptions",
     ".schemas.partition": "hash range",
+    ".schemas.table": "TableOptionsDict",
     ".schemas.write": "RowError WriteResult",
     ".schemas.errors": "AlreadyPresentError ConflictError CorruptionError InternalError InvalidArgumentError "
     "NotFoundError PermissionDeniedError RowErrors SnapshotTooOldError StorageFullError StoreError "
@@ -64,7 +68,7 @@ _HOMES = {name: module for module, names in _LAZY.items() for name in names.spli
 _MODULES = ("jobs", "partition", "spark")
 
 
-def open(path: str | Path, *, create: bool = True, **options: Any) -> Database:
+def open(path: str | Path, *, create: bool = True, **options: Unpack[StoreOptionsDict]) -> Database:
     """Open the store in the directory ``path``; ``options`` are fields of ``StoreOptions``.
 
     Without a store there, one is made; with ``create=False`` that is an error, and nothing is written.
@@ -95,7 +99,7 @@ def open(path: str | Path, *, create: bool = True, **options: Any) -> Database:
     if "://" in str(path):
         raise InvalidArgumentError(f"nyala.open opens a directory; {str(path)!r} is for nyala.connect")
     try:
-        chosen = StoreOptions(**options)
+        chosen = StoreOptions.model_validate(options)
     except ValidationError as error:
         raise InvalidArgumentError(explain(error, "the call of nyala.open", StoreOptions.model_fields)) from None
     if not create and not ManifestFile.exists(LocalFileSystem(path)):

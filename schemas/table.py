@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
@@ -33,6 +33,14 @@ class TableOptions(BaseModel):
     """``off`` leaves every flush to ``maintain``."""
     comment: str = Field(default="", max_length=1024)
     """What the table is for, in words."""
+
+
+class TableOptionsDict(TypedDict, total=False):
+    """The options of a table as the keywords of ``Database.create_table``; ``TableOptions`` says what each means."""
+
+    history_max_age_seconds: int
+    maintenance: Literal["on", "off"]
+    comment: str
 
 
 class TableDefinition(BaseModel):

@@ -7,7 +7,7 @@ that of the clean one in the same round: so a busy minute cancels out.
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +32,9 @@ ZIPF_EXPONENT = 1.2
 class DensityBench:
     """One store with a clean and a dirty table, which is made anew for every case."""
 
-    def __init__(self, rows: int, rounds: int, work: Path, console: Console, maintenance: str = "off") -> None:
+    def __init__(
+        self, rows: int, rounds: int, work: Path, console: Console, maintenance: Literal["on", "off"] = "off"
+    ) -> None:
         self.rounds, self.work, self.console = rounds, work, console
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)

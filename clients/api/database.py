@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
 import pyarrow as pa
 from pydantic import ValidationError
@@ -19,7 +19,7 @@ from ...schemas.errors import AlreadyPresentError, InvalidArgumentError, RowErro
 from ...schemas.moving import MoveProgress
 from ...schemas.partition import HashLevel, RangeLevel
 from ...schemas.service import StoreService
-from ...schemas.table import TableDefinition, TableOptions
+from ...schemas.table import TableDefinition, TableOptions, TableOptionsDict
 from ...schemas.timestamp import parse_moment
 from ...schemas.write import RowError, WriteResult
 from ..convert.new_schema import NewSchema, Options, read_new, schema_for
@@ -43,7 +43,7 @@ class Database:
         if_not_exists: bool = False,
         unique_key: bool = True,
         data: Any = None,
-        **table_options: Any,
+        **table_options: Unpack[TableOptionsDict],
     ) -> Table:
         """Create a table; with ``data`` also load it, all of it in one commit. If that fails there is no table.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -14,6 +14,7 @@ from ...schemas.changes import BEFORE
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.operation import Operation
 from .connection import store_at
+from .options import ReadKeywords, WriteKeywords
 from .placement import tablet_of
 from .types import same_name
 
@@ -29,7 +30,7 @@ def read_table(
     as_of: Moment | None = None,
     since: Moment | None = None,
     until: Moment | None = None,
-    **options: Any,
+    **options: Unpack[ReadKeywords],
 ) -> DataFrame:
     """Return a table as it is now, or ``as_of`` a moment, or what changed after ``since``, up to ``until``.
 
@@ -59,7 +60,7 @@ def write_table(
     operation: str | Operation | None = None,
     mode: Literal["append", "overwrite"] = "append",
     repartition: bool = False,
-    **options: Any,
+    **options: Unpack[WriteKeywords],
 ) -> None:
     """Write all rows of a frame to a table as one commit.
 
@@ -91,7 +92,7 @@ def merge_changes(
     uri: str,
     operation_column: str = "_op",
     order_by: str | None = "_timestamp",
-    **options: Any,
+    **options: Unpack[WriteKeywords],
 ) -> None:
     """Apply changes of rows, such as a change feed, to a table as one commit: of each key the last one.
 
@@ -116,7 +117,7 @@ def merge_changes(
     word = f.when(what == "delete", Operation.DELETE_IGNORE).when(what.isin("insert", "update"), Operation.UPSERT)
     is_own = [name for name in changes.columns if name.startswith(BEFORE[0]) and name != operation_column]
     last = last.withColumn(operation_column, word).drop(*is_own)
-    write_table(last, table, uri, operationColumn=operation_column, **options)
+    write_table(last, table, uri, **options | {"operationColumn": operation_column})
 
 
 def _column(changes: DataFrame, name: str) -> str:

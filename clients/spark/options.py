@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 from pydantic.alias_generators import to_camel
@@ -199,6 +199,28 @@ class WriteOptions(_Writing):
 
 class StreamWriteOptions(_Writing):
     """Of ``df.writeStream``. Without ``txnAppId`` the query's own id is taken, which its checkpoint keeps."""
+
+
+class ReadKeywords(TypedDict, total=False):
+    """The options of ``ReadOptions`` that ``read_table`` takes by these names alone."""
+
+    timestampAsOf: int | str
+    versionAsOf: int
+    readChangeFeed: bool
+    beforeValues: bool
+    splitSizeBytes: int
+    aggregate: str
+    operation: str
+    ignoreNull: bool
+
+
+class WriteKeywords(TypedDict, total=False):
+    """The options of ``WriteOptions`` that ``write_table`` takes by these names alone."""
+
+    operationColumn: str
+    ignoreNull: bool
+    txnAppId: str
+    txnVersion: int
 
 
 def parse(

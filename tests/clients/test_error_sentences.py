@@ -32,7 +32,7 @@ SAID: dict[str, tuple[Callable[[Database, Table], Any], str]] = {
     "a limit with a fraction": (lambda db, t: t.scan(limit=5.5), "limit"),  # pyright: ignore[reportArgumentType]
     "a number as column": (lambda db, t: t.scan(columns=[1]), "columns"),  # pyright: ignore[reportArgumentType]
     "a table option": (
-        lambda db, t: db.create_table("x", data={"id": [1]}, primary_key=["id"], histroy_max_age_seconds=5),
+        lambda db, t: db.create_table("x", data={"id": [1]}, primary_key=["id"], histroy_max_age_seconds=5),  # pyright: ignore
         "did you mean 'history_max_age_seconds'",
     ),
     "a column option": (
@@ -132,11 +132,11 @@ def test_a_file_where_the_directory_should_be(tmp_path: Path) -> None:
 
 def test_options_of_open(tmp_path: Path) -> None:
     with pytest.raises(nyala.InvalidArgumentError, match="no 'durabilty': did you mean 'durability'"):
-        nyala.open(tmp_path / "store", durabilty="os")
+        nyala.open(tmp_path / "store", durabilty="os")  # pyright: ignore[reportCallIssue]
     with pytest.raises(
         nyala.InvalidArgumentError, match=r"the call of nyala\.open is wrong at memory_bytes: input should"
     ):
-        nyala.open(tmp_path / "store", memory_bytes="abc")
+        nyala.open(tmp_path / "store", memory_bytes="abc")  # pyright: ignore[reportArgumentType]
 
 
 def test_a_url_is_no_directory_and_a_directory_no_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

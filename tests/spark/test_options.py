@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from nyala.clients.spark.options import ReadOptions, StreamReadOptions, StreamWriteOptions, WriteOptions, parse
+from nyala.clients.spark.options import (
+    ReadKeywords,
+    ReadOptions,
+    StreamReadOptions,
+    StreamWriteOptions,
+    WriteKeywords,
+    WriteOptions,
+    parse,
+)
 from nyala.schemas.errors import InvalidArgumentError
 from nyala.schemas.timestamp import parse_moment
 
@@ -95,3 +103,15 @@ def test_wrong_options_are_refused(case: str) -> None:
 def test_a_place_is_needed(missing: str) -> None:
     with pytest.raises(InvalidArgumentError, match=f"option '{missing}' is missing"):
         parse(ReadOptions, {name: value for name, value in PLACE.items() if name != missing}, "read")
+
+
+@pytest.mark.parametrize(
+    ("model", "keywords", "arguments"),
+    [
+        (ReadOptions, ReadKeywords, "uri table columns filter snapshotTimestamp startTimestamp endTimestamp"),
+        (WriteOptions, WriteKeywords, "uri table operation statement leftOut"),
+    ],
+)
+def test_keywords_are_the_options_without_arguments_of_their_own(model, keywords, arguments: str) -> None:
+    written = {field.alias for field in model.model_fields.values()}
+    assert keywords.__annotations__.keys() == written - set(arguments.split())

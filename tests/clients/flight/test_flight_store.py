@@ -233,4 +233,4 @@ def test_the_face_names_what_it_has() -> None:
         assert name in dir(nyala) and getattr(nyala, name)
     assert not hasattr(nyala, "shuffle")
     with pytest.raises(nyala.InvalidArgumentError):
-        nyala.open("unused", flush_byte=1)
+        nyala.open("unused", flush_byte=1)  # pyright: ignore[reportCallIssue]
