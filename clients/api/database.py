@@ -11,7 +11,6 @@ from typing import Any, Unpack
 import pyarrow as pa
 from pydantic import ValidationError
 
-from ...schemas.bulk import ImportBegin, ImportCommit, ImportFile, ImportMode, ImportPlan
 from ...schemas.column import ColumnOptions
 from ...schemas.command import explain
 from ...schemas.description import DroppedTable, Health
@@ -21,7 +20,7 @@ from ...schemas.partition import HashLevel, RangeLevel
 from ...schemas.service import StoreService
 from ...schemas.table import TableDefinition, TableOptions, TableOptionsDict
 from ...schemas.timestamp import parse_moment
-from ...schemas.write import RowError, WriteResult
+from ...schemas.write import RowError
 from ..convert.new_schema import NewSchema, Options, read_new, schema_for
 from .table import Table
 from .transaction import Transaction
@@ -179,21 +178,6 @@ class Database:
             InvalidArgumentError: a name is empty or too long, or ``app_version`` below 0.
         """
         return Transaction(self._store, id, app_id, app_version)
-
-    def import_begin(self, table: str, ttl_seconds: int = 24 * 3600) -> ImportPlan:
-        """Begin an import whose files others build: ``Table.bulk_import`` in three steps. See docs/bulk.md."""
-        return self._store.import_begin(ImportBegin(table=table, ttl_seconds=ttl_seconds))
-
-    def import_commit(
-        self, import_id: str, files: Sequence[ImportFile], mode: str | ImportMode = ImportMode.INSERT_ONLY
-    ) -> WriteResult:
-        """Attach the files of an import, all at one timestamp; asked again, it is answered as it was the first time."""
-        asked = ImportCommit(import_id=import_id, files=tuple(files), mode=ImportMode(mode))
-        return self._store.import_commit(asked)
-
-    def import_abort(self, import_id: str) -> None:
-        """Drop an import and its files."""
-        self._store.import_abort(import_id)
 
     def move_tablet(
         self, table: str, tablet: int, to: str, server: str | None = None, progress: MoveProgress | None = None

@@ -22,6 +22,7 @@ import pytest
 import nyala
 from nyala.engine.fs import LocalFileSystem
 from nyala.engine.offload.direct.reader import PinnedReader
+from nyala.schemas.bulk import ImportBegin, ImportCommit
 from nyala.schemas.direct import PinSnapshot
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError, StoreError, UnavailableError
 from nyala.schemas.service import MaintenanceKind
@@ -169,11 +170,11 @@ def test_a_lost_pin(server: Server, healthy: Any) -> None:
 
 def test_a_lost_file_of_an_import(server: Server, healthy: Any) -> None:
     for damage in (cut, empty, Path.unlink):
-        plan = server.database.import_begin("healthy")
+        plan = server.database._store.import_begin(ImportBegin(table="healthy"))
         files = built(plan, LocalFileSystem(server.directory), rows(2, first=ROWS, last=ROWS + 50).to_batches())
         damage(server.directory / plan.staging / files[0].name)
         with pytest.raises(InvalidArgumentError, match=files[0].name):
-            server.database.import_commit(plan.import_id, files)
+            server.database._store.import_commit(ImportCommit(import_id=plan.import_id, files=tuple(files)))
         server.check(healthy)
 
 

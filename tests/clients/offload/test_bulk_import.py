@@ -18,7 +18,7 @@ from nyala.clients.api.database import Database
 from nyala.engine.fs.arrow import ArrowFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.schemas.bulk import ImportBegin
+from nyala.schemas.bulk import ImportBegin, ImportCommit
 from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError
 
 ROWS = pa.table(
@@ -97,14 +97,15 @@ def test_what_cannot_be_is_said(db: Database, home: Path, files: Path, tmp_path:
 
 def test_the_three_steps(db: Database) -> None:
     cities(db)
-    plan = db.import_begin("cities", ttl_seconds=60)
+    store = db._store
+    plan = store.import_begin(ImportBegin(table="cities", ttl_seconds=60))
     assert (plan.table, len(plan.tablets), plan.ttl_seconds) == ("cities", 3, 60)
-    first = db.import_commit(plan.import_id, [])
-    assert db.import_commit(plan.import_id, []) == first
-    aborted = db.import_begin("cities")
-    db.import_abort(aborted.import_id)
+    first = store.import_commit(ImportCommit(import_id=plan.import_id, files=()))
+    assert store.import_commit(ImportCommit(import_id=plan.import_id, files=())) == first
+    aborted = store.import_begin(ImportBegin(table="cities"))
+    store.import_abort(aborted.import_id)
     with pytest.raises(NotFoundError, match="begin a new one"):
-        db.import_commit(aborted.import_id, [])
+        store.import_commit(ImportCommit(import_id=aborted.import_id, files=()))
 
 
 def test_files_may_lie_in_s3(home: Path, files: Path, s3: str) -> None:
