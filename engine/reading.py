@@ -21,8 +21,8 @@ from .scan import scanning
 from .scan.chunk import ChangeRange, ScanRequest
 from .scan.planned_scans import PlannedScan, PlannedScans
 from .scan.snapshots import Snapshots
-from .table.layout import Layout
 from .table.table import Table
+from .table.table_version import TableVersion
 from .tablet.tablet import Tablet
 from .tablet.version import Version
 
@@ -53,23 +53,28 @@ class Reading(ABC):
         if (planned := self._planned.of(spec)) and (stream := self._planned_stream(spec, planned)):
             return stream
         while True:
-            table, layout, wanted, request = self._resolve(spec)
+            table, version, wanted, request = self._resolve(spec)
             versions = scanning.pinned(spec, wanted.tablets, table, request)
-            if table.layout is layout:  # else a pinned rowset may lack a dropped column, or a new tablet its rows
-                return self._stream(spec, layout, request, wanted.tablets, versions)
+            if table.version is version:  # else a pinned rowset may lack a dropped column, or a new tablet its rows
+                return self._stream(spec, version, request, wanted.tablets, versions)
 
     def _planned_stream(self, spec: ScanSpec, planned: PlannedScan) -> ScanStream | None:
         """Start a part of a scan that was planned, by what was kept for it; None if the plan did not have it."""
-        layout, moments = planned.layout, (planned.snapshot, planned.changes)
-        request = self._request(spec, planned.table, layout, *moments)
-        tablets = scanning.wanted_tablets(spec, planned.table, layout, request).tablets
+        version, moments = planned.version, (planned.snapshot, planned.changes)
+        request = self._request(spec, planned.table, version, *moments)
+        tablets = scanning.wanted_tablets(spec, planned.table, version, request).tablets
         versions = planned.versions_of(tablets)
-        return None if versions is None else self._stream(spec, layout, request, tablets, versions)
+        return None if versions is None else self._stream(spec, version, request, tablets, versions)
 
     def _stream(
-        self, spec: ScanSpec, layout: Layout, request: ScanRequest, tablets: list[Tablet], versions: list[Version]
+        self,
+        spec: ScanSpec,
+        version: TableVersion,
+        request: ScanRequest,
+        tablets: list[Tablet],
+        versions: list[Version],
     ) -> ScanStream:
-        what = spec, layout, request, tablets, versions, self._pool, 2 * self.options.scan_threads
+        what = spec, version, request, tablets, versions, self._pool, 2 * self.options.scan_threads
         if spec.marks and not request.aggregate:
             marked = self._noticed(self._planned.reading(spec, scanning.run_marked(*what)))
             return ScanStream(request.schema, request.snapshot, scanning.unmarked(marked), marked)
@@ -86,38 +91,38 @@ class Reading(ABC):
         self._check_open()
         spec = unsorted(spec.checked(), self._key(spec))
         while True:
-            table, layout, wanted, request = self._resolve(spec)
+            table, version, wanted, request = self._resolve(spec)
             versions = scanning.pinned(spec, wanted.tablets, table, request)
-            if table.layout is layout:
+            if table.version is version:
                 break
-        splits, explain = scanning.estimate(spec, wanted, versions, layout, request)
+        splits, explain = scanning.estimate(spec, wanted, versions, version, request)
         read_here, read_all = wanted.sums
         return ScanPlan(
             snapshot=request.snapshot,
-            schema_version=layout.schema.version,
+            schema_version=version.schema.version,
             splits=splits,
             planned=scanning.digest(table, request),
             explain=explain,
-            tablets_here=layout.tablets_here,
-            tablets_all=layout.tablets_all,
+            tablets_here=version.tablets_here,
+            tablets_all=version.tablets_all,
             read_here=read_here,
             read_all=read_all,
-            lease=self._kept(spec, table, layout, request, wanted.tablets, versions, splits) if spec.pin else None,
+            lease=self._kept(spec, table, version, request, wanted.tablets, versions, splits) if spec.pin else None,
         )
 
     def _kept(
         self,
         spec: ScanSpec,
         table: Table,
-        layout: Layout,
+        version: TableVersion,
         request: ScanRequest,
         tablets: list[Tablet],
         versions: list[Version],
         splits: list[ScanSplit],
     ) -> str:
-        by_tablet = {tablet.tablet_id: version for tablet, version in zip(tablets, versions, strict=True)}
+        by_tablet = {tablet.tablet_id: tablet_version for tablet, tablet_version in zip(tablets, versions, strict=True)}
         pinned = spec.pinned(request.snapshot)
-        scan = PlannedScan(pinned, table, layout, request.snapshot, request.changes, by_tablet)
+        scan = PlannedScan(pinned, table, version, request.snapshot, request.changes, by_tablet)
         return self._planned.keep(scan, splits)
 
     def release_scan(self, lease: str) -> None:
@@ -138,14 +143,14 @@ class Reading(ABC):
             schema.column(term.column)
         return [column.name for column in schema.key]
 
-    def _resolve(self, spec: ScanSpec) -> tuple[Table, Layout, scanning.Wanted, ScanRequest]:
+    def _resolve(self, spec: ScanSpec) -> tuple[Table, TableVersion, scanning.Wanted, ScanRequest]:
         table = self._catalog.table(spec.checked().table)
-        layout = table.layout
-        request = self._request(spec, table, layout, *self._snapshots.range(spec, table, layout))
-        return table, layout, scanning.wanted_tablets(spec, table, layout, request), request
+        version = table.version
+        request = self._request(spec, table, version, *self._snapshots.range(spec, table, version))
+        return table, version, scanning.wanted_tablets(spec, table, version, request), request
 
     def _request(
-        self, spec: ScanSpec, table: Table, layout: Layout, snapshot: int, changes: ChangeRange | None
+        self, spec: ScanSpec, table: Table, version: TableVersion, snapshot: int, changes: ChangeRange | None
     ) -> ScanRequest:
         limits, chunk_bytes = self.options.limits, self.options.scan_batch_bytes
-        return scanning.resolve_ticket(spec, table, layout, snapshot, changes, limits, chunk_bytes)
+        return scanning.resolve_ticket(spec, table, version, snapshot, changes, limits, chunk_bytes)

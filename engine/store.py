@@ -25,8 +25,8 @@ from .catalog.catalog import Catalog
 from .cfile.cache import PageCache
 from .commit.commit_log import CommitLog
 from .commit.memory_gate import MemoryGate, patiently
-from .commit.numbered_writes import Ticket, Writers, number_of
-from .commit.transaction_memory import Committed
+from .commit.numbered_writes import NumberedWrites, Ticket, number_of
+from .commit.transaction_memory import TransactionMemory
 from .damage import DamageRegistry, noticing
 from .fs.failures import named
 from .fs.filesystem import FileSystem
@@ -146,16 +146,14 @@ class Store(Outside, Reading):
         known = [max(tablet.last_timestamp, tablet.version.history_floor) for tablet in self._catalog.tablets()]
         known += [table.last_change for table in self._catalog.tables()]  # some of it in tablets in quarantine
         self._clock.update(max([manifest.last_timestamp, *known]))
-        self._writers, self._committed = Writers(), Committed()
+        remembered = self._writers, self._transaction_memory = NumberedWrites(), TransactionMemory()
         tablets = recovery.LoggedTablets(self._catalog.tables())
-        _, newest = recovery.replay(self._wal, tablets, self._writers, self._committed, self._environment, self.options)
+        _, newest = recovery.replay(self._wal, tablets, *remembered, self._environment, self.options)
         table_ids = {table.table_id for table in self._catalog.tables()}
         self._writers.forget(lambda table_id: table_id not in table_ids)
         self._clock.update(newest)
-        self._log = CommitLog(self._wal, self._mvcc, self._environment.halt)
-        self._log_freeing = LogFreeing(
-            self._wal, self._log, self._environment, self._catalog.tables, self._writers, self._committed
-        )
+        self._log = CommitLog(self._wal, self._mvcc, self._environment.latch)
+        self._log_freeing = LogFreeing(self._wal, self._log, self._environment, self._catalog.tables, *remembered)
         threads = self.options.scan_threads
         self._pool: Executor = ThreadPoolExecutor(threads, "nyala-scan") if threads else CallerRuns()
         self._load_pool = ThreadPoolExecutor(self.options.load_threads, "nyala-load")
@@ -167,7 +165,7 @@ class Store(Outside, Reading):
         self._gate = MemoryGate(self.options, self._catalog.tablets, self._maintained_tablets, notify)
         room = Room(self._fs, self.options)
         self._staging = StagingArea(self._fs, physical, self.options.staging_ttl_seconds, room)
-        shared = self._committed, self._log, self._gate, self._direct_load, self.options
+        shared = self._transaction_memory, self._log, self._gate, self._direct_load, self.options
         self._transactions = Transactions(self._staging, *shared, self._catalog.tables, self._load_pool)
         shared = self._log, self._snapshots, self._gate, self._writers
         self._statements = Statements(*shared, self.options, self.scan)
@@ -335,7 +333,7 @@ class Store(Outside, Reading):
         """See StoreService."""
         self._check_open()
         found = self._catalog.table(table)
-        return commits.commits(found, since, self._snapshots, self.scan, self._writers, self._committed)
+        return commits.commits(found, since, self._snapshots, self.scan, self._writers, self._transaction_memory)
 
     @noticing
     def execute(self, statement: Statement) -> WriteResult:
@@ -426,8 +424,8 @@ class Store(Outside, Reading):
             return
         entry = CleanStopEntry(last_lsn=stop.last_lsn, crc=stop.crc)
         edit = {"clean_stop": entry, "last_timestamp": self._clock.now()}
-        # Of a store that was halted a commit may be in no memory store.
-        in_files = {} if self._environment.halt.reason else self._log_freeing.needed()[1]
+        # Of a store that is read-only a commit may be in no memory store.
+        in_files = {} if self._environment.latch.reason else self._log_freeing.needed()[1]
         self._environment.manifest.commit(lambda manifest: manifest.with_in_files(in_files).model_copy(update=edit))
         self._environment.manifest.copy()
 
@@ -437,7 +435,7 @@ class Store(Outside, Reading):
 
     def _operations(self) -> list[MaintenanceOp]:
         operations: list[MaintenanceOp] = []
-        if self._environment.halt.reason:
+        if self._environment.latch.reason:
             return operations
         operations += self._catalog.removals(self._clock.physical_microseconds(), self._forget)
         operations.append(ExpiryOp(self._staging))

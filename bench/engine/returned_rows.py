@@ -35,7 +35,7 @@ NARROW = 2
 ALL_ROWS = 1 << 31
 
 
-class ReturnedRows:
+class RevivedRows:
     """The deltas of one commit that brings ``count`` of ``rows`` rows back, over and over in both forms."""
 
     def __init__(self, rows: int, count: int, width: int, work: Path) -> None:
@@ -108,12 +108,12 @@ def run(rows: int, rounds: int, work: Path, console: Console) -> Results:
         for share in SHARES:
             shutil.rmtree(work, ignore_errors=True)
             work.mkdir(parents=True)
-            _case(results, ReturnedRows(rows, int(rows * share), width, work), rounds, f"{share:.0%} x {width} columns")
+            _case(results, RevivedRows(rows, int(rows * share), width, work), rounds, f"{share:.0%} x {width} columns")
     shutil.rmtree(work, ignore_errors=True)
     return results
 
 
-def _case(results: Results, returned: ReturnedRows, rounds: int, what: str) -> None:
+def _case(results: Results, returned: RevivedRows, rounds: int, what: str) -> None:
     samples: dict[tuple[str, str, str], list[float]] = {}
     count, width = len(returned.rowids), len(returned.columns)
     for number in range(rounds):

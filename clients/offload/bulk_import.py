@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 from ...engine.fs.arrow import ArrowFileSystem
 from ...engine.fs.filesystem import FileSystem
 from ...engine.fs.local import LocalFileSystem
+from ...engine.fs.subdirectory import DirectoryFileSystem
 from ...engine.fs.tree import remove_tree
-from ...engine.fs.within import DirectoryFileSystem
 from ...engine.offload.bulk.build import build_tablet, number_files
 from ...engine.offload.bulk.runs import Run, write_runs
 from ...engine.offload.bulk.target import Target

@@ -2,16 +2,16 @@
 
  1. The steps are checked against the table as it is; nothing has happened if one is wrong.
  2. Under the write locks of all tablets, so that every batch is wholly before or wholly after: the manifest is
-    committed, which is the one commit point, and then the layout of the table is replaced.
+    committed, which is the one commit point, and then the version of the table is replaced.
 
 Where columns come, go or are widened, the rows in memory are set aside, to be flushed, and new rows go to a MemRowSet
 that has the new columns: so a MemRowSet, like a file, has one set of columns for good. Readers adapt what they find:
 a column that a rowset lacks shows its read default, narrower cells are widened, dropped columns are not looked at.
 Nothing is rewritten, hence the locks are held for as long as it takes to write the manifest. Scans that run keep the
-layout and the rowsets that they began with.
+version and the rowsets that they began with.
 
 Ranges that come are new tablets, whose directories are made before; tablets of ranges that go are taken out of the
-layout, and their files are deleted when nothing names them any more. What the log still tells of them is passed over.
+version, and their files are deleted when nothing names them any more. What the log still tells of them is passed over.
 A split (`splitting`) is a change of its own.
 
 What the log holds was logged under some earlier schema, and is read in the same way: it names columns by id.
@@ -27,8 +27,8 @@ from ...schemas.table import TableSchema
 from ..manifest.environment import Environment
 from ..manifest.manifest import Manifest, TableEntry, TabletEntry
 from ..rowset.memrowset import MemRowSet
-from ..table.layout import Layout, write_locks
 from ..table.table import Table
+from ..table.table_version import TableVersion, write_locks
 from ..tablet.directories import make_directories, retire
 from ..tablet.tablet import Tablet
 
@@ -40,31 +40,31 @@ def put_in_place(table: Table, state: TableState, environment: Environment) -> l
         StorageFullError: the disk is full; nothing changed.
         UnavailableError: the manifest cannot be written, or a tablet has no room for a rowset; nothing changed here.
     """
-    layout = table.layout
-    environment.halt.check()
-    kept, gone = _divided(layout, state)
+    version = table.version
+    environment.latch.check()
+    kept, gone = _divided(version, state)
     with (
         _new_tablets(state, kept, environment) as added,
-        write_locks(layout.tablets),
+        write_locks(version.tablets),
         _new_memrowsets(kept, state.schema) as successors,
     ):
         environment.manifest.commit(lambda manifest: _altered(manifest, table, state, kept, added))
-        with environment.halt.on_failure("an altered table could not be put in place"):
+        with environment.latch.on_failure("an altered table could not be put in place"):
             for tablet, successor in zip(kept, successors, strict=True):
                 tablet.schema = state.schema
                 if successor is not None:
                     tablet.set_aside(successor)
             table.name = state.name
-            table.layout = Layout(state.schema, state.options, (*kept, *added), state.partitions)
+            table.version = TableVersion(state.schema, state.options, (*kept, *added), state.partitions)
     return gone
 
 
-def _divided(layout: Layout, state: TableState) -> tuple[list[Tablet], list[Tablet]]:
+def _divided(version: TableVersion, state: TableState) -> tuple[list[Tablet], list[Tablet]]:
     """Return the tablets that stay and those that go."""
     dropped = {(each.lower, each.upper) for each in state.dropped}
     kept: list[Tablet] = []
     gone: list[Tablet] = []
-    for tablet in layout.tablets:
+    for tablet in version.tablets:
         (gone if (tablet.partition.lower, tablet.partition.upper) in dropped else kept).append(tablet)
     return kept, gone
 

@@ -18,8 +18,8 @@ from ...schemas.table import TableDefinition, TableOptions, TableSchema
 from ..maintenance.op import MaintenanceOp
 from ..manifest.environment import Environment
 from ..manifest.manifest import TableEntry, TabletEntry
-from ..table.layout import Layout, write_locks
 from ..table.table import Table
+from ..table.table_version import TableVersion, write_locks
 from ..tablet.directories import make_directories, retire
 from ..tablet.open import open_sound
 from ..tablet.tablet import Tablet
@@ -63,8 +63,8 @@ class Catalog:
         """Open every table of the manifest; a tablet with a damaged file is in quarantine."""
         for entry in self._environment.manifest.current.tables:
             tablets = tuple(open_sound(tablet, entry.schema_, self._environment) for tablet in entry.tablets)
-            layout = Layout(entry.schema_, entry.options, tablets, entry.partitions)
-            table = Table(entry.id, entry.name, layout, entry.last_auto_id, entry.dropped_until, entry.last_change)
+            version = TableVersion(entry.schema_, entry.options, tablets, entry.partitions)
+            table = Table(entry.id, entry.name, version, entry.last_auto_id, entry.dropped_until, entry.last_change)
             if entry.dropped_until is None:
                 self._tables[entry.name] = table
             else:
@@ -130,13 +130,13 @@ class Catalog:
             return table
 
     def _altered(self, table: Table, alteration: Alteration) -> TableState:
-        layout, wanted = table.layout, alteration.if_version
-        if wanted is not None and wanted != layout.schema.version:
+        version, wanted = table.version, alteration.if_version
+        if wanted is not None and wanted != version.schema.version:
             raise ConflictError(
-                f"table {table.name!r} has the schema version {layout.schema.version}, not {wanted}: "
+                f"table {table.name!r} has the schema version {version.schema.version}, not {wanted}: "
                 "it was altered meanwhile; look at it again"
             )
-        before = TableState(table.name, layout.schema, layout.options, layout.partitions)
+        before = TableState(table.name, version.schema, version.options, version.partitions)
         state = altered(before, alteration.steps, self._limits)
         if state.name != table.name and state.name in self._tables:
             raise AlreadyPresentError(f"there is a table {state.name!r} already")
@@ -306,7 +306,7 @@ class Catalog:
             ),
         )
         manifest.commit(lambda current: current.with_table(entry))
-        return Table(table_id, name, Layout(schema, options, tablets, partitions))
+        return Table(table_id, name, TableVersion(schema, options, tablets, partitions))
 
 
 def _checked_seconds(keep_seconds: int) -> int:

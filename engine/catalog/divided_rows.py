@@ -1,7 +1,7 @@
 """Rows in memory, copied to the MemRowSets of the two tablets that a tablet is divided in, while writers go on.
 
 Rows are copied in rounds, each as short as the one before took, with the timestamps of their births and of their
-changes; the last, small round is made under the write lock. It is what `swap` does for rows that move to files.
+changes; the last, small round is made under the write lock. It is what `switch_over` does for rows that move to files.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...schemas.column import ColumnSchema
-from ..compaction.swap import append_changes
+from ..compaction.switch_over import append_changes
 from ..delta.run import DeltaRun
 from ..partition.router import Router
 from ..rowset.memrowset import MemRowSet

@@ -2,7 +2,7 @@
 
 All that is to be written or indexed is so before (`compaction.division`), with the maintenance locks of the tablets
 held and their write locks free. Then, under the write locks of the table, the last few rows are copied, the manifest is
-committed, which is the one commit point, and the layout is replaced: as long as any alteration takes. Scans that run
+committed, which is the one commit point, and the version is replaced: as long as any alteration takes. Scans that run
 keep the tablets that they began with; tickets for a tablet that was divided are answered by its heirs.
 
 It may take long. Other tables are created, altered and dropped meanwhile; so may this one be dropped, which ends it.
@@ -18,8 +18,8 @@ from ...schemas.errors import UnavailableError
 from ...schemas.partition_schema import RangeSplit
 from ..manifest.environment import Environment
 from ..manifest.manifest import TableEntry
-from ..table.layout import Layout, write_locks
 from ..table.table import Table
+from ..table.table_version import TableVersion, write_locks
 from ..tablet.tablet import Tablet
 from .division import LITTLE, Division, index_keys
 
@@ -77,32 +77,32 @@ def _check_settled(tablet: Tablet, environment: Environment) -> None:
 
 def _divide(table: Table, state: TableState, divisions: Sequence[Division], environment: Environment) -> None:
     """Prepare the divisions until their heirs can take the places of the tablets, and put them there."""
-    layout = _layout(table, state, divisions)
+    version = _divided_version(table, state, divisions)
     for attempt in range(_ROUNDS):
         little = LITTLE << attempt
         for division in divisions:
-            environment.halt.check()
+            environment.latch.check()
             table.check_in_use()
             division.prepare(little)
         with write_locks(table.tablets):
             table.check_in_use()
             if all(division.is_ready(little) for division in divisions):
-                _put_in_place(table, layout, divisions, environment)
+                _put_in_place(table, version, divisions, environment)
                 return
     raise UnavailableError("the tablet is loaded faster than it can be divided; try again later")
 
 
-def _layout(table: Table, state: TableState, divisions: Sequence[Division]) -> Layout:
+def _divided_version(table: Table, state: TableState, divisions: Sequence[Division]) -> TableVersion:
     """Return what the table will be made of, ready for the first batch."""
     kept = _kept(table, divisions)
     new = [heir for division in divisions for heir in division.heirs]
-    layout = Layout(state.schema, state.options, (*kept, *new), state.partitions)
-    _ = layout.router, layout.defaults, layout.default_bytes, layout.encoder
-    return layout
+    version = TableVersion(state.schema, state.options, (*kept, *new), state.partitions)
+    _ = version.router, version.defaults, version.default_bytes, version.encoder
+    return version
 
 
-def _put_in_place(table: Table, layout: Layout, divisions: Sequence[Division], environment: Environment) -> None:
-    """Commit the heirs and put them into the layout, under the write locks of all tablets."""
+def _put_in_place(table: Table, version: TableVersion, divisions: Sequence[Division], environment: Environment) -> None:
+    """Commit the heirs and install the table version with them, under the write locks of all tablets."""
     for division in divisions:
         division.take_over()
     by_id = {division.tablet.tablet_id: division for division in divisions}
@@ -110,14 +110,14 @@ def _put_in_place(table: Table, layout: Layout, divisions: Sequence[Division], e
     def edited(entry: TableEntry) -> TableEntry:
         kept = [tablet for tablet in entry.tablets if tablet.id not in by_id]
         new = [heir for tablet in entry.tablets if tablet.id in by_id for heir in by_id[tablet.id].entries(tablet)]
-        update = {"schema_": layout.schema, "partitions": layout.partitions, "tablets": (*kept, *new)}
+        update = {"schema_": version.schema, "partitions": version.partitions, "tablets": (*kept, *new)}
         return entry.model_copy(update=update)
 
     environment.manifest.commit(lambda manifest: manifest.with_altered(table.table_id, edited))
-    with environment.halt.on_failure("a divided tablet could not be put in place"):
+    with environment.latch.on_failure("a divided tablet could not be put in place"):
         for tablet in _kept(table, divisions):
-            tablet.schema = layout.schema
-        table.layout = layout
+            tablet.schema = version.schema
+        table.version = version
 
 
 def _kept(table: Table, divisions: Sequence[Division]) -> list[Tablet]:

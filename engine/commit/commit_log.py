@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from ...schemas.errors import InternalError
 from ...schemas.write import Durability
-from ..manifest.halt import Halt
+from ..manifest.read_only_latch import ReadOnlyLatch
 from ..mvcc.mvcc import MvccManager
 from ..record.change import Attachment, Change, pack_record
 from ..record.log_note import Note
@@ -37,11 +37,11 @@ class Commit:
 class CommitLog:
     """The write-ahead log and the timestamps of what is in it. Thread safe."""
 
-    def __init__(self, wal: WriteAheadLog, mvcc: MvccManager, halt: Halt) -> None:
+    def __init__(self, wal: WriteAheadLog, mvcc: MvccManager, latch: ReadOnlyLatch) -> None:
         self._wal = wal
         self._mvcc = mvcc
         self._order = threading.Lock()
-        self._halt = halt
+        self._latch = latch
         self._applied: dict[Durability, list[tuple[int, int]]] = {durability: [] for durability in Durability}
         """Heaps of (lsn, timestamp): the commits that are applied and not yet durable enough to be visible."""
         self._finishing = threading.Lock()
@@ -50,7 +50,7 @@ class CommitLog:
     @property
     def read_only_reason(self) -> str | None:
         """Why nothing can be committed any more; None while all is well."""
-        return self._halt.reason or (str(self._wal.failed) if self._wal.failed else None)
+        return self._latch.reason or (str(self._wal.failed) if self._wal.failed else None)
 
     @contextmanager
     def commit(
@@ -67,9 +67,9 @@ class CommitLog:
 
         Raises:
             StorageFullError: before anything happened.
-            UnavailableError: the log has failed, or the store is halted; before anything happened.
+            UnavailableError: the log has failed, or the store is made read-only; before anything happened.
         """
-        self._halt.check()
+        self._latch.check()
         payload: list[pa.Buffer | bytes] = pack_record(changes, notes, attachments)
         self._wal.reserve(sum(len(piece) for piece in payload))
         with self._order:
@@ -87,7 +87,7 @@ class CommitLog:
             self._finish_durable()
         except BaseException as error:
             why = "a commit was logged and could not be applied"
-            self._halt.stop(f"{why} ({error!r})")
+            self._latch.stop(f"{why} ({error!r})")
             self._mvcc.poison(why)
             raise InternalError(f"{why}; restart the store") from error
 

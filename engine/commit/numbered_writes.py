@@ -1,4 +1,4 @@
-"""Writers: the answers to numbered writes, kept so that a write that is sent again is answered, not applied, again.
+"""NumberedWrites: the answers to numbered writes, so that a write that is sent again is answered, not applied again.
 
 A write that carries ``writer`` and ``seq`` has its answer in its own log record: both are durable, or neither. The
 newest answers of each writer stand in memory. Before the part of the log that holds some of them is freed, all answers
@@ -104,14 +104,14 @@ class _WritersNote(BaseModel):
 
 
 @dataclass(slots=True)
-class _Writer:
+class _WriterAnswers:
     floor: int = 0
     """Answers to numbers below are not kept any more."""
     logged_from: int = _NOWHERE
     answers: dict[int, Answered] = field(default_factory=dict)
 
 
-class Writers:
+class NumberedWrites:
     """The answers kept of all writers of a store. Thread safe."""
 
     def __init__(
@@ -123,7 +123,7 @@ class Writers:
         self._answers_kept = answers_kept
         self._writers_kept = writers_kept
         self._answer_bytes_kept = answer_bytes_kept
-        self._writers: OrderedDict[tuple[int, str], _Writer] = OrderedDict()
+        self._writers: OrderedDict[tuple[int, str], _WriterAnswers] = OrderedDict()
         self._answer_bytes = 0
         self._begun: set[Number] = set()
         self._changed = threading.Condition()
@@ -182,7 +182,7 @@ class Writers:
                 for logged in writer.answers:
                     number = Number(writer.table, writer.writer, logged.seq)
                     self._put(number, Answered(logged.lsn, logged.timestamp, _body(logged.answer)), lsn)
-                kept = self._writers.setdefault((writer.table, writer.writer), _Writer())
+                kept = self._writers.setdefault((writer.table, writer.writer), _WriterAnswers())
                 kept.floor = max(kept.floor, writer.floor)
                 kept.logged_from = min(kept.logged_from, lsn)
             self._trim()
@@ -251,7 +251,7 @@ class Writers:
 
     def _put(self, number: Number, answered: Answered, logged_at: int) -> None:
         key = (number.table_id, number.writer)
-        writer = self._writers.setdefault(key, _Writer())
+        writer = self._writers.setdefault(key, _WriterAnswers())
         self._writers.move_to_end(key)
         writer.logged_from = min(writer.logged_from, logged_at)
         if number.seq < writer.floor or number.seq in writer.answers:
@@ -261,7 +261,7 @@ class Writers:
         while len(writer.answers) > self._answers_kept:
             self._drop_oldest(writer)
 
-    def _drop_oldest(self, writer: _Writer) -> None:
+    def _drop_oldest(self, writer: _WriterAnswers) -> None:
         oldest = min(writer.answers)
         self._answer_bytes -= len(writer.answers.pop(oldest).body)
         writer.floor = max(writer.floor, oldest + 1)
@@ -282,7 +282,7 @@ class Writers:
 class Ticket:
     """The right to make a numbered write, for one thread: log ``note``, then ``keep``."""
 
-    writers: Writers
+    writers: NumberedWrites
     number: Number
 
     def note(self, answer: WriteResult) -> Note:
@@ -317,7 +317,7 @@ def _body(answer: WriteResult) -> bytes:
     return answer.model_dump_json(include=_KEPT_PARTS, exclude_defaults=True).encode()
 
 
-def _logged(table_id: int, name: str, writer: _Writer) -> bytes:
+def _logged(table_id: int, name: str, writer: _WriterAnswers) -> bytes:
     answers = b",".join(
         b'{"seq":%d,"lsn":%d,"timestamp":%d,"answer":%s}' % (seq, answered.lsn, answered.timestamp, answered.body)
         for seq, answered in writer.answers.items()

@@ -1,8 +1,8 @@
-"""Committed: which transactions were committed, and which versions of applications, so that none is applied twice.
+"""TransactionMemory: the committed transactions and versions of applications, so that none is applied twice.
 
 Both stand in the log record of their commit, as a note. Before the part of the log that holds one of them is freed, all
 are logged once more, as one note at the log's end: so the log alone is enough to remember them after a restart, as for
-the answers to numbered writes (`writers`).
+the answers to numbered writes (`numbered_writes`).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def note_of(transaction: CommittedTransaction, version: CommittedVersion | None)
     return Note(0, NoteKind.TRANSACTIONS, told.model_dump_json(exclude_defaults=True).encode())
 
 
-class Committed:
+class TransactionMemory:
     """What is remembered of a store's transactions. Thread safe."""
 
     def __init__(self, transactions_kept: int = TRANSACTIONS_KEPT, applications_kept: int = APPLICATIONS_KEPT) -> None:

@@ -7,7 +7,7 @@ more. A major one moves the base of some columns forward to F, the newest timest
     base at B   REDO B..F             ->  base at B                REDO B..F (a new file)     liveness, other columns
 
 So the base timestamp is a column's own from then on. Deltas in memory are all newer than F and stay where they are; a
-writer never waits, but for the moment of the swap. Rows are gone through by the page, one column after the other:
+writer never waits, but for the switch-over. Rows are gone through by the page, one column after the other:
 memory holds the deltas of one page of rows, and a page of what is written.
 
 What no snapshot at or after the ancient history mark can see is left out on the way; earlier snapshots are refused
@@ -33,8 +33,8 @@ from ..rowset.base_file import ColumnsFile, ColumnsMetadata, write_columns_file
 from ..rowset.diskrowset import DiskRowSet, base_timestamps
 from ..tablet.tablet import Tablet
 from ..vectors.vector import Vector
+from .file_transaction import NewFiles, new_files, retire
 from .flush import FlushReport
-from .rewrite import NewFiles, new_files, retire
 
 _FAILED = "a delta compaction could not be finished; all rows are where they were"
 

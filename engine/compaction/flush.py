@@ -5,12 +5,12 @@
  2. Wait until everything up to F is durable.
  3. Write the rows in key order as they are at F (base file) and what takes each back to before (UNDO file): the insert
     of a row is undone by making it dead before its timestamp.
- 4. Commit both files to the manifest, together with those of other tablets where several are flushed (`stage_flush`).
+ 4. Commit both files to the manifest, together with those of other tablets where several are flushed (`prepare_flush`).
     A crash before leaves the rows to the log, a crash after finds them in the files.
- 5. Carry over the deltas that came after the mark, their rows renumbered, and put the new version in place (`swap`).
+ 5. Carry over the deltas that came after the mark, their rows renumbered, and install the new version (`switch_over`).
 
 A failure before 4 removes the files and leaves the MemRowSet as it was, frozen; the next flush takes it again. One
-between 4 and the end of 5 halts the store, for the rows are in the files and in memory then.
+between 4 and the end of 5 makes the store read-only, for the rows are in the files and in memory then.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from ..tablet.version import Version
 from ..vectors.keys import take_keys
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import FixedVector, Vector, zeros
+from .file_transaction import NewFiles, UncommittedFiles, commit_together, new_files
 from .outputs import Moment, OutputRowSet, OutputWriter
-from .rewrite import NewFiles, Staged, commit_together, new_files
-from .swap import MovedRowSet, Swap
+from .switch_over import MovedRowSet, SwitchOver
 
 _FAILED = "the rows in memory could not be flushed and stay in the log"
 
@@ -74,7 +74,7 @@ def flush_memrowset(tablet: Tablet, environment: Environment) -> FlushReport | N
         UnavailableError: the log or the manifest has failed.
     """
     with ExitStack() as held:
-        staged = stage_flush(tablet, environment, held)
+        staged = prepare_flush(tablet, environment, held)
         if staged is None:
             return None
         commit_together(environment, [staged.files])
@@ -82,14 +82,14 @@ def flush_memrowset(tablet: Tablet, environment: Environment) -> FlushReport | N
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StagedFlush:
+class UncommittedFlush:
     """A flush whose files are written and not yet in the manifest."""
 
-    files: Staged
+    files: UncommittedFiles
     report: FlushReport
 
 
-def stage_flush(tablet: Tablet, environment: Environment, held: ExitStack) -> StagedFlush | None:
+def prepare_flush(tablet: Tablet, environment: Environment, held: ExitStack) -> UncommittedFlush | None:
     """Write what the flush of the oldest MemRowSet writes; None when there are no rows.
 
     The files stand to be committed until ``held`` is closed: those that are not by then are removed. Raises as
@@ -104,7 +104,7 @@ def stage_flush(tablet: Tablet, environment: Environment, held: ExitStack) -> St
     new = held.enter_context(new_files(tablet, environment, _FAILED))
     rowset, staged = _write(tablet, environment, mark, order, new)
     size = rowset.size_bytes + sum(file.size_bytes for file in rowset.deltas.files)
-    return StagedFlush(staged, FlushReport(len(rowset), size))
+    return UncommittedFlush(staged, FlushReport(len(rowset), size))
 
 
 def _freeze(tablet: Tablet) -> _Mark | None:
@@ -123,7 +123,7 @@ def _freeze(tablet: Tablet) -> _Mark | None:
 
 def _write(
     tablet: Tablet, environment: Environment, mark: _Mark, order: np.ndarray, new: NewFiles
-) -> tuple[DiskRowSet, Staged]:
+) -> tuple[DiskRowSet, UncommittedFiles]:
     """Write base and UNDO file; say what is to be committed, and how the rowset comes in the place of the MemRowSet."""
     writer = OutputWriter(tablet, environment, new, Moment(mark.timestamp, mark.lsn, mark.schema))
     try:
@@ -133,13 +133,13 @@ def _write(
     entry, rowset = output.entry, output.rowset
     new.take_slot(rowset)
     mark.moved.locations[order] = pack(rowset.slot, np.arange(len(order)))
-    swap = Swap(tablet, [mark.moved], [rowset], mark.lsn)
-    swap.catch_up()
+    switch_over = SwitchOver(tablet, [mark.moved], [rowset], mark.lsn)
+    switch_over.catch_up()
 
     def put() -> None:
-        swap.put(lambda version: _with_rowset(tablet, version, mark, rowset), environment.halt)
+        switch_over.put(lambda version: _with_rowset(tablet, version, mark, rowset), environment.latch)
 
-    return rowset, Staged(new, lambda old: _with_entry(old, mark, entry), put)
+    return rowset, UncommittedFiles(new, lambda old: _with_entry(old, mark, entry), put)
 
 
 def write_rows(

@@ -23,8 +23,8 @@ from ..manifest.environment import Environment
 from ..manifest.manifest import TabletEntry
 from ..rowset.diskrowset import DiskRowSet
 from ..tablet.tablet import Tablet
-from .flush import FlushReport, StagedFlush
-from .rewrite import NewFiles, Staged, commit_together, new_files
+from .file_transaction import NewFiles, UncommittedFiles, commit_together, new_files
+from .flush import FlushReport, UncommittedFlush
 
 _FAILED = "the deltas in memory could not be flushed and stay in the log"
 
@@ -80,10 +80,10 @@ def _flush(
     return FlushReport(sum(report.rows for report in reports), sum(report.bytes_written for report in reports))
 
 
-def stage_deltas(
+def prepare_deltas(
     tablet: Tablet, environment: Environment, ancient_history_mark: int, held: ExitStack
-) -> list[StagedFlush]:
-    """Write what a flush of all deltas of a tablet writes: see ``flush.stage_flush``. Raises as ``flush_deltas``."""
+) -> list[UncommittedFlush]:
+    """Write what a flush of all deltas of a tablet writes: see ``flush.prepare_flush``. Raises as ``flush_deltas``."""
     return [_stage(tablet, environment, mark, ancient_history_mark, held) for mark in _freeze(tablet)]
 
 
@@ -109,7 +109,7 @@ def _mark(tablet: Tablet, rowset: DiskRowSet) -> _Mark | None:
 
 def _stage(
     tablet: Tablet, environment: Environment, mark: _Mark, ancient_history_mark: int, held: ExitStack
-) -> StagedFlush:
+) -> UncommittedFlush:
     environment.wait_until_settled(mark.timestamp, mark.lsn)
     rowset = mark.rowset
     schema = tablet.schema
@@ -128,7 +128,7 @@ def _stage(
             tablet.replace_diskrowset(rowset, flushed, floor)
 
     report = FlushReport(max(counts.values(), default=0), sum(file.size_bytes for file in written))
-    return StagedFlush(Staged(new, _edit(mark, redo, floor), put), report)
+    return UncommittedFlush(UncommittedFiles(new, _edit(mark, redo, floor), put), report)
 
 
 def _write(

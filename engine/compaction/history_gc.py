@@ -25,8 +25,8 @@ from ..rowset.diskrowset import DiskRowSet
 from ..tablet.key_lookup import MovedKeys, hashes_of
 from ..tablet.open import remove_orphans
 from ..tablet.tablet import Tablet
+from .file_transaction import new_files, read_only_if_half_done, retire
 from .flush import FlushReport
-from .rewrite import halted_if_half_done, new_files, retire
 
 _FAILED = "old history could not be dropped"
 
@@ -116,7 +116,7 @@ def _drop_rowsets(tablet: Tablet, environment: Environment, mark: int) -> tuple[
         timestamp, lsn = tablet.last_timestamp, tablet.last_lsn
     environment.wait_until_settled(timestamp, lsn)
     hashes = {rowset: list(hashes_of(rowset)) for rowset in candidates}
-    with halted_if_half_done(tablet.tablet_id, environment):
+    with read_only_if_half_done(tablet.tablet_id, environment):
         with tablet.write_lock:
             dead = [rowset for rowset in candidates if _is_dead(rowset, mark)]
             if not dead:

@@ -20,12 +20,12 @@ import numpy as np
 from ..delta.run import DeltaRun
 from ..manifest.environment import Environment
 from ..tablet.tablet import Tablet
+from .file_transaction import new_files
 from .flush import FlushReport
+from .install import being_replaced, install_outputs, remove_merged
 from .merge_rows import Merge, MergeInput, RowFilter
 from .outputs import Moment, Outputs
-from .replacement import moving, put_outputs, remove_merged
-from .rewrite import new_files
-from .swap import MovedRowSet
+from .switch_over import MovedRowSet
 
 _FAILED = "rowsets could not be merged and stay as they are"
 TARGET_BYTES = 64 << 20
@@ -53,7 +53,7 @@ def compact(
         return None
     environment.wait_until_settled(moment.timestamp, moment.lsn)
     inputs = [_input(one) for one in marked]
-    with moving(tablet, marked), new_files(tablet, environment, _FAILED) as new:
+    with being_replaced(tablet, marked), new_files(tablet, environment, _FAILED) as new:
         outputs = Outputs(tablet, environment, new, moment, target_rows, target_bytes)
         try:
             merge = Merge(moment.schema, inputs, outputs, ancient_history_mark)
@@ -65,7 +65,7 @@ def compact(
         for one in inputs:
             one.memory.clear()
         floor = ancient_history_mark if merge.is_history_lost else 0
-        put_outputs(tablet, environment, new, marked, written, moment.lsn, floor)
+        install_outputs(tablet, environment, new, marked, written, moment.lsn, floor)
     freed = remove_merged(environment, marked)
     rowsets = [output.rowset for output in written]
     size = sum(rowset.size_bytes + sum(file.size_bytes for file in rowset.deltas.files) for rowset in rowsets)

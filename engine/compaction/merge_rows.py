@@ -22,7 +22,7 @@ from ..rowset.location import pack
 from ..vectors.vector import FixedVector, Vector, concat
 from .key_merge import MergedRows, Part, merged_rows
 from .outputs import Outputs, OutputWriter
-from .swap import MovedRowSet
+from .switch_over import MovedRowSet
 
 LONG_RUN_PAGES = 4
 """For so many pages that do not mix with other rowsets' a new output is begun, so that they can be copied."""

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from .filesystem import FileSystem, WritableFile
-from .within import DirectoryFileSystem
+from .subdirectory import DirectoryFileSystem
 
 if TYPE_CHECKING:
     from .filesystem import BytesLike

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from ...schemas.write import Durability
 from ..commit.commit_log import CommitLog
-from ..commit.numbered_writes import Writers
-from ..commit.transaction_memory import Committed
+from ..commit.numbered_writes import NumberedWrites
+from ..commit.transaction_memory import TransactionMemory
 from ..manifest.environment import Environment
 from ..manifest.manifest import Manifest
 from ..table.table import Table
@@ -24,22 +24,22 @@ class LogFreeing:
         log: CommitLog,
         environment: Environment,
         tables: Callable[[], list[Table]],
-        writers: Writers,
-        committed: Committed,
+        writers: NumberedWrites,
+        transaction_memory: TransactionMemory,
     ) -> None:
         self._wal = wal
         self._log = log
         self._environment = environment
         self._tables = tables
         self._writers = writers
-        self._committed = committed
+        self._transaction_memory = transaction_memory
         self._freeing = threading.Lock()
 
     def free(self) -> None:
         """Free what is not needed.
 
         Raises:
-            UnavailableError: the store is halted, or log or manifest cannot be written.
+            UnavailableError: the store is made read-only, or log or manifest cannot be written.
             StorageFullError: the disk is full; nothing was freed.
         """
         with self._freeing:
@@ -47,7 +47,7 @@ class LogFreeing:
 
     def _free(self) -> None:
         needed, in_files = self.needed()
-        self._environment.halt.check()  # a commit that could not be applied is in no memory store
+        self._environment.latch.check()  # a commit that could not be applied is in no memory store
         self._environment.manifest.assume(lambda manifest: manifest.with_in_files(in_files))
         segments = self._wal.segments()
         if len(segments) > 1 and segments[0].last_lsn < needed:
@@ -77,7 +77,7 @@ class LogFreeing:
 
         Every tablet's writers of then are through.
         """
-        for told in (self._writers, self._committed):
+        for told in (self._writers, self._transaction_memory):
             with told.saved_before(lsn) as (note, positions):
                 if note:
                     with self._log.commit([], [note]) as commit:

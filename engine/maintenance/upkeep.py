@@ -14,12 +14,12 @@ from ...schemas.service import MaintenanceKind
 from ...schemas.table import TableSchema
 from ..compaction.dead_rows import long_dead
 from ..compaction.delta_compaction import major, minor
-from ..compaction.flush import FlushReport, StagedFlush, flush_memrowset, stage_flush
-from ..compaction.flush_deltas import flush_deltas, stage_deltas
+from ..compaction.file_transaction import commit_together
+from ..compaction.flush import FlushReport, UncommittedFlush, flush_memrowset, prepare_flush
+from ..compaction.flush_deltas import flush_deltas, prepare_deltas
 from ..compaction.history_gc import gain, gc
 from ..compaction.merge import compact
 from ..compaction.policy import Candidate, Pick, pick
-from ..compaction.rewrite import commit_together
 from ..fs.together import SyncTogether
 from ..manifest.environment import Environment
 from ..options import MIB, StoreOptions
@@ -122,7 +122,7 @@ def perform_on_all(
         StorageFullError, UnavailableError: the work on a tablet, or on a batch of them, failed; what was yielded is
             done.
     """
-    environment.halt.check()
+    environment.latch.check()
     wanted = (tablet for tablet in tablets if _has_any(kind, tablet))
     for batch in _batches(wanted) if kind in _STAGES else ([tablet] for tablet in wanted):
         done, others = _flush_together(kind, batch, environment, mark) if len(batch) > 1 else ([], batch)
@@ -142,7 +142,7 @@ def _flush_together(
     left_over, stage = _STAGES[kind]
     busy: list[Tablet] = []
     done: list[FlushReport | None] = []
-    staged: list[StagedFlush] = []
+    staged: list[UncommittedFlush] = []
     with ExitStack() as outermost, ExitStack() as held:
         synced_together = environment
         if len(tablets) >= _SYNCED_TOGETHER:
@@ -163,8 +163,8 @@ def _left_over_rows(tablet: Tablet, environment: Environment, _mark: int) -> lis
     return [flush_memrowset(tablet, environment) for _ in range(_memrowsets(tablet) - 1)]
 
 
-def _stage_rows(tablet: Tablet, environment: Environment, _mark: int, held: ExitStack) -> list[StagedFlush]:
-    staged = stage_flush(tablet, environment, held)
+def _stage_rows(tablet: Tablet, environment: Environment, _mark: int, held: ExitStack) -> list[UncommittedFlush]:
+    staged = prepare_flush(tablet, environment, held)
     return [staged] if staged else []
 
 
@@ -179,7 +179,7 @@ def _memrowsets(tablet: Tablet) -> int:
 
 _STAGES = {
     MaintenanceKind.FLUSH: (_left_over_rows, _stage_rows),
-    MaintenanceKind.FLUSH_DELTAS: (_left_over_deltas, stage_deltas),
+    MaintenanceKind.FLUSH_DELTAS: (_left_over_deltas, prepare_deltas),
 }
 """The kinds of work that are committed for many tablets at a time: what comes before it, and what is committed."""
 
@@ -238,7 +238,7 @@ def work_on(tablet: Tablet, environment: Environment) -> Iterator[None]:
         UnavailableError: there is to be no more work on it, or in the store.
     """
     with tablet.maintenance_lock:
-        environment.halt.check()
+        environment.latch.check()
         if tablet.retired:
             raise UnavailableError(tablet.retired)
         with _at_work(tablet, environment):
@@ -265,7 +265,7 @@ def _rewriting(tablet: Tablet, environment: Environment) -> Iterator[None]:
 @contextmanager
 def _at_work(tablet: Tablet, environment: Environment) -> Iterator[None]:
     """Work on a tablet whose maintenance lock is held."""
-    environment.halt.check()
+    environment.latch.check()
     name_attached(tablet, environment)
     try:
         yield

@@ -11,9 +11,9 @@ from ..damage import DamageRegistry
 from ..fs.filesystem import FileSystem
 from ..mvcc.mvcc import MvccManager
 from ..wal.log import WriteAheadLog
-from .halt import Halt
 from .key_budget import KeyIndexBudget, unlimited
 from .manifest import ManifestFile
+from .read_only_latch import ReadOnlyLatch
 
 
 class Files(Protocol):
@@ -52,9 +52,9 @@ class Environment:
     damage: DamageRegistry = field(default_factory=DamageRegistry)
 
     @property
-    def halt(self) -> Halt:
+    def latch(self) -> ReadOnlyLatch:
         """Whether the store may be changed: not any more when the manifest on disk is in doubt."""
-        return self.manifest.halt
+        return self.manifest.latch
 
     def wait_until_settled(self, timestamp: int, lsn: int) -> None:
         """Return when the commits up to ``timestamp``, logged up to ``lsn``, are visible, and durable in the log.
@@ -65,6 +65,6 @@ class Environment:
         Raises:
             UnavailableError: the log has failed, or what is in memory is not what it should be.
         """
-        self.halt.check()
+        self.latch.check()
         self.mvcc.wait_for(timestamp)
         self.wal.wait(lsn)

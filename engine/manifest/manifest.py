@@ -24,7 +24,7 @@ from ...schemas.partition_schema import PartitionSchema, TabletPartition
 from ...schemas.table import TableOptions, TableSchema
 from ..fs.failures import is_full
 from ..fs.filesystem import FileSystem
-from .halt import Halt
+from .read_only_latch import ReadOnlyLatch
 
 PATH = "manifest"
 _NEW_PATH = "manifest.new"
@@ -280,7 +280,7 @@ class ManifestFile:
     """The manifest in memory and on disk. Thread safe."""
 
     def __init__(self, fs: FileSystem, manifest: Manifest) -> None:
-        self.halt = Halt()
+        self.latch = ReadOnlyLatch()
         """That of the store: what the log says from now on may be of tablets that the manifest on disk has no more."""
         self._fs = fs
         self._manifest = manifest
@@ -351,7 +351,7 @@ class ManifestFile:
         Raises:
             StorageFullError: the disk is full; nothing changed.
             UnavailableError: the disk failed; what it holds is unknown until the store is opened anew, and the store
-                is halted.
+                is read-only.
         """
         with self._lock:
             if self._closed:
@@ -412,7 +412,7 @@ class ManifestFile:
 
     def _stop(self, error: object) -> str:
         self.failed = f"the manifest cannot be written ({error})"
-        self.halt.stop(self.failed)
+        self.latch.stop(self.failed)
         return self.failed
 
 

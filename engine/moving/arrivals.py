@@ -25,7 +25,7 @@ from ..cfile.reader import CFileReader
 from ..cfile.renumber import write_renumbered
 from ..codecs.checksum import crc32
 from ..commit.commit_log import CommitLog
-from ..commit.numbered_writes import Writers, moved_note
+from ..commit.numbered_writes import NumberedWrites, moved_note
 from ..fs.failures import named
 from ..fs.tree import remove_quietly
 from ..manifest import files
@@ -34,8 +34,8 @@ from ..manifest.manifest import ArrivingEntry, Manifest, MovedEntry, RowsetEntry
 from ..room import Room
 from ..rowset.soundness import verify_partition
 from ..scan.snapshots import Snapshots
-from ..table.layout import write_locks
 from ..table.table import Table
+from ..table.table_version import write_locks
 from ..tablet.directories import retire
 from ..tablet.open import open_tablet
 from ..tablet.tablet import Tablet
@@ -66,7 +66,7 @@ class Arrivals:
         self,
         environment: Environment,
         log: CommitLog,
-        writers: Writers,
+        writers: NumberedWrites,
         snapshots: Snapshots,
         now: Callable[[], int],
         room: Room,
@@ -333,10 +333,10 @@ class Arrivals:
         with named("the files of a tablet that is moved here could not be read"):
             tablet = open_tablet(_entry(empty, arriving), table.schema, self._environment)
         try:
-            layout = table.layout
-            if len(layout.tablets) > 1 or layout.partitions.range_columns:
+            version = table.version
+            if len(version.tablets) > 1 or version.partitions.range_columns:
                 for rowset in tablet.version.disk:
-                    verify_partition(layout.schema, layout.router, layout.tablets.index(empty), rowset)
+                    verify_partition(version.schema, version.router, version.tablets.index(empty), rowset)
         finally:
             tablet.close()
 
@@ -372,7 +372,7 @@ class Arrivals:
 
     def _put_in_place(self, table: Table, asked: HandedOver, empty: Tablet, entry: TabletEntry, tablet: Tablet) -> None:
         table.auto_increment.follow(asked.last_auto_id)
-        layout = with_tablet(table.layout, empty, tablet)
+        version = with_tablet(table.version, empty, tablet)
 
         def edited(old: TableEntry) -> TableEntry:
             kept = tuple(each for each in old.tablets if each.id != empty.tablet_id)
@@ -385,9 +385,9 @@ class Arrivals:
             )
 
         self._environment.manifest.commit(lambda manifest: manifest.with_altered(table.table_id, edited))
-        with self._environment.halt.on_failure("a tablet that was moved could not be put in place"):
+        with self._environment.latch.on_failure("a tablet that was moved could not be put in place"):
             table.changed(asked.last_change)
-            table.layout = layout
+            table.version = version
 
 
 def arrived(manifest: Manifest, table: Table) -> list[tuple[TabletEntry, MovedEntry]]:

@@ -28,14 +28,14 @@ from ...schemas.moving import (
 from ...schemas.partition_schema import TabletPartition, sum_of
 from ..cfile.reader import CFileReader
 from ..codecs.checksum import crc32_of
-from ..commit.numbered_writes import Writers
+from ..commit.numbered_writes import NumberedWrites
 from ..fs.failures import named
 from ..maintenance.upkeep import flushed
 from ..manifest import files
 from ..manifest.environment import Environment
 from ..manifest.manifest import MovedEntry, TableEntry, TabletEntry
-from ..table.layout import check_here, write_locks
 from ..table.table import Table
+from ..table.table_version import check_here, write_locks
 from ..tablet.directories import make_directories, retire
 from ..tablet.tablet import Tablet
 from ..transaction.staging.area import StagingArea
@@ -74,7 +74,7 @@ class Departures:
     def __init__(
         self,
         environment: Environment,
-        writers: Writers,
+        writers: NumberedWrites,
         staging: StagingArea,
         tables: Callable[[], list[Table]],
         now: Callable[[], int],
@@ -187,7 +187,7 @@ class Departures:
             UnavailableError: the manifest on disk is in doubt: it may say that the tablet was handed over, or not.
         """
         if self._environment.manifest.failed:
-            self._environment.halt.check()
+            self._environment.latch.check()
         departure = self._open.get(move)  # looked at first: one that leaves here is in the manifest by then
         if departure and not departure.tablet.retired:  # a tablet that was divided or dropped can't be handed over
             return MoveStatus(state=MoveState.UNDER_WAY)
@@ -248,7 +248,7 @@ class Departures:
     def _round(self, departure: _Departure, entry: TabletEntry) -> MoveRound:
         here = self._environment.here
         assert here is not None, "it was checked"
-        layout = departure.table.layout
+        version = departure.table.version
         return MoveRound(
             move=departure.asked.move,
             number=departure.number,
@@ -258,9 +258,9 @@ class Departures:
             partition=entry.partition,
             source=here.server,
             to=departure.asked.to,
-            schema_=layout.schema,
-            options=layout.options,
-            partitions=layout.partitions,
+            schema_=version.schema,
+            options=version.options,
+            partitions=version.partitions,
             clock=self._environment.mvcc.now(),
             rowsets=tuple(rowset.model_dump(mode="json") for rowset in entry.rowsets),
             history_floor=max(entry.history_floor, departure.tablet.version.history_floor),
@@ -281,14 +281,14 @@ class Departures:
                 table.check_in_use()
                 self._check_same(departure)
                 self._commit(departure, empty)
-                with environment.halt.on_failure("a tablet that was moved could not be taken out"):
-                    table.layout = with_tablet(table.layout, tablet, empty)
+                with environment.latch.on_failure("a tablet that was moved could not be taken out"):
+                    table.version = with_tablet(table.version, tablet, empty)
 
     def _check_same(self, departure: _Departure) -> None:
         """Check, under the locks, that the round has all of the tablet."""
         tablet, known = departure.tablet, departure.entry
         now = self._environment.manifest.current.tablet(tablet.tablet_id)
-        self._environment.halt.check()
+        self._environment.latch.check()
         is_same = now and known and (now.rowsets, now.history_floor) == (known.rowsets, known.history_floor)
         if not is_same or tablet.version.attached or tablet.first_unflushed_lsn() is not None:
             raise UnavailableError("the tablet has changed since the last round of the move: begin another", 0.0)

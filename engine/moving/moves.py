@@ -12,7 +12,7 @@ from functools import partial
 from ...schemas.errors import NotFoundError
 from ...schemas.moving import MoveNote, Moves, MoveState, MoveStatus
 from ..commit.commit_log import CommitLog
-from ..commit.numbered_writes import Writers
+from ..commit.numbered_writes import NumberedWrites
 from ..maintenance.op import MaintenanceOp
 from ..maintenance.upkeep import TabletOp
 from ..manifest.environment import Environment
@@ -34,7 +34,7 @@ class Mover:
         self,
         environment: Environment,
         log: CommitLog,
-        writers: Writers,
+        writers: NumberedWrites,
         staging: StagingArea,
         snapshots: Snapshots,
         tables: Callable[[], list[Table]],

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas.errors import CorruptionError, StorageFullError, StoreError
-from ..commit.numbered_writes import Writers
-from ..commit.transaction_memory import Committed
+from ..commit.numbered_writes import NumberedWrites
+from ..commit.transaction_memory import TransactionMemory
 from ..fs.filesystem import FileSystem
 from ..maintenance.upkeep import flush, flush_all_deltas
 from ..manifest import files
@@ -119,9 +119,9 @@ class LoggedTablets:
         heirs = self._heirs.get(change.tablet_id)
         if not heirs:
             return []
-        layout = self._tables[change.tablet_id].layout
-        numbers = layout.router.numbers_of_cells(change.cells, change.rows.num_rows)
-        parts = [(heir, np.flatnonzero(numbers == layout.tablets.index(heir))) for heir in heirs]
+        version = self._tables[change.tablet_id].version
+        numbers = version.router.numbers_of_cells(change.cells, change.rows.num_rows)
+        parts = [(heir, np.flatnonzero(numbers == version.tablets.index(heir))) for heir in heirs]
         return [
             (heir, Change(heir.tablet_id, change.kind, change.rows.take(pa.array(rows))))
             for heir, rows in parts
@@ -132,13 +132,13 @@ class LoggedTablets:
 def replay(
     wal: WriteAheadLog,
     tablets: LoggedTablets,
-    writers: Writers,
-    committed: Committed,
+    writers: NumberedWrites,
+    transaction_memory: TransactionMemory,
     environment: Environment,
     options: StoreOptions,
 ) -> tuple[int, int]:
     """Apply what the log holds and the files do not; returns the rows applied and the newest timestamp in the log.
-    Answers to numbered writes go to ``writers``, transactions to ``committed``.
+    Answers to numbered writes go to ``writers``, transactions to ``transaction_memory``.
 
     Changes of tablets that were dropped since are passed over, and so are those of tablets in quarantine, which the log
     keeps for them; a tablet of which a file turns out to be damaged is put there. Memory is bounded by flushing on the
@@ -151,7 +151,7 @@ def replay(
     for record in wal.replay():
         newest = max(newest, record.timestamp)
         for note in unpack_notes(record.payload, record.lsn):
-            told = committed if note.kind is NoteKind.TRANSACTIONS else writers
+            told = transaction_memory if note.kind is NoteKind.TRANSACTIONS else writers
             told.restore(note, record.lsn, record.timestamp)
         for attachment in unpack_attachments(record.payload, record.lsn):
             if ids := tablets.ids(attachment.tablet_id):

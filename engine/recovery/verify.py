@@ -23,8 +23,8 @@ from ..cfile.cache import PageCache
 from ..cfile.format import StreamKey
 from ..cfile.reader import CFileReader
 from ..cfile.stream import StreamReader
-from ..commit.numbered_writes import Writers
-from ..commit.transaction_memory import Committed
+from ..commit.numbered_writes import NumberedWrites
+from ..commit.transaction_memory import TransactionMemory
 from ..compaction.key_merge import shared_key
 from ..delta import LIVE
 from ..delta.file import DeltaFile
@@ -254,14 +254,14 @@ def _verify_log(fs: FileSystem, manifest: Manifest, report: VerifyReport) -> Non
     if reader.first_lsn > manifest.log_needed_from:
         why = f"the log starts at record {reader.first_lsn}, but is needed from {manifest.log_needed_from} on"
         raise CorruptionError("wal", 0, why)
-    writers, committed = Writers(), Committed()
+    writers, transaction_memory = NumberedWrites(), TransactionMemory()
     for group in reader.groups():
         for record in group.records:
             report.log_records += 1
             for _ in unpack_changes(record.payload, record.lsn):
                 pass
             for note in unpack_notes(record.payload, record.lsn):
-                told = committed if note.kind is NoteKind.TRANSACTIONS else writers
+                told = transaction_memory if note.kind is NoteKind.TRANSACTIONS else writers
                 told.restore(note, record.lsn, record.timestamp)
     report.files += len(reader.segments)
     report.bytes += sum(segment.size_bytes for segment in reader.segments)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...schemas.errors import UnreadableFileError
+from ..fs.copy import bring
 from ..fs.filesystem import FileSystem, join, parent_of
-from ..fs.whole import bring
 from .report import ROOT
 
 _PARTIAL = ".partial"

@@ -49,9 +49,9 @@ from ..mvcc.clock import SystemClock
 from ..partition.router import Router
 from ..rowset.base_file import BaseFileWriter
 from ..rowset.diskrowset import DiskRowSet
-from ..table.layout import Layout
 from ..table.stats import described
 from ..table.table import Table
+from ..table.table_version import TableVersion
 from ..tablet.attach import logged_attachments, with_logged
 from ..tablet.open import open_rowset, unlink_quietly
 from ..tablet.tablet import Tablet
@@ -207,8 +207,8 @@ class _Repair:
 
     def _described(self, table: TableEntry) -> TableDescription:
         tablets = tuple(Tablet(each.id, table.schema_, partition=each.partition) for each in table.tablets)
-        layout = Layout(table.schema_, table.options, tablets, table.partitions)
-        return described(Table(table.id, table.name, layout), self._manifest.current.store_uuid, None)
+        version = TableVersion(table.schema_, table.options, tablets, table.partitions)
+        return described(Table(table.id, table.name, version), self._manifest.current.store_uuid, None)
 
     def _rowset(
         self,

@@ -13,8 +13,8 @@ from ...schemas.commits import COMMITS_MAX, COUNTS, commits_table, since_of
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.scan import ScanSpec
 from ...schemas.service import ScanStream
-from ..commit.numbered_writes import Writers
-from ..commit.transaction_memory import Committed
+from ..commit.numbered_writes import NumberedWrites
+from ..commit.transaction_memory import TransactionMemory
 from ..table.table import Table
 from .snapshots import Snapshots
 
@@ -46,8 +46,8 @@ def commits(
     since: int | str | None,
     snapshots: Snapshots,
     scan: Callable[[ScanSpec], ScanStream],
-    writers: Writers,
-    committed: Committed,
+    writers: NumberedWrites,
+    transaction_memory: TransactionMemory,
 ) -> pa.Table:
     """Return the commits to a table after a moment; see ``StoreService.commits``.
 
@@ -68,7 +68,7 @@ def commits(
     found = np.unique(np.concatenate([counted.timestamps for counted in counts.values()]))
     if len(found) > COMMITS_MAX:
         raise _too_many(table)
-    names, transactions = writers.by_timestamp(table.table_id), committed.by_timestamp()
+    names, transactions = writers.by_timestamp(table.table_id), transaction_memory.by_timestamp()
     timestamps = found.tolist()
     return commits_table(
         {

@@ -20,8 +20,8 @@ from typing import TypeVar
 from ...schemas.description import ScanSplit
 from ...schemas.scan import ScanSpec
 from ..options import StoreOptions
-from ..table.layout import Layout
 from ..table.table import Table
+from ..table.table_version import TableVersion
 from ..tablet.tablet import Tablet
 from ..tablet.version import Version
 from .chunk import ChangeRange
@@ -39,7 +39,7 @@ class PlannedScan:
     spec: ScanSpec
     """Pinned to the snapshot."""
     table: Table
-    layout: Layout
+    version: TableVersion
     snapshot: int
     changes: ChangeRange | None
     versions: Mapping[int, Version]
@@ -150,7 +150,7 @@ class PlannedScans:
 
     def _bytes_kept(self) -> tuple[int, int]:
         tables = {scan.table.table_id: scan.table for scan in self._scans.values()}
-        needed = _Held(tablet.version for table in tables.values() for tablet in table.layout.tablets)
+        needed = _Held(tablet.version for table in tables.values() for tablet in table.version.tablets)
         held = _Held(version for scan in self._scans.values() for version in scan.versions.values())
         on_disk = sum(size for path, size in held.files.items() if path not in needed.files)
         return on_disk, sum(size for number, size in held.stores.items() if number not in needed.stores)

@@ -28,8 +28,8 @@ from ..filter.where import parse_where
 from ..partition.prune import LevelCount
 from ..partition.prune import prune as prune_tablets
 from ..rowset.rowset import RowSet
-from ..table.layout import Layout, check_here
 from ..table.table import Table
+from ..table.table_version import TableVersion, check_here
 from ..tablet.tablet import Tablet
 from ..tablet.version import Version
 from .chunk import ChangeRange, PruneCount, ScanRequest
@@ -58,19 +58,19 @@ class Wanted:
 
 
 def resolve(
-    spec: ScanSpec, layout: Layout, snapshot: int, changes: ChangeRange | None, limits: Limits, chunk_bytes: int
+    spec: ScanSpec, version: TableVersion, snapshot: int, changes: ChangeRange | None, limits: Limits, chunk_bytes: int
 ) -> ScanRequest:
-    """Resolve a scan against a layout of its table.
+    """Resolve a scan against a version of its table.
 
     Raises:
         InvalidArgumentError, NotFoundError: for a column or filter that cannot be.
     """
     spec.checked()
-    schema = layout.schema
+    schema = version.schema
     predicate = parse_where(spec.where, limits)
     bound = bind(predicate, schema)
     plan = None if spec.aggregate is None else AggregatePlan.of(spec.aggregate, spec.group_by or (), schema)
-    keys = key_range(bound, schema, layout.encoder)
+    keys = key_range(bound, schema, version.encoder)
     part = _part(spec)
     return ScanRequest(
         columns=_columns(spec, schema) if plan is None else plan.columns,
@@ -82,7 +82,7 @@ def resolve(
         changes=changes,
         limit=None if spec.limit is None else spec.limit + spec.offset,
         inverse=_inverse(predicate, bound, schema),
-        points=key_points(bound, schema, layout.encoder),
+        points=key_points(bound, schema, version.encoder),
         aggregate=plan,
         is_split=part is not None,
     )
@@ -114,7 +114,7 @@ def digest(table: Table, request: ScanRequest) -> str:
 def resolve_ticket(
     spec: ScanSpec,
     table: Table,
-    layout: Layout,
+    version: TableVersion,
     snapshot: int,
     changes: ChangeRange | None,
     limits: Limits,
@@ -128,10 +128,10 @@ def resolve_ticket(
     """
     why = (
         f"the scan was planned before table {table.name!r} was altered, or made anew, and its columns are not the same "
-        f"any more (the schema version is {layout.schema.version} now): plan it again, with GetFlightInfo"
+        f"any more (the schema version is {version.schema.version} now): plan it again, with GetFlightInfo"
     )
     try:
-        request = resolve(spec, layout, snapshot, changes, limits, chunk_bytes)
+        request = resolve(spec, version, snapshot, changes, limits, chunk_bytes)
     except (InvalidArgumentError, NotFoundError) as error:
         if spec.planned is not None:
             raise ConflictError(why) from error
@@ -149,7 +149,7 @@ def _part(spec: ScanSpec) -> KeyRange | None:
     return KeyRange(lower, upper)
 
 
-def wanted_tablets(spec: ScanSpec, table: Table, layout: Layout, request: ScanRequest) -> Wanted:
+def wanted_tablets(spec: ScanSpec, table: Table, version: TableVersion, request: ScanRequest) -> Wanted:
     """Return the tablets that a scan reads.
 
     Raises:
@@ -158,10 +158,10 @@ def wanted_tablets(spec: ScanSpec, table: Table, layout: Layout, request: ScanRe
             ``here`` are not those of the scan's plan.
         CorruptionError: a tablet is in quarantine.
     """
-    if spec.tablets_here is not None and spec.tablets_here != layout.tablets_here:
+    if spec.tablets_here is not None and spec.tablets_here != version.tablets_here:
         raise WrongServerError("tablets were moved between servers meanwhile; plan the scan again")
-    wanted = _wanted(spec, table, layout, request)
-    if spec.here and spec.tablet is None and layout.elsewhere is not None:
+    wanted = _wanted(spec, table, version, request)
+    if spec.here and spec.tablet is None and version.elsewhere is not None:
         here = [tablet for tablet in wanted.tablets if tablet.elsewhere is None]
         wanted = Wanted(here, wanted.levels, sum_of(tablet.partition for tablet in wanted.tablets))
     for tablet in wanted.tablets:
@@ -169,26 +169,26 @@ def wanted_tablets(spec: ScanSpec, table: Table, layout: Layout, request: ScanRe
     return wanted
 
 
-def _wanted(spec: ScanSpec, table: Table, layout: Layout, request: ScanRequest) -> Wanted:
+def _wanted(spec: ScanSpec, table: Table, version: TableVersion, request: ScanRequest) -> Wanted:
     if spec.tablet is not None:
-        return Wanted(_heirs(spec.tablet, table, layout), [])
+        return Wanted(_heirs(spec.tablet, table, version), [])
     if spec.partition is not None:
-        return Wanted(_within(spec.partition, table, layout), [])
+        return Wanted(_within(spec.partition, table, version), [])
     if request.where is None:
-        return Wanted(list(layout.tablets), [])
-    partitions = [tablet.partition for tablet in layout.tablets]
-    pruned = prune_tablets(request.where, layout.partitions, layout.schema, partitions)
-    return Wanted([layout.tablets[number] for number in pruned.left], pruned.levels)
+        return Wanted(list(version.tablets), [])
+    partitions = [tablet.partition for tablet in version.tablets]
+    pruned = prune_tablets(request.where, version.partitions, version.schema, partitions)
+    return Wanted([version.tablets[number] for number in pruned.left], pruned.levels)
 
 
-def _heirs(tablet_id: int, table: Table, layout: Layout) -> list[Tablet]:
+def _heirs(tablet_id: int, table: Table, version: TableVersion) -> list[Tablet]:
     """Return the tablet, or those that it was divided into.
 
     Each division makes two heirs: of what is left of a tablet after n of them each counts for one part in 2**n.
     """
-    if known := [tablet for tablet in layout.tablets if tablet_id in tablet.aliases]:
+    if known := [tablet for tablet in version.tablets if tablet_id in tablet.aliases]:
         return known
-    lines = [(tablet, (*tablet.ancestors, tablet.tablet_id)) for tablet in layout.tablets]
+    lines = [(tablet, (*tablet.ancestors, tablet.tablet_id)) for tablet in version.tablets]
     found = [(tablet, len(line) - 1 - line.index(tablet_id)) for tablet, line in lines if tablet_id in line]
     if not found:
         raise NotFoundError(
@@ -202,9 +202,9 @@ def _heirs(tablet_id: int, table: Table, layout: Layout) -> list[Tablet]:
     return [tablet for tablet, _ in found]
 
 
-def _within(partition: TabletPartition, table: Table, layout: Layout) -> list[Tablet]:
+def _within(partition: TabletPartition, table: Table, version: TableVersion) -> list[Tablet]:
     """Return the tablets that hold a partition, which may have been divided: from its lower end on, one at a time."""
-    begins = {each.partition.lower: each for each in layout.tablets if each.partition.buckets == partition.buckets}
+    begins = {each.partition.lower: each for each in version.tablets if each.partition.buckets == partition.buckets}
     found: list[Tablet] = []
     lower = partition.lower
     while (tablet := begins.get(lower)) and len(found) < len(begins):
@@ -220,7 +220,7 @@ def _within(partition: TabletPartition, table: Table, layout: Layout) -> list[Ta
 
 def run(
     spec: ScanSpec,
-    layout: Layout,
+    version: TableVersion,
     request: ScanRequest,
     tablets: list[Tablet],
     versions: list[Version],
@@ -232,7 +232,7 @@ def run(
     if request.aggregate:
         read = [] if _is_empty(spec, request) else versions
         return _aggregated(read, request, request.aggregate, pool, ahead, limits.aggregate_bytes)
-    return unmarked(run_marked(spec, layout, request, tablets, versions, pool, ahead))
+    return unmarked(run_marked(spec, version, request, tablets, versions, pool, ahead))
 
 
 def unmarked(marked: Iterator[Marked]) -> Iterator[pa.RecordBatch]:
@@ -244,7 +244,7 @@ def unmarked(marked: Iterator[Marked]) -> Iterator[pa.RecordBatch]:
 
 def run_marked(
     spec: ScanSpec,
-    layout: Layout,
+    version: TableVersion,
     request: ScanRequest,
     tablets: list[Tablet],
     versions: list[Version],
@@ -258,11 +258,11 @@ def run_marked(
     if spec.ordered:
         marked = (
             item
-            for group in _in_key_order(tablets, versions, layout)
-            for item in scan_ordered(group, request, layout.schema.key, layout.encoder, pool, reach)
+            for group in _in_key_order(tablets, versions, version)
+            for item in scan_ordered(group, request, version.schema.key, version.encoder, pool, reach)
         )
     elif spec.marks and not _is_short(spec):
-        rowsets = [rowset for version in versions for rowset in version.rowsets()]
+        rowsets = [rowset for tablet_version in versions for rowset in tablet_version.rowsets()]
         marked = scan_marked(rowsets, request, pool, reach)
     else:
         marked = (Marked(batch, None) for batch in scan_unordered(versions, request, pool, reach))
@@ -289,16 +289,16 @@ def _aggregated(
     yield merger.finish()
 
 
-def _in_key_order(tablets: list[Tablet], versions: list[Version], layout: Layout) -> list[list[RowSet]]:
+def _in_key_order(tablets: list[Tablet], versions: list[Version], version: TableVersion) -> list[list[RowSet]]:
     """Return the rowsets in groups, each of which lies above the one before: range by range where ranges lead the key,
     else all in one."""
-    ranges = layout.partitions.range_columns
-    leads = bool(ranges) and ranges == tuple(column.id for column in layout.schema.key[: len(ranges)])
-    places = {each.lower: place for place, each in enumerate(layout.partitions.ranges)}
+    ranges = version.partitions.range_columns
+    leads = bool(ranges) and ranges == tuple(column.id for column in version.schema.key[: len(ranges)])
+    places = {each.lower: place for place, each in enumerate(version.partitions.ranges)}
     groups: dict[int, list[RowSet]] = {}
-    for tablet, version in zip(tablets, versions, strict=True):
+    for tablet, tablet_version in zip(tablets, versions, strict=True):
         place = places[tablet.partition.lower] if leads else 0
-        groups.setdefault(place, []).extend(version.rowsets())
+        groups.setdefault(place, []).extend(tablet_version.rowsets())
     return [groups[place] for place in sorted(groups)]
 
 
@@ -335,23 +335,23 @@ def _limited(marked: Iterator[Marked], limit: int) -> Iterator[Marked]:
 
 
 def estimate(
-    spec: ScanSpec, wanted: Wanted, versions: list[Version], layout: Layout, request: ScanRequest
+    spec: ScanSpec, wanted: Wanted, versions: list[Version], version: TableVersion, request: ScanRequest
 ) -> tuple[list[ScanSplit], dict[str, Any]]:
     """Return one split a tablet with what it would read at most, and what is left out and why."""
     split_bytes = None if spec.is_whole else spec.split_bytes
     splits: list[ScanSplit] = []
     counts: list[PruneCount] = []
-    for tablet, version in zip(wanted.tablets, versions, strict=True):
-        parts, count = split(version, request, split_bytes)
+    for tablet, tablet_version in zip(wanted.tablets, versions, strict=True):
+        parts, count = split(tablet_version, request, split_bytes)
         counts.append(count)
         splits += _described(tablet, parts, request)
     if spec.all_parts:
-        splits += _left_out(wanted, layout)
+        splits += _left_out(wanted, version)
     else:
         # At a snapshot, what holds no row now will never hold one. One part is kept, for readers that need one.
         splits = [part for part in splits if part.rows] or splits[:1]
     tablets = {
-        "tablets": len(layout.tablets),
+        "tablets": len(version.tablets),
         "tablets_to_read": len(wanted.tablets),
         "partition_levels": [level.explained() for level in wanted.levels],
     }
@@ -376,12 +376,12 @@ def _described(tablet: Tablet, parts: list[Split], request: ScanRequest) -> list
     ]
 
 
-def _left_out(wanted: Wanted, layout: Layout) -> list[ScanSplit]:
+def _left_out(wanted: Wanted, version: TableVersion) -> list[ScanSplit]:
     """Return the tablets here that hold no match, each as a part without rows."""
     read = {tablet.tablet_id for tablet in wanted.tablets}
     return [
         ScanSplit(tablet=tablet.tablet_id, partition=tablet.partition, rows=0, bytes=0)
-        for tablet in layout.tablets
+        for tablet in version.tablets
         if tablet.tablet_id not in read and tablet.elsewhere is None
     ]
 

@@ -11,8 +11,8 @@ from ...schemas.scan import ScanSpec
 from ...schemas.timestamp import last_of, parse_moment
 from ..mvcc.clock import Clock, microseconds_of
 from ..mvcc.mvcc import MvccManager
-from ..table.layout import Layout
 from ..table.table import Table
+from ..table.table_version import TableVersion
 from .chunk import ChangeRange
 
 
@@ -29,7 +29,7 @@ class Snapshots:
         self._lock = threading.Lock()
         self._whose = f"the clock of the server {server!r}" if server else "this store's clock"
 
-    def range(self, spec: ScanSpec, table: Table, layout: Layout) -> tuple[int, ChangeRange | None]:
+    def range(self, spec: ScanSpec, table: Table, version: TableVersion) -> tuple[int, ChangeRange | None]:
         """Return the snapshot of a scan and, for a scan of changes, what leads up to it."""
         feed = spec.changes
         if feed is None:
@@ -40,7 +40,7 @@ class Snapshots:
             until = max(until, since)  # a moment a little ahead of the clock is taken for now
         if until < since:
             raise InvalidArgumentError(f"until {feed.until!r} lies before since {feed.since!r}")
-        return until, ChangeRange(since, feed.before, feed.every, frozenset(layout.schema.by_id))
+        return until, ChangeRange(since, feed.before, feed.every, frozenset(version.schema.by_id))
 
     def of(self, moment: int | str | None, table: Table, what: str) -> int:
         """Return the snapshot that ``what`` means, once everything at or below it is visible; None means now."""

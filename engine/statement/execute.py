@@ -24,12 +24,12 @@ from ...schemas.timestamp import parse_moment
 from ...schemas.write import Durability, WriteResult, combine
 from ..commit.commit_log import Commit, CommitLog
 from ..commit.memory_gate import MemoryGate, patiently
-from ..commit.numbered_writes import Ticket, Writers, number_of
+from ..commit.numbered_writes import NumberedWrites, Ticket, number_of
 from ..options import StoreOptions
 from ..scan.snapshots import Snapshots
-from ..table.layout import Layout, write_locks
-from ..table.routed_batch import Prepared, prepare
+from ..table.routed_batch import RoutedBatch, route
 from ..table.table import Table, changes_of, has_errors, status_of
+from ..table.table_version import TableVersion, write_locks
 from ..table.write_result import answer
 from ..tablet.outcome import Outcome
 from .rows import StatementRows, key_ids
@@ -59,7 +59,7 @@ class Statements:
         log: CommitLog,
         snapshots: Snapshots,
         gate: MemoryGate,
-        writers: Writers,
+        writers: NumberedWrites,
         options: StoreOptions,
         scan: ScanRows,
     ) -> None:
@@ -94,38 +94,40 @@ class Statements:
         self, table: Table, statement: Statement, durability: Durability, ticket: Ticket | None
     ) -> WriteResult:
         for _ in range(_ATTEMPTS):
-            layout = table.layout
-            work = work_of(statement, layout, self._scan, self._options.limits)
+            version = table.version
+            work = work_of(statement, version, self._scan, self._options.limits)
             moment = self._snapshots.now(0)
             oldest = moment if statement.as_of is None else min(moment, parse_moment(statement.as_of))
             with self._snapshots.holding(table, oldest):  # it may take longer than the table keeps history
-                gathered = self._gather(statement, work, layout, moment)
-                if result := self._settle(table, statement, work, layout, gathered, durability, ticket):
+                gathered = self._gather(statement, work, version, moment)
+                if result := self._settle(table, statement, work, version, gathered, durability, ticket):
                     return result
         raise ConflictError(f"table {table.name!r} is altered all the time; nothing was applied: try again")
 
-    def _gather(self, statement: Statement, work: Work, layout: Layout, moment: int) -> _Gathered:
-        gathered = _Gathered(StatementRows(layout, self._options.limits.batch_bytes), moment)
+    def _gather(self, statement: Statement, work: Work, version: TableVersion, moment: int) -> _Gathered:
+        gathered = _Gathered(StatementRows(version, self._options.limits.batch_bytes), moment)
         for operation, rows in work.at(gathered.moment):
             gathered.rows.add(operation, rows)
         for _ in range(_ROUNDS):
-            if self._catch_up(statement, work, layout, gathered, self._snapshots.now(0)) < _FEW_ROWS:
+            if self._catch_up(statement, work, version, gathered, self._snapshots.now(0)) < _FEW_ROWS:
                 break
         return gathered
 
-    def _catch_up(self, statement: Statement, work: Work, layout: Layout, gathered: _Gathered, moment: int) -> int:
+    def _catch_up(
+        self, statement: Statement, work: Work, version: TableVersion, gathered: _Gathered, moment: int
+    ) -> int:
         """Work out again what commits up to a moment changed; return how many rows that are."""
         since, gathered.moment = gathered.moment, moment
         if moment == since:
             return 0
         feed = ChangeSpec(since=since, until=moment)
-        key = [column.name for column in layout.schema.key]
+        key = [column.name for column in version.schema.key]
         spec = ScanSpec(table=statement.table, columns=key, changes=feed, here=statement.here)
-        changed = pa.Table.from_batches(list(self._scan(spec).batches), spec.batch_schema(layout.schema.arrow))
+        changed = pa.Table.from_batches(list(self._scan(spec).batches), spec.batch_schema(version.schema.arrow))
         if not changed.num_rows:
             return 0
         (keys,) = changed.select(key).combine_chunks().to_batches()
-        gathered.rows.take_out(key_ids(keys, layout))
+        gathered.rows.take_out(key_ids(keys, version))
         for operation, rows in work.again(since, moment, keys):
             gathered.rows.add(operation, rows)
         return keys.num_rows
@@ -135,37 +137,37 @@ class Statements:
         table: Table,
         statement: Statement,
         work: Work,
-        layout: Layout,
+        version: TableVersion,
         gathered: _Gathered,
         durability: Durability,
         ticket: Ticket | None,
     ) -> WriteResult | None:
         """Decide, log and apply under the locks; None when the table was altered."""
         patience = self._options.memory_patience_seconds if self._gate.is_relieved() else 0
-        mine = [tablet for tablet in layout.tablets if tablet.elsewhere is None]
+        mine = [tablet for tablet in version.tablets if tablet.elsewhere is None]
         with patiently(lambda: self._gate.let_in(gathered.rows.size_bytes), patience), write_locks(mine):
             table.check_in_use()
-            if table.layout is not layout:
+            if table.version is not version:
                 return None
-            self._catch_up(statement, work, layout, gathered, self._log.settle())
-            commit, said = self._applied(table, layout, gathered.rows, durability, ticket)
+            self._catch_up(statement, work, version, gathered, self._log.settle())
+            commit, said = self._applied(table, version, gathered.rows, durability, ticket)
         if commit is None:
             return said.model_copy(update={"timestamp": self._log.settle()})
         self._log.acknowledge(commit, durability)
         return said.model_copy(update={"timestamp": commit.timestamp})
 
     def _applied(
-        self, table: Table, layout: Layout, rows: StatementRows, durability: Durability, ticket: Ticket | None
+        self, table: Table, version: TableVersion, rows: StatementRows, durability: Durability, ticket: Ticket | None
     ) -> tuple[Commit | None, WriteResult]:
         """Decide, log and apply, under the locks; where a row is refused, nothing is applied."""
         limits = self._options.limits
         works = [
-            _PartialWork.of(prepare(layout, batch, operation, limits, table.auto_increment), operation)
+            _PartialWork.of(route(version, batch, operation, limits, table.auto_increment), operation)
             for operation, batch in rows.whole()
         ]
-        refused = any(has_errors(each.prepared.incoming, each.status) for each in works)
+        refused = any(has_errors(each.routed.checked, each.status) for each in works)
         said = _united([each.answer(durability, refused) for each in works], durability)
-        changes = [] if refused else [change for each in works for change in changes_of(each.prepared, each.decided)]
+        changes = [] if refused else [change for each in works for change in changes_of(each.routed, each.decided)]
         if not changes and ticket is None:
             return None, said
         notes = [ticket.note(said)] if ticket else []
@@ -183,21 +185,21 @@ class Statements:
 class _PartialWork:
     """The rows of one operation and set of columns, and what becomes of them."""
 
-    prepared: Prepared
+    routed: RoutedBatch
     decided: list[Outcome]
     status: np.ndarray
 
     @classmethod
-    def of(cls, prepared: Prepared, operation: Operation) -> _PartialWork:
+    def of(cls, routed: RoutedBatch, operation: Operation) -> _PartialWork:
         decided = [
-            part.tablet.decide(operation, part.keys, part.hashes, part.first, prepared.shape) for part in prepared.parts
+            part.tablet.decide(operation, part.keys, part.hashes, part.first, routed.shape) for part in routed.parts
         ]
-        return cls(prepared, decided, status_of(prepared, decided))
+        return cls(routed, decided, status_of(routed, decided))
 
     def answer(self, durability: Durability, refused: bool) -> WriteResult:
         """Return the answer; a row has no position that a user knows, so each error names its key."""
-        prepared, schema = self.prepared, self.prepared.layout.schema
-        said = answer(prepared.batch, schema, prepared.incoming, self.status, 0, durability, refused)
+        routed, schema = self.routed, self.routed.version.schema
+        said = answer(routed.batch, schema, routed.checked, self.status, 0, durability, refused)
         errors = [
             error.model_copy(update={"message": f"{error.message}; it has the key {self._key(error.row)}"})
             for error in said.errors
@@ -205,7 +207,7 @@ class _PartialWork:
         return said.model_copy(update={"errors": errors})
 
     def _key(self, row: int) -> str:
-        cells = (f"{key.name}={self.prepared.batch.column(key.name)[row]}" for key in self.prepared.layout.schema.key)
+        cells = (f"{key.name}={self.routed.batch.column(key.name)[row]}" for key in self.routed.version.schema.key)
         return f"({', '.join(cells)})"
 
 

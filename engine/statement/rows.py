@@ -10,24 +10,24 @@ import pyarrow.compute as pc
 
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.operation import Operation
-from ..table.layout import Layout
+from ..table.table_version import TableVersion
 from ..vectors.arrow import from_arrow, to_arrow
 from ..vectors.keys import U64Keys, keys_as_bytes
 from ..vectors.physical import physical_of
 
 
-def key_ids(rows: pa.RecordBatch, layout: Layout) -> pa.Array:
+def key_ids(rows: pa.RecordBatch, version: TableVersion) -> pa.Array:
     """Return one value for each row that stands for its key; columns are named as in the table."""
-    columns = [rows.column(column.name) for column in layout.schema.key]
-    keys = layout.encoder.encode([from_arrow(cells, physical_of(cells.type)) for cells in columns])
+    columns = [rows.column(column.name) for column in version.schema.key]
+    keys = version.encoder.encode([from_arrow(cells, physical_of(cells.type)) for cells in columns])
     return pa.array(keys.values) if isinstance(keys, U64Keys) else to_arrow(keys_as_bytes(keys), pa.binary())
 
 
 class StatementRows:
     """What a statement writes so far. No key comes twice, but by ``take_out`` and ``add`` again. For one thread."""
 
-    def __init__(self, layout: Layout, bytes_max: int) -> None:
-        self._layout = layout
+    def __init__(self, version: TableVersion, bytes_max: int) -> None:
+        self._version = version
         self._bytes_max = bytes_max
         self._batches: dict[tuple[Operation, tuple[str, ...]], list[pa.RecordBatch]] = {}
         self.size_bytes = 0
@@ -52,7 +52,7 @@ class StatementRows:
         batches, self._batches, self.size_bytes = self._batches, {}, 0
         for (operation, _), parts in batches.items():
             for rows in parts:
-                stays = pc.invert(pc.is_in(key_ids(rows, self._layout), value_set=ids))
+                stays = pc.invert(pc.is_in(key_ids(rows, self._version), value_set=ids))
                 self.add(operation, rows.filter(stays))
 
     def whole(self) -> Iterator[tuple[Operation, pa.RecordBatch]]:

@@ -24,7 +24,7 @@ from ...schemas.statement import Statement, StatementKind
 from ...schemas.timestamp import parse_moment
 from ..expression.evaluate import evaluate
 from ..expression.parse import parse
-from ..table.layout import Layout
+from ..table.table_version import TableVersion
 from .rows import distinct, key_ids
 
 ScanRows = Callable[[ScanSpec], ScanStream]
@@ -34,7 +34,7 @@ _NAMED_KEYS = 10_000
 
 
 class Work(Protocol):
-    """One statement over one layout of its table."""
+    """One statement over one version of its table."""
 
     def at(self, moment: int) -> Found:
         """Yield what is to be written, worked out from the rows as they are at a moment."""
@@ -45,28 +45,28 @@ class Work(Protocol):
         ...
 
 
-def work_of(statement: Statement, layout: Layout, scan: ScanRows, limits: Limits) -> Work:
+def work_of(statement: Statement, version: TableVersion, scan: ScanRows, limits: Limits) -> Work:
     """Return the work of a statement.
 
     Raises:
         InvalidArgumentError: it sets a column that cannot be set, or by an expression that cannot be.
     """
     if statement.kind is StatementKind.RESTORE:
-        return _Restore(statement, layout, scan, limits)
-    return _Change(statement, layout, scan)
+        return _Restore(statement, version, scan, limits)
+    return _Change(statement, version, scan)
 
 
 class _Change:
     """An update or a delete of the rows that ``where`` selects."""
 
-    def __init__(self, statement: Statement, layout: Layout, scan: ScanRows) -> None:
-        schema = layout.schema
+    def __init__(self, statement: Statement, version: TableVersion, scan: ScanRows) -> None:
+        schema = version.schema
         self._statement = statement
         self._scan = scan
         self._key = [column.name for column in schema.key]
         self._set = {name: parse(text, schema) for name, text in statement.set.items()}
         for name in self._set:
-            _check_settable(name, layout)
+            _check_settable(name, version)
         self._targets = {name: schema.by_name[name] for name in self._set}
         needed = set().union(*(each.columns for each in self._set.values()))
         self._columns = [*self._key, *(name for name in schema.by_name if name in needed and name not in self._key)]
@@ -95,12 +95,12 @@ class _Change:
         return Operation.UPDATE, pa.RecordBatch.from_arrays([*keys.columns, *cells], names=names)
 
 
-def _check_settable(name: str, layout: Layout) -> None:
-    column = layout.schema.by_name.get(name)
+def _check_settable(name: str, version: TableVersion) -> None:
+    column = version.schema.by_name.get(name)
     if column is None:
-        known = ", ".join(each.name for each in layout.schema.values[:20])
+        known = ", ".join(each.name for each in version.schema.values[:20])
         raise InvalidArgumentError(f"there is no column {name!r} to set; there are {known}")
-    if column in layout.schema.key:
+    if column in version.schema.key:
         raise InvalidArgumentError(
             f"column {name!r} is part of the primary key, which never changes: insert rows with other keys and delete "
             "these, in one transaction"
@@ -112,13 +112,13 @@ def _check_settable(name: str, layout: Layout) -> None:
 class _Restore:
     """Bring rows back to what they were."""
 
-    def __init__(self, statement: Statement, layout: Layout, scan: ScanRows, limits: Limits) -> None:
+    def __init__(self, statement: Statement, version: TableVersion, scan: ScanRows, limits: Limits) -> None:
         assert statement.as_of is not None, "checked"
         self._statement = statement
-        self._layout = layout
+        self._version = version
         self._scan = scan
-        self._key = [column.name for column in layout.schema.key]
-        self._values = [column.name for column in layout.schema.values]
+        self._key = [column.name for column in version.schema.key]
+        self._values = [column.name for column in version.schema.values]
         self._until = parse_moment(statement.as_of)
         self._keys_max = min(_NAMED_KEYS, limits.in_list_values)
 
@@ -137,12 +137,12 @@ class _Restore:
         spec = ScanSpec(table=self._statement.table, changes=feed, here=self._statement.here)
         where, ids = None, None
         if only is not None:
-            ids = key_ids(only, self._layout)
+            ids = key_ids(only, self._version)
             if only.num_rows <= self._keys_max:
                 values = [literal_json(value) for value in only.column(self._key[0]).unique().to_pylist()]
                 where = {"op": "in", "column": self._key[0], "values": values}
         for rows in self._scan(spec.model_copy(update={"where": where})).batches:
-            mine = rows if ids is None else rows.filter(pc.is_in(key_ids(rows, self._layout), value_set=ids))
+            mine = rows if ids is None else rows.filter(pc.is_in(key_ids(rows, self._version), value_set=ids))
             yield from self._undone(mine)
 
     def _undone(self, rows: pa.RecordBatch) -> Found:
@@ -162,7 +162,7 @@ class _Restore:
         names = [name for name, where in differ.items() if where.any()]
         if not names:
             return
-        if fixed := [name for name in names if self._layout.schema.by_name[name].immutable]:
+        if fixed := [name for name in names if self._version.schema.by_name[name].immutable]:
             raise InvalidArgumentError(
                 f"column {fixed[0]!r} is immutable, and rows were deleted and inserted anew with other cells "
                 "since then: delete these rows first, then restore"

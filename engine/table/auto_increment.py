@@ -20,7 +20,7 @@ from ...schemas.errors import InvalidArgumentError
 from ...schemas.operation import Operation
 from ...schemas.table import TableSchema
 from ..record.change import Attachment, Change, ChangeKind
-from .checked_batch import Incoming
+from .checked_batch import CheckedBatch
 
 ID_MAX = (1 << 63) - 1
 
@@ -39,7 +39,7 @@ class AutoIncrement:
         """The newest id that was given, or that data brought along; 0 for none."""
         return self._last
 
-    def number(self, incoming: Incoming, schema: TableSchema, operation: Operation) -> Incoming:
+    def number(self, checked: CheckedBatch, schema: TableSchema, operation: Operation) -> CheckedBatch:
         """Return the rows of an insert with their ids. An upsert brings ids along: they are never given again.
 
         Raises:
@@ -47,21 +47,21 @@ class AutoIncrement:
         """
         column, place = schema.auto_incrementing, schema.key_columns - 1
         if column is None:
-            return incoming
+            return checked
         if operation.base is Operation.INSERT:
-            count = incoming.rows.num_rows
+            count = checked.rows.num_rows
             first = self._take(count)
             ids = pa.array(np.arange(first, first + count, dtype=np.int64))
-            return incoming.with_column(place, str(column.id), ids)
+            return checked.with_column(place, str(column.id), ids)
         if operation.base is not Operation.UPSERT:
-            return incoming
-        ids = incoming.rows.column(place).to_numpy(zero_copy_only=False)
+            return checked
+        ids = checked.rows.column(place).to_numpy(zero_copy_only=False)
         not_ids = ids < 1
         if not_ids.any():
             message = f"column {column.name!r} counts from 1: the store gives the ids"
-            incoming = incoming.without(not_ids, "INVALID_ARGUMENT", message)
+            checked = checked.without(not_ids, "INVALID_ARGUMENT", message)
         self._raise_to(int(ids.max(initial=0)))
-        return incoming
+        return checked
 
     def restore(self, change: Change) -> None:
         """Learn from a change in the log which ids were given."""

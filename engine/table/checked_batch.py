@@ -1,4 +1,4 @@
-"""Incoming: a record batch as it was sent, checked against a table's schema, row by row where rows may be refused.
+"""CheckedBatch: a record batch as it was sent, checked against a table's schema, row by row where rows may be refused.
 
 What is wrong with the batch as a whole (an unknown column, a type that does not fit, a missing key column) is raised.
 What is wrong with single rows (NULL where none may be, a value that the column's type does not hold, a cell that is too
@@ -52,7 +52,7 @@ class RowRefusals:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Incoming:
+class CheckedBatch:
     """The accepted rows of a batch, columns named by id, and what was refused."""
 
     rows: pa.RecordBatch
@@ -60,20 +60,20 @@ class Incoming:
     """Where each row stood in the batch as it was sent; None when all are there."""
     refusals: RowRefusals
 
-    def without(self, rows: np.ndarray, code: str, message: str) -> Incoming:
+    def without(self, rows: np.ndarray, code: str, message: str) -> CheckedBatch:
         """Return the batch with more rows refused: those where the bool array ``rows`` is true."""
         positions = np.arange(len(rows)) if self.positions is None else self.positions
         refused = np.zeros(self.refusals.row_count, np.bool_)
         refused[positions[rows]] = True
         self.refusals.refuse(refused, code, message)
-        return Incoming(self.rows.filter(pa.array(~rows)), positions[~rows], self.refusals)
+        return CheckedBatch(self.rows.filter(pa.array(~rows)), positions[~rows], self.refusals)
 
-    def with_column(self, place: int, name: str, cells: pa.Array) -> Incoming:
+    def with_column(self, place: int, name: str, cells: pa.Array) -> CheckedBatch:
         """Return the batch with one more column, before the one that is at ``place`` now."""
         arrays, names = list(self.rows.columns), list(self.rows.schema.names)
         arrays.insert(place, cells)
         names.insert(place, name)
-        return Incoming(pa.RecordBatch.from_arrays(arrays, names=names), self.positions, self.refusals)
+        return CheckedBatch(pa.RecordBatch.from_arrays(arrays, names=names), self.positions, self.refusals)
 
     @property
     def column_ids(self) -> list[int]:
@@ -81,7 +81,7 @@ class Incoming:
         return [int(name) for name in self.rows.schema.names]
 
 
-def check_batch(batch: pa.RecordBatch, schema: TableSchema, operation: Operation, limits: Limits) -> Incoming:
+def check_batch(batch: pa.RecordBatch, schema: TableSchema, operation: Operation, limits: Limits) -> CheckedBatch:
     """Check a batch and return its rows, columns in the order of the schema and of its types.
 
     Raises:
@@ -98,7 +98,7 @@ def check_batch(batch: pa.RecordBatch, schema: TableSchema, operation: Operation
     positions = refusals.accepted()
     if positions is not None:
         rows = rows.take(pa.array(positions))
-    return Incoming(rows, positions, refusals)
+    return CheckedBatch(rows, positions, refusals)
 
 
 def _check_row_count(count: int, columns: Sequence[ColumnSchema], limits: Limits) -> None:

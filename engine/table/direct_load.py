@@ -34,8 +34,8 @@ from ..tablet.open import open_rowset, remove_orphans
 from ..vectors.arrow import from_arrow
 from ..vectors.keys import argsort_keys, keys_ascend, slice_keys, take_keys
 from ..vectors.physical import physical_of
-from .layout import Layout
-from .routed_batch import Part, Prepared, whole_rows
+from .routed_batch import RoutedBatch, TabletRows, whole_rows
+from .table_version import TableVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class DirectLoad:
     unsorted_bytes: int
 
     @contextmanager
-    def staged(self, prepared: Prepared, command: WriteCommand) -> Iterator[list[StagedRowSet]]:
+    def staged(self, routed: RoutedBatch, command: WriteCommand) -> Iterator[list[StagedRowSet]]:
         """Write the parts of a batch that are to be loaded directly; what the body does not attach is removed again.
 
         Raises:
@@ -56,8 +56,8 @@ class DirectLoad:
         """
         staged: list[StagedRowSet] = []
         try:
-            for part in prepared.parts if _may_bypass(prepared, command) else []:
-                staged += self._stage(prepared.layout, part)
+            for part in routed.parts if _may_bypass(routed, command) else []:
+                staged += self._stage(routed.version, part)
             for one in staged:
                 one.keys.are_still_new()  # so that little is left to be compared under the lock
             yield staged
@@ -66,7 +66,7 @@ class DirectLoad:
                 one.keys.forget()
             self.give_up([one for one in staged if not one.is_logged])
 
-    def _stage(self, layout: Layout, part: Part) -> list[StagedRowSet]:
+    def _stage(self, version: TableVersion, part: TabletRows) -> list[StagedRowSet]:
         """Write a part in rowsets of about the target size; none when it is too small or has a row that is not new."""
         size = part.rows.nbytes
         if size < min(self.sorted_bytes, self.unsorted_bytes) or not len(part.keys):
@@ -80,25 +80,25 @@ class DirectLoad:
         staged: list[StagedRowSet] = []
         try:
             if new.are_absent(part.keys):
-                self.write(layout, part, new, staged)
+                self.write(version, part, new, staged)
         except BaseException as error:
             self.give_up(staged)
             new.forget()
             if part.tablet.retired and isinstance(error, StoreError):
-                return []  # its files were deleted with it; the locks will show what became of the layout
+                return []  # its files were deleted with it; the locks will show what became of the table version
             raise
         if not staged:
             new.forget()
         return staged
 
-    def write(self, layout: Layout, part: Part, new: NewKeys, staged: list[StagedRowSet]) -> None:
+    def write(self, version: TableVersion, part: TabletRows, new: NewKeys, staged: list[StagedRowSet]) -> None:
         """Write rows, no two of one key, as rowsets of about the target size, which are added to ``staged``.
 
         Raises:
             StorageFullError, UnavailableError: not all could be written; those in ``staged`` are to be given up.
         """
         for piece in _in_key_order(part, keys_ascend(part.keys), -(-part.rows.nbytes // TARGET_BYTES)):
-            staged.append(self._write(layout, piece, new))
+            staged.append(self._write(version, piece, new))
 
     def give_up(self, staged: list[StagedRowSet]) -> None:
         """Remove rowsets that are not to be attached, and their files."""
@@ -106,13 +106,13 @@ class DirectLoad:
             one.give_up()
             remove_orphans(self.environment, one.rowset.path)
 
-    def _write(self, layout: Layout, part: Part, new: NewKeys) -> StagedRowSet:
+    def _write(self, version: TableVersion, part: TabletRows, new: NewKeys) -> StagedRowSet:
         environment, tablet = self.environment, part.tablet
         rowset_id = environment.manifest.new_id()
         path = files.path(tablet.directory_id, rowset_id, "base")
         try:
             with named("the rows could not be written"):
-                _write_base(layout, part, environment, path, rowset_id)
+                _write_base(version, part, environment, path, rowset_id)
                 rowset = open_rowset(tablet, environment, RowsetEntry(id=rowset_id, durable_lsn=0), slot=-1)
             return StagedRowSet(rowset, new, part.hashes)
         except BaseException:
@@ -120,14 +120,14 @@ class DirectLoad:
             raise
 
 
-def _may_bypass(prepared: Prepared, command: WriteCommand) -> bool:
+def _may_bypass(routed: RoutedBatch, command: WriteCommand) -> bool:
     """Whether new rows of the batch will be applied, whatever else is in the table."""
-    is_refused = command.atomic and prepared.incoming.refusals.by_row is not None
-    makes_rows = command.op.base in (Operation.INSERT, Operation.UPSERT) and prepared.shape.is_complete
+    is_refused = command.atomic and routed.checked.refusals.by_row is not None
+    makes_rows = command.op.base in (Operation.INSERT, Operation.UPSERT) and routed.shape.is_complete
     return makes_rows and not is_refused and command.if_timestamp is None
 
 
-def _in_key_order(part: Part, is_sorted: bool, count: int) -> Iterator[Part]:
+def _in_key_order(part: TabletRows, is_sorted: bool, count: int) -> Iterator[TabletRows]:
     """Cut the rows of a part, no two of one key, in the order of their keys into ``count`` parts of about one size."""
     order = None if is_sorted else argsort_keys(part.keys)
     bounds = np.linspace(0, len(part.keys), count + 1).astype(np.int64).tolist()
@@ -140,14 +140,14 @@ def _in_key_order(part: Part, is_sorted: bool, count: int) -> Iterator[Part]:
             rows, keys = part.rows.take(pa.array(chosen)), take_keys(part.keys, chosen)
             hashes = part.hashes[chosen]
         if last > first:
-            yield Part(part.tablet, None, rows, keys, hashes, np.arange(last - first))
+            yield TabletRows(part.tablet, None, rows, keys, hashes, np.arange(last - first))
 
 
-def _write_base(layout: Layout, part: Part, environment: Environment, path: str, rowset_id: int) -> None:
+def _write_base(version: TableVersion, part: TabletRows, environment: Environment, path: str, rowset_id: int) -> None:
     """Write the rows in key order and make file and name durable. What moment the base shows is not known yet."""
-    rows = whole_rows(layout, part.rows, part.rows)
+    rows = whole_rows(version, part.rows, part.rows)
     arrays = {int(name): rows.column(name) for name in rows.schema.names}
     cells = {column_id: from_arrow(array, physical_of(array.type)) for column_id, array in arrays.items()}
-    encodings = files.encodings(layout.schema)
-    write_base_file(environment.fs, path, rowset_id, cells, None, part.keys, encodings, 0, layout.schema.version)
+    encodings = files.encodings(version.schema)
+    write_base_file(environment.fs, path, rowset_id, cells, None, part.keys, encodings, 0, version.schema.version)
     environment.fs.sync_directory(files.directory(part.tablet.directory_id))

@@ -12,7 +12,7 @@ from ...schemas.write import Durability, WriteResult
 from ..commit.commit_log import Commit, CommitLog
 from ..commit.numbered_writes import Answered
 from ..tablet.tablet import Tablet
-from .checked_batch import Incoming
+from .checked_batch import CheckedBatch
 from .write_result import answer
 
 
@@ -22,7 +22,7 @@ class PendingWrite:
 
     schema: TableSchema
     batch: pa.RecordBatch
-    incoming: Incoming
+    checked: CheckedBatch
     status: np.ndarray
     rejected: bool
     commit: Commit | None
@@ -40,7 +40,7 @@ class PendingWrite:
         timestamp = self.log.settle() if self.commit is None else self.commit.timestamp
         if self.commit is not None:
             self.log.acknowledge(self.commit, self.durability)
-        return answer(self.batch, self.schema, self.incoming, self.status, timestamp, self.durability, self.rejected)
+        return answer(self.batch, self.schema, self.checked, self.status, timestamp, self.durability, self.rejected)
 
 
 @dataclass(frozen=True, slots=True)

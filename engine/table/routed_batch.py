@@ -1,4 +1,4 @@
-"""Prepared: a batch that is checked and cut by tablet, before any lock is taken."""
+"""RoutedBatch: a batch that is checked and cut by tablet, before any lock is taken."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ..tablet.outcome import Shape
 from ..tablet.tablet import Tablet
 from ..vectors.keys import BytesKeys, KeyVector, first_occurrences, hash_keys, slice_keys, take_keys
 from .auto_increment import AutoIncrement
-from .checked_batch import Incoming, check_batch, over_limit
-from .layout import Layout, grouped
+from .checked_batch import CheckedBatch, check_batch, over_limit
+from .table_version import TableVersion, grouped
 from .write_result import required_columns
 
 _ROWS_ALONE = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class TabletRows:
     """The rows of a batch that belong to one tablet."""
 
     tablet: Tablet
@@ -37,61 +37,69 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Prepared:
-    """A batch that was checked and cut by tablet, by one layout of its table."""
+class RoutedBatch:
+    """A batch that was checked and cut by tablet, by one version of its table."""
 
-    layout: Layout
+    version: TableVersion
     batch: pa.RecordBatch
-    incoming: Incoming
+    checked: CheckedBatch
     shape: Shape
-    parts: list[Part]
+    parts: list[TabletRows]
     """One for each tablet that the batch touches; of a table that is one tablet always one, which may be empty."""
 
 
-def prepare(
-    layout: Layout, batch: pa.RecordBatch, operation: Operation, limits: Limits, auto_increment: AutoIncrement
-) -> Prepared:
+def route(
+    version: TableVersion, batch: pa.RecordBatch, operation: Operation, limits: Limits, auto_increment: AutoIncrement
+) -> RoutedBatch:
     """Check a batch, number new rows where the table does that, and cut the batch by tablet.
 
     Raises:
         InvalidArgumentError: the batch as a whole is wrong.
         WrongServerError: a row's tablet is on another server.
     """
-    incoming = check_batch(batch, layout.schema, operation, limits)
-    incoming = auto_increment.number(incoming, layout.schema, operation)
-    _check_defaults(layout, incoming, operation, limits)
-    incoming, keys = keyed(layout, incoming, operation, limits)
-    incoming, keys, numbers = _covered(layout, incoming, keys)
+    checked = check_batch(batch, version.schema, operation, limits)
+    checked = auto_increment.number(checked, version.schema, operation)
+    _check_defaults(version, checked, operation, limits)
+    checked, keys = keyed(version, checked, operation, limits)
+    checked, keys, numbers = _covered(version, checked, keys)
     if len(keys):
-        layout.check_writable(numbers)
-    return Prepared(
-        layout, batch, incoming, shape_of(layout, set(incoming.column_ids)), cut(layout, incoming.rows, keys, numbers)
+        version.check_writable(numbers)
+    return RoutedBatch(
+        version,
+        batch,
+        checked,
+        shape_of(version, set(checked.column_ids)),
+        by_tablet(version, checked.rows, keys, numbers),
     )
 
 
-def _covered(layout: Layout, incoming: Incoming, keys: KeyVector) -> tuple[Incoming, KeyVector, np.ndarray | None]:
+def _covered(
+    version: TableVersion, checked: CheckedBatch, keys: KeyVector
+) -> tuple[CheckedBatch, KeyVector, np.ndarray | None]:
     """Return the rows that have a tablet, and its number for each; the others are refused."""
-    numbers, missing = layout.covers(incoming.rows)
+    numbers, missing = version.covers(checked.rows)
     if numbers is None or missing is None:
-        return incoming, keys, numbers
-    names = ", ".join(column.name for column in layout.partitions.range_keys(layout.schema))
+        return checked, keys, numbers
+    names = ", ".join(column.name for column in version.partitions.range_keys(version.schema))
     kept = np.flatnonzero(~missing)
-    incoming = incoming.without(missing, "NO_PARTITION", f"no range partition holds the row's values of ({names})")
-    return incoming, take_keys(keys, kept), numbers[kept]
+    checked = checked.without(missing, "NO_PARTITION", f"no range partition holds the row's values of ({names})")
+    return checked, take_keys(keys, kept), numbers[kept]
 
 
-def cut(layout: Layout, rows: pa.RecordBatch, keys: KeyVector, numbers: np.ndarray | None) -> list[Part]:
-    """Cut rows by tablet, in ascending id; ``numbers`` as ``Layout.covers`` gives them, for rows that have a tablet."""
+def by_tablet(
+    version: TableVersion, rows: pa.RecordBatch, keys: KeyVector, numbers: np.ndarray | None
+) -> list[TabletRows]:
+    """Return rows by tablet, in ascending id. All have one; ``numbers`` are those that `TableVersion.covers` gives."""
     if numbers is None:
-        return [_part(layout.tablets[0], None, rows, keys)]
+        return [_tablet_rows(version.tablets[0], None, rows, keys)]
     if not len(numbers):
         return []
     order, groups = grouped(numbers)
     if len(groups) == 1:
-        return [_part(layout.tablets[groups[0][0]], None, rows, keys)]
+        return [_tablet_rows(version.tablets[groups[0][0]], None, rows, keys)]
     keys = take_keys(keys, order)
     return [
-        _part(layout.tablets[number], order[first:last], part, slice_keys(keys, first, last))
+        _tablet_rows(version.tablets[number], order[first:last], part, slice_keys(keys, first, last))
         for (number, first, last), part in zip(groups, _taken(rows, order, groups), strict=True)
     ]
 
@@ -108,30 +116,30 @@ def _taken(rows: pa.RecordBatch, order: np.ndarray, groups: list[tuple[int, int,
         yield together.slice(first, last - first)
 
 
-def _part(tablet: Tablet, positions: np.ndarray | None, rows: pa.RecordBatch, keys: KeyVector) -> Part:
+def _tablet_rows(tablet: Tablet, positions: np.ndarray | None, rows: pa.RecordBatch, keys: KeyVector) -> TabletRows:
     hashes = hash_keys(keys)
-    return Part(tablet, positions, rows, keys, hashes, first_occurrences(keys, hashes))
+    return TabletRows(tablet, positions, rows, keys, hashes, first_occurrences(keys, hashes))
 
 
-def shape_of(layout: Layout, sent: set[int]) -> Shape:
+def shape_of(version: TableVersion, sent: set[int]) -> Shape:
     """Return what a batch of the columns ``sent`` can do."""
-    immutable = sent & layout.immutable
+    immutable = sent & version.immutable
     return Shape(
-        is_complete=not required_columns(layout.schema, sent),
-        has_values=len(sent) > layout.schema.key_columns + len(immutable),
+        is_complete=not required_columns(version.schema, sent),
+        has_values=len(sent) > version.schema.key_columns + len(immutable),
         has_immutable=bool(immutable),
     )
 
 
-def _check_defaults(layout: Layout, incoming: Incoming, operation: Operation, limits: Limits) -> None:
+def _check_defaults(version: TableVersion, checked: CheckedBatch, operation: Operation, limits: Limits) -> None:
     """Refuse few bytes whose long defaults would make them many."""
     if operation.base in (Operation.INSERT, Operation.UPSERT):
-        size = incoming.rows.num_rows * layout.bytes_of_defaults(incoming.column_ids)
+        size = checked.rows.num_rows * version.bytes_of_defaults(checked.column_ids)
         if size > limits.batch_bytes:
             raise InvalidArgumentError(f"the write_defaults of the columns left out {over_limit(size, limits)}")
 
 
-def whole_rows(layout: Layout, rows: pa.RecordBatch, first: pa.RecordBatch) -> pa.RecordBatch:
+def whole_rows(version: TableVersion, rows: pa.RecordBatch, first: pa.RecordBatch) -> pa.RecordBatch:
     """Return new rows with every column of the table; defaults stand where the data has no column.
 
     Immutable cells are those of ``first``, which has for each row the first row with its key.
@@ -140,21 +148,23 @@ def whole_rows(layout: Layout, rows: pa.RecordBatch, first: pa.RecordBatch) -> p
 
     def cells(column_id: int) -> pa.Array:
         if str(column_id) not in present:
-            return pa.repeat(layout.defaults[column_id], rows.num_rows)
-        return (first if column_id in layout.immutable else rows).column(str(column_id))
+            return pa.repeat(version.defaults[column_id], rows.num_rows)
+        return (first if column_id in version.immutable else rows).column(str(column_id))
 
-    arrays = [cells(column.id) for column in layout.schema.columns]
-    return pa.RecordBatch.from_arrays(arrays, names=[str(column.id) for column in layout.schema.columns])
+    arrays = [cells(column.id) for column in version.schema.columns]
+    return pa.RecordBatch.from_arrays(arrays, names=[str(column.id) for column in version.schema.columns])
 
 
-def keyed(layout: Layout, incoming: Incoming, operation: Operation, limits: Limits) -> tuple[Incoming, KeyVector]:
+def keyed(
+    version: TableVersion, checked: CheckedBatch, operation: Operation, limits: Limits
+) -> tuple[CheckedBatch, KeyVector]:
     """Encode the keys and refuse those that are too large; deletes of them are let through to find nothing."""
-    keys = layout.keys_of(incoming.rows)
+    keys = version.keys_of(checked.rows)
     if operation.base is Operation.DELETE or not isinstance(keys, BytesKeys):
-        return incoming, keys
+        return checked, keys
     too_large = np.diff(keys.offsets) > limits.key_bytes
     if not too_large.any():
-        return incoming, keys
+        return checked, keys
     kept = np.flatnonzero(~too_large)
     message = f"the encoded key has more than {limits.key_bytes:,} bytes"
-    return incoming.without(too_large, "TOO_LARGE", message), take_keys(keys, kept)
+    return checked.without(too_large, "TOO_LARGE", message), take_keys(keys, kept)

@@ -35,7 +35,7 @@ def described(table: Table, store_uuid: str, server: str | None) -> TableDescrip
         columns=list(table.schema.columns),
         primary_key=[column.name for column in table.schema.key],
         unique_key=table.schema.unique_key,
-        partitions=table.layout.partitions.described(table.schema),
+        partitions=table.version.partitions.described(table.schema),
         options=table.options,
         stores=[TableStore(store_uuid=store_uuid, table_id=table.table_id, server=server)],
     )
@@ -43,27 +43,27 @@ def described(table: Table, store_uuid: str, server: str | None) -> TableDescrip
 
 def table_stats(table: Table) -> TableStats:
     """Return the statistics of a table."""
-    layout = table.layout
-    tablets = [_tablet_stats(tablet) for tablet in layout.tablets if tablet.elsewhere is None]
-    versions = [tablet.version for tablet in layout.tablets]
+    version = table.version
+    tablets = [_tablet_stats(tablet) for tablet in version.tablets if tablet.elsewhere is None]
+    versions = [tablet.version for tablet in version.tablets]
     return TableStats(
         name=table.name,
         live_rows=sum(tablet.live_rows for tablet in tablets),
         bytes_on_disk=sum(tablet.bytes_on_disk for tablet in tablets),
         tablets=tablets,
-        columns=[_column_stats(column, versions) for column in layout.schema.columns],
+        columns=[_column_stats(column, versions) for column in version.schema.columns],
         last_change=table.last_change,
     )
 
 
 def tablet_map(table: Table) -> TabletMap:
     """Return how a table is cut, and which of its tablets are here."""
-    layout = table.layout
+    version = table.version
     tablets = [
         TabletPlace(tablet=tablet.tablet_id, partition=tablet.partition, server=tablet.elsewhere)
-        for tablet in layout.tablets
+        for tablet in version.tablets
     ]
-    return TabletMap(schema_version=layout.schema.version, partitions=layout.partitions, tablets=tablets)
+    return TabletMap(schema_version=version.schema.version, partitions=version.partitions, tablets=tablets)
 
 
 def health_of(

@@ -24,11 +24,11 @@ from ..tablet.outcome import Outcome, all_stored
 from ..tablet.tablet import Tablet
 from ..vectors.keys import take_keys
 from .auto_increment import AutoIncrement
-from .checked_batch import Incoming, check_batch
+from .checked_batch import CheckedBatch, check_batch
 from .direct_load import DirectLoad
-from .layout import Layout, write_locks
 from .pending_write import PendingWrite
-from .routed_batch import Prepared, cut, keyed, prepare
+from .routed_batch import RoutedBatch, by_tablet, keyed, route
+from .table_version import TableVersion, write_locks
 from .tablet_change import TabletChange, tablet_changes
 from .write_result import answer
 
@@ -40,18 +40,18 @@ class Table:
         self,
         table_id: int,
         name: str,
-        layout: Layout,
+        version: TableVersion,
         last_auto_id: int = 0,
         dropped_until: int | None = None,
         last_change: int = 0,
     ) -> None:
         self.table_id = table_id
         self.name = name
-        self.layout = layout
+        self.version = version
         """Replaced as a whole, under the write locks of all of its tablets."""
-        self.auto_increment = AutoIncrement(layout.schema, last_auto_id)
+        self.auto_increment = AutoIncrement(version.schema, last_auto_id)
         self.dropped_until = dropped_until
-        """Until when, in microseconds since 1970, it can be recalled; 0: it cannot; None: in use. Set as ``layout``."""
+        """Until when, in microseconds since 1970, it can be recalled; 0: never; None: in use. Set like ``version``."""
         self.alteration_lock = threading.Lock()
         """Held by the one alteration under way, which may take long; taken before the catalog's lock."""
         self._last_change = last_change
@@ -59,13 +59,13 @@ class Table:
 
     @property
     def schema(self) -> TableSchema:
-        """The schema now. What belongs together is to be taken from one ``layout``."""
-        return self.layout.schema
+        """The schema now. What belongs together is to be taken from one ``version``."""
+        return self.version.schema
 
     @property
     def options(self) -> TableOptions:
         """The options now."""
-        return self.layout.options
+        return self.version.options
 
     @property
     def is_maintained(self) -> bool:
@@ -75,7 +75,7 @@ class Table:
     @property
     def tablets(self) -> tuple[Tablet, ...]:
         """The tablets now, in ascending id."""
-        return self.layout.tablets
+        return self.version.tablets
 
     @property
     def last_change(self) -> int:
@@ -109,16 +109,16 @@ class Table:
             NotFoundError: the table was dropped meanwhile.
         """
         while True:
-            prepared = prepare(self.layout, batch, command.op, limits, self.auto_increment)
-            staging = direct_load.staged(prepared, command) if direct_load else nullcontext([])
+            routed = route(self.version, batch, command.op, limits, self.auto_increment)
+            staging = direct_load.staged(routed, command) if direct_load else nullcontext([])
             try:
-                with staging as staged, write_locks([part.tablet for part in prepared.parts]):
+                with staging as staged, write_locks([part.tablet for part in routed.parts]):
                     self.check_in_use()
-                    if self.layout is prepared.layout:
-                        return _applied(self, prepared, staged, command, log, durability, ticket)
+                    if self.version is routed.version:
+                        return _applied(self, routed, staged, command, log, durability, ticket)
             except UnavailableError:  # nothing was applied; the directory of a tablet that was dropped is gone
                 self.check_in_use()
-                if self.layout is prepared.layout:
+                if self.version is routed.version:
                     raise
 
     def check_in_use(self) -> None:
@@ -129,36 +129,36 @@ class Table:
     def get(self, keys: pa.RecordBatch, snapshot: Callable[[], int], limits: Limits) -> pa.Table:
         """Return the live rows of the given keys, all at one ``snapshot`` that is taken now, in the order asked."""
         while True:
-            layout = self.layout
-            found = _found(layout, keys, snapshot(), limits)
+            version = self.version
+            found = _found(version, keys, snapshot(), limits)
             if (
-                self.layout is layout and found is not None
+                self.version is version and found is not None
             ):  # else a column that was dropped may be gone from what was read
                 return found
 
 
-def _found(layout: Layout, keys: pa.RecordBatch, snapshot: int, limits: Limits) -> pa.Table | None:
+def _found(version: TableVersion, keys: pa.RecordBatch, snapshot: int, limits: Limits) -> pa.Table | None:
     """Return the rows; None when history that the snapshot needs was dropped before they were found."""
-    incoming = check_batch(keys, layout.schema, Operation.DELETE, limits)
-    if incoming.refusals.reasons:
-        raise InvalidArgumentError(incoming.refusals.reasons[0][1])
-    incoming, encoded = keyed(layout, incoming, Operation.DELETE, limits)
-    rows = incoming.rows
-    numbers, missing = layout.covers(rows)
+    checked = check_batch(keys, version.schema, Operation.DELETE, limits)
+    if checked.refusals.reasons:
+        raise InvalidArgumentError(checked.refusals.reasons[0][1])
+    checked, encoded = keyed(version, checked, Operation.DELETE, limits)
+    rows = checked.rows
+    numbers, missing = version.covers(rows)
     if numbers is not None and missing is not None:  # where no tablet is, no row is
         kept = np.flatnonzero(~missing)
         rows, encoded, numbers = rows.take(pa.array(kept)), take_keys(encoded, kept), numbers[kept]
     if len(encoded):
-        layout.check_here(numbers)
-    parts = cut(layout, rows, encoded, numbers)
+        version.check_here(numbers)
+    parts = by_tablet(version, rows, encoded, numbers)
     asked = [Asked(part.tablet, part.keys, part.hashes, part.positions) for part in parts]
-    found = look_up_in(asked, snapshot, layout.schema.columns)
+    found = look_up_in(asked, snapshot, version.schema.columns)
     return found if all(snapshot >= each.tablet.version.history_floor for each in asked) else None
 
 
 def _applied(
     table: Table,
-    prepared: Prepared,
+    routed: RoutedBatch,
     staged: Sequence[StagedRowSet],
     command: WriteCommand,
     log: CommitLog,
@@ -166,23 +166,23 @@ def _applied(
     ticket: Ticket | None,
 ) -> PendingWrite:
     """Decide, log and apply a batch, under the write locks of its tablets; some parts may be ``staged`` on disk."""
-    layout, batch, incoming = prepared.layout, prepared.batch, prepared.incoming
+    version, batch, checked = routed.version, routed.batch, routed.checked
     moment = None if command.if_timestamp is None else parse_moment(command.if_timestamp, "if_timestamp")
     attached = [one for one in staged if one.keys.are_still_new()]
     ready = {one.tablet.tablet_id for one in attached}
     decided = [
         all_stored(len(each.keys))
         if each.tablet.tablet_id in ready
-        else each.tablet.decide(command.op, each.keys, each.hashes, each.first, prepared.shape, moment)
-        for each in prepared.parts
+        else each.tablet.decide(command.op, each.keys, each.hashes, each.first, routed.shape, moment)
+        for each in routed.parts
     ]
-    status = status_of(prepared, decided)
-    rejected = command.atomic and has_errors(incoming, status)
+    status = status_of(routed, decided)
+    rejected = command.atomic and has_errors(checked, status)
     commit = None
     if ticket or ((ready or any(each.changes_rows for each in decided)) and not rejected):
-        changes = [] if rejected else changes_of(prepared, decided)
+        changes = [] if rejected else changes_of(routed, decided)
         attached = [] if rejected else attached
-        said = answer(batch, layout.schema, incoming, status, 0, durability, rejected) if ticket else None
+        said = answer(batch, version.schema, checked, status, 0, durability, rejected) if ticket else None
         notes = [ticket.note(said)] if ticket and said else []
         attachments = [one.attachment for one in attached]
         with log.commit([each.change for each in changes], notes, durability, attachments) as commit:
@@ -193,29 +193,29 @@ def _applied(
                 table.changed(commit.timestamp)
             if ticket and said:
                 ticket.keep(said, commit.lsn, commit.timestamp)
-    tablets = tuple(each.tablet for each in prepared.parts)
-    return PendingWrite(layout.schema, batch, incoming, status, rejected, commit, log, durability, tablets)
+    tablets = tuple(each.tablet for each in routed.parts)
+    return PendingWrite(version.schema, batch, checked, status, rejected, commit, log, durability, tablets)
 
 
-def status_of(prepared: Prepared, decided: list[Outcome]) -> np.ndarray:
+def status_of(routed: RoutedBatch, decided: list[Outcome]) -> np.ndarray:
     """Return the status of every accepted row of the batch."""
-    if len(decided) == 1 and prepared.parts[0].positions is None:
+    if len(decided) == 1 and routed.parts[0].positions is None:
         return decided[0].status
-    status = np.empty(prepared.incoming.rows.num_rows, np.int8)
-    for each, outcome_ in zip(prepared.parts, decided, strict=True):
+    status = np.empty(routed.checked.rows.num_rows, np.int8)
+    for each, outcome_ in zip(routed.parts, decided, strict=True):
         status[each.positions] = outcome_.status
     return status
 
 
-def changes_of(prepared: Prepared, decided: list[Outcome]) -> list[TabletChange]:
+def changes_of(routed: RoutedBatch, decided: list[Outcome]) -> list[TabletChange]:
     """Return what all tablets are to log and apply."""
     return [
         change
-        for each, outcome_ in zip(prepared.parts, decided, strict=True)
-        for change in tablet_changes(prepared.layout, each.tablet, each.rows, outcome_)
+        for each, outcome_ in zip(routed.parts, decided, strict=True)
+        for change in tablet_changes(routed.version, each.tablet, each.rows, outcome_)
     ]
 
 
-def has_errors(incoming: Incoming, status: np.ndarray) -> bool:
+def has_errors(checked: CheckedBatch, status: np.ndarray) -> bool:
     """Whether any row of a batch is refused."""
-    return incoming.refusals.by_row is not None or bool((status < outcome.IGNORED).any())
+    return checked.refusals.by_row is not None or bool((status < outcome.IGNORED).any())

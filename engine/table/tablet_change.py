@@ -10,8 +10,8 @@ import pyarrow as pa
 from ..record.change import Change, ChangeKind
 from ..tablet.outcome import Outcome
 from ..tablet.tablet import Tablet
-from .layout import Layout
 from .routed_batch import whole_rows
+from .table_version import TableVersion
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,7 +23,7 @@ class TabletChange:
     locations: np.ndarray
 
 
-def tablet_changes(layout: Layout, tablet: Tablet, rows: pa.RecordBatch, decided: Outcome) -> list[TabletChange]:
+def tablet_changes(version: TableVersion, tablet: Tablet, rows: pa.RecordBatch, decided: Outcome) -> list[TabletChange]:
     """Return what a tablet is to log and apply of ``rows``, whose columns are named by id."""
     changes: list[TabletChange] = []
 
@@ -32,21 +32,21 @@ def tablet_changes(layout: Layout, tablet: Tablet, rows: pa.RecordBatch, decided
             changes.append(TabletChange(tablet, Change(tablet.tablet_id, kind, taken(part, chosen)), locations))
 
     if len(decided.stores):
-        stored = Change(tablet.tablet_id, ChangeKind.STORE, stored_rows(layout, rows, decided))
+        stored = Change(tablet.tablet_id, ChangeKind.STORE, stored_rows(version, rows, decided))
         changes.append(TabletChange(tablet, stored, decided.store_locations))
-    mutable = [name for name in rows.schema.names if int(name) not in layout.immutable]
+    mutable = [name for name in rows.schema.names if int(name) not in version.immutable]
     add(ChangeKind.UPDATE, rows.select(mutable), decided.updates, decided.update_locations)
-    keys = rows.select([str(column.id) for column in layout.schema.key])
+    keys = rows.select([str(column.id) for column in version.schema.key])
     add(ChangeKind.DELETE, keys, decided.deletes, decided.delete_locations)
     return changes
 
 
-def stored_rows(layout: Layout, rows: pa.RecordBatch, decided: Outcome) -> pa.RecordBatch:
+def stored_rows(version: TableVersion, rows: pa.RecordBatch, decided: Outcome) -> pa.RecordBatch:
     """Return the rows that are stored, with every column of the table."""
     stored = first = taken(rows, decided.stores)
-    if layout.immutable and not np.array_equal(decided.stores, decided.store_leaders):
+    if version.immutable and not np.array_equal(decided.stores, decided.store_leaders):
         first = taken(rows, decided.store_leaders)
-    return whole_rows(layout, stored, first)
+    return whole_rows(version, stored, first)
 
 
 def taken(rows: pa.RecordBatch, chosen: np.ndarray) -> pa.RecordBatch:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from ...schemas.table import TableSchema
 from ...schemas.write import ROW_ERRORS_MAX, Durability, RowError, WriteResult
 from ..tablet import outcome
-from .checked_batch import Incoming
+from .checked_batch import CheckedBatch
 
 _REASONS = {
     outcome.ALREADY_PRESENT: ("ALREADY_PRESENT", "a row with the key {key} is already present"),
@@ -24,7 +24,7 @@ _SHOWN_MAX = 200
 def answer(
     batch: pa.RecordBatch,
     schema: TableSchema,
-    incoming: Incoming,
+    checked: CheckedBatch,
     status: np.ndarray,
     timestamp: int,
     durability: Durability,
@@ -33,9 +33,9 @@ def answer(
     """Return the answer to ``batch``. ``status`` has one code for each accepted row; ``rejected`` says that an atomic
     batch was refused whole, so that nothing applied."""
     failed = np.flatnonzero(status < outcome.IGNORED)
-    positions = failed if incoming.positions is None else incoming.positions[failed]
-    refused = np.empty(0, np.int64) if incoming.refusals.by_row is None else np.flatnonzero(incoming.refusals.by_row)
-    errors = _refusal_errors(incoming, refused) + _state_errors(schema, incoming, positions, failed, status)
+    positions = failed if checked.positions is None else checked.positions[failed]
+    refused = np.empty(0, np.int64) if checked.refusals.by_row is None else np.flatnonzero(checked.refusals.by_row)
+    errors = _refusal_errors(checked, refused) + _state_errors(schema, checked, positions, failed, status)
     return WriteResult(
         timestamp=timestamp,
         rows=batch.num_rows,
@@ -47,8 +47,8 @@ def answer(
     )
 
 
-def _refusal_errors(incoming: Incoming, refused: np.ndarray) -> list[RowError]:
-    refusals = incoming.refusals
+def _refusal_errors(checked: CheckedBatch, refused: np.ndarray) -> list[RowError]:
+    refusals = checked.refusals
     if refusals.by_row is None:
         return []
     shown = refused[:ROW_ERRORS_MAX]
@@ -60,15 +60,15 @@ def _refusal_errors(incoming: Incoming, refused: np.ndarray) -> list[RowError]:
 
 
 def _state_errors(
-    schema: TableSchema, incoming: Incoming, positions: np.ndarray, failed: np.ndarray, status: np.ndarray
+    schema: TableSchema, checked: CheckedBatch, positions: np.ndarray, failed: np.ndarray, status: np.ndarray
 ) -> list[RowError]:
     """Say why the accepted rows ``failed`` did not apply; they stood at ``positions`` in the batch as it was sent."""
     if not len(failed):
         return []
     failed = failed[:ROW_ERRORS_MAX]
-    keys = incoming.rows.select([str(column.id) for column in schema.key]).take(pa.array(failed))
-    missing = " and ".join(repr(column.name) for column in required_columns(schema, set(incoming.column_ids)))
-    immutable = " and ".join(repr(name) for name in _immutable_names(schema, incoming))
+    keys = checked.rows.select([str(column.id) for column in schema.key]).take(pa.array(failed))
+    missing = " and ".join(repr(column.name) for column in required_columns(schema, set(checked.column_ids)))
+    immutable = " and ".join(repr(name) for name in _immutable_names(schema, checked))
     errors = []
     for at, (row, code) in enumerate(zip(positions[:ROW_ERRORS_MAX].tolist(), status[failed].tolist(), strict=True)):
         word, text = _REASONS[code]
@@ -79,8 +79,8 @@ def _state_errors(
     return errors
 
 
-def _immutable_names(schema: TableSchema, incoming: Incoming) -> list[str]:
-    return [schema.by_id[column_id].name for column_id in incoming.column_ids if schema.by_id[column_id].immutable]
+def _immutable_names(schema: TableSchema, checked: CheckedBatch) -> list[str]:
+    return [schema.by_id[column_id].name for column_id in checked.column_ids if schema.by_id[column_id].immutable]
 
 
 def _shown(cell: pa.Scalar) -> str:

@@ -31,8 +31,8 @@ from ..rowset.key_index import KeyIndex
 from ..rowset.location import by_slot, pack, rowids_of, slots_of
 from ..rowset.rowset import RowSet
 from ..vectors.keys import KeyVector, equal_at, hash_keys
-from .missing import Find, MissingKeys
 from .slots import Forwarded, Slots
+from .unresolved_keys import Find, UnresolvedKeys
 from .version import Version
 
 KEYS_AT_ONCE = 1 << 14
@@ -91,11 +91,11 @@ class KeyLookup:
                 missing.ask(find_in(rowset))
         return missing.locations
 
-    def find_in_memory(self, version: Version, keys: KeyVector, hashes: np.ndarray) -> MissingKeys:
+    def find_in_memory(self, version: Version, keys: KeyVector, hashes: np.ndarray) -> UnresolvedKeys:
         """Look up keys in MemRowSets and index; those still missing can only be in rowsets that are ``searched``."""
         if self._budget.on_demand and not self._wanted_once:
             self._build_at_once(version)
-        missing = MissingKeys(keys, hashes)
+        missing = UnresolvedKeys(keys, hashes)
         for memrowset in reversed(version.in_memory):
             if len(memrowset):
                 missing.ask(find_in(memrowset))

@@ -14,8 +14,8 @@ from ..rowset.read_rows import read_rows, schema_of
 from ..rowset.rowset import RowSet
 from ..vectors.keys import KeyVector
 from .key_lookup import find_in
-from .missing import MissingKeys
 from .tablet import Tablet
+from .unresolved_keys import UnresolvedKeys
 
 _Group = tuple[RowSet, np.ndarray, np.ndarray]
 """A rowset, rows of it, and which keys of the batch these are."""
@@ -67,7 +67,7 @@ def _located(asked: Asked) -> list[_Group]:
     return groups
 
 
-def _search(rowset: RowSet, missing: MissingKeys) -> list[_Group]:
+def _search(rowset: RowSet, missing: UnresolvedKeys) -> list[_Group]:
     """Look for missing keys in a rowset that is not indexed."""
     asked = missing.ask(find_in(rowset))
     return [(rowset, rowids_of(missing.locations[asked]), asked)] if len(asked) else []

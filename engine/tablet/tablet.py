@@ -82,7 +82,7 @@ class Tablet:
         self._slots = Slots(tablet_id)
         self.key_lookup = KeyLookup(self._slots, budget or unlimited())
         self.version = Version(self.new_memrowset())
-        self.moving: tuple[DiskRowSet, ...] = ()
+        self.being_replaced: tuple[DiskRowSet, ...] = ()
         """The rowsets that are being merged, until the version has others in their place."""
         self.handed_out: str | None = None
         """What has rowsets of the tablet to merge them outside: until it ends, maintenance only flushes."""
@@ -354,8 +354,8 @@ class Tablet:
         known = {id(rowset) for rowset in version.rowsets()}
         coming = [place for place in self._slots.taken() if isinstance(place, DiskRowSet) and id(place) not in known]
         carried = sum(rowset.deltas.memory_bytes for rowset in coming)
-        moving = sum(rowset.deltas.memory_bytes for rowset in (*self.moving, *version.frozen))
-        return deltas + max(carried, moving)
+        being_replaced = sum(rowset.deltas.memory_bytes for rowset in (*self.being_replaced, *version.frozen))
+        return deltas + max(carried, being_replaced)
 
     def first_unflushed_lsn(self) -> int | None:
         """Return the oldest log position that a memory store, or a repair, still needs; under the write lock."""

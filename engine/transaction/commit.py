@@ -21,18 +21,18 @@ from ...schemas.transaction import TransactionCommit, TransactionResult
 from ...schemas.write import Durability
 from ..commit.commit_log import Commit, CommitLog
 from ..commit.memory_gate import MemoryGate, patiently
-from ..commit.transaction_memory import Committed, CommittedTransaction, CommittedVersion, note_of
+from ..commit.transaction_memory import CommittedTransaction, CommittedVersion, TransactionMemory, note_of
 from ..options import StoreOptions
 from ..table.direct_load import DirectLoad
-from ..table.layout import write_locks
 from ..table.table import Table
+from ..table.table_version import write_locks
 from ..table.tablet_change import TabletChange, tablet_changes
 from ..tablet import outcome
 from ..tablet.attach import attach
-from .net import Net
-from .piece import Piece
+from .collapse import Collapse
 from .plan import Plan, TabletWork, TableWork
 from .staging.area import StagedPart, StagingArea
+from .tablet_part import TabletPart
 from .truncation import deletes
 
 _ATTEMPTS = 8
@@ -55,7 +55,7 @@ class Transactions:
     def __init__(
         self,
         area: StagingArea,
-        committed: Committed,
+        transaction_memory: TransactionMemory,
         log: CommitLog,
         gate: MemoryGate,
         direct_load: DirectLoad,
@@ -64,7 +64,7 @@ class Transactions:
         pool: Executor,
     ) -> None:
         self._area = area
-        self._committed = committed
+        self._transaction_memory = transaction_memory
         self._log = log
         self._gate = gate
         self._direct_load = direct_load
@@ -84,7 +84,7 @@ class Transactions:
         """
         if (asked.app_id is None) != (asked.app_version is None):
             raise InvalidArgumentError("app_id and app_version go together")
-        with self._committed.alone(asked.transaction, asked.app_id):
+        with self._transaction_memory.alone(asked.transaction, asked.app_id):
             if (known := self._known(asked)) is None:
                 return self._commit(asked)
             self._log.settled(known.timestamp)  # it is remembered from when it was logged, durable or not
@@ -97,9 +97,9 @@ class Transactions:
 
     def _known(self, asked: TransactionCommit) -> TransactionResult | None:
         """Return the answer to a commit that was made before, or that its application is past."""
-        if known := self._committed.transaction(asked.transaction):
+        if known := self._transaction_memory.transaction(asked.transaction):
             return known.result
-        version = self._committed.version(asked.app_id) if asked.app_id is not None else None
+        version = self._transaction_memory.version(asked.app_id) if asked.app_id is not None else None
         if version and asked.app_version is not None and version.app_version >= asked.app_version:
             return TransactionResult(timestamp=version.timestamp, rows=0, applied=0, skipped=True)
         return None
@@ -138,12 +138,12 @@ class Transactions:
             if name not in by_name:
                 raise NotFoundError(f"there is no table {name!r} to truncate")
             table = by_name[name]
-            works[table.table_id] = TableWork(table, table.layout, True)
+            works[table.table_id] = TableWork(table, table.version, True)
         for part in parts:
             table = by_id.get(part.info.table_id)
             if table is None:
                 raise NotFoundError(f"the table of part {part.info.part!r} was dropped")
-            works.setdefault(table.table_id, TableWork(table, table.layout, False)).parts.append(part)
+            works.setdefault(table.table_id, TableWork(table, table.version, False)).parts.append(part)
         return list(works.values())
 
     def _settle(self, asked: TransactionCommit, plan: Plan) -> TransactionResult | None:
@@ -178,7 +178,7 @@ class Transactions:
         notes, attachments = [note_of(done, version)], [one.attachment for one in plan.staged]
         changes = [each.change for each in decided.changes]
         with (
-            self._committed.logging() as keep,
+            self._transaction_memory.logging() as keep,
             self._log.commit(changes, notes, Durability.FSYNC, attachments) as commit,
         ):
             attach(plan.staged, commit.timestamp, commit.lsn)
@@ -215,19 +215,19 @@ def _decide(plan: Plan) -> _Outcome:
 
 
 def _decide_tablet(plan: Plan, work: TableWork, each: TabletWork, decided: _Outcome) -> None:
-    def count(piece: Piece, status: np.ndarray) -> None:
+    def count(piece: TabletPart, status: np.ndarray) -> None:
         decided.applied += int(np.count_nonzero(status == outcome.APPLIED))
         decided.ignored += int(np.count_nonzero(status == outcome.IGNORED))
-        plan.refusals.add_failed(piece, work.layout, work.table, status)
+        plan.refusals.add_failed(piece, work.version, work.table, status)
 
     ordered = [*each.single, *each.repeated] if work.truncated else each.repeated
     for piece in () if work.truncated else each.single:
         found = each.tablet.decide(piece.operation, piece.keys, piece.hashes, piece.first, piece.shape)
-        decided.changes += tablet_changes(work.layout, each.tablet, piece.rows, found)
+        decided.changes += tablet_changes(work.version, each.tablet, piece.rows, found)
         count(piece, found.status)
     revived = np.empty(0, np.int64)
     if ordered:
-        net = Net(work.layout, each.tablet, ordered, work.truncated)
+        net = Collapse(work.version, each.tablet, ordered, work.truncated)
         for piece, status in zip(ordered, net.statuses(), strict=True):
             count(piece, status)
         decided.changes += net.changes()

@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from ..table.direct_load import DirectLoad
-from ..table.layout import Layout
-from ..table.routed_batch import Part, whole_rows
+from ..table.routed_batch import TabletRows, whole_rows
+from ..table.table_version import TableVersion
 from ..tablet.attach import NewKeys, StagedRowSet
 from ..tablet.tablet import Tablet
 from ..vectors.keys import concat_keys, slice_keys
-from .piece import Piece
+from .tablet_part import TabletPart
 
 _KEYS_AT_ONCE = 1 << 14
 """Keys that are looked up without letting go of the lock."""
@@ -34,16 +34,16 @@ class Loader:
     """The new rows of one tablet. For one thread. ``give_up`` must follow, whatever became of them."""
 
     def __init__(
-        self, direct_load: DirectLoad, layout: Layout, tablet: Tablet, bytes_at_once: int, pool: Executor
+        self, direct_load: DirectLoad, version: TableVersion, tablet: Tablet, bytes_at_once: int, pool: Executor
     ) -> None:
         """Note from now on which keys come to the tablet; ``pool`` writes."""
         self._direct_load = direct_load
-        self._layout = layout
+        self._version = version
         self._tablet = tablet
         self._bytes_at_once = bytes_at_once
         self._pool = pool
         self._new = NewKeys(tablet, np.empty(0, np.uint64))
-        self._waiting: list[Piece] = []
+        self._waiting: list[TabletPart] = []
         self.waiting_bytes = 0
         """Of rows that are in no rowset yet, and not being written; with what they get by default."""
         self._writing: Future[np.ndarray] | None = None
@@ -63,7 +63,7 @@ class Loader:
         """Of rows that are in no rowset yet."""
         return self.waiting_bytes + (self._writing_bytes if self.is_writing else 0)
 
-    def add(self, piece: Piece) -> Piece | None:
+    def add(self, piece: TabletPart) -> TabletPart | None:
         """Take the new rows of a piece, no two of one key; return the others.
 
         Raises:
@@ -73,13 +73,13 @@ class Loader:
         if absent.any():
             new = piece.chosen(absent).alone()
             self._waiting.append(new)
-            defaults = self._layout.bytes_of_defaults(int(name) for name in new.rows.schema.names)
+            defaults = self._version.bytes_of_defaults(int(name) for name in new.rows.schema.names)
             self.waiting_bytes += new.rows.nbytes + len(new) * defaults
             if self.waiting_bytes >= self._bytes_at_once:
                 self.write()
         return None if absent.all() else piece.chosen(~absent)
 
-    def finish(self, room_bytes: int) -> list[Piece]:
+    def finish(self, room_bytes: int) -> list[TabletPart]:
         """Write what waits if it is enough for a rowset or more than ``room_bytes``, and return it if it is not.
         ``settle`` must follow."""
         enough = self._direct_load.sorted_bytes
@@ -116,7 +116,7 @@ class Loader:
         self._new.forget()
         self._direct_load.give_up([one for one in self.staged if not one.is_logged])
 
-    def _absent(self, piece: Piece) -> np.ndarray:
+    def _absent(self, piece: TabletPart) -> np.ndarray:
         """Return which keys no rowset has, alive or dead."""
         absent = np.empty(len(piece), np.bool_)
         for first in range(0, len(piece), _KEYS_AT_ONCE):
@@ -134,11 +134,11 @@ class Loader:
         self._writing_bytes, self.waiting_bytes = self.waiting_bytes, 0
         self._writing = self._pool.submit(self._write, waiting)
 
-    def _write(self, waiting: list[Piece]) -> np.ndarray:
+    def _write(self, waiting: list[TabletPart]) -> np.ndarray:
         """Write pieces, and return the hashes of their keys."""
-        rows = pa.concat_batches([whole_rows(self._layout, piece.rows, piece.rows) for piece in waiting])
+        rows = pa.concat_batches([whole_rows(self._version, piece.rows, piece.rows) for piece in waiting])
         keys, hashes = concat_keys([piece.keys for piece in waiting]), np.concatenate([p.hashes for p in waiting])
         waiting.clear()  # the rows are there twice now
-        part = Part(self._tablet, None, rows, keys, hashes, np.arange(len(hashes)))
-        self._direct_load.write(self._layout, part, self._new, self.staged)
+        part = TabletRows(self._tablet, None, rows, keys, hashes, np.arange(len(hashes)))
+        self._direct_load.write(self._version, part, self._new, self.staged)
         return hashes

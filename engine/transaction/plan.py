@@ -1,4 +1,4 @@
-"""Plan: what a transaction is to do, by one layout of each of its tables, before any lock is taken."""
+"""Plan: what a transaction is to do, by one version of each of its tables, before any lock is taken."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ...schemas.errors import InvalidArgumentError
 from ...schemas.limits import Limits
 from ...schemas.write import ROW_ERRORS_MAX
 from ..table.direct_load import DirectLoad
-from ..table.layout import Layout
 from ..table.table import Table
+from ..table.table_version import TableVersion
 from ..tablet.attach import StagedRowSet
 from ..tablet.tablet import Tablet
 from .loader import Loader
-from .piece import Chunk, Piece, Refusals, chunks, key_hashes, pieces, prepared
 from .staging.area import StagedPart
+from .tablet_part import OneOperation, Refusals, TabletPart, chunks, key_hashes, pieces, routed
 from .truncation import key_bytes_of
 
 Made = TypeVar("Made")
@@ -43,9 +43,9 @@ class TabletWork:
     """What one tablet is to do."""
 
     tablet: Tablet
-    single: list[Piece] = field(default_factory=list)
+    single: list[TabletPart] = field(default_factory=list)
     """Rows whose keys no other row of the transaction has, in no order."""
-    repeated: list[Piece] = field(default_factory=list)
+    repeated: list[TabletPart] = field(default_factory=list)
     """The others, in order."""
     loader: Loader | None = None
 
@@ -60,7 +60,7 @@ class TableWork:
     """What one table is to do. A table that is truncated has work for all of its tablets."""
 
     table: Table
-    layout: Layout
+    version: TableVersion
     truncated: bool
     parts: list[StagedPart] = field(default_factory=list)
     tablets: dict[int, TabletWork] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class TableWork:
     @property
     def is_current(self) -> bool:
         """Whether the table is still what it was planned by; it stays so under the write locks."""
-        return self.table.layout is self.layout
+        return self.table.version is self.version
 
 
 class Plan:
@@ -133,12 +133,12 @@ class Plan:
 
     def _fill(self, work: TableWork) -> None:
         if work.truncated:
-            for tablet in work.layout.tablets:
+            for tablet in work.version.tablets:
                 tablet.check_sound()
                 work.of(tablet)
                 self._hold(key_bytes_of(tablet))
         repeated = self._repeated(work)
-        with closing(self._each(work, lambda chunk: prepared(chunk, work.table, work.layout, self._limits))) as cut:
+        with closing(self._each(work, lambda chunk: routed(chunk, work.table, work.version, self._limits))) as cut:
             for chunk, parts in cut:
                 for piece in pieces(chunk, parts, work.table, self.refusals):
                     self._place(work, piece, repeated)
@@ -152,19 +152,19 @@ class Plan:
 
     def _repeated(self, work: TableWork) -> np.ndarray:
         """Return the hashes, ascending, that several rows have: the others have a key for themselves."""
-        with closing(self._each(work, lambda chunk: key_hashes(chunk, work.table, work.layout, self._limits))) as each:
+        with closing(self._each(work, lambda chunk: key_hashes(chunk, work.table, work.version, self._limits))) as each:
             hashes = [found for _, found in each]
         run = self._pool.map if self.rows > _MANY_ROWS else map
         return np.concatenate(list(run(lambda share: _several(hashes, share), range(_SHARES))))
 
-    def _each(self, work: TableWork, make: Callable[[Chunk], Made]) -> Generator[tuple[Chunk, Made]]:
+    def _each(self, work: TableWork, make: Callable[[OneOperation], Made]) -> Generator[tuple[OneOperation, Made]]:
         """Yield the chunks in order, each with what is made of it. Threads make that of the next ones meanwhile, where
         it pays, and where nothing depends on which is first: rows are numbered in their order."""
-        read = (chunk for part in work.parts for chunk in chunks(part, work.layout, self._limits))
-        if self.rows <= _MANY_ROWS or work.layout.schema.auto_incrementing:
+        read = (chunk for part in work.parts for chunk in chunks(part, work.version, self._limits))
+        if self.rows <= _MANY_ROWS or work.version.schema.auto_incrementing:
             yield from ((chunk, make(chunk)) for chunk in read)
             return
-        coming: deque[tuple[Chunk, Future[Made]]] = deque()
+        coming: deque[tuple[OneOperation, Future[Made]]] = deque()
         try:
             for chunk in read:
                 coming.append((chunk, self._pool.submit(make, chunk)))
@@ -180,14 +180,14 @@ class Plan:
                 with suppress(CancelledError):
                     made.exception()
 
-    def _place(self, work: TableWork, piece: Piece, repeated: np.ndarray) -> None:
+    def _place(self, work: TableWork, piece: TabletPart, repeated: np.ndarray) -> None:
         each = work.of(piece.tablet)
         is_repeated = _are_in(piece.hashes, repeated)
         if is_repeated.any():
             self._keep(each.repeated, piece.chosen(is_repeated))
         if is_repeated.all():
             return
-        single: Piece | None = piece.chosen(~is_repeated)
+        single: TabletPart | None = piece.chosen(~is_repeated)
         if piece.makes_rows and (loader := self._loader(work, each)):
             single = self._load(loader, single)
         if single:
@@ -199,12 +199,12 @@ class Plan:
         if self._direct_load is None or size < self._direct_load.sorted_bytes:
             return None
         if each.loader is None:
-            share = max(self._most // len(work.layout.tablets), self._direct_load.sorted_bytes)
-            each.loader = Loader(self._direct_load, work.layout, each.tablet, min(share, _ROWSET_BYTES), self._pool)
+            share = max(self._most // len(work.version.tablets), self._direct_load.sorted_bytes)
+            each.loader = Loader(self._direct_load, work.version, each.tablet, min(share, _ROWSET_BYTES), self._pool)
             self._loaders.append(each.loader)
         return each.loader
 
-    def _load(self, loader: Loader, piece: Piece) -> Piece | None:
+    def _load(self, loader: Loader, piece: TabletPart) -> TabletPart | None:
         """Give new rows to the loader of a tablet, and return the others. The loaders of all tablets together hold no
         more than may go through memory: there may be many."""
         others = loader.add(piece)
@@ -216,7 +216,7 @@ class Plan:
                 busy[0].settle()
         return others
 
-    def _keep(self, place: list[Piece], piece: Piece) -> None:
+    def _keep(self, place: list[TabletPart], piece: TabletPart) -> None:
         self._hold(piece.rows.nbytes)
         place.append(piece.alone())
 

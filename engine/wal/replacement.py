@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...schemas.errors import CorruptionError
+from ..fs.copy import bring
 from ..fs.filesystem import FileSystem, join
-from ..fs.whole import bring
 from .format import GROUP_HEADER_BYTES, SEGMENT_HEADER_BYTES, EncodedRecord, encode_group, encode_record, seed_of
 from .salvage import Hole, LogSalvage
 from .segments import NewSegment, segment_numbers, segment_path

@@ -20,7 +20,7 @@ from nyala.clients.cluster import reading
 from nyala.clients.cluster.store import PlacedStore
 from nyala.clients.flight import staging_put
 from nyala.clients.jobs.load_job import load
-from nyala.engine.table.layout import Layout
+from nyala.engine.table.table_version import TableVersion
 from nyala.schemas.errors import NotFoundError, UnavailableError, WrongServerError
 from nyala.schemas.operation import Operation
 from nyala.schemas.scan import ScanSpec
@@ -48,7 +48,7 @@ def assign(cluster: Cluster, owners: dict[int, str]) -> None:
         for tablet in found.tablets:
             owner = owners.get(tablet.partition.buckets[0], tablet.elsewhere or name)
             tablet.elsewhere = None if owner == name else owner
-        found.layout = Layout(found.schema, found.options, found.tablets, found.layout.partitions)
+        found.version = TableVersion(found.schema, found.options, found.tablets, found.version.partitions)
 
 
 def test_writes_follow(cluster: Cluster, table: Table) -> None:
@@ -93,7 +93,7 @@ def test_a_tablet_that_is_nowhere_or_twice_stops_scans(cluster: Cluster, table: 
             for tablet in found.tablets:
                 if tablet.partition.buckets[0] == bucket:
                     tablet.elsewhere = elsewhere
-            found.layout = Layout(found.schema, found.options, found.tablets, found.layout.partitions)
+            found.version = TableVersion(found.schema, found.options, found.tablets, found.version.partitions)
         with pytest.raises(UnavailableError):
             table.scan().to_arrow()
         with pytest.raises(UnavailableError):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nyala.engine.fs import FaultyFileSystem, FileSystem, LocalFileSystem, MemoryFileSystem
-from nyala.engine.fs.within import DirectoryFileSystem
+from nyala.engine.fs.subdirectory import DirectoryFileSystem
 from nyala.schemas.errors import UnavailableError
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nyala.engine.commit.numbered_writes import Writers
+from nyala.engine.commit.numbered_writes import NumberedWrites
 from nyala.engine.compaction import merge
 from nyala.engine.fs.filesystem import FileSystem
 from nyala.engine.fs.memory import MemoryFileSystem, MemoryWritableFile
@@ -73,6 +73,6 @@ def test_half_a_batch_after_a_crash_in_a_compaction(monkeypatch: pytest.MonkeyPa
 
 
 def test_numbered_writes_that_a_restart_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Writers, "restore", lambda *_: None)
+    monkeypatch.setattr(NumberedWrites, "restore", lambda *_: None)
     with pytest.raises(AssertionError):
         numbered_writes_and_power_failures()

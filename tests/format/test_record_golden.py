@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from nyala.engine.commit.numbered_writes import Answered, Number, Ticket, Writers
-from nyala.engine.commit.transaction_memory import Committed, CommittedTransaction, CommittedVersion, note_of
+from nyala.engine.commit.numbered_writes import Answered, Number, NumberedWrites, Ticket
+from nyala.engine.commit.transaction_memory import CommittedTransaction, CommittedVersion, TransactionMemory, note_of
 from nyala.engine.record.change import (
     Attachment,
     Change,
@@ -47,9 +47,9 @@ def padded(pinned: bytes) -> bytes:
 
 
 def test_the_answer_to_a_write() -> None:
-    ticket = Ticket(Writers(), Number(7, "load \u00e9", 5))
+    ticket = Ticket(NumberedWrites(), Number(7, "load \u00e9", 5))
     assert packed(ticket.note(ANSWER)) == padded(ANSWER_NOTE)
-    writers = Writers()
+    writers = NumberedWrites()
     (note,) = unpack_notes(memoryview(padded(ANSWER_NOTE)), 3)
     writers.restore(note, 3, 4096)
     with writers.begin(Number(7, "load \u00e9", 5)) as found:
@@ -58,12 +58,12 @@ def test_the_answer_to_a_write() -> None:
 
 
 def test_answers_logged_again() -> None:
-    writers = Writers(answers_kept=1)
+    writers = NumberedWrites(answers_kept=1)
     for seq in (3, 4):
         Ticket(writers, Number(7, "w", seq)).keep(WriteResult(timestamp=0, rows=1, applied=1), 5 + seq, 1024 * seq)
     with writers.saved_before(99) as (note, _):
         assert note and packed(note) == padded(WRITERS_NOTE)
-    again = Writers()
+    again = NumberedWrites()
     (note,) = unpack_notes(memoryview(padded(WRITERS_NOTE)), 12)
     again.restore(note, 12, 8192)
     with again.begin(Number(7, "w", 4)) as found:
@@ -111,7 +111,7 @@ def test_a_transaction_and_transactions_logged_again() -> None:
     done = CommittedTransaction(transaction="load 1", rows=3, applied=2, ignored=1)
     assert packed(note_of(done, CommittedVersion(app_id="query", app_version=12))) == padded(TRANSACTION)
     for pinned in (padded(TRANSACTION), padded(TRANSACTIONS)):
-        committed = Committed()
+        committed = TransactionMemory()
         (note,) = unpack_notes(memoryview(pinned), 3)
         committed.restore(note, 3, 4096)
         assert committed.transaction("load 1") == done.model_copy(update={"timestamp": 4096})

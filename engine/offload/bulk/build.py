@@ -15,9 +15,9 @@ import pyarrow as pa
 from ....schemas.bulk import IMPORT_FILES_MAX, ImportFile
 from ....schemas.errors import AlreadyPresentError, InvalidArgumentError
 from ...codecs.checksum import crc32_of
+from ...fs.copy import pieces_of
 from ...fs.failures import named
 from ...fs.filesystem import FileSystem
-from ...fs.whole import pieces_of
 from ...manifest import files
 from ...rowset.base_file import write_base_file
 from ...vectors.arrow import from_arrow
@@ -76,7 +76,7 @@ def build_tablet(
         StorageFullError, UnavailableError: the disk failed. What was written is swept with the import.
     """
     batches = [batch for run in runs for batch in read_run(scratch, run)]
-    keys = concat_keys([target.layout.keys_of(batch) for batch in batches])
+    keys = concat_keys([target.version.keys_of(batch) for batch in batches])
     rows = pa.Table.from_batches(batches)
     if rows.nbytes < _COMBINED_BYTES:
         rows = rows.combine_chunks()
@@ -105,7 +105,7 @@ def _check_distinct(target: Target, rows: pa.Table, order: np.ndarray, keys: Key
     before = np.arange(len(keys) - 1)
     repeated = np.flatnonzero(equal_at(keys, before, keys, before + 1))
     if len(repeated):
-        key = key_of(target.layout, rows, int(order[repeated[0]]))
+        key = key_of(target.version, rows, int(order[repeated[0]]))
         raise AlreadyPresentError(
             f"{len(repeated):,} keys occur again in the data of the import, the first is {key}: leave one row of each"
         )
@@ -114,7 +114,7 @@ def _check_distinct(target: Target, rows: pa.Table, order: np.ndarray, keys: Key
 def _write(
     target: Target, tablet_id: int, file_id: int, rows: pa.Table, keys: KeyVector, staging: FileSystem, name: str
 ) -> ImportFile:
-    schema = target.layout.schema
+    schema = target.version.schema
     cells = {
         column.id: from_arrow(_whole(rows.column(str(column.id))), physical_of(column.logical.arrow))
         for column in schema.columns

@@ -15,17 +15,17 @@ from ....schemas.errors import CorruptionError, InvalidArgumentError
 from ....schemas.limits import Limits
 from ...cfile.cache import PageCache
 from ...codecs.checksum import crc32_of
+from ...fs.copy import pieces_of
 from ...fs.filesystem import FileSystem
-from ...fs.whole import pieces_of
 from ...manifest import files
 from ...rowset.diskrowset import DiskRowSet
 from ...rowset.soundness import verify_cells, verify_keys, verify_nulls, verify_partition, verify_streams
-from ...table.layout import Layout, check_here
+from ...table.table_version import TableVersion, check_here
 
 _NO_FILE = frozenset({errno.ELOOP, errno.EINVAL, errno.EISDIR, errno.ENXIO})
 
 
-def check_file(file: ImportFile, layout: Layout, fs: FileSystem, path: str, limits: Limits) -> None:
+def check_file(file: ImportFile, version: TableVersion, fs: FileSystem, path: str, limits: Limits) -> None:
     """Check the file at ``path`` against what its builder says of it and what the table and the store need.
 
     Raises:
@@ -34,10 +34,10 @@ def check_file(file: ImportFile, layout: Layout, fs: FileSystem, path: str, limi
         CorruptionError: its tablet is in quarantine.
         OSError: it cannot be read.
     """
-    number = next((n for n, tablet in enumerate(layout.tablets) if tablet.tablet_id == file.tablet), None)
+    number = next((n for n, tablet in enumerate(version.tablets) if tablet.tablet_id == file.tablet), None)
     if number is None:
         raise _wrong(file, f"the table has no tablet {file.tablet}")
-    check_here(layout.tablets[number])
+    check_here(version.tablets[number])
     if not fs.exists(path):
         raise _wrong(file, "it is not in the staging directory, as far as the server can see")
     try:
@@ -49,14 +49,16 @@ def check_file(file: ImportFile, layout: Layout, fs: FileSystem, path: str, limi
     if (size, crc) != (file.bytes, file.crc):
         raise _wrong(file, f"its {size:,} bytes are not the {file.bytes:,} that were written: the checksum")
     try:
-        _check_content(file, layout, number, fs, path, limits)
+        _check_content(file, version, number, fs, path, limits)
     except CorruptionError as error:
         raise _wrong(file, error.why) from error
 
 
-def _check_content(file: ImportFile, layout: Layout, number: int, fs: FileSystem, path: str, limits: Limits) -> None:
-    schema = layout.schema
-    rowset = DiskRowSet.open(fs, path, file.file_id, -1, schema.key, layout.encoder, PageCache())
+def _check_content(
+    file: ImportFile, version: TableVersion, number: int, fs: FileSystem, path: str, limits: Limits
+) -> None:
+    schema = version.schema
+    rowset = DiskRowSet.open(fs, path, file.file_id, -1, schema.key, version.encoder, PageCache())
     try:
         said = rowset.metadata
         if (said.row_count, said.min_key, said.max_key) != (file.rows, file.min_key, file.max_key):
@@ -67,8 +69,8 @@ def _check_content(file: ImportFile, layout: Layout, number: int, fs: FileSystem
         verify_keys(rowset)
         verify_nulls(schema, rowset.reader)
         verify_cells(schema, rowset.reader, limits.cell_bytes)
-        if len(layout.tablets) > 1 or layout.partitions.range_columns:
-            verify_partition(schema, layout.router, number, rowset)
+        if len(version.tablets) > 1 or version.partitions.range_columns:
+            verify_partition(schema, version.router, number, rowset)
     finally:
         rowset.close()
 

@@ -25,9 +25,9 @@ from ...commit.numbered_writes import Ticket
 from ...compaction.key_merge import shared_key
 from ...manifest.environment import Environment
 from ...rowset.diskrowset import DiskRowSet
-from ...table.layout import Layout, write_locks
-from ...table.routed_batch import Part, cut, shape_of
+from ...table.routed_batch import TabletRows, by_tablet, shape_of
 from ...table.table import Table
+from ...table.table_version import TableVersion, write_locks
 from ...table.tablet_change import TabletChange, tablet_changes
 from ...tablet import outcome
 from ...tablet.attach import attach
@@ -58,13 +58,13 @@ class Importer:
     def commit(
         self,
         table: Table,
-        layout: Layout,
+        version: TableVersion,
         staging: Staging,
         files: Sequence[ImportFile],
         mode: ImportMode,
         ticket: Ticket,
     ) -> Commit:
-        """Apply an import as one commit, or nothing of it; ``layout`` is the one that the files were built for.
+        """Apply an import as one commit, or nothing of it; ``version`` is the one that the files were built for.
 
         Raises:
             InvalidArgumentError: a file is not what it should be.
@@ -73,32 +73,34 @@ class Importer:
             StorageFullError, UnavailableError: nothing was applied.
         """
         for file in files:
-            check_file(file, layout, staging.fs, staging.path(file.name), self.limits)
+            check_file(file, version, staging.fs, staging.path(file.name), self.limits)
         for number in range(_ATTEMPTS):
-            _check_there(table, layout)
+            _check_there(table, version)
             try:
                 with (
-                    self._without_writers(layout, files) if number >= _OPEN_ATTEMPTS else nullcontext(),
-                    staged_import(self.environment, layout, staging, files, mode) as staged,
+                    self._without_writers(version, files) if number >= _OPEN_ATTEMPTS else nullcontext(),
+                    staged_import(self.environment, version, staging, files, mode) as staged,
                 ):
-                    _check_distinct(layout, staged)
-                    commit = self._attempt(table, layout, staged, sum(file.rows for file in files), ticket)
+                    _check_distinct(version, staged)
+                    commit = self._attempt(table, version, staged, sum(file.rows for file in files), ticket)
             except UnavailableError:
-                _check_there(table, layout)  # the directory of a dropped table is gone: no disk has failed
+                _check_there(table, version)  # the directory of a dropped table is gone: no disk has failed
                 raise
             if commit:
                 return commit
         raise UnavailableError("the keys of the import are being written at the same time: nothing was applied", 1.0)
 
-    def _attempt(self, table: Table, layout: Layout, staged: StagedImport, rows: int, ticket: Ticket) -> Commit | None:
+    def _attempt(
+        self, table: Table, version: TableVersion, staged: StagedImport, rows: int, ticket: Ticket
+    ) -> Commit | None:
         """Apply what is staged; None when one of its keys has come to the table meanwhile."""
-        parts = self._parts(layout, staged)
+        parts = self._parts(version, staged)
         tablets = {one.tablet for one in staged.rowsets} | {part.tablet for part in parts}
         with self.admitted(sum(part.rows.nbytes for part in parts)), write_locks(tablets):
-            _check_there(table, layout)
+            _check_there(table, version)
             if not all(one.keys.are_still_new() for one in staged.rowsets):
                 return None
-            changes = [change for part in parts for change in _decided(layout, part)]
+            changes = [change for part in parts for change in _decided(version, part)]
             answer = WriteResult(timestamp=0, rows=rows, applied=rows)
             attachments = [one.attachment for one in staged.rowsets]
             with self.log.commit(
@@ -112,10 +114,10 @@ class Importer:
             return commit
 
     @contextmanager
-    def _without_writers(self, layout: Layout, files: Sequence[ImportFile]) -> Iterator[None]:
+    def _without_writers(self, version: TableVersion, files: Sequence[ImportFile]) -> Iterator[None]:
         """Send writers of the tablets away for a moment, to come again: they keep bringing keys of the import."""
         wanted = {file.tablet for file in files}
-        tablets = [tablet for tablet in layout.tablets if tablet.tablet_id in wanted]
+        tablets = [tablet for tablet in version.tablets if tablet.tablet_id in wanted]
         until = self.now() + _CLOSED_MICROSECONDS
 
         def is_closed() -> bool:
@@ -131,7 +133,7 @@ class Importer:
                 if tablet.is_closed is is_closed:  # else a move has closed or opened it meanwhile
                     tablet.is_closed = earlier
 
-    def _parts(self, layout: Layout, staged: StagedImport) -> list[Part]:
+    def _parts(self, version: TableVersion, staged: StagedImport) -> list[TabletRows]:
         """Return the rows whose keys are in the table by tablet."""
         if not staged.changes:
             return []
@@ -143,43 +145,43 @@ class Importer:
                 f"than one commit can change, {self.limits.batch_bytes:,}: upsert them, and import the others"
             )
         rows = pa.concat_batches(staged.changes)
-        numbers, _ = layout.covers(rows)
-        return cut(layout, rows, layout.keys_of(rows), numbers)
+        numbers, _ = version.covers(rows)
+        return by_tablet(version, rows, version.keys_of(rows), numbers)
 
 
-def _check_there(table: Table, layout: Layout) -> None:
+def _check_there(table: Table, version: TableVersion) -> None:
     if table.dropped_until is not None:
         raise NotFoundError(f"table {table.name!r} was dropped while rows were imported: nothing was applied")
-    if table.layout is not layout:
+    if table.version is not version:
         raise ConflictError(f"table {table.name!r} was altered while rows were imported: begin a new import")
 
 
-def _decided(layout: Layout, part: Part) -> list[TabletChange]:
+def _decided(version: TableVersion, part: TabletRows) -> list[TabletChange]:
     if len(repeated := np.flatnonzero(part.first != np.arange(len(part.first)))):
-        raise _twice(layout, part.rows, int(repeated[0]))
-    shape = shape_of(layout, {int(name) for name in part.rows.schema.names})
+        raise _twice(version, part.rows, int(repeated[0]))
+    shape = shape_of(version, {int(name) for name in part.rows.schema.names})
     decided = part.tablet.decide(Operation.UPSERT, part.keys, part.hashes, part.first, shape)
     if (refused := np.flatnonzero(decided.status < outcome.IGNORED)).size:
-        key = key_of(layout, part.rows, int(refused[0]))
+        key = key_of(version, part.rows, int(refused[0]))
         raise InvalidArgumentError(
             f"{len(refused):,} rows of the import are in the table and may not be changed, since the table has "
             f"immutable columns; the first has the key {key}"
         )
-    return tablet_changes(layout, part.tablet, part.rows, decided)
+    return tablet_changes(version, part.tablet, part.rows, decided)
 
 
-def _check_distinct(layout: Layout, staged: StagedImport) -> None:
+def _check_distinct(version: TableVersion, staged: StagedImport) -> None:
     """Check that no key is in two files; those that are in the table already are compared as they are applied."""
     by_tablet: dict[int, list[DiskRowSet]] = {}
     for one in staged.rowsets:
         by_tablet.setdefault(one.tablet.tablet_id, []).append(one.rowset)
     for rowsets in by_tablet.values():
         if shared := shared_key(rowsets):
-            row = rows_at(shared.one, layout.schema, np.array([shared.row]))
-            raise _twice(layout, row, 0)
+            row = rows_at(shared.one, version.schema, np.array([shared.row]))
+            raise _twice(version, row, 0)
 
 
-def _twice(layout: Layout, rows: pa.RecordBatch, row: int) -> AlreadyPresentError:
+def _twice(version: TableVersion, rows: pa.RecordBatch, row: int) -> AlreadyPresentError:
     return AlreadyPresentError(
-        f"the key {key_of(layout, rows, row)} is in two files of the import: nothing was applied"
+        f"the key {key_of(version, rows, row)} is in two files of the import: nothing was applied"
     )

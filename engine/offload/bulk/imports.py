@@ -15,7 +15,7 @@ from functools import partial
 from ....schemas.bulk import IMPORT_FILES_MAX, ImportBegin, ImportCommit, ImportPlan, ImportTablet
 from ....schemas.errors import InvalidArgumentError, NotFoundError
 from ....schemas.write import Durability, WriteResult
-from ...commit.numbered_writes import Ticket, Writers, number_of
+from ...commit.numbered_writes import NumberedWrites, Ticket, number_of
 from ...compaction.merge import TARGET_BYTES
 from ...fs.arrow import ArrowFileSystem
 from ...fs.failures import named
@@ -24,9 +24,9 @@ from ...fs.tree import remove_quietly
 from ...maintenance.op import MaintenanceOp
 from ...maintenance.upkeep import TabletOp
 from ...room import Room
-from ...table.layout import Layout
 from ...table.pending_write import RepeatedWrite
 from ...table.table import Table
+from ...table.table_version import TableVersion
 from ..leases import Leases
 from .check import check_names
 from .commit import Importer
@@ -63,7 +63,7 @@ class Storage:
 @dataclass(frozen=True, slots=True)
 class _Import:
     table: Table
-    layout: Layout
+    version: TableVersion
     first_file_id: int
 
 
@@ -73,7 +73,7 @@ class Imports:
     def __init__(
         self,
         importer: Importer,
-        writers: Writers,
+        writers: NumberedWrites,
         storage: Storage,
         room: Room,
         now: Callable[[], int],
@@ -97,8 +97,8 @@ class Imports:
             return self._begin(asked, table)
 
     def _begin(self, asked: ImportBegin, table: Table) -> ImportPlan:
-        layout = table.layout
-        schema = layout.schema
+        version = table.version
+        schema = version.schema
         if schema.auto_incrementing:
             raise InvalidArgumentError(
                 f"table {table.name!r} has no unique key: the store numbers its rows, so they cannot be built elsewhere"
@@ -108,15 +108,15 @@ class Imports:
         with named("the directory of an import could not be made"):
             self._storage.fs.make_directory(directory)
         first = self._importer.environment.manifest.new_ids(IMPORT_FILES_MAX)
-        self._open.add(import_id, _Import(table, layout, first), asked.ttl_seconds)
+        self._open.add(import_id, _Import(table, version, first), asked.ttl_seconds)
         return ImportPlan(
             import_id=import_id,
             table=table.name,
             schema_=schema,
-            partitions=layout.partitions,
+            partitions=version.partitions,
             tablets=tuple(
                 ImportTablet(id=each.tablet_id, partition=each.partition, elsewhere=each.elsewhere)
-                for each in layout.tablets
+                for each in version.tablets
             ),
             limits=self._importer.limits,
             storage=self._storage.uri,
@@ -143,7 +143,7 @@ class Imports:
                 first = begun.first_file_id
                 check_names(asked.files, first, first + IMPORT_FILES_MAX)
                 staging = Staging(self._storage.fs, self._storage.directory(import_id))
-                commit = self._importer.commit(begun.table, begun.layout, staging, asked.files, asked.mode, found)
+                commit = self._importer.commit(begun.table, begun.version, staging, asked.files, asked.mode, found)
         self._importer.log.acknowledge(commit, Durability.FSYNC)
         self._open.end(import_id)
         self._remove(import_id)

@@ -46,7 +46,7 @@ def write_runs(target: Target, batches: Iterable[pa.RecordBatch], scratch: FileS
     try:
         with named("a run of an import could not be written"):
             for batch in _gathered(batches):
-                for tablet_id, rows in target.cut(batch):
+                for tablet_id, rows in target.by_tablet(batch):
                     if tablet_id not in files:
                         files[tablet_id] = _RunFile(scratch, f"{tablet_id}-{token}.run", rows.schema)
                     files[tablet_id].add(rows)

@@ -11,14 +11,14 @@ import pyarrow as pa
 
 from ....schemas.bulk import ImportFile, ImportMode
 from ....schemas.errors import AlreadyPresentError
+from ...fs.copy import bring
 from ...fs.failures import named
 from ...fs.filesystem import FileSystem, join
-from ...fs.whole import bring
 from ...manifest import files
 from ...manifest.environment import Environment
 from ...manifest.manifest import RowsetEntry
 from ...rowset.diskrowset import DiskRowSet
-from ...table.layout import Layout
+from ...table.table_version import TableVersion
 from ...tablet.attach import NewKeys, StagedRowSet
 from ...tablet.key_lookup import hashes_of
 from ...tablet.open import open_rowset, remove_orphans
@@ -53,7 +53,7 @@ class StagedImport:
 
 @contextmanager
 def staged_import(
-    environment: Environment, layout: Layout, staging: Staging, imported: Sequence[ImportFile], mode: ImportMode
+    environment: Environment, version: TableVersion, staging: Staging, imported: Sequence[ImportFile], mode: ImportMode
 ) -> Iterator[StagedImport]:
     """Make files that were checked ready; what the body does not attach is given up.
 
@@ -62,11 +62,11 @@ def staged_import(
         StorageFullError, UnavailableError: nothing was applied.
     """
     found = StagedImport()
-    by_id = {tablet.tablet_id: tablet for tablet in layout.tablets}
+    by_id = {tablet.tablet_id: tablet for tablet in version.tablets}
     try:
         with named("the files of the import could not be brought in"):
             for file in imported:
-                _stage(environment, layout, by_id[file.tablet], staging, file, mode, found)
+                _stage(environment, version, by_id[file.tablet], staging, file, mode, found)
             for directory in {files.directory(by_id[file.tablet].directory_id) for file in imported}:
                 environment.fs.sync_directory(directory)
         yield found
@@ -82,7 +82,7 @@ def staged_import(
 
 def _stage(
     environment: Environment,
-    layout: Layout,
+    version: TableVersion,
     tablet: Tablet,
     staging: Staging,
     file: ImportFile,
@@ -101,12 +101,12 @@ def _stage(
         found.rowsets.append(StagedRowSet(rowset, new, hashes))
         return
     try:
-        rows = rows_at(rowset, layout.schema, existing if mode is ImportMode.UPSERT else existing[:1])
+        rows = rows_at(rowset, version.schema, existing if mode is ImportMode.UPSERT else existing[:1])
         if mode is ImportMode.INSERT_ONLY:
-            raise _already_present(layout, rows, len(existing), file)
+            raise _already_present(version, rows, len(existing), file)
         found.changes.append(rows)
         if len(existing) < len(rowset):
-            rest = _rest(environment, layout, tablet, rowset, existing, found)
+            rest = _rest(environment, version, tablet, rowset, existing, found)
             found.rowsets.append(StagedRowSet(rest, new, np.delete(hashes, existing)))
     finally:
         rowset.close()
@@ -114,7 +114,7 @@ def _stage(
 
 def _rest(
     environment: Environment,
-    layout: Layout,
+    version: TableVersion,
     tablet: Tablet,
     rowset: DiskRowSet,
     existing: np.ndarray,
@@ -124,7 +124,7 @@ def _rest(
     file_id = environment.manifest.new_id()
     path = files.path(tablet.directory_id, file_id, "base")
     found._paths.append(path)
-    write_without(rowset, existing, layout.schema, environment.fs, path, file_id)
+    write_without(rowset, existing, version.schema, environment.fs, path, file_id)
     return _opened(environment, tablet, file_id)
 
 
@@ -132,8 +132,8 @@ def _opened(environment: Environment, tablet: Tablet, file_id: int) -> DiskRowSe
     return open_rowset(tablet, environment, RowsetEntry(id=file_id, durable_lsn=0), slot=-1)
 
 
-def _already_present(layout: Layout, rows: pa.RecordBatch, count: int, file: ImportFile) -> AlreadyPresentError:
-    key = key_of(layout, rows, 0)
+def _already_present(version: TableVersion, rows: pa.RecordBatch, count: int, file: ImportFile) -> AlreadyPresentError:
+    key = key_of(version, rows, 0)
     return AlreadyPresentError(
         f"{count:,} keys of file {file.name!r} of the import are in the table already, the first is {key}: import with "
         'mode="upsert", or leave them out; nothing was applied'

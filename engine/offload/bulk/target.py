@@ -14,9 +14,9 @@ from ....schemas.bulk import ImportPlan
 from ....schemas.errors import InvalidArgumentError
 from ....schemas.operation import Operation
 from ....schemas.table import TableOptions
-from ...table.checked_batch import Incoming, check_batch
-from ...table.layout import Layout, grouped
+from ...table.checked_batch import CheckedBatch, check_batch
 from ...table.routed_batch import keyed, whole_rows
+from ...table.table_version import TableVersion, grouped
 from ...table.write_result import required_columns
 from ...tablet.tablet import Tablet
 
@@ -28,45 +28,45 @@ class Target:
     plan: ImportPlan
 
     @cached_property
-    def layout(self) -> Layout:
-        """The table's layout, with tablets that hold nothing."""
+    def version(self) -> TableVersion:
+        """The version of the table, with tablets that hold nothing."""
         schema = self.plan.schema_
         tablets = (
             Tablet(each.id, schema, partition=each.partition, elsewhere=each.elsewhere) for each in self.plan.tablets
         )
-        return Layout(schema, TableOptions(), tuple(tablets), self.plan.partitions)
+        return TableVersion(schema, TableOptions(), tuple(tablets), self.plan.partitions)
 
-    def cut(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def by_tablet(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Check a batch as a write does and yield its rows by tablet id: whole rows, columns named by id.
 
         Raises:
             InvalidArgumentError: the batch or a row of it cannot be in the table; the text names the first.
             WrongServerError: another server has the tablet of a row.
         """
-        layout, limits = self.layout, self.plan.limits
-        incoming = check_batch(batch, layout.schema, Operation.INSERT, limits)
-        if lacking := required_columns(layout.schema, set(incoming.column_ids)):
+        version, limits = self.version, self.plan.limits
+        checked = check_batch(batch, version.schema, Operation.INSERT, limits)
+        if lacking := required_columns(version.schema, set(checked.column_ids)):
             names = ", ".join(repr(column.name) for column in lacking)
             raise InvalidArgumentError(f"the data has no column {names}, which is not nullable and has no default")
-        incoming, _ = keyed(layout, incoming, Operation.INSERT, limits)
-        numbers, missing = layout.covers(incoming.rows)
+        checked, _ = keyed(version, checked, Operation.INSERT, limits)
+        numbers, missing = version.covers(checked.rows)
         if missing is not None:
-            incoming = incoming.without(missing, "NO_PARTITION", "no range partition holds the row's values")
-        _check_no_refusals(incoming)
-        layout.check_here(numbers)
-        rows = _decoded(whole_rows(layout, incoming.rows, incoming.rows))
+            checked = checked.without(missing, "NO_PARTITION", "no range partition holds the row's values")
+        _check_no_refusals(checked)
+        version.check_here(numbers)
+        rows = _decoded(whole_rows(version, checked.rows, checked.rows))
         if numbers is None:
-            yield layout.tablets[0].tablet_id, rows
+            yield version.tablets[0].tablet_id, rows
             return
         order, groups = grouped(numbers)
         rows = rows if len(groups) == 1 else rows.take(pa.array(order))
         for number, first, last in groups:
-            yield layout.tablets[number].tablet_id, rows.slice(first, last - first)
+            yield version.tablets[number].tablet_id, rows.slice(first, last - first)
 
 
-def key_of(layout: Layout, rows: pa.Table | pa.RecordBatch, row: int) -> dict[str, Any]:
+def key_of(version: TableVersion, rows: pa.Table | pa.RecordBatch, row: int) -> dict[str, Any]:
     """Return the key columns of a row, by name; those of ``rows`` are named by id."""
-    return {column.name: rows.column(str(column.id))[row].as_py() for column in layout.schema.key}
+    return {column.name: rows.column(str(column.id))[row].as_py() for column in version.schema.key}
 
 
 def _decoded(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -75,8 +75,8 @@ def _decoded(rows: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, names=rows.schema.names)
 
 
-def _check_no_refusals(incoming: Incoming) -> None:
-    refusals = incoming.refusals
+def _check_no_refusals(checked: CheckedBatch) -> None:
+    refusals = checked.refusals
     if refusals.by_row is None:
         return
     rows = np.flatnonzero(refusals.by_row)

@@ -13,11 +13,11 @@ import numpy as np
 
 from ....schemas.table import TableSchema
 from ...codecs.codec import PAGE_ROWS
+from ...compaction.file_transaction import NewFiles
 from ...compaction.flush import write_rows
 from ...compaction.outputs import Moment, OutputRowSet, OutputWriter
-from ...compaction.returned import ReturnedRows
-from ...compaction.rewrite import NewFiles
-from ...compaction.swap import MovedRowSet, append_changes
+from ...compaction.revived_rows import RevivedRows
+from ...compaction.switch_over import MovedRowSet, append_changes
 from ...delta import LIVE
 from ...delta.file import DeltaFile, DeltaFileWriter
 from ...delta.run import DeltaRun, merge_runs
@@ -138,7 +138,7 @@ def write_returned(
     moment: Moment,
 ) -> OutputRowSet | None:
     """Write the rows that came back as output ``number``, as they are at ``moment``, and note where they are."""
-    returned, rowids = ReturnedRows(), list[np.ndarray]()
+    returned, rowids = RevivedRows(), list[np.ndarray]()
     for one in later:
         runs = one.of_lost_rows(moment.schema, tablet.version.history_floor)
         for column_id, run in runs.items():

@@ -21,12 +21,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ....schemas.errors import ConflictError
+from ...compaction.file_transaction import NewFiles, new_files
 from ...compaction.flush import FlushReport, flush_memrowset
 from ...compaction.flush_deltas import settle_deltas
+from ...compaction.install import being_replaced, install_outputs, remove_merged
 from ...compaction.outputs import Moment, OutputRowSet
-from ...compaction.replacement import moving, put_outputs, remove_merged
-from ...compaction.rewrite import NewFiles, new_files
-from ...compaction.swap import MovedRowSet
+from ...compaction.switch_over import MovedRowSet
 from ...delta.file import DeltaFile
 from ...manifest.environment import Environment
 from ...manifest.manifest import RowsetEntry
@@ -81,10 +81,10 @@ def put_merged(
             outputs = [_opened(tablet, environment, new, bring, *ids) for ids in merged.outputs]
             moved = _placed(tablet, merged, [output.rowset for output in outputs])
             lost = merged.is_history_lost or any((one.locations < 0).any() for one in moved)
-            with moving(tablet, moved):
+            with being_replaced(tablet, moved):
                 written = _with_later(tablet, environment, new, merged, moment, moved, outputs)
                 floor = merged.ancient_history_mark if lost else 0
-                put_outputs(tablet, environment, new, moved, written, moment.lsn, floor)
+                install_outputs(tablet, environment, new, moved, written, moment.lsn, floor)
         except BaseException:
             for file_id in (each for ids in merged.outputs for each in ids if each is not None):
                 environment.page_cache.discard_file(file_id)  # another attempt may have files of the same numbers

@@ -28,8 +28,8 @@ from ...manifest import files
 from ...manifest.environment import Environment
 from ...manifest.manifest import TabletEntry
 from ...room import Room
-from ...table.layout import Layout
 from ...table.table import Table
+from ...table.table_version import TableVersion
 from ...tablet.tablet import Tablet
 from ..leases import Leases
 
@@ -74,16 +74,16 @@ class Pins:
         pin_id = f"{table.table_id}-{self._new_timestamp():x}"
         directory = join(ROOT, pin_id)
         for _ in range(_ATTEMPTS):
-            layout = table.layout
+            version = table.version
             linked: dict[str, int] = {}
             try:
-                entries = self._linked(layout, directory, snapshot, table.name, linked)
+                entries = self._linked(version, directory, snapshot, table.name, linked)
             except StoreError:
                 remove_quietly(self._environment.fs, directory)
-                if table.layout is not layout and table.dropped_until is None:
-                    continue  # a tablet has gone; the new layout will show where its rows are
+                if table.version is not version and table.dropped_until is None:
+                    continue  # a tablet has gone; the new table version shows where its rows are
                 raise
-            if table.layout is layout:
+            if table.version is version:
                 break
             remove_quietly(self._environment.fs, directory)
         else:
@@ -94,8 +94,8 @@ class Pins:
             table=table.name,
             table_id=table.table_id,
             snapshot=snapshot,
-            schema_=layout.schema,
-            partitions=layout.partitions,
+            schema_=version.schema,
+            partitions=version.partitions,
             tablets=tuple(entry.model_dump(mode="json") for entry in entries),
             limits=self._limits,
             directory=directory,
@@ -160,13 +160,13 @@ class Pins:
             remove_quietly(self._environment.fs, join(ROOT, pin_id))
 
     def _linked(
-        self, layout: Layout, directory: str, snapshot: int, name: str, linked: dict[str, int]
+        self, version: TableVersion, directory: str, snapshot: int, name: str, linked: dict[str, int]
     ) -> list[TabletEntry]:
         """Give the files of all tablets a name in ``directory``, and put them with their bytes into ``linked``."""
-        layout.check_here(None)  # a part of a table would pass for all of it
+        version.check_here(None)  # a part of a table would pass for all of it
         with named("the files of a snapshot could not be kept for readers"):
             self._environment.fs.make_directory(directory)
-            return [self._tablet(tablet, directory, snapshot, name, linked) for tablet in layout.tablets]
+            return [self._tablet(tablet, directory, snapshot, name, linked) for tablet in version.tablets]
 
     def _tablet(self, tablet: Tablet, directory: str, snapshot: int, name: str, linked: dict[str, int]) -> TabletEntry:
         """Flush a tablet and give its files a name in ``directory``; return its entry, without what is not needed."""

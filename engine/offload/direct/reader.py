@@ -16,14 +16,14 @@ from ....schemas.table import TableOptions
 from ...cfile.cache import PageCache
 from ...fs.failures import named
 from ...fs.filesystem import FileSystem
-from ...fs.within import DirectoryFileSystem
+from ...fs.subdirectory import DirectoryFileSystem
 from ...manifest.environment import LooseFiles
 from ...manifest.manifest import TabletEntry
 from ...options import StoreOptions
 from ...scan import scanning
 from ...scan.chunk import ScanRequest
-from ...table.layout import Layout
 from ...table.table import Table
+from ...table.table_version import TableVersion
 from ...tablet.open import open_tablet
 from ...tablet.tablet import Tablet
 
@@ -59,8 +59,8 @@ class PinnedReader:
             raise
         except ValidationError as error:
             raise InvalidArgumentError(f"this is no pin that this version can read: {error}") from None
-        layout = Layout(pinned.schema_, TableOptions(), tuple(self._tablets), pinned.partitions)
-        self._table = Table(pinned.table_id, pinned.table, layout)
+        version = TableVersion(pinned.schema_, TableOptions(), tuple(self._tablets), pinned.partitions)
+        self._table = Table(pinned.table_id, pinned.table, version)
 
     def scan(self, spec: ScanSpec, pool: Executor, ahead: int = 2) -> ScanStream:
         """Start a scan at the pinned snapshot; ``pool`` reads ``ahead`` chunks at once.
@@ -70,20 +70,22 @@ class PinnedReader:
             InvalidArgumentError, NotFoundError: for a column or filter that cannot be.
         """
         request = self._resolved(spec)
-        layout, limits = self._table.layout, self._pinned.limits
-        wanted = scanning.wanted_tablets(spec, self._table, layout, request)
+        version, limits = self._table.version, self._pinned.limits
+        wanted = scanning.wanted_tablets(spec, self._table, version, request)
         versions = scanning.pinned(spec, wanted.tablets, self._table, request)
-        batches = scanning.run(spec, layout, request, wanted.tablets, versions, pool, ahead, limits)
+        batches = scanning.run(spec, version, request, wanted.tablets, versions, pool, ahead, limits)
         return ScanStream(request.schema, request.snapshot, batches)
 
     def plan(self, spec: ScanSpec) -> ScanPlan:
         """Say how a scan would run, in parts of about ``split_bytes`` that can be read alone. Raises as ``scan``."""
         request = self._resolved(spec)
-        layout = self._table.layout
-        wanted = scanning.wanted_tablets(spec, self._table, layout, request)
+        version = self._table.version
+        wanted = scanning.wanted_tablets(spec, self._table, version, request)
         versions = scanning.pinned(spec, wanted.tablets, self._table, request)
-        splits, explain = scanning.estimate(spec, wanted, versions, layout, request)
-        return ScanPlan(snapshot=request.snapshot, schema_version=layout.schema.version, splits=splits, explain=explain)
+        splits, explain = scanning.estimate(spec, wanted, versions, version, request)
+        return ScanPlan(
+            snapshot=request.snapshot, schema_version=version.schema.version, splits=splits, explain=explain
+        )
 
     def close(self) -> None:
         """Let go of the files; batches that were given out stay."""
@@ -96,8 +98,8 @@ class PinnedReader:
             raise InvalidArgumentError(
                 f"files are pinned for one snapshot, {pinned.snapshot}: scan by the server instead"
             )
-        layout = self._table.layout
-        return scanning.resolve(spec, layout, pinned.snapshot, None, pinned.limits, _DEFAULTS.scan_batch_bytes)
+        version = self._table.version
+        return scanning.resolve(spec, version, pinned.snapshot, None, pinned.limits, _DEFAULTS.scan_batch_bytes)
 
     def _check_there(self, store: FileSystem) -> None:
         if not store.exists(self._pinned.directory):

@@ -13,8 +13,8 @@ from ...cfile.cache import PageCache
 from ...codecs.checksum import crc32_of
 from ...delta import LIVE
 from ...delta.file import DeltaFile
+from ...fs.copy import pieces_of
 from ...fs.filesystem import FileSystem
-from ...fs.whole import pieces_of
 from ...manifest import files
 from ...rowset.diskrowset import DiskRowSet
 from ...rowset.soundness import verify_deltas, verify_keys, verify_nulls, verify_streams

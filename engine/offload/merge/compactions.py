@@ -26,11 +26,11 @@ from ....schemas.compaction import (
 )
 from ....schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, StoreError, UnavailableError
 from ...compaction.merge import TARGET_BYTES, TARGET_ROWS
+from ...fs.copy import bring
 from ...fs.failures import named
 from ...fs.filesystem import FileSystem, join
+from ...fs.subdirectory import DirectoryFileSystem
 from ...fs.tree import remove_quietly
-from ...fs.whole import bring
-from ...fs.within import DirectoryFileSystem
 from ...maintenance.op import MaintenanceOp
 from ...maintenance.upkeep import TabletOp, bytes_on_disk, work_on
 from ...manifest import files
@@ -38,8 +38,8 @@ from ...manifest.environment import Environment
 from ...manifest.manifest import TabletEntry
 from ...room import Room
 from ...rowset.diskrowset import DiskRowSet
-from ...table.layout import Layout, check_here
 from ...table.table import Table
+from ...table.table_version import TableVersion, check_here
 from ...tablet.tablet import Tablet
 from ..compaction.install_merge import OutsideMerge, check_current, prepared, put_merged
 from ..leases import Leases
@@ -66,7 +66,7 @@ class _Task:
 class _Compaction:
     compaction_id: str
     table: Table
-    layout: Layout
+    version: TableVersion
     tasks: list[_Task] = field(default_factory=list)
 
     @property
@@ -102,19 +102,19 @@ class Compactions:
 
     def _begin(self, asked: CompactionBegin, table: Table, ancient_history_mark: int) -> CompactionPlan:
         for _ in range(_ATTEMPTS):
-            found = _Compaction(f"{table.table_id}-{self._new_timestamp():x}", table, table.layout)
+            found = _Compaction(f"{table.table_id}-{self._new_timestamp():x}", table, table.version)
             try:
                 with named("rowsets could not be handed out to be merged"):
-                    for tablet in _chosen(found.layout, asked.tablets, table.name):
+                    for tablet in _chosen(found.version, asked.tablets, table.name):
                         if asked.replace and tablet.handed_out:
                             self._drop_open(tablet.handed_out)
                         self._hand_out(found, tablet, ancient_history_mark)
             except StoreError:
                 self._drop(found)
-                if table.layout is not found.layout and table.dropped_until is None:
-                    continue  # a tablet has gone; the new layout will show where its rows are
+                if table.version is not found.version and table.dropped_until is None:
+                    continue  # a tablet has gone; the new table version shows where its rows are
                 raise
-            if table.layout is found.layout:
+            if table.version is found.version:
                 break
             self._drop(found)
         else:
@@ -125,7 +125,7 @@ class Compactions:
         return CompactionPlan(
             compaction_id=found.compaction_id,
             table=table.name,
-            schema_=found.layout.schema,
+            schema_=found.version.schema,
             tasks=tuple(task.plan for task in found.tasks),
             rowset_bytes=TARGET_BYTES,
             rowset_rows=TARGET_ROWS,
@@ -182,7 +182,7 @@ class Compactions:
 
     def _drop(self, found: _Compaction) -> None:
         self._end(found, found.tasks)
-        for tablet in found.layout.tablets:  # one may have been flushed, and no more
+        for tablet in found.version.tablets:  # one may have been flushed, and no more
             _take_back(found, tablet)
         remove_quietly(self._environment.fs, found.directory)
 
@@ -198,7 +198,7 @@ class Compactions:
             entry = environment.manifest.current.tablet(tablet.tablet_id)
             if entry is None:
                 raise NotFoundError(f"table {found.table.name!r} was dropped")
-            for group in groups(tablet.version.disk, ancient_history_mark, found.layout.schema, TARGET_BYTES):
+            for group in groups(tablet.version.disk, ancient_history_mark, found.version.schema, TARGET_BYTES):
                 tablet.handed_out = found.compaction_id
                 found.tasks.append(self._task(found, tablet, entry, group, timestamp, ancient_history_mark))
 
@@ -239,7 +239,7 @@ class Compactions:
         staging = join(plan.directory, merged.attempt)
         check_current(tablet, environment, task.rowsets.rowsets)
         with named("the files of a compaction could not be read"):
-            check_task(merged, plan, found.layout.schema, tablet, DirectoryFileSystem(environment.fs, staging))
+            check_task(merged, plan, found.version.schema, tablet, DirectoryFileSystem(environment.fs, staging))
 
         def give_place(file_id: int, kind: str, path: str) -> None:
             name = join(staging, files.path(tablet.directory_id, file_id, kind))
@@ -256,7 +256,7 @@ class Compactions:
             with work_on(tablet, environment):
                 done = put_merged(tablet, environment, outside, give_place)
         except UnavailableError:
-            environment.halt.check()  # it may be in place
+            environment.latch.check()  # it may be in place
             check_current(tablet, environment, task.rowsets.rowsets)  # the tablet may have gone meanwhile
             raise
         return CompactionDone(
@@ -289,7 +289,7 @@ def _take_back(found: _Compaction, tablet: Tablet) -> None:
         tablet.handed_out = None
 
 
-def _chosen(layout: Layout, wanted: Sequence[int] | None, name: str) -> list[Tablet]:
+def _chosen(version: TableVersion, wanted: Sequence[int] | None, name: str) -> list[Tablet]:
     """Return the tablets that are meant.
 
     Raises:
@@ -298,8 +298,8 @@ def _chosen(layout: Layout, wanted: Sequence[int] | None, name: str) -> list[Tab
         CorruptionError: it is in quarantine.
     """
     if wanted is None:
-        return [tablet for tablet in layout.tablets if not tablet.elsewhere and not tablet.quarantine]
-    by_id = {tablet.tablet_id: tablet for tablet in layout.tablets}
+        return [tablet for tablet in version.tablets if not tablet.elsewhere and not tablet.quarantine]
+    by_id = {tablet.tablet_id: tablet for tablet in version.tablets}
     for tablet_id in wanted:
         if tablet_id not in by_id:
             raise NotFoundError(f"table {name!r} has no tablet {tablet_id}")

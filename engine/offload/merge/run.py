@@ -14,11 +14,11 @@ from ...cfile.cache import PageCache
 from ...codecs.checksum import crc32_of
 from ...compaction.merge_rows import Merge, MergeInput
 from ...compaction.outputs import Moment, OutputRowSet, Outputs
-from ...compaction.swap import MovedRowSet
+from ...compaction.switch_over import MovedRowSet
+from ...fs.copy import pieces_of
 from ...fs.failures import named
 from ...fs.filesystem import FileSystem, join
-from ...fs.whole import pieces_of
-from ...fs.within import DirectoryFileSystem
+from ...fs.subdirectory import DirectoryFileSystem
 from ...manifest import files
 from ...manifest.environment import LooseFiles
 from ...manifest.manifest import TabletEntry

@@ -23,9 +23,9 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, Validat
 from ....schemas.errors import CorruptionError
 from ....schemas.operation import Operation
 from ...codecs.checksum import crc32
+from ...fs.copy import read_exactly
 from ...fs.failures import reading
 from ...fs.filesystem import FileSystem, ReadableFile, WritableFile
-from ...fs.whole import read_exactly
 from ...vectors.arrow_stream import stream_of
 
 _MAGIC = b"NYALASTG"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nyala.engine.commit.numbered_writes import Answered, Number, Ticket, Writers
+from nyala.engine.commit.numbered_writes import Answered, Number, NumberedWrites, Ticket
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.record.log_note import Note, NoteKind
 from nyala.engine.recovery.verify import verify_store
@@ -169,7 +169,7 @@ def test_answers_of_a_dropped_table_are_forgotten() -> None:
 # The bounds
 
 
-def kept(writers: Writers, writer: str, seq: int, lsn: int, errors: int = 0) -> None:
+def kept(writers: NumberedWrites, writer: str, seq: int, lsn: int, errors: int = 0) -> None:
     from nyala.schemas.write import RowError
 
     refused = [RowError(row=row, code="NOT_FOUND", message="x" * 80) for row in range(errors)]
@@ -179,13 +179,13 @@ def kept(writers: Writers, writer: str, seq: int, lsn: int, errors: int = 0) -> 
         ticket.keep(answer, lsn, lsn)
 
 
-def is_kept(writers: Writers, writer: str, seq: int) -> bool:
+def is_kept(writers: NumberedWrites, writer: str, seq: int) -> bool:
     with writers.begin(Number(1, writer, seq)) as found:
         return isinstance(found, Answered)
 
 
 def test_the_writers_that_wrote_last_are_kept() -> None:
-    writers = Writers(writers_kept=2)
+    writers = NumberedWrites(writers_kept=2)
     for lsn, writer in enumerate(["a", "b", "a", "c"], start=1):
         kept(writers, writer, lsn, lsn)
     assert [is_kept(writers, writer, seq) for writer, seq in (("a", 1), ("a", 3), ("b", 2), ("c", 4))] == [
@@ -197,7 +197,7 @@ def test_the_writers_that_wrote_last_are_kept() -> None:
 
 
 def test_long_answers_are_bounded_together_and_their_numbers_refused() -> None:
-    writers = Writers(answer_bytes_kept=100_000)
+    writers = NumberedWrites(answer_bytes_kept=100_000)
     for lsn in range(1, 40):
         kept(writers, "a", lsn, lsn, errors=100)
     assert writers._answer_bytes <= 100_000
@@ -207,7 +207,7 @@ def test_long_answers_are_bounded_together_and_their_numbers_refused() -> None:
 
 
 def test_what_is_answered_while_others_are_saved_is_saved_next() -> None:
-    writers = Writers()
+    writers = NumberedWrites()
     kept(writers, "a", 1, 1)
     with writers.saved_before(5) as (note, positions):
         assert note and b'"seq":1' in note.body
@@ -222,13 +222,13 @@ def test_what_is_answered_while_others_are_saved_is_saved_next() -> None:
 
 
 def test_a_note_of_answers_says_them_all_again() -> None:
-    writers = Writers(answers_kept=2)
+    writers = NumberedWrites(answers_kept=2)
     for seq in (1, 2, 3):
         kept(writers, 'odd "writer" \u00e9', seq, seq, errors=seq)
     with writers.saved_before(9) as (note, positions):
         assert note
         positions.append(9)
-    again = Writers()
+    again = NumberedWrites()
     again.restore(note, 9, 9)
     with pytest.raises(InvalidArgumentError):
         is_kept(again, 'odd "writer" \u00e9', 1)
@@ -241,4 +241,4 @@ def test_a_note_of_answers_says_them_all_again() -> None:
 def test_a_note_that_is_damaged_is_corruption() -> None:
     for kind in NoteKind:
         with pytest.raises(CorruptionError, match="log record 8"):
-            Writers().restore(Note(1, kind, b'{"writers":[{}]}'), 8, 8)
+            NumberedWrites().restore(Note(1, kind, b'{"writers":[{}]}'), 8, 8)

@@ -9,7 +9,7 @@ import pytest
 
 from nyala.engine.compaction import flush as flushing
 from nyala.engine.compaction import outputs
-from nyala.engine.compaction import swap as swapping
+from nyala.engine.compaction import switch_over as swapping
 from nyala.engine.compaction.outputs import OutputWriter
 from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
 from nyala.engine.fs.faulty import FaultRule
@@ -29,9 +29,9 @@ PHASES = [
     (OutputWriter, "end_run"),
     (OutputWriter, "finish"),
     (outputs, "open_rowset"),
-    (swapping.Swap, "catch_up"),
+    (swapping.SwitchOver, "catch_up"),
     (ManifestFile, "commit"),
-    (swapping.Swap, "put"),
+    (swapping.SwitchOver, "put"),
     (key_lookup, "hash_keys"),
 ]
 IDS = [name for _, name in PHASES]
@@ -166,18 +166,18 @@ def test_the_lock_is_held_for_few_rows_at_a_time(monkeypatch: pytest.MonkeyPatch
     subject = Subject()
     subject.upsert(*range(1000))
     spans: list[int] = []
-    relocate, carry_over = KeyLookup.relocate, swapping.Swap._carry_over
+    relocate, carry_over = KeyLookup.relocate, swapping.SwitchOver._carry_over
     monkeypatch.setattr(KeyLookup, "relocate", lambda self, *args: (spans.append(len(args[2])), relocate(self, *args)))
     rounds: list[tuple[bool, int]] = []
     meanwhile = [1, 10, 100]
 
-    def carried_over(self: swapping.Swap) -> int:
+    def carried_over(self: swapping.SwitchOver) -> int:
         rounds.append((subject.tablet.write_lock.locked(), carry_over(self)))
         if meanwhile:
             subject.upsert(*range(meanwhile.pop()), v=7)
         return rounds[-1][1]
 
-    monkeypatch.setattr(swapping.Swap, "_carry_over", carried_over)
+    monkeypatch.setattr(swapping.SwitchOver, "_carry_over", carried_over)
     subject.upsert(1)
     subject.flush()
     assert sum(spans) == 1000 and max(spans) == 64

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from nyala.engine.compaction import merge_rows, replacement
+from nyala.engine.compaction import install as replacement
+from nyala.engine.compaction import merge_rows
 from nyala.engine.compaction import outputs as writing
-from nyala.engine.compaction import swap as swapping
+from nyala.engine.compaction import switch_over as swapping
 from nyala.engine.compaction.flush import FlushReport
 from nyala.engine.compaction.merge import compact
 from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
@@ -33,9 +34,9 @@ PHASES = [
     (writing.OutputWriter, "end_run"),
     (writing.OutputWriter, "finish"),
     (writing, "open_rowset"),
-    (swapping.Swap, "catch_up"),
+    (swapping.SwitchOver, "catch_up"),
     (ManifestFile, "commit"),
-    (swapping.Swap, "put"),
+    (swapping.SwitchOver, "put"),
     (key_lookup, "hash_keys"),
     (replacement, "remove_orphans"),
 ]

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nyala.engine.compaction import swap as swapping
+from nyala.engine.compaction import switch_over as swapping
 from nyala.engine.compaction.merge import compact
 from nyala.engine.manifest.manifest import ManifestFile
 from nyala.engine.rowset import diskrowset
@@ -48,13 +48,13 @@ def test_without_a_bug_all_is_right(monkeypatch: pytest.MonkeyPatch, mark: bool)
 
 
 def test_a_delta_missed_by_the_swap_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(swapping.Swap, "_carry_over", lambda self: 0)
+    monkeypatch.setattr(swapping.SwitchOver, "_carry_over", lambda self: 0)
     with pytest.raises(WRONG):
         merged_with_writes(monkeypatch, mark=False)
 
 
 def test_a_row_that_was_left_out_and_came_back_too_late_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(swapping.ReturnedRows, "__bool__", lambda self: False)
+    monkeypatch.setattr(swapping.RevivedRows, "__bool__", lambda self: False)
     with pytest.raises(WRONG):
         merged_with_writes(monkeypatch, mark=True)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from nyala.engine.compaction import swap as swapping
+from nyala.engine.compaction import switch_over as swapping
 from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
 from nyala.engine.fs.faulty import FaultRule
 from nyala.engine.fs.filesystem import FileSystem
@@ -95,7 +95,7 @@ def test_a_tablet_that_is_at_work_is_flushed_after_the_others(monkeypatch: pytes
     with filled(MemoryFileSystem()) as store:
         busy = tablets(store)[3]
         busy.maintenance_lock.acquire()
-        put = swapping.Swap.put
+        put = swapping.SwitchOver.put
 
         def put_and_let_go(*args: Any) -> None:
             assert not len(busy.version.disk)
@@ -104,7 +104,7 @@ def test_a_tablet_that_is_at_work_is_flushed_after_the_others(monkeypatch: pytes
                 monkeypatch.undo()
                 busy.maintenance_lock.release()
 
-        monkeypatch.setattr(swapping.Swap, "put", put_and_let_go)
+        monkeypatch.setattr(swapping.SwitchOver, "put", put_and_let_go)
         assert store.maintain("t", "flush")["rows"] == 100
         assert busy.version.disk
 
@@ -127,7 +127,7 @@ def test_a_full_disk_leaves_all_tablets_as_they_were_until_there_is_room() -> No
 def test_a_failure_between_two_tablets_halts_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     """The manifest names the files of all of them, and only the first is in place."""
     fs = MemoryFileSystem()
-    put, calls = swapping.Swap.put, []
+    put, calls = swapping.SwitchOver.put, []
 
     def put_once(*args: Any) -> None:
         calls.append(args)
@@ -136,7 +136,7 @@ def test_a_failure_between_two_tablets_halts_the_store(monkeypatch: pytest.Monke
         put(*args)
 
     with filled(fs) as store:
-        monkeypatch.setattr(swapping.Swap, "put", put_once)
+        monkeypatch.setattr(swapping.SwitchOver, "put", put_once)
         with pytest.raises(MemoryError):
             store.maintain("t", "flush")
         with pytest.raises(UnavailableError, match="could not be put in place"):

@@ -19,8 +19,8 @@ from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
 from nyala.engine.transaction import commit as commits
 from nyala.engine.transaction.loader import Loader
-from nyala.engine.transaction.piece import Chunk, Piece, Refusals, pieces, prepared
 from nyala.engine.transaction.plan import Plan, TableWork
+from nyala.engine.transaction.tablet_part import OneOperation, Refusals, TabletPart, pieces, routed
 from nyala.engine.vectors.keys import hash_keys, slice_keys
 from nyala.schemas.errors import (
     ConflictError,
@@ -312,7 +312,7 @@ def test_new_rows_of_many_tablets_take_no_more_memory_than_those_of_one(monkeypa
     most, add = 0, Loader.add
     loaders: dict[int, Loader] = {}
 
-    def added(self: Loader, piece: Piece) -> Piece | None:
+    def added(self: Loader, piece: TabletPart) -> TabletPart | None:
         nonlocal most
         loaders[id(self)] = self
         others = add(self, piece)
@@ -334,8 +334,8 @@ def test_rows_that_wait_do_not_keep_those_that_they_came_with() -> None:
     table = subject.db.create_table("t", SCHEMA, ["k"], partition_by=[hash_by("k", buckets=2)])
     own = subject.store._catalog.table("t")
     batch = pa.record_batch([pa.array(range(40_000), pa.int64()), ["v"] * 40_000], schema=SCHEMA)
-    chunk = Chunk("part", 0, Operation.UPSERT, batch)
-    parts = prepared(chunk, own, own.layout, subject.options.limits)
+    chunk = OneOperation("part", 0, Operation.UPSERT, batch)
+    parts = routed(chunk, own, own.version, subject.options.limits)
     for piece in pieces(chunk, parts, own, Refusals(1)):
         few = replace(piece, rows=piece.rows.slice(5, 7), keys=slice_keys(piece.keys, 5, 12), hashes=piece.hashes[5:12])
         assert few.rows.get_total_buffer_size() > 100_000

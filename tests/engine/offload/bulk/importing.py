@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.filesystem import FileSystem
-from nyala.engine.fs.within import DirectoryFileSystem
+from nyala.engine.fs.subdirectory import DirectoryFileSystem
 from nyala.engine.offload.bulk.build import build_tablet, number_files
 from nyala.engine.offload.bulk.runs import write_runs
 from nyala.engine.offload.bulk.target import Target

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.engine.compaction import swap as swapping
+from nyala.engine.compaction import switch_over as swapping
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.manifest.manifest import ManifestFile
 from nyala.engine.mvcc.clock import ManualClock
@@ -157,7 +157,7 @@ def test_all_rows_may_be_left_out(again: tuple[int, ...]) -> None:
     [
         (outside, "write_later", lambda *_: None),
         (outside, "write_returned", lambda *_: None),
-        (swapping.Swap, "_carry_over", lambda self: 0),
+        (swapping.SwitchOver, "_carry_over", lambda self: 0),
         (LaterDeltas, "between", lambda self, column, low, high: self._run(column, low, high)),
     ],
     ids=["flushed", "came back", "in memory", "old numbers"],
@@ -182,9 +182,9 @@ PHASES = [
     (outside, "settle_deltas"),
     (outside, "place_rows"),
     (outside, "write_later"),
-    (swapping.Swap, "catch_up"),
+    (swapping.SwitchOver, "catch_up"),
     (ManifestFile, "commit"),
-    (swapping.Swap, "put"),
+    (swapping.SwitchOver, "put"),
     (key_lookup, "hash_keys"),
 ]
 
@@ -247,7 +247,7 @@ def test_a_table_that_was_altered_meanwhile() -> None:
 
 
 def nyala_batch(subject: Subject, columns: dict[str, list[Any]]) -> Any:
-    schema = subject.store._catalog.table("t").layout.schema.arrow
+    schema = subject.store._catalog.table("t").version.schema.arrow
     names = [name for name in schema.names if name in columns]
     arrays = [pa.array(columns[name], schema.field(name).type) for name in names]
     return pa.RecordBatch.from_arrays(arrays, names=names)

@@ -3,13 +3,13 @@
 1. The new files are written and synced, with the names that ``NewFiles`` gave out.
 2. The manifest is committed: it names the new files and not the old ones. Before, a failure removes the new files; a
    crash leaves them to the sweep of the next start.
-3. The caller swaps rowsets under the write lock, then retires the old files. Scans that still read them go on: what
+3. The caller replaces rowsets under the write lock, then retires the old files. Scans that still read them go on: what
    is mapped stays after its name is gone.
 
 The files of many tablets may be committed together, by one manifest (`commit_together`).
 
-A failure between 2 and the end of the swap leaves files that hold what memory holds too: written once more, rows would
-be there twice. So the store is halted then (`halted_if_half_done`); a restart goes by the manifest.
+A failure between 2 and the end of the switch-over leaves files that hold what memory holds too: a second flush would
+write those rows twice. So the store is made read-only then (`read_only_if_half_done`); a restart goes by the manifest.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from ..tablet.tablet import Tablet
 
 
 @contextmanager
-def halted_if_half_done(tablet_id: int, environment: Environment) -> Iterator[None]:
-    """Halt the store when the body, which edits the tablet in the manifest and then in memory, fails in between."""
+def read_only_if_half_done(tablet_id: int, environment: Environment) -> Iterator[None]:
+    """Make the store read-only when the body, which edits the manifest and then memory, fails in between."""
     before = environment.manifest.current.tablet(tablet_id)
     try:
         yield
@@ -41,7 +41,7 @@ def halted_if_half_done(tablet_id: int, environment: Environment) -> Iterator[No
         now = environment.manifest.current.tablet(tablet_id)
         # By the rowsets: up to where files hold the log is noted in the entry by others at any moment.
         if now is not None and (before is None or now.rowsets is not before.rowsets):
-            environment.halt.stop(f"new files of tablet {tablet_id} could not be put in place ({error!r})")
+            environment.latch.stop(f"new files of tablet {tablet_id} could not be put in place ({error!r})")
         raise
 
 
@@ -109,7 +109,7 @@ class NewFiles:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Staged:
+class UncommittedFiles:
     """New files of a tablet, all of them written, in the body of ``new_files``."""
 
     new: NewFiles
@@ -119,7 +119,7 @@ class Staged:
     """Puts them in place, once it says so."""
 
 
-def commit_together(environment: Environment, staged: Sequence[Staged]) -> None:
+def commit_together(environment: Environment, staged: Sequence[UncommittedFiles]) -> None:
     """Commit the new files of several tablets by one manifest, and put them in place. Raises as ``NewFiles.commit``."""
     _commit(environment, [(each.new, each.edit) for each in staged])
     for each in staged:
@@ -145,14 +145,14 @@ def _commit(environment: Environment, edits: Sequence[tuple[NewFiles, Callable[[
 @contextmanager
 def new_files(tablet: Tablet, environment: Environment, what: str) -> Iterator[NewFiles]:
     """Write new files, commit them and put them in place in the body. When it fails before the commit, files and slots
-    are given up; after it, the store is halted.
+    are given up; after it, the store is made read-only.
 
     Raises:
         StorageFullError, UnavailableError: for a failed call of the disk; the text says ``what`` could not be done.
     """
     new = NewFiles(tablet, environment)
     try:
-        with halted_if_half_done(tablet.tablet_id, environment), named(what):
+        with read_only_if_half_done(tablet.tablet_id, environment), named(what):
             yield new
     except BaseException:
         new.undo()

@@ -1,12 +1,12 @@
-"""What fails between the commit of new files and their being in place halts the store; a restart makes it whole."""
+"""A failure between the commit of new files and their installation makes the store read-only. A restart repairs it."""
 
 from typing import Any
 
 import pytest
 
+from nyala.engine.compaction import file_transaction as rewrite
 from nyala.engine.compaction import flush as flushing
-from nyala.engine.compaction import rewrite
-from nyala.engine.compaction import swap as swapping
+from nyala.engine.compaction import switch_over as swapping
 from nyala.engine.manifest.manifest import ManifestFile
 from nyala.engine.recovery.verify import verify_store
 from nyala.engine.tablet import key_lookup
@@ -100,8 +100,8 @@ def test_a_failure_while_a_rowset_is_replaced(monkeypatch: pytest.MonkeyPatch, w
 @pytest.mark.parametrize(
     "phase",
     [
-        (swapping.Swap, "put"),
-        (swapping.Swap, "_carry_over"),
+        (swapping.SwitchOver, "put"),
+        (swapping.SwitchOver, "_carry_over"),
         (KeyLookup, "forward"),
         (KeyLookup, "relocate"),
         (key_lookup, "hash_keys"),
@@ -134,11 +134,11 @@ def test_no_writer_meets_a_swap_that_failed_half_way(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(KeyLookup, "forward", fails)
     seen: list[bool] = []
-    stop = type(subject.environment.halt).stop
+    stop = type(subject.environment.latch).stop
     monkeypatch.setattr(
-        type(subject.environment.halt),
+        type(subject.environment.latch),
         "stop",
-        lambda halt, reason: (seen.append(subject.tablet.write_lock.locked()), stop(halt, reason))[1],
+        lambda latch, reason: (seen.append(subject.tablet.write_lock.locked()), stop(latch, reason))[1],
     )
     with pytest.raises(MemoryError):
         subject.flush()
@@ -176,7 +176,7 @@ def test_what_others_say_of_the_tablet_is_not_taken_for_the_commit(monkeypatch: 
     at(monkeypatch, (flushing, "write_rows"), True, meanwhile)
     with pytest.raises(StorageFullError):
         subject.flush()
-    assert subject.environment.halt.reason is None
+    assert subject.environment.latch.reason is None
     subject.flush()
     subject.close()
 

@@ -1,7 +1,7 @@
 """Rowsets that were written take the place of those whose rows they have: slots, manifest, version, old files.
 
-The rows of the old ones have their places as numbers of outputs until the outputs have slots. See `swap` for what
-writers and readers see of it.
+The rows of the old ones have their places as numbers of outputs until the outputs have slots. See
+`switch_over` for what writers and readers see of it.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from ..rowset.location import ROWID_BITS, rowids_of
 from ..tablet.open import remove_orphans
 from ..tablet.tablet import Tablet
 from ..tablet.version import Version
+from .file_transaction import NewFiles
 from .outputs import OutputRowSet
-from .rewrite import NewFiles
-from .swap import MovedRowSet, Swap
+from .switch_over import MovedRowSet, SwitchOver
 
 
 @contextmanager
-def moving(tablet: Tablet, moved: Sequence[MovedRowSet]) -> Iterator[None]:
-    """Let the changes of the rowsets count twice until the swap: what comes meanwhile will be carried over."""
-    tablet.moving = tuple(map(_on_disk, moved))
+def being_replaced(tablet: Tablet, moved: Sequence[MovedRowSet]) -> Iterator[None]:
+    """Let the changes of the rowsets count twice until the switch-over: what comes meanwhile will be carried over."""
+    tablet.being_replaced = tuple(map(_on_disk, moved))
     try:
         yield
     finally:
-        tablet.moving = ()
+        tablet.being_replaced = ()
 
 
-def put_outputs(
+def install_outputs(
     tablet: Tablet,
     environment: Environment,
     new: NewFiles,
@@ -52,11 +52,11 @@ def put_outputs(
     slots = np.array([rowset.slot for rowset in targets], np.int64)
     for one in moved:
         _point_to_slots(one.locations, slots)
-    swap = Swap(tablet, moved, targets, lsn)
-    swap.catch_up()
+    switch_over = SwitchOver(tablet, moved, targets, lsn)
+    switch_over.catch_up()
     old = {_on_disk(one).rowset_id for one in moved}
     new.commit(lambda entry: _with_outputs(entry, old, written, history_floor))
-    swap.put(lambda version: _replaced(version, old, written, history_floor), environment.halt)
+    switch_over.put(lambda version: _replaced(version, old, written, history_floor), environment.latch)
 
 
 def remove_merged(environment: Environment, moved: Sequence[MovedRowSet]) -> int:

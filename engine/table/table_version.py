@@ -1,8 +1,8 @@
-"""Layout: what a table is made of at one moment, replaced as a whole by an alteration.
+"""TableVersion: what a table is made of at one moment, replaced as a whole by an alteration.
 
-A writer takes the layout, prepares its batch by it, takes the write locks of the tablets that the batch touches in
-ascending tablet id, and then asks whether the table still has that layout: an alteration replaces it while it holds the
-write locks of all tablets. A scan keeps the layout that it began with.
+A writer takes the version, routes its batch by it, takes the write locks of the tablets that the batch touches in
+ascending tablet id, and then checks that the table still has that version: an alteration replaces it under the write
+locks of all tablets. A scan keeps the version that it began with.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CLOSED_SECONDS = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class TableVersion:
     """Schema, options and tablets that go together; immutable. The tablets stand in ascending id."""
 
     schema: TableSchema

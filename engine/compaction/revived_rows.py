@@ -37,7 +37,7 @@ class _Rows:
     later: dict[int, DeltaRun]
 
 
-class ReturnedRows:
+class RevivedRows:
     """Collects changes of rows that were left out, and makes new rows of them.
 
     The first change of such a row brings it back, with a cell for every column that the table has at that moment.

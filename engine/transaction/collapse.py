@@ -1,4 +1,4 @@
-"""Net: what several changes of one key in one transaction come to, since a commit changes each key at most once.
+"""Collapse: what several changes of one key in one transaction come to, since a commit changes each key at most once.
 
 A commit has one timestamp, and history tells one state of a row at one timestamp. So rows whose keys occur more than
 once in a transaction are carried out here first, in order, on paper: piece by piece, each as a batch. What a key has
@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from ..record.change import Change, ChangeKind
-from ..table.layout import Layout
+from ..table.table_version import TableVersion
 from ..table.tablet_change import TabletChange, stored_rows, taken
 from ..tablet.outcome import decide
 from ..tablet.tablet import Tablet
 from ..vectors.keys import concat_keys, first_occurrences, take_keys
-from .piece import Piece
+from .tablet_part import TabletPart
 
 _NOTHING = -1
 
@@ -32,12 +32,12 @@ class _Group:
     rows: pa.RecordBatch
 
 
-class Net:
+class Collapse:
     """The changes of some keys of one tablet, under its write lock."""
 
-    def __init__(self, layout: Layout, tablet: Tablet, pieces: Sequence[Piece], truncated: bool) -> None:
+    def __init__(self, version: TableVersion, tablet: Tablet, pieces: Sequence[TabletPart], truncated: bool) -> None:
         """Look up the keys of ``pieces``, at least one; when the table is ``truncated`` none of their rows lives."""
-        self._layout = layout
+        self._version = version
         self._tablet = tablet
         self._pieces = pieces
         self._truncated = truncated
@@ -72,16 +72,16 @@ class Net:
         """Return the locations of the rows that lived before the transaction and live after it."""
         return self._locations[self._lived & self._alive]
 
-    def _carry_out(self, piece: Piece, ids: np.ndarray) -> np.ndarray:
+    def _carry_out(self, piece: TabletPart, ids: np.ndarray) -> np.ndarray:
         def find(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             return self._locations[ids[rows]], self._alive[ids[rows]]
 
         decided = decide(piece.operation, piece.first, find, piece.shape)
         if len(decided.stores):
-            self._store(ids[decided.stores], stored_rows(self._layout, piece.rows, decided))
-        mutable = [name for name in piece.rows.schema.names if int(name) not in self._layout.immutable]
+            self._store(ids[decided.stores], stored_rows(self._version, piece.rows, decided))
+        mutable = [name for name in piece.rows.schema.names if int(name) not in self._version.immutable]
         self._update(ids[decided.updates], taken(piece.rows.select(mutable), decided.updates))
-        keys = piece.rows.select([str(column.id) for column in self._layout.schema.key])
+        keys = piece.rows.select([str(column.id) for column in self._version.schema.key])
         self._delete(ids[decided.deletes], taken(keys, decided.deletes))
         return decided.status
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from ..delta import LIVE
 from ..delta.run import DeltaRun
-from ..manifest.halt import Halt
+from ..manifest.read_only_latch import ReadOnlyLatch
 from ..rowset.diskrowset import DiskRowSet
 from ..rowset.location import by_slot, pack, rowids_of
 from ..rowset.memrowset import MemRowSet
@@ -29,7 +29,7 @@ from ..tablet.key_lookup import MovedKeys, hashes_of
 from ..tablet.tablet import Tablet
 from ..tablet.version import Version
 from ..vectors.vector import FixedVector, stored_as
-from .returned import ReturnedRows
+from .revived_rows import RevivedRows
 
 _LAST_ROUND = 2048
 """So few deltas may be carried over under the lock."""
@@ -63,7 +63,7 @@ class MovedRowSet:
         return MovedKeys(slot, locations, hashes_of(self.rowset))
 
 
-class Swap:
+class SwitchOver:
     """The rows of ``moved`` go to ``targets``, whose files hold what was committed up to log position ``lsn``."""
 
     def __init__(self, tablet: Tablet, moved: Sequence[MovedRowSet], targets: Sequence[DiskRowSet], lsn: int) -> None:
@@ -71,7 +71,7 @@ class Swap:
         self._moved = moved
         self._targets = {target.slot: target for target in targets}
         self._lsn = lsn
-        self._returned = ReturnedRows()
+        self._revived = RevivedRows()
 
     def catch_up(self) -> None:
         """Carry over what was changed meanwhile, until there is little left. Needs no lock."""
@@ -79,23 +79,23 @@ class Swap:
             if self._carry_over() <= _LAST_ROUND:
                 return
 
-    def put(self, replaced: Callable[[Version], Version], halt: Halt) -> None:
+    def put(self, replaced: Callable[[Version], Version], latch: ReadOnlyLatch) -> None:
         """Put the version that ``replaced`` makes of the tablet's in its place, then bring the index up to date.
 
-        A writer never meets a swap that failed half way: the store is halted before the lock is let go.
+        A writer never meets a switch-over that failed half way: the store is made read-only before the lock is let go.
         """
         tablet = self._tablet
         self.catch_up()
-        with tablet.write_lock, halt.on_failure("rows could not be moved to their new files"):
+        with tablet.write_lock, latch.on_failure("rows could not be moved to their new files"):
             self._carry_over()
             version = replaced(tablet.version)
-            if self._returned:
+            if self._revived:
                 # Flushed first: its rows may be older in the log than what an alteration has set aside meanwhile.
-                version = replace(version, frozen=(self._returned_memrowset(), *version.frozen))
-            tablet.version, tablet.moving = version, ()
+                version = replace(version, frozen=(self._revived_memrowset(), *version.frozen))
+            tablet.version, tablet.being_replaced = version, ()
             for moved in self._moved:
                 tablet.key_lookup.forward(moved.rowset.slot, moved.locations)
-        self._returned = ReturnedRows()
+        self._revived = RevivedRows()
         targets = list(self._targets.values())
         keys = [moved.let_go(targets) for moved in self._moved]
         tablet.key_lookup.follow(keys, targets, tablet.write_lock)
@@ -119,7 +119,7 @@ class Swap:
         locations = moved.locations[run.rowids]
         gone = locations < 0
         if gone.any():
-            self._returned.add(moved.rowset, moved.locations, column_id, run.take(np.flatnonzero(gone)))
+            self._revived.add(moved.rowset, moved.locations, column_id, run.take(np.flatnonzero(gone)))
         kept = np.flatnonzero(~gone)
         for slot, group in by_slot(locations[kept]):
             target, positions = self._targets[slot], kept[group]
@@ -129,10 +129,10 @@ class Swap:
             mine = DeltaRun(rowids[order].astype(np.int32), part.timestamps, part.values)
             append_changes(target, column_id, mine, self._lsn + 1)
 
-    def _returned_memrowset(self) -> MemRowSet:
+    def _revived_memrowset(self) -> MemRowSet:
         tablet = self._tablet
         memrowset = tablet.new_memrowset()
-        for column_id, run in self._returned.fill(memrowset, tablet.schema, tablet.encoder, self._lsn + 1).items():
+        for column_id, run in self._revived.fill(memrowset, tablet.schema, tablet.encoder, self._lsn + 1).items():
             append_changes(memrowset, column_id, run, self._lsn + 1)
         return memrowset
 

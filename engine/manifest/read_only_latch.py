@@ -1,4 +1,4 @@
-"""The halt of a store: memory and files, or memory and log, no longer fit together, and only a restart mends it."""
+"""The read-only latch of a store, set when memory no longer fits its files or its log. Only a restart clears it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from ...schemas.errors import UnavailableError
 
 
-class Halt:
+class ReadOnlyLatch:
     """Whether the store may still be changed, by writes or by maintenance. Reads go on in any case."""
 
     def __init__(self) -> None:

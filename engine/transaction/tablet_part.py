@@ -1,4 +1,4 @@
-"""Pieces: the rows of a staged part as its tablets take them, checked, a limited number of bytes at a time."""
+"""TabletPart: the rows of a staged part that one tablet takes, checked, a limited number of bytes at a time."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ...schemas.limits import Limits
 from ...schemas.operation import Operation
 from ...schemas.transaction import StagedRowError
 from ...schemas.write import Durability
-from ..table.checked_batch import Incoming, RowRefusals, check_batch, row_bytes
-from ..table.layout import Layout
-from ..table.routed_batch import Prepared, prepare
+from ..table.checked_batch import CheckedBatch, RowRefusals, check_batch, row_bytes
+from ..table.routed_batch import RoutedBatch, route
 from ..table.table import Table
+from ..table.table_version import TableVersion
 from ..table.write_result import answer
 from ..tablet import outcome
 from ..tablet.outcome import Shape
@@ -30,7 +30,7 @@ CHUNK_BYTES = 32 << 20
 _LITTLE_BYTES = 1 << 10
 
 
-class Chunk(NamedTuple):
+class OneOperation(NamedTuple):
     """Rows of a part that follow each other and ask for one operation."""
 
     part: str
@@ -40,7 +40,7 @@ class Chunk(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Piece:
+class TabletPart:
     """Rows of one chunk that belong to one tablet."""
 
     part: str
@@ -63,7 +63,7 @@ class Piece:
         """Whether a row of a key that is not there becomes a new one."""
         return self.operation.base in (Operation.INSERT, Operation.UPSERT) and self.shape.is_complete
 
-    def chosen(self, rows: np.ndarray) -> Piece:
+    def chosen(self, rows: np.ndarray) -> TabletPart:
         """Return the rows (bool) alone; all rows of a key or none."""
         if rows.all():
             return self
@@ -73,7 +73,7 @@ class Piece:
         taken = self.rows.take(pa.array(at))
         return replace(self, rows=taken, keys=keys, hashes=hashes, first=first, positions=self.positions[at])
 
-    def alone(self) -> Piece:
+    def alone(self) -> TabletPart:
         """Return it without the memory of the chunk that it was cut from, where that is much more than its own."""
         if self.rows.get_total_buffer_size() <= 2 * self.rows.nbytes + _LITTLE_BYTES:
             return self
@@ -89,9 +89,11 @@ class Refusals:
         self.errors: list[StagedRowError] = []
         self.count = 0
 
-    def add(self, part: str, layout: Layout, table: Table, incoming: Incoming, status: np.ndarray, first: int) -> None:
+    def add(
+        self, part: str, version: TableVersion, table: Table, checked: CheckedBatch, status: np.ndarray, first: int
+    ) -> None:
         """Take what is refused of some rows of a part, ``first`` being the position of the first of them."""
-        said = answer(incoming.rows, layout.schema, incoming, status, 0, Durability.FSYNC, True)
+        said = answer(checked.rows, version.schema, checked, status, 0, Durability.FSYNC, True)
         self.count += said.error_count
         room = self._most - len(self.errors)
         self.errors += [
@@ -99,14 +101,14 @@ class Refusals:
             for error in said.errors[:room]
         ]
 
-    def add_failed(self, piece: Piece, layout: Layout, table: Table, status: np.ndarray) -> None:
+    def add_failed(self, piece: TabletPart, version: TableVersion, table: Table, status: np.ndarray) -> None:
         """Take the rows of a piece that did not apply to the state that they met."""
         if (status < outcome.IGNORED).any():
-            incoming = Incoming(piece.rows, piece.positions, RowRefusals(len(piece)))
-            self.add(piece.part, layout, table, incoming, status, 0)
+            checked = CheckedBatch(piece.rows, piece.positions, RowRefusals(len(piece)))
+            self.add(piece.part, version, table, checked, status, 0)
 
 
-def chunks(part: StagedPart, layout: Layout, limits: Limits) -> Iterator[Chunk]:
+def chunks(part: StagedPart, version: TableVersion, limits: Limits) -> Iterator[OneOperation]:
     """Yield the rows of a part in order. Batches are not put together to more than a batch may be.
 
     Raises:
@@ -118,68 +120,68 @@ def chunks(part: StagedPart, layout: Layout, limits: Limits) -> Iterator[Chunk]:
     for next_operation, batch in part.batches():
         is_same = bool(waiting) and next_operation is operation and batch.schema.equals(waiting[0].schema)
         is_full = size + batch.nbytes > most_bytes or (
-            rows + batch.num_rows > limits.batch_bytes // _row_bytes(batch.schema, layout)
+            rows + batch.num_rows > limits.batch_bytes // _row_bytes(batch.schema, version)
         )
         if waiting and (not is_same or is_full):
-            yield Chunk(part.info.part, first, operation, _in_one(waiting))
+            yield OneOperation(part.info.part, first, operation, _in_one(waiting))
             first, waiting, size, rows = first + rows, [], 0, 0
         operation = next_operation
         waiting.append(batch)
         size += batch.nbytes
         rows += batch.num_rows
     if waiting:
-        yield Chunk(part.info.part, first, operation, _in_one(waiting))
+        yield OneOperation(part.info.part, first, operation, _in_one(waiting))
 
 
-def _row_bytes(sent: pa.Schema, layout: Layout) -> int:
+def _row_bytes(sent: pa.Schema, version: TableVersion) -> int:
     """Return the bytes of a row that count when a batch is checked: what was sent, or what stands for the rest."""
-    columns = [layout.schema.by_name[name] for name in sent.names if name in layout.schema.by_name]
-    return max(row_bytes(columns), layout.bytes_of_defaults(column.id for column in columns), 1)
+    columns = [version.schema.by_name[name] for name in sent.names if name in version.schema.by_name]
+    return max(row_bytes(columns), version.bytes_of_defaults(column.id for column in columns), 1)
 
 
 def _in_one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
-def key_hashes(chunk: Chunk, table: Table, layout: Layout, limits: Limits) -> np.ndarray:
+def key_hashes(chunk: OneOperation, table: Table, version: TableVersion, limits: Limits) -> np.ndarray:
     """Return the hashes of a chunk's keys; none where the store will number the rows, which no others name then: ids
     that upserts bring along are not given to them."""
-    schema = layout.schema
+    schema = version.schema
     if schema.auto_incrementing and chunk.operation.base is Operation.INSERT:
         return np.empty(0, np.uint64)
     with _about(chunk):
         keys = chunk.batch.select([column.name for column in schema.key])
-        incoming = check_batch(keys, schema, Operation.DELETE, limits)
-        return hash_keys(layout.keys_of(table.auto_increment.number(incoming, schema, chunk.operation).rows))
+        checked = check_batch(keys, schema, Operation.DELETE, limits)
+        return hash_keys(version.keys_of(table.auto_increment.number(checked, schema, chunk.operation).rows))
 
 
-def prepared(chunk: Chunk, table: Table, layout: Layout, limits: Limits) -> Prepared:
+def routed(chunk: OneOperation, table: Table, version: TableVersion, limits: Limits) -> RoutedBatch:
     """Check a chunk and cut it by tablet. Several threads may, unless the store numbers the rows: then in their order.
 
     Raises:
         InvalidArgumentError: it does not fit the table, whatever its cells.
     """
     with _about(chunk):
-        return prepare(layout, chunk.batch, chunk.operation, limits, table.auto_increment)
+        return route(version, chunk.batch, chunk.operation, limits, table.auto_increment)
 
 
-def pieces(chunk: Chunk, prepared: Prepared, table: Table, refusals: Refusals) -> list[Piece]:
+def pieces(chunk: OneOperation, routed: RoutedBatch, table: Table, refusals: Refusals) -> list[TabletPart]:
     """Return the rows of a chunk by tablet, those that are refused left out and entered."""
-    incoming = prepared.incoming
-    if incoming.refusals.by_row is not None:
-        applied = np.zeros(incoming.rows.num_rows, np.int8)
-        refusals.add(chunk.part, prepared.layout, table, incoming, applied, chunk.first_row)
-    return _cut(chunk, prepared)
+    checked = routed.checked
+    if checked.refusals.by_row is not None:
+        applied = np.zeros(checked.rows.num_rows, np.int8)
+        refusals.add(chunk.part, routed.version, table, checked, applied, chunk.first_row)
+    return _cut(chunk, routed)
 
 
-def _cut(chunk: Chunk, prepared: Prepared) -> list[Piece]:
-    incoming = prepared.incoming
-    accepted = np.arange(incoming.rows.num_rows) if incoming.positions is None else incoming.positions
+def _cut(chunk: OneOperation, routed: RoutedBatch) -> list[TabletPart]:
+    checked = routed.checked
+    accepted = np.arange(checked.rows.num_rows) if checked.positions is None else checked.positions
     return [
-        Piece(
+        TabletPart(
             part=chunk.part,
             operation=chunk.operation,
-            shape=prepared.shape,
+            shape=routed.shape,
             tablet=part.tablet,
             rows=part.rows,
             keys=part.keys,
@@ -187,7 +189,7 @@ def _cut(chunk: Chunk, prepared: Prepared) -> list[Piece]:
             first=part.first,
             positions=chunk.first_row + (accepted if part.positions is None else accepted[part.positions]),
         )
-        for part in prepared.parts
+        for part in routed.parts
         if len(part.hashes)
     ]
 
@@ -195,7 +197,7 @@ def _cut(chunk: Chunk, prepared: Prepared) -> list[Piece]:
 class _about:
     """Names the part in what is raised about its rows."""
 
-    def __init__(self, chunk: Chunk) -> None:
+    def __init__(self, chunk: OneOperation) -> None:
         self._chunk = chunk
 
     def __enter__(self) -> None:

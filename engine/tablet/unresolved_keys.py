@@ -1,4 +1,4 @@
-"""MissingKeys: a batch of keys that one place after the other is asked for, and where those found so far live."""
+"""UnresolvedKeys: a batch of keys that one place after the other is asked for, and where those found so far live."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Find = Callable[[KeyVector, np.ndarray], np.ndarray]
 _NONE = np.empty(0, np.int64)
 
 
-class MissingKeys:
+class UnresolvedKeys:
     """False when every key has been found."""
 
     def __init__(self, keys: KeyVector, hashes: np.ndarray) -> None:
