@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from nyala import jobs as jobs
     from nyala import partition as partition
     from nyala import spark as spark
+    from nyala.clients.api.alter import TableAlteration as TableAlteration
     from nyala.clients.api.connect import connect as connect
     from nyala.clients.api.database import Database as Database
+    from nyala.clients.api.explanation import Explanation as Explanation
     from nyala.clients.api.scan import Scan as Scan
     from nyala.clients.api.table import Table as Table
     from nyala.clients.api.transaction import Transaction as Transaction
@@ -28,6 +30,11 @@ if TYPE_CHECKING:
     from nyala.clients.offload.direct_scan import DirectSplit as DirectSplit
     from nyala.engine.options import StoreOptionsDict as StoreOptionsDict
     from nyala.schemas.column import ColumnOptions as ColumnOptions
+    from nyala.schemas.compaction import CompactionSummary as CompactionSummary
+    from nyala.schemas.description import DamagedFile as DamagedFile
+    from nyala.schemas.description import DroppedTable as DroppedTable
+    from nyala.schemas.description import Health as Health
+    from nyala.schemas.description import TabletPlace as TabletPlace
     from nyala.schemas.errors import AlreadyPresentError as AlreadyPresentError
     from nyala.schemas.errors import ConflictError as ConflictError
     from nyala.schemas.errors import CorruptionError as CorruptionError
@@ -41,27 +48,53 @@ if TYPE_CHECKING:
     from nyala.schemas.errors import StoreError as StoreError
     from nyala.schemas.errors import UnauthenticatedError as UnauthenticatedError
     from nyala.schemas.errors import UnavailableError as UnavailableError
+    from nyala.schemas.errors import UnreadableFileError as UnreadableFileError
+    from nyala.schemas.errors import WrongServerError as WrongServerError
+    from nyala.schemas.limits import Limits as Limits
+    from nyala.schemas.operation import Operation as Operation
+    from nyala.schemas.order import OrderTerm as OrderTerm
+    from nyala.schemas.partition import HashLevel as HashLevel
+    from nyala.schemas.partition import RangeBound as RangeBound
+    from nyala.schemas.partition import RangeLevel as RangeLevel
     from nyala.schemas.partition import hash as hash
     from nyala.schemas.partition import range as range
+    from nyala.schemas.partition_schema import TabletPartition as TabletPartition
+    from nyala.schemas.placement import Placement as Placement
+    from nyala.schemas.table import TableDefinition as TableDefinition
     from nyala.schemas.table import TableOptionsDict as TableOptionsDict
+    from nyala.schemas.transaction import StagedRowError as StagedRowError
+    from nyala.schemas.transaction import StageResult as StageResult
+    from nyala.schemas.transaction import TransactionResult as TransactionResult
+    from nyala.schemas.write import CommitMode as CommitMode
+    from nyala.schemas.write import Durability as Durability
     from nyala.schemas.write import RowError as RowError
     from nyala.schemas.write import WriteResult as WriteResult
 
 _LAZY = {
+    ".clients.api.alter": "TableAlteration",
     ".clients.api.connect": "connect",
     ".clients.api.database": "Database",
+    ".clients.api.explanation": "Explanation",
     ".clients.api.scan": "Scan",
     ".clients.api.table": "Table",
     ".clients.api.transaction": "Transaction",
     ".clients.offload.direct_scan": "DirectScan DirectSplit",
     ".engine.options": "StoreOptionsDict",
     ".schemas.column": "ColumnOptions",
-    ".schemas.partition": "hash range",
-    ".schemas.table": "TableOptionsDict",
-    ".schemas.write": "RowError WriteResult",
+    ".schemas.compaction": "CompactionSummary",
+    ".schemas.description": "DamagedFile DroppedTable Health TabletPlace",
     ".schemas.errors": "AlreadyPresentError ConflictError CorruptionError InternalError InvalidArgumentError "
     "NotFoundError PermissionDeniedError RowErrors SnapshotTooOldError StorageFullError StoreError "
-    "UnauthenticatedError UnavailableError",
+    "UnauthenticatedError UnavailableError UnreadableFileError WrongServerError",
+    ".schemas.limits": "Limits",
+    ".schemas.operation": "Operation",
+    ".schemas.order": "OrderTerm",
+    ".schemas.partition": "HashLevel RangeBound RangeLevel hash range",
+    ".schemas.partition_schema": "TabletPartition",
+    ".schemas.placement": "Placement",
+    ".schemas.table": "TableDefinition TableOptionsDict",
+    ".schemas.transaction": "StageResult StagedRowError TransactionResult",
+    ".schemas.write": "CommitMode Durability RowError WriteResult",
 }
 _HOMES = {name: module for module, names in _LAZY.items() for name in names.split()}
 

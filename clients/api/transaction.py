@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partialmethod
 from types import TracebackType
 from typing import Any
 
@@ -63,14 +62,37 @@ class Transaction:
         self._staged |= dict.fromkeys(staged.parts, staged)
         return staged
 
-    insert = partialmethod(write, op=Operation.INSERT)
-    insert_ignore = partialmethod(write, op=Operation.INSERT_IGNORE)
-    upsert = partialmethod(write, op=Operation.UPSERT)
-    upsert_ignore = partialmethod(write, op=Operation.UPSERT_IGNORE)
-    update = partialmethod(write, op=Operation.UPDATE)
-    update_ignore = partialmethod(write, op=Operation.UPDATE_IGNORE)
-    delete = partialmethod(write, op=Operation.DELETE)
-    delete_ignore = partialmethod(write, op=Operation.DELETE_IGNORE)
+    def insert(self, table: str | Table, data: Any) -> StageResult:
+        """Stage rows to insert. See ``write`` and ``Table.insert``."""
+        return self.write(table, data, Operation.INSERT)
+
+    def insert_ignore(self, table: str | Table, data: Any) -> StageResult:
+        """Stage rows to insert, unless their keys are there. See ``write`` and ``Table.insert_ignore``."""
+        return self.write(table, data, Operation.INSERT_IGNORE)
+
+    def upsert(self, table: str | Table, data: Any) -> StageResult:
+        """Stage rows to insert or update. See ``write`` and ``Table.upsert``."""
+        return self.write(table, data, Operation.UPSERT)
+
+    def upsert_ignore(self, table: str | Table, data: Any) -> StageResult:
+        """Stage rows to insert or update, as far as that is allowed. See ``write`` and ``Table.upsert_ignore``."""
+        return self.write(table, data, Operation.UPSERT_IGNORE)
+
+    def update(self, table: str | Table, data: Any) -> StageResult:
+        """Stage changes of rows. See ``write`` and ``Table.update``."""
+        return self.write(table, data, Operation.UPDATE)
+
+    def update_ignore(self, table: str | Table, data: Any) -> StageResult:
+        """Stage changes of rows, of those that are there. See ``write`` and ``Table.update_ignore``."""
+        return self.write(table, data, Operation.UPDATE_IGNORE)
+
+    def delete(self, table: str | Table, data: Any) -> StageResult:
+        """Stage keys of rows to delete. See ``write`` and ``Table.delete``."""
+        return self.write(table, data, Operation.DELETE)
+
+    def delete_ignore(self, table: str | Table, data: Any) -> StageResult:
+        """Stage keys of rows to delete, of those that are there. See ``write`` and ``Table.delete_ignore``."""
+        return self.write(table, data, Operation.DELETE_IGNORE)
 
     def truncate(self, table: str | Table) -> None:
         """Delete all rows of a table that are there at the commit, before anything else of the transaction is applied.

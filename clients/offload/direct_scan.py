@@ -30,9 +30,9 @@ from ..offload.bulk_import import Where, file_system, ran
 class DirectSplit:
     """A part of a direct scan that any process may read that sees the directory; it can be pickled."""
 
-    pinned: PinnedTable
-    spec: ScanSpec
-    directory: Where
+    _pinned: PinnedTable
+    _spec: ScanSpec
+    _directory: Where
     rows: int
     """An estimate from statistics."""
 
@@ -43,13 +43,13 @@ class DirectSplit:
             NotFoundError: the files are gone: the pin's time is over, it was released, or the server was restarted.
         """
         pool = ThreadPoolExecutor(threads) if threads else CallerRuns()
-        with pool, _reader(self.pinned, self.directory, self.spec) as reader:
-            yield from reader.scan(self.spec, pool, 2 * threads).batches
+        with pool, _reader(self._pinned, self._directory, self._spec) as reader:
+            yield from reader.scan(self._spec, pool, 2 * threads).batches
 
 
 def read(split: DirectSplit) -> pa.Table:
     """Return the rows of a split: the function for executors."""
-    return pa.Table.from_batches(split.batches(), split.spec.batch_schema(split.pinned.schema_.arrow))
+    return pa.Table.from_batches(split.batches(), split._spec.batch_schema(split._pinned.schema_.arrow))
 
 
 @contextmanager
