@@ -238,7 +238,7 @@ def test_a_key_that_came_back_in_a_merge_is_not_lost_to_rows_that_were_set_aside
         table.alter().add_column("n", "int32").apply()
         table.alter().drop_column("n").apply()
 
-    at(monkeypatch, (merging, "put_outputs"), True, meanwhile)
+    at(monkeypatch, (merging, "install_outputs"), True, meanwhile)
     subject.store.maintain("t", "compact")
     assert len(subject.tablet.version.frozen) == 2
     flush_memrowset(subject.tablet, subject.environment)

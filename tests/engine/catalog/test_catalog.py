@@ -55,7 +55,7 @@ def test_a_dropped_table_is_gone_with_its_files_and_its_log_records_do_no_harm()
 
 
 @pytest.mark.parametrize("direct", [False, True], ids=["logged", "loaded"])
-@pytest.mark.parametrize("phase", [(table_module, "prepare"), (DirectLoad, "staged")], ids=["prepare", "load"])
+@pytest.mark.parametrize("phase", [(table_module, "route"), (DirectLoad, "staged")], ids=["route", "load"])
 @pytest.mark.parametrize("keep_seconds", [0, 60])
 def test_a_write_under_way_is_refused_when_its_table_is_dropped(
     monkeypatch: pytest.MonkeyPatch, direct: bool, phase: tuple[Any, str], keep_seconds: int
