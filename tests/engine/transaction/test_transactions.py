@@ -18,8 +18,9 @@ from nyala.engine.options import StoreOptions
 from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
 from nyala.engine.transaction import commit as commits
+from nyala.engine.transaction import plan as plans
 from nyala.engine.transaction.loader import Loader
-from nyala.engine.transaction.plan import Plan, TableWork
+from nyala.engine.transaction.plan import Plan
 from nyala.engine.transaction.tablet_part import OneOperation, Refusals, TabletPart, pieces, routed
 from nyala.engine.vectors.keys import hash_keys, slice_keys
 from nyala.schemas.errors import (
@@ -79,6 +80,13 @@ class Subject:
         found = self.db.table(table).scan().to_arrow().to_pylist()
         assert len(found) == len({row["k"] for row in found})
         return {row["k"]: row["v"] for row in found}
+
+
+@pytest.fixture(autouse=True, params=["read once", "read twice"])
+def reads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small transactions are read once, large ones twice."""
+    if request.param == "read twice":
+        monkeypatch.setattr(plans, "_READ_ONCE_BYTES", 0)
 
 
 @pytest.fixture
@@ -294,8 +302,8 @@ def test_a_part_that_is_staged_again_during_the_commit_does_not_disturb_it(
     subject.stage("T", "a", [1, 2])
     repeated = Plan._repeated
 
-    def staged_again(self: Plan, work: TableWork) -> Any:
-        found = repeated(self, work)
+    def staged_again(self: Plan, hashes: Any) -> Any:
+        found = repeated(self, hashes)
         subject.stage("T", "a", [3])
         return found
 
