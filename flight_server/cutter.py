@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
+from ..schemas.batches import in_one
 from .config import ServerConfig
 
 
@@ -25,15 +26,15 @@ def cut(batches: Iterable[pa.RecordBatch], config: ServerConfig) -> Iterator[pa.
     for piece in _pieces(batches, config):
         size = piece.nbytes
         if waiting and waiting_bytes + size > config.sent_bytes_max:
-            yield _merged(waiting)
+            yield in_one(waiting)
             waiting, waiting_bytes = [], 0
         waiting.append(piece)
         waiting_bytes += size
         if is_first or waiting_bytes >= config.sent_bytes_min or not piece.num_columns:
-            yield _merged(waiting)
+            yield in_one(waiting)
             waiting, waiting_bytes, is_first = [], 0, False
     if waiting:
-        yield _merged(waiting)
+        yield in_one(waiting)
 
 
 def _pieces(batches: Iterable[pa.RecordBatch], config: ServerConfig) -> Iterator[pa.RecordBatch]:
@@ -56,7 +57,3 @@ def _halved(piece: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:
     middle = piece.num_rows // 2
     yield from _halved(piece.slice(0, middle), bytes_max)
     yield from _halved(piece.slice(middle), bytes_max)
-
-
-def _merged(pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces)

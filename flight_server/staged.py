@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from ..schemas.batches import in_one
 from ..schemas.errors import InvalidArgumentError
 from .config import ServerConfig
 from .limits import Part
@@ -44,4 +45,4 @@ class Staged:
             )
         if not self._batches:
             return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in self._schema], schema=self._schema)
-        return self._batches[0] if len(self._batches) == 1 else pa.concat_batches(self._batches)
+        return in_one(self._batches)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
+from ...schemas.batches import in_one
 from .key_order import KeyOrder
 
 COMMIT_ROWS = 65_536
@@ -38,17 +39,12 @@ def in_batches(pieces: Iterable[pa.RecordBatch], order: KeyOrder | None = None) 
     for piece in pieces:
         ascends, follows = order.place(piece) if order else (False, False)
         if waiting.pieces and not waiting.has_room(piece, follows, min(sent, ORDERED_COMMIT_BYTES)):
-            yield _together(waiting.pieces)
+            yield in_one(waiting.pieces)
             sent += waiting.size
             waiting = _Waiting()
         waiting.add(piece, follows if waiting.pieces else ascends)
     if waiting.pieces:
-        yield _together(waiting.pieces)
-
-
-def _together(pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return the pieces as one batch; Arrow would copy a single one too."""
-    return pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces)
+        yield in_one(waiting.pieces)
 
 
 class _Waiting:
@@ -75,4 +71,4 @@ class _Waiting:
 def in_one_batch(pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield all rows as one batch, nothing if there are none."""
     if together := list(pieces):
-        yield _together(together)
+        yield in_one(together)

@@ -103,8 +103,7 @@ def prepare_flush(tablet: Tablet, environment: Environment, held: ExitStack) -> 
     assert order is not None, "a MemRowSet stands in the order of arrival"
     new = held.enter_context(new_files(tablet, environment, _FAILED))
     rowset, staged = _write(tablet, environment, mark, order, new)
-    size = rowset.size_bytes + sum(file.size_bytes for file in rowset.deltas.files)
-    return UncommittedFlush(staged, FlushReport(len(rowset), size))
+    return UncommittedFlush(staged, FlushReport(len(rowset), rowset.bytes_on_disk))
 
 
 def _freeze(tablet: Tablet) -> _Mark | None:

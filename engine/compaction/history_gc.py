@@ -49,7 +49,7 @@ def gain(tablet: Tablet, ancient_history_mark: int) -> int:
     disk = tablet.version.disk
     dead = [rowset for rowset in disk if _is_dead(rowset, ancient_history_mark)]
     ancient = [file for rowset in disk if rowset not in dead for file in _ancient(rowset, ancient_history_mark)]
-    return sum(file.size_bytes for file in ancient) + sum(_bytes(rowset) for rowset in dead)
+    return sum(file.size_bytes for file in ancient) + sum(rowset.bytes_on_disk for rowset in dead)
 
 
 def _ancient(rowset: DiskRowSet, mark: int) -> list[DeltaFile]:
@@ -131,13 +131,9 @@ def _drop_rowsets(tablet: Tablet, environment: Environment, mark: int) -> tuple[
         rowset.close()
         others = (*rowset.columns_files, *rowset.deltas.files)
         remove_orphans(environment, rowset.path, *(file.path for file in others))
-    return sum(len(rowset) for rowset in dead), sum(_bytes(rowset) for rowset in dead)
+    return sum(len(rowset) for rowset in dead), sum(rowset.bytes_on_disk for rowset in dead)
 
 
 def _forget_keys(tablet: Tablet, keys: Sequence[MovedKeys]) -> None:
     """Take the keys of rowsets that are gone out of the index, some at a time: writers get in between."""
     tablet.key_lookup.follow(keys, [], tablet.write_lock)
-
-
-def _bytes(rowset: DiskRowSet) -> int:
-    return rowset.size_bytes + sum(file.size_bytes for file in rowset.deltas.files)

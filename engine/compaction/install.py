@@ -64,7 +64,7 @@ def remove_merged(environment: Environment, moved: Sequence[MovedRowSet]) -> int
     freed = 0
     for rowset in map(_on_disk, moved):
         files = [*rowset.columns_files, *rowset.deltas.files]
-        freed += rowset.size_bytes + sum(file.size_bytes for file in rowset.deltas.files)
+        freed += rowset.bytes_on_disk
         rowset.close()
         remove_orphans(environment, rowset.path, *(file.path for file in files))
     return freed

@@ -68,7 +68,7 @@ def compact(
         install_outputs(tablet, environment, new, marked, written, moment.lsn, floor)
     freed = remove_merged(environment, marked)
     rowsets = [output.rowset for output in written]
-    size = sum(rowset.size_bytes + sum(file.size_bytes for file in rowset.deltas.files) for rowset in rowsets)
+    size = sum(rowset.bytes_on_disk for rowset in rowsets)
     return FlushReport(sum(len(rowset) for rowset in rowsets), size, freed)
 
 

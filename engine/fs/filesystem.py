@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import errno
 import posixpath
+from abc import abstractmethod
 from collections.abc import Iterable
-from types import TracebackType
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -97,19 +98,14 @@ class ReadableFile(Protocol):
         ...
 
 
-class FileLock(Protocol):
+class FileLock(AbstractContextManager["FileLock"]):
     """A lock that is held until ``close``, the end of a ``with`` block, or the end of the process."""
 
+    @abstractmethod
     def close(self) -> None: ...
 
-    def __enter__(self) -> FileLock: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class FileSystem(Protocol):

@@ -20,12 +20,11 @@ import resource
 import stat
 import threading
 from collections.abc import Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from ...schemas.errors import UnavailableError
-from .filesystem import clean_path, require_same_directory, views_of
+from .filesystem import FileLock, clean_path, require_same_directory, views_of
 
 if TYPE_CHECKING:
     from .filesystem import BytesLike
@@ -360,7 +359,7 @@ _LOCKED: set[str] = set()
 """The files that this process has locked: to say who has a lock, not to decide it."""
 
 
-class LocalFileLock:
+class LocalFileLock(FileLock):
     """An flock: it belongs to the open descriptor, and the kernel drops it with the process."""
 
     def __init__(self, descriptor: int, where: str) -> None:
@@ -373,17 +372,6 @@ class LocalFileLock:
             _LOCKED.discard(self._where)
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)
-
-    def __enter__(self) -> LocalFileLock:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _write_fully(descriptor: int, views: Sequence[memoryview], offset: int) -> None:

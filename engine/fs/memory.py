@@ -11,12 +11,11 @@ import errno
 import threading
 from collections import deque
 from random import Random
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from ...schemas.errors import UnavailableError
 from .durable import DurableDirectory, DurableFile
-from .filesystem import clean_path, parent_of, require_same_directory, views_of
+from .filesystem import FileLock, clean_path, parent_of, require_same_directory, views_of
 
 if TYPE_CHECKING:
     from .filesystem import BytesLike
@@ -290,7 +289,7 @@ class MemoryReadableFile:
         self._closed = True
 
 
-class MemoryFileLock:
+class MemoryFileLock(FileLock):
     def __init__(self, disk: MemoryFileSystem, path: str) -> None:
         self._disk = disk
         self._path = path
@@ -298,17 +297,6 @@ class MemoryFileLock:
     def close(self) -> None:
         with self._disk._mutex:
             self._disk._locked.discard(self._path)
-
-    def __enter__(self) -> MemoryFileLock:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _os_error(number: int, path: str) -> OSError:

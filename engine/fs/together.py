@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from threading import BoundedSemaphore
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from .filesystem import FileSystem, WritableFile
@@ -58,9 +57,7 @@ class SyncTogether(DirectoryFileSystem):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._pool.shutdown(wait=True)
 
 

@@ -422,7 +422,7 @@ class TabletUpkeep:
         ancient = gain(self.tablet, self.mark())
         if not ancient:
             return 0.0
-        total = sum(map(bytes_on_disk, self.tablet.version.disk))
+        total = sum(rowset.bytes_on_disk for rowset in self.tablet.version.disk)
         share = ancient / min(self.options.history_gc_bytes, total * _HISTORY_SHARE)
         return min(share, 1.0) if share >= 1 else 0.0
 
@@ -478,14 +478,9 @@ _LARGE_BYTES = 32 * MIB
 """Work on less leaves little behind."""
 
 
-def bytes_on_disk(rowset: DiskRowSet) -> int:
-    """Return the bytes of all files of a rowset."""
-    return rowset.size_bytes + sum(file.size_bytes for file in rowset.deltas.files)
-
-
 def candidate(rowset: DiskRowSet, mark: int, schema: TableSchema) -> Candidate:
     """Return what the policy has to know of a rowset."""
-    size = bytes_on_disk(rowset)
+    size = rowset.bytes_on_disk
     dead = long_dead(rowset, mark) / max(len(rowset), 1)
     unread = _unread_share(rowset, schema, size)
     return Candidate(rowset.rowset_id, rowset.min_key, rowset.max_key, size, unread + dead * (1 - unread))

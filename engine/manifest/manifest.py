@@ -264,10 +264,6 @@ class Manifest(_Entry):
         """Return a tablet's entry, the same object until it is edited; None when it is not there."""
         return next((tablet for table in self.tables for tablet in table.tablets if tablet.id == tablet_id), None)
 
-    def has_tablet(self, tablet_id: int) -> bool:
-        """Whether a tablet is there."""
-        return self.tablet(tablet_id) is not None
-
     @property
     def last_durable_lsn(self) -> int:
         """The newest log position that any file is known to hold; the log must reach it."""

@@ -154,6 +154,11 @@ class DiskRowSet(RowSet):
         """Bytes of the base files on disk."""
         return self._reader.size_bytes + sum(file.size_bytes for file in self.columns_files)
 
+    @property
+    def bytes_on_disk(self) -> int:
+        """Bytes of all files: base and deltas."""
+        return self.size_bytes + sum(file.size_bytes for file in self.deltas.files)
+
     def load_columns(self, columns: Mapping[int, ColumnsFile]) -> None:
         """Take over the base files of rewritten columns, before delta files, while the rowset is being opened."""
         for file in columns.values():

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...schemas.batches import in_one
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.operation import Operation
 from ..table.table_version import TableVersion
@@ -58,7 +59,7 @@ class StatementRows:
     def whole(self) -> Iterator[tuple[Operation, pa.RecordBatch]]:
         """Yield all rows of each operation and set of columns as one batch."""
         for (operation, _), parts in self._batches.items():
-            yield operation, pa.concat_batches(parts)
+            yield operation, in_one(parts)
 
 
 def distinct(rows: pa.RecordBatch, other: pa.RecordBatch, names: list[str]) -> dict[str, np.ndarray]:

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...schemas.batches import in_one
 from ...schemas.column import ColumnSchema
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.limits import Limits
@@ -157,7 +158,7 @@ def in_one_batch(batches: Iterable[pa.RecordBatch], limits: Limits) -> list[pa.R
                 "allowed; cut it into several"
             )
         staged.append(batch)
-    return [pa.concat_batches(staged)] if staged else []
+    return [in_one(staged)] if staged else []
 
 
 def _validate(batch: pa.RecordBatch) -> None:

@@ -123,7 +123,7 @@ def _tablet_stats(tablet: Tablet) -> TabletStats:
         rowsets=len(version.on_disk),
         delta_files=len(files),
         memory_bytes=tablet.memory_bytes,
-        bytes_on_disk=sum(rowset.size_bytes for rowset in version.on_disk) + sum(file.size_bytes for file in files),
+        bytes_on_disk=sum(rowset.bytes_on_disk for rowset in version.on_disk),
         average_rowset_height=average_height(version),
         redo_bytes=sum(file.size_bytes for rowset in version.on_disk for file in rowset.deltas.stores.redo),
         undo_bytes=sum(file.size_bytes for rowset in version.on_disk for file in rowset.deltas.stores.undo),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from ...schemas.batches import in_one
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.limits import Limits
 from ...schemas.operation import Operation
@@ -123,24 +125,20 @@ def chunks(part: StagedPart, version: TableVersion, limits: Limits) -> Iterator[
             rows + batch.num_rows > limits.batch_bytes // _row_bytes(batch.schema, version)
         )
         if waiting and (not is_same or is_full):
-            yield OneOperation(part.info.part, first, operation, _in_one(waiting))
+            yield OneOperation(part.info.part, first, operation, in_one(waiting))
             first, waiting, size, rows = first + rows, [], 0, 0
         operation = next_operation
         waiting.append(batch)
         size += batch.nbytes
         rows += batch.num_rows
     if waiting:
-        yield OneOperation(part.info.part, first, operation, _in_one(waiting))
+        yield OneOperation(part.info.part, first, operation, in_one(waiting))
 
 
 def _row_bytes(sent: pa.Schema, version: TableVersion) -> int:
     """Return the bytes of a row that count when a batch is checked: what was sent, or what stands for the rest."""
     columns = [version.schema.by_name[name] for name in sent.names if name in version.schema.by_name]
     return max(row_bytes(columns), version.bytes_of_defaults(column.id for column in columns), 1)
-
-
-def _in_one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def key_hashes(chunk: OneOperation, table: Table, version: TableVersion, limits: Limits) -> np.ndarray:
@@ -194,16 +192,11 @@ def _cut(chunk: OneOperation, routed: RoutedBatch) -> list[TabletPart]:
     ]
 
 
-class _about:
-    """Names the part in what is raised about its rows."""
-
-    def __init__(self, chunk: OneOperation) -> None:
-        self._chunk = chunk
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, InvalidArgumentError):
-            where = f"part {self._chunk.part!r}, from row {self._chunk.first_row:,} on"
-            raise InvalidArgumentError(f"{where}: {error.message}") from error
+@contextmanager
+def _about(chunk: OneOperation) -> Iterator[None]:
+    """Name the part in what is raised about its rows."""
+    try:
+        yield
+    except InvalidArgumentError as error:
+        where = f"part {chunk.part!r}, from row {chunk.first_row:,} on"
+        raise InvalidArgumentError(f"{where}: {error.message}") from error

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from ....schemas.batches import in_one
 from ....schemas.errors import CorruptionError
 from ...codecs.checksum import crc32
 from ...fs.failures import named
@@ -106,12 +107,12 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         if not batch.num_rows:
             continue
         if waiting and batch.schema != waiting[0].schema:
-            yield pa.concat_batches(waiting)
+            yield in_one(waiting)
             waiting, size = [], 0
         waiting.append(batch)
         size += batch.nbytes
         if size >= _BUFFERED_BYTES:
-            yield pa.concat_batches(waiting)
+            yield in_one(waiting)
             waiting, size = [], 0
     if waiting:
-        yield pa.concat_batches(waiting)
+        yield in_one(waiting)

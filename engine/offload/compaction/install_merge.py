@@ -90,7 +90,7 @@ def put_merged(
                 environment.page_cache.discard_file(file_id)  # another attempt may have files of the same numbers
             raise
     rowsets = [output.rowset for output in written]
-    size = sum(rowset.size_bytes + sum(file.size_bytes for file in rowset.deltas.files) for rowset in rowsets)
+    size = sum(rowset.bytes_on_disk for rowset in rowsets)
     return FlushReport(sum(map(len, rowsets)), size, remove_merged(environment, moved))
 
 

@@ -32,7 +32,7 @@ from ...fs.filesystem import FileSystem, join
 from ...fs.subdirectory import DirectoryFileSystem
 from ...fs.tree import remove_quietly
 from ...maintenance.op import MaintenanceOp
-from ...maintenance.upkeep import TabletOp, bytes_on_disk, work_on
+from ...maintenance.upkeep import TabletOp, work_on
 from ...manifest import files
 from ...manifest.environment import Environment
 from ...manifest.manifest import TabletEntry
@@ -230,7 +230,7 @@ class Compactions:
             directory=directory,
             first_file_id=self._environment.manifest.new_ids(TASK_FILES_MAX),
             rows=sum(map(len, group)),
-            bytes=sum(map(bytes_on_disk, group)),
+            bytes=sum(rowset.bytes_on_disk for rowset in group),
         )
         return _Task(plan, tablet, mine)
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ....schemas.table import TableSchema
 from ...compaction.policy import MIN_GAIN
-from ...maintenance.upkeep import bytes_on_disk, candidate
+from ...maintenance.upkeep import candidate
 from ...rowset.diskrowset import DiskRowSet
 
 
@@ -21,7 +21,7 @@ def groups(
     found: list[list[DiskRowSet]] = []
     size = 0
     for overlapping in _overlapping(rowsets):
-        more = sum(map(bytes_on_disk, overlapping))
+        more = sum(rowset.bytes_on_disk for rowset in overlapping)
         if found and size + more <= target_bytes:
             found[-1] += overlapping
             size += more
