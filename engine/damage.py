@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import wraps
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from ..schemas.errors import CorruptionError, RemoteCorruptionError, StoreError, UnreadableFileError
 
@@ -66,32 +64,6 @@ class DamageRegistry:
         """Return all damaged files, in the order in which they were found."""
         with self._lock:
             return list(self._found.values())
-
-
-class HasRegistry(Protocol):
-    """Whose methods may be ``noticing``."""
-
-    @property
-    def damage(self) -> DamageRegistry: ...
-
-
-Self = TypeVar("Self", bound=HasRegistry)
-Asked = ParamSpec("Asked")
-Answer = TypeVar("Answer")
-
-
-def noticing(method: Callable[Concatenate[Self, Asked], Answer]) -> Callable[Concatenate[Self, Asked], Answer]:
-    """Note the damage that a method of a store runs into; its error goes on. Not for generators."""
-
-    @wraps(method)
-    def noticed(self: Self, *args: Asked.args, **named: Asked.kwargs) -> Answer:
-        try:
-            return method(self, *args, **named)
-        except StoreError as error:
-            self.damage.note(error)
-            raise
-
-    return noticed
 
 
 def damage_of(error: BaseException) -> Damage | None:

@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import uuid
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import suppress
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import pyarrow as pa
 
 from ..schemas.alter import Alteration
-from ..schemas.description import DroppedTable, Health, TableDescription, TableStats, TabletMap
+from ..schemas.description import Health, TableDescription, TableStats, TabletMap
 from ..schemas.errors import InvalidArgumentError, StoreError, UnavailableError
+from ..schemas.moving import MoveFetch, MoveProgress
 from ..schemas.service import MaintenanceKind
-from ..schemas.statement import Statement
 from ..schemas.table import TableDefinition
-from ..schemas.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
-from ..schemas.write import CommitMode, WriteCommand, WriteResult
-from .catalog.catalog import Catalog
-from .cfile.cache import PageCache
+from ..schemas.write import WriteCommand, WriteResult
 from .commit.commit_log import CommitLog
-from .commit.memory_gate import MemoryGate, patiently
-from .commit.numbered_writes import NumberedWrites, Ticket, number_of
-from .commit.transaction_memory import TransactionMemory
-from .damage import DamageRegistry, noticing
+from .commit.memory_gate import MemoryGate
+from .damage import DamageRegistry
 from .fs.failures import named
 from .fs.filesystem import FileSystem
 from .fs.local import LocalFileSystem
@@ -35,46 +28,63 @@ from .maintenance import upkeep
 from .maintenance.log_freeing import LogFreeing
 from .maintenance.manager import MaintenanceManager
 from .maintenance.op import MaintenanceOp
-from .manifest.environment import Environment
-from .manifest.key_budget import KeyIndexBudget
 from .manifest.manifest import CleanStopEntry, ManifestFile
 from .moving.moves import Mover
 from .mvcc.clock import Clock, SystemClock
-from .mvcc.mvcc import MvccManager
-from .offload.bulk import imports
 from .offload.bulk.commit import Importer
+from .offload.bulk.imports import Imports, Storage
 from .offload.direct import pins
 from .offload.merge import compactions
 from .options import StoreOptions
-from .outside import Outside
-from .reading import Reading
 from .recovery import recovery
+from .recovery.recovered import recovered
 from .room import Room
 from .scan import commits
 from .scan.caller_runs import CallerRuns
 from .scan.planned_scans import PlannedScans
+from .scan.reads import Reads
 from .scan.snapshots import Snapshots
 from .statement.execute import Statements
-from .table.checked_batch import in_one_batch
 from .table.direct_load import DirectLoad
-from .table.pending_write import PendingWrite, RepeatedWrite
 from .table.stats import damaged_files, described, health_of, table_stats, tablet_map
-from .table.table import Table
-from .tablet.open import sweep
+from .table.writes import Writes
 from .tablet.tablet import Tablet
 from .transaction.commit import Transactions
-from .transaction.stage import ExpiryOp, stage
+from .transaction.stage import ExpiryOp
 from .transaction.staging.area import StagingArea
 from .vectors.lending import READ_BUFFERS
 
 _LOCK_PATH = "lock"
-_WRITES_AHEAD = 4
-"""Batches of one ``write_all`` that are applied while the first of them is made durable."""
-_BYTES_AHEAD = 32 << 20
-"""Of them; one may always be."""
+Asked = ParamSpec("Asked")
+Answer = TypeVar("Answer")
 
 
-class Store(Outside, Reading):
+def _verb(method: Callable[Concatenate[Store, Asked], Answer]) -> Callable[Concatenate[Store, Asked], Answer]:
+    """Let a method run only while the store is open, and note the damage that it runs into. Not for generators."""
+
+    @wraps(method)
+    def checked(self: Store, *args: Asked.args, **named: Asked.kwargs) -> Answer:
+        if self._closed:
+            raise UnavailableError("the store is closed")
+        try:
+            return method(self, *args, **named)
+        except StoreError as error:
+            self.damage.note(error)
+            raise
+
+    return checked
+
+
+def _of(part: Callable[[Store], Callable[Asked, Answer]]) -> Callable[Concatenate[Store, Asked], Answer]:
+    """Return the verb of a store that one of its parts does."""
+
+    def delegated(self: Store, *args: Asked.args, **named: Asked.kwargs) -> Answer:
+        return part(self)(*args, **named)
+
+    return _verb(delegated)
+
+
+class Store:
     """An open data directory. Thread safe. Closed or left to recovery: nothing acknowledged is lost either way."""
 
     def __init__(self, fs: FileSystem, options: StoreOptions, clock: Clock) -> None:
@@ -123,81 +133,160 @@ class Store(Outside, Reading):
 
     def _open(self) -> None:
         manifest_file = ManifestFile.open(self._fs) or recovery.create(self._fs, uuid.uuid4().hex)
-        manifest = manifest_file.current
-        self._identity = self.options.server, manifest.store_uuid
-        self._described = partial(described, store_uuid=manifest.store_uuid, server=self.options.server)
-        storage = imports.Storage.of(self._fs, self.options.import_storage, manifest.store_uuid)
-        self._mvcc = MvccManager(self._clock)
-        self._snapshots = Snapshots(self._clock, self._mvcc, self.options.clock_error_seconds, self.options.server)
-        self._wal = recovery.open_log(self._fs, manifest, self.options)
-        cache = PageCache(self.options.page_cache_bytes)
-        budget = KeyIndexBudget(self.options.key_index_bytes, on_demand=self.options.maintenance == "off")
-        self._environment = Environment(
-            self._fs, manifest_file, self._wal, self._mvcc, cache, budget, self.options.here, self.damage
-        )
-        recovery.check_log(self._wal, manifest)
-        recovery.assume_attached(self._wal, manifest_file)
-        self._catalog = Catalog(self._environment, self.options.limits)
-        self._catalog.load()
-        sweep(self._environment, manifest_file.current)
-        storage.sweep()
+        store_uuid = manifest_file.current.store_uuid
+        self._identity = self.options.server, store_uuid
+        self._described = partial(described, store_uuid=store_uuid, server=self.options.server)
+        self._import_storage = Storage.of(self._fs, self.options.import_storage, store_uuid)
+        self._import_storage.sweep()
         pins.sweep(self._fs)
         compactions.sweep(self._fs)
-        known = [max(tablet.last_timestamp, tablet.version.history_floor) for tablet in self._catalog.tablets()]
-        known += [table.last_change for table in self._catalog.tables()]  # some of it in tablets in quarantine
-        self._clock.update(max([manifest.last_timestamp, *known]))
-        remembered = self._writers, self._transaction_memory = NumberedWrites(), TransactionMemory()
-        tablets = recovery.LoggedTablets(self._catalog.tables())
-        _, newest = recovery.replay(self._wal, tablets, *remembered, self._environment, self.options)
-        table_ids = {table.table_id for table in self._catalog.tables()}
-        self._writers.forget(lambda table_id: table_id not in table_ids)
-        self._clock.update(newest)
-        self._log = CommitLog(self._wal, self._mvcc, self._environment.latch)
-        self._log_freeing = LogFreeing(self._wal, self._log, self._environment, self._catalog.tables, *remembered)
-        threads = self.options.scan_threads
-        self._pool: Executor = ThreadPoolExecutor(threads, "nyala-scan") if threads else CallerRuns()
-        self._load_pool = ThreadPoolExecutor(self.options.load_threads, "nyala-load")
-        at_least = self.options.direct_load_bytes, self.options.direct_load_unsorted_bytes
-        self._direct_load = DirectLoad(self._environment, *at_least)
-        physical, idle = self._clock.physical_microseconds, READ_BUFFERS.release_unused
-        self._maintenance = MaintenanceManager(self._operations, self.damage.note, physical, idle)
-        notify = self._maintenance.notify
-        self._gate = MemoryGate(self.options, self._catalog.tablets, self._maintained_tablets, notify)
-        room = Room(self._fs, self.options)
-        self._staging = StagingArea(self._fs, physical, self.options.staging_ttl_seconds, room)
-        shared = self._transaction_memory, self._log, self._gate, self._direct_load, self.options
-        self._transactions = Transactions(self._staging, *shared, self._catalog.tables, self._load_pool)
-        shared = self._log, self._snapshots, self._gate, self._writers
-        self._statements = Statements(*shared, self.options, self.scan)
-        times = self._clock.physical_microseconds, self._clock.now
-        importer = Importer(self._environment, self._log, self.options.limits, self._gate.admitted, physical)
-        self._imports = imports.Imports(importer, self._writers, storage, room, *times)
-        self._pins = pins.Pins(self._environment, self.options.limits, room, *times)
-        self._compactions = compactions.Compactions(self._environment, room, *times)
-        shared = self._log, self._writers, self._staging, self._snapshots, self._catalog.tables
-        self._mover = Mover(self._environment, *shared, physical, room)
-        self._planned = PlannedScans(*times, self.options)
+        found = recovered(self._fs, manifest_file, self.options, self._clock, self.damage)
+        self._environment, self._catalog = found.environment, found.catalog
+        self._wal, self._mvcc = found.environment.wal, found.environment.mvcc
+        self._writers, self._transaction_memory = found.writers, found.transaction_memory
+        self._make_parts()
+        self._make_row_parts()
+        self._make_offload_parts()
         if self.options.maintenance == "on":
             self._maintenance.start()
 
+    def _make_parts(self) -> None:
+        """Make what the other parts share."""
+        options, now = self.options, self._clock.physical_microseconds
+        self._log = CommitLog(self._wal, self._mvcc, self._environment.latch)
+        self._log_freeing = LogFreeing(
+            wal=self._wal,
+            log=self._log,
+            environment=self._environment,
+            tables=self._catalog.tables,
+            writers=self._writers,
+            transaction_memory=self._transaction_memory,
+        )
+        self._maintenance = MaintenanceManager(
+            self._operations, failed=self.damage.note, now=now, idle=READ_BUFFERS.release_unused
+        )
+        self._gate = MemoryGate(
+            options,
+            tablets=self._catalog.tablets,
+            maintained=self._maintained_tablets,
+            flush=self._maintenance.notify,
+        )
+        self._snapshots = Snapshots(self._clock, self._mvcc, options.clock_error_seconds, options.server)
+        self._room = Room(self._fs, options)
+        self._staging = StagingArea(self._fs, now, options.staging_ttl_seconds, self._room)
+
+    def _make_row_parts(self) -> None:
+        """Make what reads and writes rows."""
+        options, notify = self.options, self._maintenance.notify
+        self._planned = PlannedScans(self._clock.physical_microseconds, timestamp=self._clock.now, options=options)
+        threads = options.scan_threads
+        self._pool: Executor = ThreadPoolExecutor(threads, "nyala-scan") if threads else CallerRuns()
+        self._reads = Reads(
+            table=self._catalog.table,
+            mvcc=self._mvcc,
+            snapshots=self._snapshots,
+            planned=self._planned,
+            damage=self.damage,
+            pool=self._pool,
+            options=options,
+        )
+        self._statements = Statements(
+            table=self._catalog.table,
+            log=self._log,
+            snapshots=self._snapshots,
+            gate=self._gate,
+            writers=self._writers,
+            options=options,
+            scan=self.scan,
+            notify=notify,
+        )
+        direct_load = DirectLoad(self._environment, options.direct_load_bytes, options.direct_load_unsorted_bytes)
+        self._writes = Writes(
+            table=self._catalog.table,
+            log=self._log,
+            writers=self._writers,
+            gate=self._gate,
+            direct_load=direct_load,
+            check_moment=self._snapshots.checked,
+            notify=notify,
+            options=options,
+        )
+        self._load_pool = ThreadPoolExecutor(options.load_threads, "nyala-load")
+        self._transactions = Transactions(
+            area=self._staging,
+            transaction_memory=self._transaction_memory,
+            log=self._log,
+            gate=self._gate,
+            direct_load=direct_load,
+            options=options,
+            table=self._catalog.table,
+            tables=self._catalog.tables,
+            pool=self._load_pool,
+            notify=notify,
+        )
+
+    def _make_offload_parts(self) -> None:
+        """Make what serves other processes, which keep files here or bring them."""
+        now, notify = self._clock.physical_microseconds, self._maintenance.notify
+        self._imports = Imports(
+            catalog=self._catalog,
+            importer=Importer(self._environment, self._log, self.options.limits, self._gate.admitted, now),
+            writers=self._writers,
+            storage=self._import_storage,
+            room=self._room,
+            now=now,
+            new_timestamp=self._clock.now,
+            notify=notify,
+        )
+        self._pins = pins.Pins(
+            catalog=self._catalog,
+            environment=self._environment,
+            snapshots=self._snapshots,
+            limits=self.options.limits,
+            room=self._room,
+            now=now,
+            new_timestamp=self._clock.now,
+        )
+        self._compactions = compactions.Compactions(
+            catalog=self._catalog,
+            environment=self._environment,
+            snapshots=self._snapshots,
+            room=self._room,
+            now=now,
+            new_timestamp=self._clock.now,
+            flushed=self._after_flush,
+            notify=notify,
+        )
+        self._mover = Mover(
+            catalog=self._catalog,
+            environment=self._environment,
+            log=self._log,
+            writers=self._writers,
+            staging=self._staging,
+            snapshots=self._snapshots,
+            now=now,
+            room=self._room,
+            notify=notify,
+        )
+
     # Tables
 
+    @_verb
     def create_table(self, definition: TableDefinition) -> TableDescription:
         """See StoreService."""
-        self._check_open()
         return self._described(self._catalog.create(definition))
 
+    @_verb
     def alter_table(self, alteration: Alteration) -> TableDescription:
         """See StoreService."""
-        self._check_open()
         table = self._catalog.alter(alteration)
         self._gate.freed()  # with tablets that went
         self._maintenance.notify()  # rows in memory may have been set aside, to be flushed
         return self._described(table)
 
+    @_verb
     def drop_table(self, name: str, keep_seconds: int = 0) -> None:
         """See StoreService."""
-        self._check_open()
         if keep_seconds == 0:
             self._forget(self._catalog.drop(name).table_id)
         else:
@@ -207,153 +296,108 @@ class Store(Outside, Reading):
         self._writers.forget(lambda table_id: table_id == gone)
         self._gate.freed()
 
+    @_verb
     def recall_table(self, table: str | int, new_name: str | None = None) -> TableDescription:
         """See StoreService."""
-        self._check_open()
         return self._described(self._catalog.recall(table, new_name))
 
-    def dropped_tables(self) -> list[DroppedTable]:
-        """See StoreService."""
-        self._check_open()
-        return self._catalog.dropped()
+    dropped_tables = _of(lambda store: store._catalog.dropped)
+    tables = _of(lambda store: store._catalog.names)
 
-    def tables(self) -> list[str]:
-        """See StoreService."""
-        self._check_open()
-        return self._catalog.names()
-
+    @_verb
     def describe_table(self, name: str) -> TableDescription:
         """See StoreService."""
-        self._check_open()
         return self._described(self._catalog.table(name))
 
+    @_verb
     def tablets(self, name: str) -> TabletMap:
         """See StoreService."""
-        self._check_open()
         return tablet_map(self._catalog.table(name))
 
+    @_verb
     def table_stats(self, name: str) -> TableStats:
         """See StoreService."""
-        self._check_open()
         return table_stats(self._catalog.table(name)).model_copy(update={"memory": self._gate.state()})
 
     # Rows
 
-    def write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> WriteResult:
-        """See StoreService."""
-        return self._begin_patiently(command, batch, seq).result()
-
-    @noticing
-    def begin_write(
-        self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None
-    ) -> PendingWrite | RepeatedWrite:
-        """See StoreService."""
-        self._check_open()
-        table = self._catalog.table(command.table)
-        limits = self.options.limits
-        if batch.nbytes > limits.batch_bytes:
-            raise InvalidArgumentError(
-                f"a batch of {batch.nbytes:,} bytes is too large: it is one commit, of at most "
-                f"{limits.batch_bytes:,} bytes; cut it into several"
-            )
-        if command.writer is None or seq is None:
-            return self._begin(table, command, batch, None)
-        with self._writers.begin(number_of(table.table_id, command.writer, seq)) as found:
-            if isinstance(found, Ticket):
-                return self._begin(table, command, batch, found)
-        found.check(batch.num_rows)
-        return RepeatedWrite(found, self._log, command.durability or self.options.durability)
-
-    def _begin_patiently(
-        self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None
-    ) -> PendingWrite | RepeatedWrite:
-        """Begin a write for a caller in this process, who has no client that tries again when memory is full."""
-        patience = self.options.memory_patience_seconds if self._gate.is_relieved() else 0
-        return patiently(lambda: self.begin_write(command, batch, seq), patience)
-
-    def _begin(self, table: Table, command: WriteCommand, batch: pa.RecordBatch, ticket: Ticket | None) -> PendingWrite:
-        if command.if_timestamp is not None:
-            self._snapshots.checked(command.if_timestamp, table, "if_timestamp")
-        durability = command.durability or self.options.durability
-        limits, options = self.options.limits, self.options
-        with self._gate.admitted(batch.nbytes):
-            pending = table.begin_write(command, batch, self._log, limits, durability, ticket, self._direct_load)
-        if any(
-            tablet.version.active.nbytes >= options.flush_bytes or tablet.version.attached for tablet in pending.tablets
-        ):
-            self._maintenance.notify()
-        return pending
+    write = _of(lambda store: store._writes.write)
+    begin_write = _of(lambda store: store._writes.begin)
 
     def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:
         """See StoreService."""
-        if command.commit is CommitMode.STREAM:
-            batches = in_one_batch(batches, self.options.limits)
-        pending: deque[PendingWrite | RepeatedWrite] = deque()
-        sizes: deque[int] = deque()
-        try:
-            for batch in batches:
-                pending.append(self._begin_patiently(command, batch))
-                sizes.append(batch.nbytes)
-                while len(pending) > _WRITES_AHEAD or (len(pending) > 1 and sum(sizes) > _BYTES_AHEAD):
-                    sizes.popleft()
-                    yield pending.popleft().result()
-            while pending:
-                yield pending.popleft().result()
-        except Exception:
-            # A batch was refused. Those before it are applied: whoever hears of it finds them.
-            while pending:
-                with suppress(StoreError):
-                    pending.popleft().result()
-            raise
+        with self.damage.noticing():
+            yield from self._all_written(command, batches)
 
-    def last_change(self, table: str) -> int:
-        """See StoreService."""
-        self._check_open()
-        timestamp = self._catalog.table(table).last_change
-        self._mvcc.wait_for(timestamp)
-        return timestamp
+    _all_written = _of(lambda store: store._writes.write_all)
 
-    @noticing
-    def stage(self, command: WriteCommand, batches: Iterable[StagedBatch]) -> StageResult:
-        """See StoreService."""
-        self._check_open()
-        self._staging.expire()
-        return stage(self._staging, self._catalog.table(command.table), command, batches, self.options.limits)
+    last_change = _of(lambda store: store._reads.last_change)
+    stage = _of(lambda store: store._transactions.stage)
+    commit_transaction = _of(lambda store: store._transactions.commit)
+    abort_transaction = _of(lambda store: store._transactions.abort)
+    execute = _of(lambda store: store._statements.execute)
 
-    @noticing
-    def commit_transaction(self, commit: TransactionCommit) -> TransactionResult:
-        """See StoreService."""
-        self._check_open()
-        result = self._transactions.commit(commit)
-        self._maintenance.notify()
-        return result
-
-    @noticing
+    @_verb
     def commits(self, table: str, since: int | str | None = None) -> pa.Table:
         """See StoreService."""
-        self._check_open()
         found = self._catalog.table(table)
         return commits.commits(found, since, self._snapshots, self.scan, self._writers, self._transaction_memory)
 
-    @noticing
-    def execute(self, statement: Statement) -> WriteResult:
-        """See StoreService."""
-        self._check_open()
-        result = self._statements.execute(self._catalog.table(statement.table), statement)
-        self._maintenance.notify()
-        return result
+    scan = _of(lambda store: store._reads.scan)
+    plan = _of(lambda store: store._reads.plan)
+    release_scan = _of(lambda store: store._reads.release)
+    get = _of(lambda store: store._reads.get)
 
-    def abort_transaction(self, transaction: str) -> None:
-        """See StoreService."""
-        self._check_open()
-        self._transactions.abort(transaction)
+    # Work that other processes do
+
+    import_begin = _of(lambda store: store._imports.begin)
+    import_commit = _of(lambda store: store._imports.commit)
+    import_abort = _of(lambda store: store._imports.abort)
+    pin_snapshot = _of(lambda store: store._pins.pin)
+    renew_pin = _of(lambda store: store._pins.renew)
+    release_pin = _of(lambda store: store._pins.release)
+    compaction_begin = _of(lambda store: store._compactions.begin)
+    compaction_commit = _of(lambda store: store._compactions.commit)
+    compaction_renew = _of(lambda store: store._compactions.renew)
+    compaction_abort = _of(lambda store: store._compactions.abort)
+
+    # Moves of tablets: see ``schemas.moving.MovingService``
+
+    moves = _of(lambda store: store._mover.moves)
+    move_begin = _of(lambda store: store._mover.begin)
+    move_round = _of(lambda store: store._mover.departures.round)
+    move_read = _of(lambda store: store._mover.departures.read)
+    move_receive = _of(lambda store: store._mover.receive)
+    move_write = _of(lambda store: store._mover.arrivals.write)
+    move_prepare = _of(lambda store: store._mover.prepare)
+    move_hand_over = _of(lambda store: store._mover.departures.hand_over)
+    move_take_over = _of(lambda store: store._mover.take_over)
+    move_forget = _of(lambda store: store._mover.departures.forget)
+    move_status = _of(lambda store: store._mover.departures.status)
+    move_abort = _of(lambda store: store._mover.abort)
+
+    def move_tablet(
+        self, table: str, tablet: int, to: str, server: str | None = None, progress: MoveProgress | None = None
+    ) -> None:
+        """Not possible. Raises InvalidArgumentError."""
+        raise InvalidArgumentError(
+            "a tablet moves between servers that share a table: connect to one of them, with nyala.connect"
+        )
+
+    def move_fetch(self, asked: MoveFetch) -> None:
+        """Not possible: a store alone reaches no other. Raises InvalidArgumentError."""
+        raise InvalidArgumentError("a store that shares its tables with no other has nowhere to fetch a file from")
 
     # The store
 
-    @noticing
+    @property
+    def directory(self) -> FileSystem:
+        """Where the store lies, for those in this process who build files for it or read them."""
+        return self._fs
+
+    @_verb
     def maintain(self, table: str, op: str) -> dict[str, Any]:
         """See StoreService."""
-        self._check_open()
         if op not in set(MaintenanceKind):
             known = ", ".join(MaintenanceKind)
             raise InvalidArgumentError(f"no maintenance is called {op!r}; there are {known}")
@@ -371,22 +415,19 @@ class Store(Outside, Reading):
             "bytes_freed": sum(report.bytes_freed for report in done),
         }
 
-    def now(self, at_least: int = 0) -> int:
-        """See StoreService."""
-        self._check_open()
-        return self._snapshots.now(at_least)
+    now = _of(lambda store: store._snapshots.now)
 
+    @_verb
     def health(self) -> Health:
         """See StoreService."""
-        self._check_open()
         damaged = damaged_files(self.damage.found(), self._environment.manifest.current, self._catalog.tablets())
         ahead = self._snapshots.seconds_ahead
         return health_of(self._log.read_only_reason, damaged, *self._identity, ahead)
 
-    @noticing
     def run_maintenance_once(self) -> str | None:
         """Do the most worthwhile maintenance now, on this thread; return its name, None when there is none."""
-        return self._maintenance.run_once()
+        with self.damage.noticing():
+            return self._maintenance.run_once()
 
     def close(self) -> None:
         """See StoreService."""
@@ -429,17 +470,14 @@ class Store(Outside, Reading):
         self._environment.manifest.commit(lambda manifest: manifest.with_in_files(in_files).model_copy(update=edit))
         self._environment.manifest.copy()
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise UnavailableError("the store is closed")
-
     def _operations(self) -> list[MaintenanceOp]:
         operations: list[MaintenanceOp] = []
         if self._environment.latch.reason:
             return operations
         operations += self._catalog.removals(self._clock.physical_microseconds(), self._forget)
         operations.append(ExpiryOp(self._staging))
-        operations += self._removals()
+        for part in (self._imports, self._pins, self._compactions, self._mover):
+            operations += part.removals()
         self._planned.tidy()
         for table in self._catalog.tables():
             mark = partial(self._snapshots.ancient_history_mark, table)

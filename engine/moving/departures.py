@@ -159,7 +159,7 @@ class Departures:
         return map(bytes, _pieces(file))
 
     def hand_over(self, asked: MoveHandOver) -> HandedOver:
-        """Give the tablet up, durably; asked again, answer as before.
+        """Give the tablet up, durably; asked again, answer as before. The caller knows that the target has the round.
 
         Raises:
             ConflictError: the move was given up, the table was altered, or the round is not the last.

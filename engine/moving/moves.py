@@ -10,7 +10,17 @@ from collections.abc import Callable
 from functools import partial
 
 from ...schemas.errors import NotFoundError
-from ...schemas.moving import MoveNote, Moves, MoveState, MoveStatus
+from ...schemas.moving import (
+    HandedOver,
+    MoveBegin,
+    MoveLacking,
+    MoveNote,
+    MoveRound,
+    Moves,
+    MoveState,
+    MoveStatus,
+)
+from ..catalog.catalog import Catalog
 from ..commit.commit_log import CommitLog
 from ..commit.numbered_writes import NumberedWrites
 from ..maintenance.op import MaintenanceOp
@@ -28,30 +38,33 @@ _IDLE_SECONDS = 3600
 
 
 class Mover:
-    """What a store does for moves. Thread safe."""
+    """What a store does for moves: see ``schemas.moving.MovingService``. Thread safe."""
 
     def __init__(
         self,
+        catalog: Catalog,
         environment: Environment,
         log: CommitLog,
         writers: NumberedWrites,
         staging: StagingArea,
         snapshots: Snapshots,
-        tables: Callable[[], list[Table]],
         now: Callable[[], int],
         room: Room,
+        notify: Callable[[], None],
     ) -> None:
-        """``now`` tells the time in microseconds since 1970."""
+        """``now`` tells the time in microseconds since 1970; ``notify`` tells that there may be maintenance to do."""
+        self._catalog = catalog
         self._environment = environment
-        self._tables = tables
-        self.departures = Departures(environment, writers, staging, tables, now)
+        self._notify = notify
+        self.departures = Departures(environment, writers, staging, catalog.tables, now)
         self.arrivals = Arrivals(environment, log, writers, snapshots, now, room)
         self._now = now
 
-    def of(self, table: Table) -> Moves:
+    def moves(self, table: str) -> Moves:
         """Return the moves of a table's tablets that did not end, and those by which tablets came."""
+        found = self._found(table)
         manifest = self._environment.manifest.current
-        entry = next((each for each in manifest.tables if each.id == table.table_id), None)
+        entry = next((each for each in manifest.tables if each.id == found.table_id), None)
         tablets = entry.tablets if entry else ()
         return Moves(
             arriving=tuple(
@@ -66,9 +79,29 @@ class Mover:
             ),
             arrived=tuple(
                 MoveNote(move=moved.name, server=moved.server, tablet=moved.tablet)
-                for _, moved in arrived(manifest, table)
+                for _, moved in arrived(manifest, found)
             ),
         )
+
+    def begin(self, asked: MoveBegin) -> MoveRound:
+        """Source: begin a move or its next round. Raises as ``Departures.begin``."""
+        found = self.departures.begin(asked, self._catalog.table(asked.table))
+        self._notify()
+        return found
+
+    def receive(self, asked: MoveRound) -> MoveLacking:
+        """Target: learn of a round; make its table if it is not here. Raises as ``Arrivals.receive``."""
+        table = self._catalog.adopt(asked.table, asked.schema_, asked.options, asked.partitions, asked.source)
+        return self.arrivals.receive(asked, table)
+
+    def prepare(self, asked: MoveRound) -> None:
+        """Target: keep the files of the last round. Raises as ``Arrivals.prepare``."""
+        self.arrivals.prepare(asked, self._catalog.table(asked.table))
+
+    def take_over(self, asked: HandedOver) -> None:
+        """Target: serve the tablet. Raises as ``Arrivals.take_over``."""
+        self.arrivals.take_over(asked, self._found(asked.table))
+        self._notify()
 
     def abort(self, move: str) -> MoveStatus:
         """Give a move up, unless a tablet was handed over by it from here; return where it stands then.
@@ -94,9 +127,9 @@ class Mover:
             for move in idle(before)
         ]
 
-    def table(self, name: str) -> Table:
+    def _found(self, name: str) -> Table:
         """Return a table by its name, also one that was dropped and can be recalled: moves come to their ends."""
-        found = [table for table in self._tables() if table.name == name]
+        found = [table for table in self._catalog.tables() if table.name == name]
         if not found:
             raise NotFoundError(f"there is no table {name!r}")
         return min(found, key=lambda table: table.dropped_until is not None)

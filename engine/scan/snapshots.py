@@ -95,7 +95,7 @@ class Snapshots:
         """How far timestamps of this store are ahead of the wall clock: of other clocks, or of what it was before."""
         return max(microseconds_of(self._mvcc.now()) - self._clock.physical_microseconds(), 0) / 1e6
 
-    def now(self, at_least: int) -> int:
+    def now(self, at_least: int = 0) -> int:
         """Return the newest snapshot, once this clock has followed another one to ``at_least``."""
         if at_least:
             self.check_not_ahead(at_least, at_least, "at_least")

@@ -10,6 +10,7 @@ wait for step 3 only, which is as long as the looking up of the statement's keys
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,13 +57,18 @@ class Statements:
 
     def __init__(
         self,
+        table: Callable[[str], Table],
         log: CommitLog,
         snapshots: Snapshots,
         gate: MemoryGate,
         writers: NumberedWrites,
         options: StoreOptions,
         scan: ScanRows,
+        notify: Callable[[], None],
     ) -> None:
+        """``table`` finds a table by its name; ``notify`` tells that there may be maintenance to do."""
+        self._table = table
+        self._notify = notify
         self._log = log
         self._snapshots = snapshots
         self._gate = gate
@@ -70,7 +76,7 @@ class Statements:
         self._options = options
         self._scan = scan
 
-    def execute(self, table: Table, statement: Statement) -> WriteResult:
+    def execute(self, statement: Statement) -> WriteResult:
         """Execute a statement; see ``StoreService.execute``.
 
         Raises:
@@ -79,6 +85,11 @@ class Statements:
             ConflictError: the table is altered all the time.
             StorageFullError, UnavailableError: nothing was applied.
         """
+        result = self._once(self._table(statement.table), statement)
+        self._notify()
+        return result
+
+    def _once(self, table: Table, statement: Statement) -> WriteResult:
         if (moment := statement.checked().as_of) is not None:
             self._snapshots.checked(moment, table, "as_of")
         durability = statement.durability or self._options.durability

@@ -10,15 +10,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
 import numpy as np
 
 from ...schemas.errors import ConflictError, InvalidArgumentError, NotFoundError
-from ...schemas.transaction import TransactionCommit, TransactionResult
-from ...schemas.write import Durability
+from ...schemas.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
+from ...schemas.write import Durability, WriteCommand
 from ..commit.commit_log import Commit, CommitLog
 from ..commit.memory_gate import MemoryGate, patiently
 from ..commit.transaction_memory import CommittedTransaction, CommittedVersion, TransactionMemory, note_of
@@ -31,6 +31,7 @@ from ..tablet import outcome
 from ..tablet.attach import attach
 from .collapse import Collapse
 from .plan import Plan, TabletWork, TableWork
+from .stage import stage
 from .staging.area import StagedPart, StagingArea
 from .tablet_part import TabletPart
 from .truncation import deletes
@@ -50,7 +51,7 @@ class _Outcome:
 
 
 class Transactions:
-    """Commits and aborts the transactions of a store. Thread safe."""
+    """Stages, commits and aborts the transactions of a store. Thread safe."""
 
     def __init__(
         self,
@@ -60,9 +61,14 @@ class Transactions:
         gate: MemoryGate,
         direct_load: DirectLoad,
         options: StoreOptions,
+        table: Callable[[str], Table],
         tables: Callable[[], list[Table]],
         pool: Executor,
+        notify: Callable[[], None],
     ) -> None:
+        """``table`` finds a table by its name; ``notify`` tells that there may be maintenance to do."""
+        self._table = table
+        self._notify = notify
         self._area = area
         self._transaction_memory = transaction_memory
         self._log = log
@@ -73,7 +79,12 @@ class Transactions:
         self._pool = pool
         self._most = min(options.transaction_bytes, options.memory_bytes // 2)
 
-    def commit(self, asked: TransactionCommit) -> TransactionResult:
+    def stage(self, command: WriteCommand, batches: Iterable[StagedBatch]) -> StageResult:
+        """Stage a part; see ``StoreService.stage``. Raises as ``stage.stage``."""
+        self._area.expire()
+        return stage(self._area, self._table(command.table), command, batches, self._options.limits)
+
+    def commit(self, commit: TransactionCommit) -> TransactionResult:
         """Commit a transaction; see ``StoreService.commit_transaction``.
 
         Raises:
@@ -82,6 +93,11 @@ class Transactions:
             ConflictError: others write the same keys, or alter the tables, all the time.
             StorageFullError, UnavailableError: nothing was applied.
         """
+        result = self._once(commit)
+        self._notify()
+        return result
+
+    def _once(self, asked: TransactionCommit) -> TransactionResult:
         if (asked.app_id is None) != (asked.app_version is None):
             raise InvalidArgumentError("app_id and app_version go together")
         with self._transaction_memory.alone(asked.transaction, asked.app_id):

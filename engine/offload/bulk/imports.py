@@ -15,6 +15,7 @@ from functools import partial
 from ....schemas.bulk import IMPORT_FILES_MAX, ImportBegin, ImportCommit, ImportPlan, ImportTablet
 from ....schemas.errors import InvalidArgumentError, NotFoundError
 from ....schemas.write import Durability, WriteResult
+from ...catalog.catalog import Catalog
 from ...commit.numbered_writes import NumberedWrites, Ticket, number_of
 from ...compaction.merge import TARGET_BYTES
 from ...fs.arrow import ArrowFileSystem
@@ -72,27 +73,34 @@ class Imports:
 
     def __init__(
         self,
+        catalog: Catalog,
         importer: Importer,
         writers: NumberedWrites,
         storage: Storage,
         room: Room,
         now: Callable[[], int],
         new_timestamp: Callable[[], int],
+        notify: Callable[[], None],
     ) -> None:
-        """``now`` tells the time in microseconds since 1970; ``new_timestamp`` never gives one twice."""
+        """``now`` tells the time in microseconds since 1970; ``new_timestamp`` never gives one twice; ``notify`` tells
+        that there may be maintenance to do."""
+        self._catalog = catalog
+        self._notify = notify
         self._new_timestamp = new_timestamp
         self._importer = importer
         self._writers = writers
         self._storage = storage
         self._open: Leases[_Import] = Leases("import", now, room)
 
-    def begin(self, asked: ImportBegin, table: Table) -> ImportPlan:
+    def begin(self, asked: ImportBegin) -> ImportPlan:
         """Begin an import: make its directory, set file numbers aside, and say all that builders need.
 
         Raises:
+            NotFoundError: there is no such table.
             InvalidArgumentError: the store numbers the rows of the table, which only it can.
             StorageFullError, UnavailableError: there are too many imports, or the directory could not be made.
         """
+        table = self._catalog.table(asked.table)
         with self._open.begun():
             return self._begin(asked, table)
 
@@ -147,6 +155,7 @@ class Imports:
         self._importer.log.acknowledge(commit, Durability.FSYNC)
         self._open.end(import_id)
         self._remove(import_id)
+        self._notify()
         rows = sum(file.rows for file in asked.files)
         return WriteResult(timestamp=commit.timestamp, rows=rows, applied=rows)
 

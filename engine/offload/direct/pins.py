@@ -19,6 +19,7 @@ from functools import partial
 from ....schemas.direct import PinnedTable, PinSnapshot
 from ....schemas.errors import NotFoundError, SnapshotTooOldError, StoreError, UnavailableError
 from ....schemas.limits import Limits
+from ...catalog.catalog import Catalog
 from ...fs.failures import named
 from ...fs.filesystem import FileSystem, join
 from ...fs.tree import remove_quietly, remove_tree
@@ -28,6 +29,7 @@ from ...manifest import files
 from ...manifest.environment import Environment
 from ...manifest.manifest import TabletEntry
 from ...room import Room
+from ...scan.snapshots import Snapshots
 from ...table.table import Table
 from ...table.table_version import TableVersion
 from ...tablet.tablet import Tablet
@@ -43,28 +45,35 @@ class Pins:
 
     def __init__(
         self,
+        catalog: Catalog,
         environment: Environment,
+        snapshots: Snapshots,
         limits: Limits,
         room: Room,
         now: Callable[[], int],
         new_timestamp: Callable[[], int],
     ) -> None:
         """``now`` tells the time in microseconds since 1970; ``new_timestamp`` never gives one twice."""
+        self._catalog = catalog
         self._environment = environment
+        self._snapshots = snapshots
         self._limits = limits
         self._new_timestamp = new_timestamp
         self._room = room
         self._leases: Leases[dict[str, int]] = Leases("pin", now, room)
         """The files of each pin, by their paths in the tablets' directories, and their bytes."""
 
-    def pin(self, asked: PinSnapshot, table: Table, snapshot: int) -> PinnedTable:
-        """Keep the files that hold the table at ``snapshot``, up to which all commits are visible.
+    def pin(self, asked: PinSnapshot) -> PinnedTable:
+        """Keep the files that hold a table at a snapshot.
 
         Raises:
+            NotFoundError: there is no such table.
             SnapshotTooOldError: the table's history no longer reaches back to it.
             StorageFullError, UnavailableError: there are too many pins, the table could not be flushed, or files cannot
                 have two names on this disk.
         """
+        table = self._catalog.table(asked.table)
+        snapshot = self._snapshots.of(asked.as_of, table, "as_of")
         while pin_id := self._too_much():
             self._release_early(pin_id)
         with self._leases.begun():

@@ -25,6 +25,7 @@ from ....schemas.compaction import (
     MergedTask,
 )
 from ....schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, StoreError, UnavailableError
+from ...catalog.catalog import Catalog
 from ...compaction.merge import TARGET_BYTES, TARGET_ROWS
 from ...fs.copy import bring
 from ...fs.failures import named
@@ -38,6 +39,7 @@ from ...manifest.environment import Environment
 from ...manifest.manifest import TabletEntry
 from ...room import Room
 from ...rowset.diskrowset import DiskRowSet
+from ...scan.snapshots import Snapshots
 from ...table.table import Table
 from ...table.table_version import TableVersion, check_here
 from ...tablet.tablet import Tablet
@@ -78,27 +80,44 @@ class Compactions:
     """The compactions of one store that are done outside. Thread safe."""
 
     def __init__(
-        self, environment: Environment, room: Room, now: Callable[[], int], new_timestamp: Callable[[], int]
+        self,
+        catalog: Catalog,
+        environment: Environment,
+        snapshots: Snapshots,
+        room: Room,
+        now: Callable[[], int],
+        new_timestamp: Callable[[], int],
+        flushed: Callable[[], None],
+        notify: Callable[[], None],
     ) -> None:
-        """``now`` tells the time in microseconds since 1970; ``new_timestamp`` never gives one twice."""
+        """``now`` tells the time in microseconds since 1970; ``new_timestamp`` never gives one twice; ``flushed`` is
+        called after tablets were flushed, and ``notify`` when there may be maintenance to do."""
+        self._catalog = catalog
+        self._snapshots = snapshots
+        self._flushed = flushed
+        self._notify = notify
         self._environment = environment
         self._new_timestamp = new_timestamp
         self._leases: Leases[_Compaction] = Leases("compaction", now, room)
         self._open: dict[str, _Compaction] = {}
 
-    def begin(self, asked: CompactionBegin, table: Table, ancient_history_mark: int) -> CompactionPlan:
+    def begin(self, asked: CompactionBegin) -> CompactionPlan:
         """Flush the tablets of a table and hand out the rowsets that are worth merging; there may be none.
 
         Raises:
             ConflictError: rowsets of a tablet are handed out already.
-            NotFoundError: there is no such tablet.
+            NotFoundError: there is no such table or tablet.
             StorageFullError, UnavailableError: there are too many, the table could not be flushed, or files cannot have
                 two names on this disk.
         """
+        table = self._catalog.table(asked.table)
+        ancient_history_mark = self._snapshots.ancient_history_mark(table)
         for compaction_id in self._leases.expired():
             self._drop_expired(compaction_id)
         with self._leases.begun():
-            return self._begin(asked, table, ancient_history_mark)
+            plan = self._begin(asked, table, ancient_history_mark)
+        self._flushed()
+        return plan
 
     def _begin(self, asked: CompactionBegin, table: Table, ancient_history_mark: int) -> CompactionPlan:
         for _ in range(_ATTEMPTS):
@@ -154,6 +173,8 @@ class Compactions:
                     self._end(found, [task])
         if isinstance(task.outcome, ConflictError):
             raise ConflictError(task.outcome.message)
+        self._flushed()
+        self._notify()
         return task.outcome
 
     def renew(self, compaction_id: str) -> None:

@@ -306,7 +306,7 @@ def test_a_rowset_attached_before_a_split_is_as_old_after_the_replay() -> None:
         table = Database(store).create_table("t", SCHEMA, ["k"])
         table.insert([{"k": 1, "v": 1}])
         before = store.now()
-        store._direct_load = DirectLoad(store._environment, 1, 1)
+        store._writes.direct_load = DirectLoad(store._environment, 1, 1)
         table.insert([{"k": 2, "v": 2}, {"k": 3, "v": 3}])
         assert [len(tablet.version.attached) for tablet in store._catalog.tablets()] == [1]
         table.alter().split_partition(10).apply()

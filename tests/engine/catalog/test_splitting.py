@@ -143,7 +143,7 @@ def test_rowsets_attached_while_a_split_is_prepared_are_divided_too(monkeypatch:
     with table_of(fs) as store:
         table = Database(store).table("t")
         more = {number: number for number in range(24, 40)}
-        store._direct_load = DirectLoad(store._environment, 1, 1)
+        store._writes.direct_load = DirectLoad(store._environment, 1, 1)
         rows = [{"k": f"k00{number}", "v": 0} for number in range(3)] + [{"k": key(n), "v": n} for n in more]
         at(monkeypatch, (Division, "_adopt"), False, lambda: table.insert(rows))
         table.alter().split_partition(MIDDLE).apply()

@@ -47,7 +47,7 @@ def manifest_of(subject: Subject) -> str:
 def load_directly(subject: Subject, every: bool) -> None:
     """Let every batch be loaded directly from here on, or none."""
     at_least = 1 if every else 1 << 40
-    subject.store._direct_load = direct_load.DirectLoad(subject.environment, at_least, at_least)
+    subject.store._writes.direct_load = direct_load.DirectLoad(subject.environment, at_least, at_least)
 
 
 def changes(subject: Subject, since: int, **feed: bool) -> list[tuple]:

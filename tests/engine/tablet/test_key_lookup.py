@@ -95,7 +95,7 @@ def test_rows_attached_while_the_index_follows_a_merge_are_found(monkeypatch: py
     follow, met = KeyLookup.follow, []
 
     def attach_first(lookup: KeyLookup, *moved: Any) -> None:
-        subject.store._direct_load = DirectLoad(subject.environment, 1, 1)
+        subject.store._writes.direct_load = DirectLoad(subject.environment, 1, 1)
         subject.upsert(5, 6)
         met.append(len(subject.tablet.version.attached))
         subject.check()
@@ -176,7 +176,9 @@ def test_the_index_is_built_beside_writers_after_the_opening(monkeypatch: pytest
         subject.flush()
     for _ in range(4):
         subject.upsert(*range(40), v=1)  # in no file
-    monkeypatch.setattr("nyala.engine.store.KeyIndexBudget", lambda limit, on_demand: KeyIndexBudget(limit, False))
+    monkeypatch.setattr(
+        "nyala.engine.recovery.recovered.KeyIndexBudget", lambda limit, on_demand: KeyIndexBudget(limit, False)
+    )
     subject.restart()
     assert subject.mode == "index", "the replay had so many keys to look for that it built one"
     monkeypatch.setattr(key_lookup, "_SEARCHES_WORTH_INDEXING", 0)

@@ -1,53 +1,56 @@
-"""Reading: the part of a store's doors through which rows come out."""
+"""Reads: the scans and point reads of one store."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from typing import TypeVar
 
 import pyarrow as pa
 
-from ..schemas.description import ScanPlan, ScanSplit
-from ..schemas.scan import ScanSpec
-from ..schemas.service import ScanStream
-from ..schemas.sorting import sorted_stream, unsorted
-from .catalog.catalog import Catalog
-from .damage import DamageRegistry, noticing
-from .mvcc.mvcc import MvccManager
-from .options import StoreOptions
-from .scan import scanning
-from .scan.chunk import ChangeRange, ScanRequest
-from .scan.planned_scans import PlannedScan, PlannedScans
-from .scan.snapshots import Snapshots
-from .table.table import Table
-from .table.table_version import TableVersion
-from .tablet.tablet import Tablet
-from .tablet.version import Version
+from ...schemas.description import ScanPlan, ScanSplit
+from ...schemas.scan import ScanSpec
+from ...schemas.service import ScanStream
+from ...schemas.sorting import sorted_stream, unsorted
+from ..damage import DamageRegistry
+from ..mvcc.mvcc import MvccManager
+from ..options import StoreOptions
+from ..table.table import Table
+from ..table.table_version import TableVersion
+from ..tablet.tablet import Tablet
+from ..tablet.version import Version
+from . import scanning
+from .chunk import ChangeRange, ScanRequest
+from .planned_scans import PlannedScan, PlannedScans
+from .snapshots import Snapshots
 
 Item = TypeVar("Item")
 
 
-class Reading(ABC):
-    """See ``schemas.service.StoreService`` for what the methods do."""
+class Reads:
+    """See ``schemas.service.StoreService`` for what the methods do. Thread safe."""
 
-    options: StoreOptions
-    damage: DamageRegistry
-    _catalog: Catalog
-    _mvcc: MvccManager
-    _planned: PlannedScans
-    _pool: Executor
-    _snapshots: Snapshots
+    def __init__(
+        self,
+        table: Callable[[str], Table],
+        mvcc: MvccManager,
+        snapshots: Snapshots,
+        planned: PlannedScans,
+        damage: DamageRegistry,
+        pool: Executor,
+        options: StoreOptions,
+    ) -> None:
+        """``table`` finds a table by its name; chunks are read on the threads of ``pool``."""
+        self._table = table
+        self._mvcc = mvcc
+        self._snapshots = snapshots
+        self._planned = planned
+        self._damage = damage
+        self._pool = pool
+        self._options = options
 
-    @abstractmethod
-    def _check_open(self) -> None:
-        """Raise UnavailableError when the store is closed."""
-
-    @noticing
     def scan(self, spec: ScanSpec) -> ScanStream:
         """See StoreService."""
-        self._check_open()
         if spec.checked().order_by:
             return sorted_stream(spec, self._key(spec), self.scan)
         if (planned := self._planned.of(spec)) and (stream := self._planned_stream(spec, planned)):
@@ -74,21 +77,19 @@ class Reading(ABC):
         tablets: list[Tablet],
         versions: list[Version],
     ) -> ScanStream:
-        what = spec, version, request, tablets, versions, self._pool, 2 * self.options.scan_threads
+        what = spec, version, request, tablets, versions, self._pool, 2 * self._options.scan_threads
         if spec.marks and not request.aggregate:
             marked = self._noticed(self._planned.reading(spec, scanning.run_marked(*what)))
             return ScanStream(request.schema, request.snapshot, scanning.unmarked(marked), marked)
-        batches = scanning.run(*what, self.options.limits)
+        batches = scanning.run(*what, self._options.limits)
         return ScanStream(request.schema, request.snapshot, self._noticed(self._planned.reading(spec, batches)))
 
     def _noticed(self, items: Iterator[Item]) -> Iterator[Item]:
-        with self.damage.noticing():
+        with self._damage.noticing():
             yield from items
 
-    @noticing
     def plan(self, spec: ScanSpec) -> ScanPlan:
         """See StoreService."""
-        self._check_open()
         spec = unsorted(spec.checked(), self._key(spec))
         while True:
             table, version, wanted, request = self._resolve(spec)
@@ -125,26 +126,29 @@ class Reading(ABC):
         scan = PlannedScan(pinned, table, version, request.snapshot, request.changes, by_tablet)
         return self._planned.keep(scan, splits)
 
-    def release_scan(self, lease: str) -> None:
+    def last_change(self, table: str) -> int:
         """See StoreService."""
-        self._check_open()
+        timestamp = self._table(table).last_change
+        self._mvcc.wait_for(timestamp)
+        return timestamp
+
+    def release(self, lease: str) -> None:
+        """See StoreService."""
         self._planned.end(lease)
 
-    @noticing
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
         """See StoreService."""
-        self._check_open()
-        return self._catalog.table(table).get(keys, self._mvcc.snapshot, self.options.limits)
+        return self._table(table).get(keys, self._mvcc.snapshot, self._options.limits)
 
     def _key(self, spec: ScanSpec) -> list[str]:
         """Return the key columns of a scan's table, once those that it is sorted by are found there."""
-        schema = self._catalog.table(spec.table).schema
+        schema = self._table(spec.table).schema
         for term in spec.order_by or ():
             schema.column(term.column)
         return [column.name for column in schema.key]
 
     def _resolve(self, spec: ScanSpec) -> tuple[Table, TableVersion, scanning.Wanted, ScanRequest]:
-        table = self._catalog.table(spec.checked().table)
+        table = self._table(spec.checked().table)
         version = table.version
         request = self._request(spec, table, version, *self._snapshots.range(spec, table, version))
         return table, version, scanning.wanted_tablets(spec, table, version, request), request
@@ -152,5 +156,5 @@ class Reading(ABC):
     def _request(
         self, spec: ScanSpec, table: Table, version: TableVersion, snapshot: int, changes: ChangeRange | None
     ) -> ScanRequest:
-        limits, chunk_bytes = self.options.limits, self.options.scan_batch_bytes
+        limits, chunk_bytes = self._options.limits, self._options.scan_batch_bytes
         return scanning.resolve_ticket(spec, table, version, snapshot, changes, limits, chunk_bytes)

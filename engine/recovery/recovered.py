@@ -1,0 +1,67 @@
+"""Recovered: what a store opens with, once its log is applied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..catalog.catalog import Catalog
+from ..cfile.cache import PageCache
+from ..commit.numbered_writes import NumberedWrites
+from ..commit.transaction_memory import TransactionMemory
+from ..damage import DamageRegistry
+from ..fs.filesystem import FileSystem
+from ..manifest.environment import Environment
+from ..manifest.key_budget import KeyIndexBudget
+from ..manifest.manifest import ManifestFile
+from ..mvcc.clock import Clock
+from ..mvcc.mvcc import MvccManager
+from ..options import StoreOptions
+from ..tablet.open import sweep
+from . import recovery
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """The tables of a store as the log leaves them, and the answers that it remembers."""
+
+    environment: Environment
+    catalog: Catalog
+    writers: NumberedWrites
+    transaction_memory: TransactionMemory
+
+
+def recovered(
+    fs: FileSystem, manifest_file: ManifestFile, options: StoreOptions, clock: Clock, damage: DamageRegistry
+) -> Recovered:
+    """Open the tables, remove files that nobody needs any more, and apply what the log holds; ``clock`` follows.
+
+    Raises:
+        CorruptionError: a file is not what was written.
+        StorageFullError, UnavailableError: the disk is full, or fails.
+    """
+    manifest = manifest_file.current
+    environment = Environment(
+        fs=fs,
+        manifest=manifest_file,
+        wal=recovery.open_log(fs, manifest, options),
+        mvcc=MvccManager(clock),
+        page_cache=PageCache(options.page_cache_bytes),
+        key_index=KeyIndexBudget(options.key_index_bytes, on_demand=options.maintenance == "off"),
+        here=options.here,
+        damage=damage,
+    )
+    recovery.check_log(environment.wal, manifest)
+    recovery.assume_attached(environment.wal, manifest_file)
+    catalog = Catalog(environment, options.limits)
+    catalog.load()
+    sweep(environment, manifest_file.current)
+    known = [max(tablet.last_timestamp, tablet.version.history_floor) for tablet in catalog.tablets()]
+    known += [table.last_change for table in catalog.tables()]  # some of it in tablets in quarantine
+    clock.update(max([manifest.last_timestamp, *known]))
+    writers, memory = NumberedWrites(), TransactionMemory()
+    tablets = recovery.LoggedTablets(catalog.tables())
+    _, newest = recovery.replay(environment.wal, tablets, writers, memory, environment, options)
+    table_ids = {table.table_id for table in catalog.tables()}
+    writers.forget(lambda table_id: table_id not in table_ids)
+    clock.update(newest)
+    return Recovered(environment, catalog, writers, memory)

@@ -1,0 +1,116 @@
+"""Writes: batches that are applied to the tables of one store, each as one commit."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+
+import pyarrow as pa
+
+from ...schemas.errors import InvalidArgumentError, StoreError
+from ...schemas.write import CommitMode, WriteCommand, WriteResult
+from ..commit.commit_log import CommitLog
+from ..commit.memory_gate import MemoryGate, patiently
+from ..commit.numbered_writes import NumberedWrites, Ticket, number_of
+from ..options import StoreOptions
+from .checked_batch import in_one_batch
+from .direct_load import DirectLoad
+from .pending_write import PendingWrite, RepeatedWrite
+from .table import Table
+
+_WRITES_AHEAD = 4
+"""Batches of one ``write_all`` that are applied while the first of them is made durable."""
+_BYTES_AHEAD = 32 << 20
+"""Of them; one may always be."""
+
+
+class Writes:
+    """See ``schemas.service.StoreService`` for what the methods do. Thread safe."""
+
+    def __init__(
+        self,
+        table: Callable[[str], Table],
+        log: CommitLog,
+        writers: NumberedWrites,
+        gate: MemoryGate,
+        direct_load: DirectLoad,
+        check_moment: Callable[[int | str, Table, str], object],
+        notify: Callable[[], None],
+        options: StoreOptions,
+    ) -> None:
+        """``table`` finds a table by its name; ``check_moment`` raises when a table's history does not reach back to a
+        moment; ``notify`` tells that there may be maintenance to do."""
+        self._table = table
+        self._log = log
+        self._writers = writers
+        self._gate = gate
+        self.direct_load = direct_load
+        self._check_moment = check_moment
+        self._notify = notify
+        self._options = options
+
+    def write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> WriteResult:
+        """See StoreService."""
+        return self._begin_patiently(command, batch, seq).result()
+
+    def begin(
+        self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None
+    ) -> PendingWrite | RepeatedWrite:
+        """See StoreService."""
+        table = self._table(command.table)
+        limits = self._options.limits
+        if batch.nbytes > limits.batch_bytes:
+            raise InvalidArgumentError(
+                f"a batch of {batch.nbytes:,} bytes is too large: it is one commit, of at most "
+                f"{limits.batch_bytes:,} bytes; cut it into several"
+            )
+        if command.writer is None or seq is None:
+            return self._begun(table, command, batch, None)
+        with self._writers.begin(number_of(table.table_id, command.writer, seq)) as found:
+            if isinstance(found, Ticket):
+                return self._begun(table, command, batch, found)
+        found.check(batch.num_rows)
+        return RepeatedWrite(found, self._log, command.durability or self._options.durability)
+
+    def _begin_patiently(
+        self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None
+    ) -> PendingWrite | RepeatedWrite:
+        """Begin a write for a caller in this process, who has no client that tries again when memory is full."""
+        patience = self._options.memory_patience_seconds if self._gate.is_relieved() else 0
+        return patiently(lambda: self.begin(command, batch, seq), patience)
+
+    def _begun(self, table: Table, command: WriteCommand, batch: pa.RecordBatch, ticket: Ticket | None) -> PendingWrite:
+        if command.if_timestamp is not None:
+            self._check_moment(command.if_timestamp, table, "if_timestamp")
+        durability = command.durability or self._options.durability
+        limits, options = self._options.limits, self._options
+        with self._gate.admitted(batch.nbytes):
+            pending = table.begin_write(command, batch, self._log, limits, durability, ticket, self.direct_load)
+        if any(
+            tablet.version.active.nbytes >= options.flush_bytes or tablet.version.attached for tablet in pending.tablets
+        ):
+            self._notify()
+        return pending
+
+    def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:
+        """See StoreService."""
+        if command.commit is CommitMode.STREAM:
+            batches = in_one_batch(batches, self._options.limits)
+        pending: deque[PendingWrite | RepeatedWrite] = deque()
+        sizes: deque[int] = deque()
+        try:
+            for batch in batches:
+                pending.append(self._begin_patiently(command, batch))
+                sizes.append(batch.nbytes)
+                while len(pending) > _WRITES_AHEAD or (len(pending) > 1 and sum(sizes) > _BYTES_AHEAD):
+                    sizes.popleft()
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        except Exception:
+            # A batch was refused. Those before it are applied: whoever hears of it finds them.
+            while pending:
+                with suppress(StoreError):
+                    pending.popleft().result()
+            raise
