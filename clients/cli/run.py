@@ -30,8 +30,6 @@ from ...schemas.errors import (
 
 FINDINGS = 1
 """The command did its work and found something: rows were refused, tables differ, bytes are wrong."""
-USAGE = 2
-"""The command line itself is wrong; typer's own number."""
 INTERRUPTED = 130
 EXIT_CODES: Mapping[str, int] = {
     InvalidArgumentError.code: 3,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pyspark.sql.types import LongType, StructField, StructType
 
 from ...schemas.errors import InvalidArgumentError, NotFoundError
-from .connection import store_at, whole_store_at
+from .connection import all_servers_at, server_at
 from .options import ReadOptions, parse
 
 ASK = "ask"
@@ -26,7 +26,7 @@ def answer(options: _Options) -> StructType:
     question = options.pop(ASK)
     if question not in _ANSWERS:
         raise InvalidArgumentError(f"no question is called {question!r}: the shim is of another version, build it anew")
-    store_at(options["uri"], patient=False)  # a server that is not there is told at once
+    server_at(options["uri"], patient=False)  # a server that is not there is told at once
     return _ANSWERS[question](options)
 
 
@@ -42,7 +42,7 @@ def _schema(options: _Options) -> StructType:
 
 def _tables(options: _Options) -> StructType:
     """The names of all tables."""
-    return _numbers(dict.fromkeys(whole_store_at(options["uri"]).tables(), 0))
+    return _numbers(dict.fromkeys(all_servers_at(options["uri"]).tables(), 0))
 
 
 def _now(options: _Options) -> StructType:
@@ -50,7 +50,7 @@ def _now(options: _Options) -> StructType:
     from ..cluster.planning import now_there
     from ..cluster.store import PlacedStore
 
-    store = whole_store_at(options["uri"])
+    store = all_servers_at(options["uri"])
     now = now_there(store.members)[0] if isinstance(store, PlacedStore) else store.now()
     return _numbers({"now": now})
 
@@ -60,7 +60,7 @@ def _size(options: _Options) -> StructType:
     from .batch_read import scan_of, source_schema
 
     read = parse(ReadOptions, options, "read")
-    parts = store_at(read.uri).parts(scan_of(read, source_schema(read).fieldNames())).parts
+    parts = server_at(read.uri).parts(scan_of(read, source_schema(read).fieldNames())).parts
     return _numbers({"rows": sum(part.rows for part in parts), "bytes": sum(part.bytes for part in parts)})
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 from ...schemas.changes import BEFORE
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.operation import Operation
-from .connection import store_at
+from .connection import server_at
 from .options import ReadKeywords, WriteKeywords
 from .placement import tablet_of
 from .types import same_name
@@ -82,7 +82,7 @@ def by_tablet(frame: DataFrame, table: str, uri: str) -> DataFrame:
     Raises:
         StoreError: there is no such table, or nobody answers.
     """
-    tablets, tablet = tablet_of(store_at(uri, patient=False).describe_table(table))
+    tablets, tablet = tablet_of(server_at(uri, patient=False).describe_table(table))
     return frame.repartitionById(tablets, tablet) if tablets > 1 else frame
 
 
@@ -105,7 +105,7 @@ def merge_changes(
         PySparkException: the columns do not fit the table, or rows were refused; then nothing was applied.
         StoreError: there is no such table, or nobody answers.
     """
-    key = store_at(uri, patient=False).describe_table(table).primary_key
+    key = server_at(uri, patient=False).describe_table(table).primary_key
     operation_column = _column(changes, operation_column)
     for name in (*key, order_by):
         _column(changes, name or operation_column)

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from ...schemas.changes import ChangeSpec
 from ...schemas.scan import ScanSpec
-from .connection import store_at
+from .connection import server_at
 
 
 class Backlog:
@@ -50,7 +50,7 @@ class Backlog:
     def _counted(self, since: int, until: int) -> list[tuple[int, int]]:
         feed = ChangeSpec(since=since, until=until, every=True)
         spec = ScanSpec(table=self._table, columns=[], where=self._where, changes=feed)
-        batches = [batch.select(["_timestamp"]) for batch in store_at(self._uri).scan(spec).batches]
+        batches = [batch.select(["_timestamp"]) for batch in server_at(self._uri).scan(spec).batches]
         if not batches:
             return []
         counts = pa.Table.from_batches(batches).group_by("_timestamp").aggregate([([], "count_all")])

@@ -19,7 +19,7 @@ from ...schemas.aggregate import aggregate_schema
 from ...schemas.changes import BEFORE, ChangeSpec
 from ...schemas.scan import ScanSpec
 from ..flight.scan_parts import ScanPart
-from .connection import batches_of, store_at
+from .connection import batches_of, server_at
 from .options import ReadOptions, StreamReadOptions, is_of_stream, parse
 from .plain_errors import plain_errors
 from .statement import insertable
@@ -58,7 +58,7 @@ class BatchReader(DataSourceReader):
     @plain_errors
     def partitions(self) -> list[InputPartition]:
         """Return the parts, in an order of no meaning. All see one snapshot, whenever they are read."""
-        parts = store_at(self._options.uri).parts(scan_of(self._options, self._names.values()))
+        parts = server_at(self._options.uri).parts(scan_of(self._options, self._names.values()))
         return [Part(part) for part in parts.parts]
 
     @plain_errors
@@ -88,7 +88,7 @@ def source_schema(options: ReadOptions | StreamReadOptions) -> StructType:
     Raises:
         StoreError: there is no such table or column.
     """
-    table = store_at(options.uri, patient=False).describe_table(options.table)  # a wrong one is told at once
+    table = server_at(options.uri, patient=False).describe_table(options.table)  # a wrong one is told at once
     columns = chosen(table.columns, options.columns)
     if isinstance(options, ReadOptions) and options.aggregate is not None:
         fields = pa.schema([column.field for column in columns])

@@ -20,7 +20,7 @@ from ...schemas.transaction import StagedBatch, TransactionCommit, TransactionRe
 from ...schemas.write import Stage, WriteCommand
 from ..convert.batching import in_batches, in_slices
 from .alignment import Alignment
-from .connection import store_at, whole_store_at
+from .connection import all_servers_at, server_at
 from .grouping import grouped
 from .options import StreamWriteOptions, WriteOptions
 from .plain_errors import plain_errors
@@ -67,7 +67,7 @@ class Stager:
                 op=self._alignment.operation,
                 stage=Stage(transaction=transaction, part=name),
             )
-            result = whole_store_at(self.options.uri).stage(command, run)
+            result = all_servers_at(self.options.uri).stage(command, run)
             staged.rows += result.rows
             staged.parts += result.parts
         return staged
@@ -102,7 +102,7 @@ class BatchWriter(DataSourceArrowWriter):
         """
         if overwrite and (options.operation_column or options.operation.base in (Operation.UPDATE, Operation.DELETE)):
             raise InvalidArgumentError("overwrite empties the table first, so it goes with insert and upsert only")
-        table = store_at(options.uri, patient=False).describe_table(options.table)
+        table = server_at(options.uri, patient=False).describe_table(options.table)
         self._options, self._adds_only = as_meant(options, schema, table, overwrite)
         self._overwrite = overwrite
         self._stager = Stager(schema, self._options, table)
@@ -131,7 +131,7 @@ class BatchWriter(DataSourceArrowWriter):
     @plain_errors
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Throw away what tasks have staged, also those that have left no message."""
-        whole_store_at(self._options.uri).abort_transaction(self._transaction)
+        all_servers_at(self._options.uri).abort_transaction(self._transaction)
 
 
 def commit_parts(
@@ -148,7 +148,7 @@ def commit_parts(
         RowErrors: rows were refused, so nothing was applied, and what was staged is thrown away.
     """
     parts = [part for message in messages if isinstance(message, Staged) for part in message.parts]
-    store = whole_store_at(options.uri)
+    store = all_servers_at(options.uri)
     truncated = [options.table] if truncate else []
     commit = TransactionCommit(
         transaction=transaction, parts=parts, truncate=truncated, app_id=application, app_version=version

@@ -19,36 +19,36 @@ from ..flight.scan_parts import ScanPart
 from ..flight.server_wait import ServerWait
 from ..flight.store import FlightStore
 
-_stores: dict[tuple[int, str], FlightStore] = {}
-_whole: dict[tuple[int, str], StoreService] = {}
+_servers: dict[tuple[int, str], FlightStore] = {}
+_all_servers: dict[tuple[int, str], StoreService] = {}
 
 
-def store_at(uri: str, patient: bool = True) -> FlightStore:
-    """Return this process's connection to a server. With ``patient`` one that is not there is waited for, for some
-    seconds: it may be starting again, and the processes of a stream are many, each with a connection of its own.
-
-    Raises:
-        UnavailableError: nobody answers there.
-        InvalidArgumentError: ``uri`` is no location.
-    """
-    key = (os.getpid(), uri)
-    if key not in _stores:
-        _stores[key] = _connected(uri, patient)
-    return _stores[key]
-
-
-def whole_store_at(uri: str) -> StoreService:
-    """Return this process's connection to all servers that share their tables with the one at ``uri``: for writing.
+def server_at(uri: str, patient: bool = True) -> FlightStore:
+    """Return this process's connection to the one server at ``uri``. With ``patient`` one that does not answer is
+    waited for, for some seconds: it may be restarting, and a stream has many processes, each with its own connection.
 
     Raises:
         UnavailableError: nobody answers there.
         InvalidArgumentError: ``uri`` is no location.
     """
     key = (os.getpid(), uri)
-    if key not in _whole:
-        store_at(uri)  # which waits for it
-        _whole[key] = store_of(uri)
-    return _whole[key]
+    if key not in _servers:
+        _servers[key] = _connected(uri, patient)
+    return _servers[key]
+
+
+def all_servers_at(uri: str) -> StoreService:
+    """Return this process's connection to all servers that share their tables with the one at ``uri``, as one store.
+
+    Raises:
+        UnavailableError: nobody answers there.
+        InvalidArgumentError: ``uri`` is no location.
+    """
+    key = (os.getpid(), uri)
+    if key not in _all_servers:
+        server_at(uri)  # which waits for it
+        _all_servers[key] = store_of(uri)
+    return _all_servers[key]
 
 
 def _connected(uri: str, patient: bool) -> FlightStore:
@@ -74,7 +74,7 @@ def batches_of(uri: str, part: ScanPart) -> Iterator[pa.RecordBatch]:
     """
     location = part.locations[0] if part.locations else uri
     try:
-        yield from store_at(location).read_part(part)
+        yield from server_at(location).read_part(part)
     except WrongServerError:  # raised before the first batch: the tablet was moved since the scan was planned
         yield from _followed(uri, part)
     except UnavailableError as error:
@@ -87,7 +87,7 @@ def _followed(uri: str, part: ScanPart) -> Iterator[pa.RecordBatch]:
     """Return the batches of a part whose tablet is not where it was planned, from the server that it was moved to."""
     from ..cluster.store import PlacedStore  # needs numpy, and only here
 
-    store, ticket = whole_store_at(uri), ScanSpec.model_validate_json(part.ticket)
+    store, ticket = all_servers_at(uri), ScanSpec.model_validate_json(part.ticket)
     if not isinstance(store, PlacedStore) or ticket.partition is None:
         raise WrongServerError("the part is of a tablet that was moved to another server: plan the scan again")
     return store.follow(ticket)

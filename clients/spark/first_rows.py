@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ...schemas.description import ScanSplit
 from ...schemas.scan import ScanSpec
-from .connection import whole_store_at
+from .connection import all_servers_at
 
 _SPLITS_A_TABLET = 4
 """Of the rows of a micro-batch: more of them cut it better, and take longer to be planned."""
@@ -38,7 +38,7 @@ class FirstRows:
         return self._ends[self._ends.index(begin) + 1]
 
     def _planned_ends(self, rest: ScanSpec, rows_max: int) -> list[str | None]:
-        store = whole_store_at(self._uri)
+        store = all_servers_at(self._uri)
         whole = store.plan(rest.model_copy(update={"split_bytes": None})).splits
         rows, size = sum(split.rows for split in whole), sum(split.bytes for split in whole)
         if rows <= rows_max:

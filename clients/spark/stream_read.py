@@ -34,7 +34,7 @@ from ..flight.scan_parts import ScanPart
 from ..flight.store import FlightStore
 from .backlog import Backlog
 from .batch_read import columns_of, source_schema
-from .connection import batches_of, store_at, whole_store_at
+from .connection import all_servers_at, batches_of, server_at
 from .first_rows import FirstRows
 from .options import StreamReadOptions
 from .plain_errors import plain_errors
@@ -126,7 +126,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         if _is_first(start):
             rows = self._scan(as_of=until, key_lower=start.get(_BELOW), key_upper=end.get(_BELOW))
-            return [StreamPart(part, until) for part in store_at(self._options.uri).parts(rows).parts]
+            return [StreamPart(part, until) for part in server_at(self._options.uri).parts(rows).parts]
         return self._after_loss(begin, until, lambda since: self._changes(since, until), [])
 
     @plain_errors
@@ -141,12 +141,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield conform(batch, wanted, self._names)
 
     def _newest(self) -> int:
-        return whole_store_at(self._options.uri).last_change(self._options.table)
+        return all_servers_at(self._options.uri).last_change(self._options.table)
 
     def _changes(self, since: int, until: int) -> list[InputPartition]:
         options = self._options
         feed = ChangeSpec(since=since, until=until, before=options.before_values, every=True)
-        return [StreamPart(part, None) for part in store_at(options.uri).parts(self._scan(changes=feed)).parts]
+        return [StreamPart(part, None) for part in server_at(options.uri).parts(self._scan(changes=feed)).parts]
 
     def _scan(self, **what: Any) -> ScanSpec:
         options = self._options
@@ -174,7 +174,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadMaxRows):
             return limit.max_rows
         assert isinstance(limit, ReadMaxBytes)
-        parts = store_at(self._options.uri).parts(scan).parts
+        parts = server_at(self._options.uri).parts(scan).parts
         rows, size = sum(part.rows for part in parts), sum(part.bytes for part in parts)
         return max(limit.max_bytes * rows // max(size, 1), 1)
 
@@ -188,7 +188,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     f"{error.message}: changes after {since} are lost; start anew with another checkpoint, or go on "
                     "without them with failOnDataLoss=false"
                 ) from None
-        oldest = _oldest(store_at(self._options.uri), self._options.table)
+        oldest = _oldest(server_at(self._options.uri), self._options.table)
         _log.warning("changes of table %s after %d and up to %d are lost", self._options.table, since, oldest)
         return nothing if oldest >= until else plan(oldest)
 

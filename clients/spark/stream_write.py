@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.operation import Operation
 from .batch_write import Staged, Stager, commit_parts
-from .connection import store_at, whole_store_at
+from .connection import all_servers_at, server_at
 from .options import StreamWriteOptions
 from .plain_errors import plain_errors
 
@@ -50,7 +50,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             raise InvalidArgumentError("output mode complete empties the table first: it goes with insert and upsert")
         self._options = options
         self._overwrite = overwrite
-        self._stager = Stager(schema, options, store_at(options.uri).describe_table(options.table))
+        self._stager = Stager(schema, options, server_at(options.uri).describe_table(options.table))
         self._made = uuid.uuid4().hex
 
     @plain_errors
@@ -81,7 +81,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Throw away what the tasks have staged; of a batch all of whose tasks failed, time does it."""
         for transaction in {message.transaction for message in messages if isinstance(message, StagedOfBatch)}:
-            whole_store_at(self._options.uri).abort_transaction(transaction)
+            all_servers_at(self._options.uri).abort_transaction(transaction)
 
 
 def _property(name: str) -> str:

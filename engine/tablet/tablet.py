@@ -25,7 +25,6 @@ from ..rowset.diskrowset import DiskRowSet
 from ..rowset.location import by_slot, rowids_of
 from ..rowset.memrowset import MemRowSet
 from ..rowset.rowset import RowSet
-from ..vectors.arrow import from_arrow
 from ..vectors.keys import KeyEncoder, KeyVector, hash_keys, take_keys
 from ..vectors.physical import PhysicalType, physical_of
 from ..vectors.vector import FixedVector, Vector, conformed
@@ -313,10 +312,6 @@ class Tablet:
         """
         self.last_timestamp, self.last_lsn = timestamp, lsn
 
-    def encode_keys(self, rows: pa.RecordBatch) -> KeyVector:
-        """Return the encoded keys of a batch whose columns are named by id."""
-        return self.encoder.encode([self._vector(rows, column.id) for column in self.schema.key])
-
     # State
 
     @property
@@ -412,10 +407,6 @@ class Tablet:
                 rowset.live.set(rowids, alive)
             timestamps = FixedVector(np.full(len(group), timestamp, np.int64))
             rowset.deltas.active.append(FixedVector(rowids.astype(np.int32)), timestamps, columns, lsn)
-
-    def _vector(self, rows: pa.RecordBatch, column_id: int) -> Vector:
-        array = rows.column(str(column_id))
-        return from_arrow(array, physical_of(array.type))
 
     def _durable_lsn(self, slot: int) -> int:
         rowset = self.rowset(slot)

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
-from nyala.clients.spark.connection import store_at
+from nyala.clients.spark.connection import server_at
 from nyala.clients.spark.source import NyalaDataSource
 from nyala.clients.spark.types import arrow_schema
 from nyala.engine.store import Store
@@ -188,12 +188,12 @@ def test_a_task_waits_for_a_server_that_starts_again(store: Store) -> None:
     url = f"grpc://127.0.0.1:{gone.port}"
     gone.shutdown()
     with pytest.raises(UnavailableError):
-        store_at(url, patient=False)
+        server_at(url, patient=False)
     started: list[FlightServer] = []
     starting = threading.Timer(1.0, lambda: started.append(FlightServer(store, url)))
     starting.start()
     try:
-        assert store_at(url).health().status == "ok"
+        assert server_at(url).health().status == "ok"
         assert started, "it has waited"
     finally:
         starting.join()

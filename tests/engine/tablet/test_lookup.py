@@ -5,7 +5,9 @@ import pytest
 
 from nyala.engine.tablet import lookup
 from nyala.engine.tablet.lookup import Asked, look_up_in
+from nyala.engine.vectors.arrow import from_arrow
 from nyala.engine.vectors.keys import hash_keys
+from nyala.engine.vectors.physical import physical_of
 from tests.engine.subject import Subject
 
 
@@ -46,7 +48,8 @@ def test_a_key_that_came_back_is_found_where_it_was(subject: Subject) -> None:
 
 def test_earlier_snapshots_and_fewer_columns(subject: Subject) -> None:
     tablet = subject.tablet
-    keys = tablet.encode_keys(pa.record_batch({"1": pa.array([3, 5, 23, 29])}))
+    cells = pa.array([3, 5, 23, 29])
+    keys = tablet.encoder.encode([from_arrow(cells, physical_of(cells.type))])
     columns = tablet.schema.columns[:2]
     for timestamp, state in subject.history:
         rows = look_up_in([Asked(tablet, keys, hash_keys(keys))], timestamp, columns).to_pylist()
