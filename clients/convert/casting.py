@@ -10,31 +10,14 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from ...schemas.casts import FITTING, is_castable, kind_of
 from ...schemas.column import ColumnSchema
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.types import LogicalType
 from ...schemas.wrapped import bare_type, unwrapped
 
-_FITTING = {
-    "bool": ("bool",),
-    "integer": ("integer", "floating"),
-    "floating": ("floating", "integer"),
-    "decimal": ("decimal", "integer", "text"),
-    "date": ("date", "timestamp", "text"),
-    "timestamp": ("timestamp", "date", "text"),
-    "text": ("text",),
-    "binary": ("binary", "text"),
-}
-"""Which kinds of column may become which; then still each value must fit. Floats become integers where they are whole,
-since that is what pandas makes of integers with gaps."""
-_LEFT_TO_STORE = {
-    "integer": ("integer", "floating"),
-    "floating": ("floating", "integer"),
-    "decimal": ("decimal", "integer"),
-    "date": ("date",),
-    "timestamp": ("timestamp",),
-}
-"""Those of them that the store casts, row by row."""
+_CAST_HERE = {("bool", "bool"), ("text", "text"), ("binary", "binary"), ("timestamp", "date")}
+"""Casts (column, data) that the store would make too, but that are made here: they change how cells are laid out."""
 _WORDS = {
     "bool": "booleans",
     "integer": "integers",
@@ -45,26 +28,6 @@ _WORDS = {
     "text": "strings",
     "binary": "bytes",
 }
-
-
-def kind_of(given: pa.DataType) -> str:
-    """Return the kind of an Arrow type: a word of ``_FITTING``, or "null" (no values), or "other" (never fits)."""
-    is_ = pa.types
-    given = bare_type(given)
-    tests = {
-        "null": is_.is_null(given),
-        "bool": is_.is_boolean(given),
-        "integer": is_.is_integer(given),
-        "floating": is_.is_floating(given),
-        "decimal": is_.is_decimal(given),
-        "date": is_.is_date(given),
-        "timestamp": is_.is_timestamp(given),
-        "text": is_.is_string(given) or is_.is_large_string(given) or is_.is_string_view(given),
-        "binary": is_.is_binary(given) or is_.is_large_binary(given) or is_.is_binary_view(given),
-    }
-    if is_.is_fixed_size_binary(given) and not is_.is_decimal(given):
-        return "binary"
-    return next((kind for kind, holds in tests.items() if holds), "other")
 
 
 class Caster:
@@ -115,7 +78,8 @@ def _sent(given: pa.Field, column: ColumnSchema) -> pa.Field:
 def _is_left(kind: pa.DataType, column: ColumnSchema) -> bool:
     """Whether cells of a type go to the store as they are."""
     target = column.field.type
-    return kind != target and kind_of(kind) in _LEFT_TO_STORE.get(kind_of(target), ())
+    casts = kind_of(target), kind_of(kind)
+    return kind != target and casts[1] != "null" and casts not in _CAST_HERE and is_castable(kind, target)
 
 
 def _as_sent(values: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -161,7 +125,7 @@ def _check_names(names: Sequence[str], columns: dict[str, ColumnSchema]) -> None
 
 def misfit_of(field: pa.Field, target: LogicalType) -> str | None:
     """Say why no column of a type takes the cells of a field, and what works; None where it does."""
-    given, fitting = kind_of(field.type), _FITTING[kind_of(target.arrow)]
+    given, fitting = kind_of(field.type), FITTING[kind_of(target.arrow)]
     if given == "null" or given in fitting:
         return None
     works = ", ".join(_WORDS[kind] for kind in fitting)

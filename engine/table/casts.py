@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...schemas.casts import is_castable
 from ...schemas.column import ColumnSchema
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.wrapped import unwrapped
@@ -64,28 +65,6 @@ def range_of(target: pa.DataType) -> str:
     if is_.is_decimal(target):
         return f"{target.precision - target.scale} digits before the point and {target.scale} after it"
     return "whole days" if is_.is_date(target) else "whole microseconds in 64 bits"
-
-
-def is_castable(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether a cast keeps the meaning of every cell that it does not refuse."""
-    is_ = pa.types
-    if is_.is_null(source):
-        return True
-    if is_.is_dictionary(source):
-        return is_castable(source.value_type, target) or source.value_type == target
-    if is_.is_integer(target) or is_.is_floating(target):
-        return is_.is_integer(source) or is_.is_floating(source)
-    if is_.is_decimal(target):
-        return is_.is_integer(source) or is_.is_decimal(source)
-    if is_.is_timestamp(target):
-        return is_.is_timestamp(source) or is_.is_date(source)
-    if is_.is_date(target):
-        return is_.is_date(source)
-    if is_.is_string(target):
-        return is_.is_large_string(source) or source == pa.string_view()
-    if is_.is_binary(target):
-        return is_.is_large_binary(source) or is_.is_fixed_size_binary(source) or source == pa.binary_view()
-    return False
 
 
 def _without(array: pa.Array, target: pa.DataType, misfits: np.ndarray) -> tuple[pa.Array, np.ndarray]:

@@ -16,13 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...schemas.batches import in_one
+from ...schemas.casts import is_castable
 from ...schemas.column import ColumnSchema
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.limits import Limits
 from ...schemas.operation import Operation
 from ...schemas.table import TableSchema
 from ...schemas.wrapped import bare_type, unwrapped
-from .casts import bools, cast, is_castable, range_of
+from .casts import bools, cast, range_of
 
 _FIRST_DATE, _LAST_DATE = -719_162, 2_932_896
 """0001-01-01 and 9999-12-31 in days since 1970."""

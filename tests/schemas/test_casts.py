@@ -1,0 +1,49 @@
+"""Casts: what a store makes of which types, and what it leaves to its clients."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from nyala.schemas.casts import FITTING, is_castable, kind_of
+
+TYPES = {
+    "bool": [pa.bool_()],
+    "integer": [pa.int8(), pa.uint64()],
+    "floating": [pa.float16(), pa.float64()],
+    "decimal": [pa.decimal128(10, 2), pa.decimal256(40, 2)],
+    "date": [pa.date32(), pa.date64()],
+    "timestamp": [pa.timestamp("ns"), pa.timestamp("us", "UTC")],
+    "text": [pa.string(), pa.large_string(), pa.string_view()],
+    "binary": [pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(4)],
+    "null": [pa.null()],
+    "other": [pa.time64("us"), pa.list_(pa.int8()), pa.struct([("a", pa.int8())]), pa.duration("s")],
+}
+BY_STORE = {
+    "bool": ["bool"],
+    "integer": ["integer", "floating"],
+    "floating": ["integer", "floating"],
+    "decimal": ["integer", "decimal"],
+    "date": ["date"],
+    "timestamp": ["date", "timestamp"],
+    "text": ["text"],
+    "binary": ["binary"],
+}
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_kinds_look_through_what_wraps_cells(kind: str) -> None:
+    for each in TYPES[kind]:
+        assert kind_of(each) == kind
+        if not pa.types.is_nested(each):
+            assert kind_of(pa.dictionary(pa.int8(), each)) == kind_of(pa.run_end_encoded(pa.int32(), each)) == kind
+
+
+@pytest.mark.parametrize("column", BY_STORE)
+def test_what_a_store_casts(column: str) -> None:
+    target = TYPES[column][0]
+    made = [kind for kind, types in TYPES.items() if all(is_castable(each, target) for each in types)]
+    assert made == [*(kind for kind in TYPES if kind in BY_STORE[column]), "null"]
+    assert set(BY_STORE[column]) <= set(FITTING[column])
+    others = set(TYPES) - set(made)
+    assert not [each for kind in others for each in TYPES[kind] if is_castable(each, target)]
