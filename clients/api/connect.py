@@ -42,14 +42,13 @@ def connect(
         raise InvalidArgumentError("connect takes the uri of a server, or a placement")
     if uri is None:
         return Database(_shared(_read(placement), retries, {}))
-    return Database(store_of(uri, retries))
+    return Database(store_of(FlightStore(uri, retries), retries))
 
 
-def store_of(uri: str, retries: bool = True) -> StoreService:
-    """Return the store at ``uri``, or that of all servers with which it shares its tables. Raises as ``connect``."""
-    store = FlightStore(uri, retries)
-    server = store.health().server
-    return store if server is None else _shared(store.placement(), retries, {server: store})
+def store_of(server: FlightStore, retries: bool = True) -> StoreService:
+    """Return the store of a server, or that of all servers with which it shares its tables. Raises as ``connect``."""
+    name = server.health().server
+    return server if name is None else _shared(server.placement(), retries, {name: server})
 
 
 def _shared(placement: Placement, retries: bool, connected: dict[str, FlightStore]) -> PlacedStore:

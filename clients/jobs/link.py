@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from dataclasses import dataclass
 from typing import Any
 
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.placement import Placement
 from ...schemas.service import ScanStream, StoreService
-from ..api.connect import connect, store_of
 from ..api.database import Database
+from ..api.per_process import all_servers_at
 from ..flight.store import FlightStore
 from .splits import TableSplit
 
 Store = Database | str
 """What a job is given: a database, or the URL of a server."""
-
-_clients: dict[tuple[int, str], StoreService] = {}
-_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -54,7 +49,11 @@ class StoreLink:
         Raises:
             UnavailableError: nobody answers at the URL.
         """
-        return self.held if self.held is not None else _client(self.url, self.placement)
+        if self.held is not None:
+            return self.held
+        place = self.placement if self.url is None else self.url
+        assert place is not None, "a link is to a store that is held, a URL or a placement"
+        return all_servers_at(place, patient=False)
 
     @property
     def location(self) -> str | None:
@@ -95,11 +94,3 @@ class StoreLink:
     def __reduce__(self) -> tuple[Any, ...]:
         self.check_portable()
         return (StoreLink, (self.url, None, self.placement))
-
-
-def _client(url: str | None, placement: Placement | None) -> StoreService:
-    place = (os.getpid(), url or (placement.model_dump_json() if placement else ""))
-    with _lock:
-        if place not in _clients:
-            _clients[place] = store_of(url) if url is not None else connect(placement=placement)._store
-        return _clients[place]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pyspark.sql.types import LongType, StructField, StructType
 
 from ...schemas.errors import InvalidArgumentError, NotFoundError
-from .connection import all_servers_at, server_at
+from ..api.per_process import all_servers_at, server_at
 from .options import ReadOptions, parse
 
 ASK = "ask"

@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 from ...schemas.changes import BEFORE
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.operation import Operation
-from .connection import server_at
+from ..api.per_process import server_at
 from .options import ReadKeywords, WriteKeywords
 from .placement import tablet_of
 from .types import same_name

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from ...schemas.changes import ChangeSpec
 from ...schemas.scan import ScanSpec
-from .connection import server_at
+from ..api.per_process import server_at
 
 
 class Backlog:

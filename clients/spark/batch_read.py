@@ -18,9 +18,10 @@ from pyspark.sql.types import StructType
 from ...schemas.aggregate import aggregate_schema
 from ...schemas.changes import BEFORE, ChangeSpec
 from ...schemas.scan import ScanSpec
+from ..api.per_process import server_at
 from ..flight.scan_parts import ScanPart
-from .connection import batches_of, server_at
 from .options import ReadOptions, StreamReadOptions, is_of_stream, parse
+from .part_batches import batches_of
 from .plain_errors import plain_errors
 from .statement import insertable
 from .types import (

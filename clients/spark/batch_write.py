@@ -18,9 +18,9 @@ from ...schemas.errors import InvalidArgumentError, RowErrors
 from ...schemas.operation import Operation
 from ...schemas.transaction import StagedBatch, TransactionCommit, TransactionResult
 from ...schemas.write import Stage, WriteCommand
+from ..api.per_process import all_servers_at, server_at
 from ..convert.batching import in_batches, in_slices
 from .alignment import Alignment
-from .connection import all_servers_at, server_at
 from .grouping import grouped
 from .options import StreamWriteOptions, WriteOptions
 from .plain_errors import plain_errors

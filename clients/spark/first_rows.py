@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ...schemas.description import ScanSplit
 from ...schemas.scan import ScanSpec
-from .connection import all_servers_at
+from ..api.per_process import all_servers_at
 
 _SPLITS_A_TABLET = 4
 """Of the rows of a micro-batch: more of them cut it better, and take longer to be planned."""

@@ -30,13 +30,14 @@ from ...schemas.changes import BEFORE, OPS, ChangeSpec
 from ...schemas.errors import SnapshotTooOldError
 from ...schemas.scan import ScanSpec
 from ...schemas.timestamp import last_of, microseconds_of
+from ..api.per_process import all_servers_at, server_at
 from ..flight.scan_parts import ScanPart
 from ..flight.store import FlightStore
 from .backlog import Backlog
 from .batch_read import columns_of, source_schema
-from .connection import all_servers_at, batches_of, server_at
 from .first_rows import FirstRows
 from .options import StreamReadOptions
+from .part_batches import batches_of
 from .plain_errors import plain_errors
 from .types import arrow_schema, check_case, conform, projection
 

@@ -20,8 +20,8 @@ from pyspark.sql.types import StructType
 
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.operation import Operation
+from ..api.per_process import all_servers_at, server_at
 from .batch_write import Staged, Stager, commit_parts
-from .connection import all_servers_at, server_at
 from .options import StreamWriteOptions
 from .plain_errors import plain_errors
 

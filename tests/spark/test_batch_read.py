@@ -13,8 +13,8 @@ from pyspark.sql.types import StructType
 
 import nyala
 from nyala.clients.api.database import Database
+from nyala.clients.api.per_process import server_at
 from nyala.clients.api.table import Table
-from nyala.clients.spark.connection import server_at
 from nyala.clients.spark.source import NyalaDataSource
 from nyala.clients.spark.types import arrow_schema
 from nyala.engine.store import Store

@@ -1,0 +1,40 @@
+"""The rows of a part of a scan, from the server that has its tablet now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from ...schemas.errors import UnavailableError, WrongServerError
+from ...schemas.scan import ScanSpec
+from ..api.per_process import all_servers_at, server_at
+from ..flight.scan_parts import ScanPart
+
+
+def batches_of(uri: str, part: ScanPart) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a part as they come, from the server that has its tablet now.
+
+    Raises:
+        WrongServerError: no server has it.
+        UnavailableError: that server cannot be reached; the text says which.
+    """
+    location = part.locations[0] if part.locations else uri
+    try:
+        yield from server_at(location).read_part(part)
+    except WrongServerError:  # raised before the first batch: the tablet was moved since the scan was planned
+        yield from _followed(uri, part)
+    except UnavailableError as error:
+        if location in error.message:
+            raise
+        raise UnavailableError(f"the server at {location}: {error.message}", error.retry_after_seconds) from None
+
+
+def _followed(uri: str, part: ScanPart) -> Iterator[pa.RecordBatch]:
+    """Return the batches of a part whose tablet is not where it was planned, from the server that it was moved to."""
+    from ..cluster.store import PlacedStore  # needs numpy, and only here
+
+    store, ticket = all_servers_at(uri), ScanSpec.model_validate_json(part.ticket)
+    if not isinstance(store, PlacedStore) or ticket.partition is None:
+        raise WrongServerError("the part is of a tablet that was moved to another server: plan the scan again")
+    return store.follow(ticket)
