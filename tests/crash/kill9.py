@@ -241,7 +241,7 @@ def _maintain_at_times(location: str, random: Random) -> None:
 
 
 class Kills(Protocol):
-    """What both campaigns are."""
+    """What all campaigns are."""
 
     cycles: int
 

@@ -10,12 +10,12 @@ snapshot. Writers and all maintenance go on meanwhile, so that after a restart r
 from __future__ import annotations
 
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from unittest.mock import patch
@@ -30,14 +30,12 @@ import nyala
 from nyala.clients.flight import server_wait
 from nyala.schemas.errors import StoreError
 from nyala.schemas.service import MaintenanceKind
-from tests.crash.kill9 import Server, main
-from tests.crash.retries import _free_port
+from tests.crash.kill9 import main
+from tests.crash.survivors import Survivor, SurvivorCampaign
 
 SCHEMA = pa.schema([("k", pa.int64()), ("s", pa.string()), ("v", pa.int64()), ("w", pa.binary())])
 ROWS = 60_000
 OPTIONS = {"flush_bytes": 1 << 20, "flush_deltas_bytes": 256 << 10, "scan_batch_bytes": 128 << 10, "scan_threads": 0}
-CYCLES_A_STORE = 25
-_STUCK_SECONDS = 180
 
 
 def rows(keys: np.ndarray, value: int, random: Random) -> pa.RecordBatch:
@@ -74,7 +72,7 @@ class Reader:
 
     def __init__(self, table: nyala.Table, truth: Truth, random: Random) -> None:
         self._table, self._truth, self._random = table, truth, random
-        self.reads = 0
+        self.done = 0
         self.failure: BaseException | None = None
 
     def run_until(self, stop: threading.Event) -> None:
@@ -83,7 +81,7 @@ class Reader:
         try:
             while not stop.is_set():
                 self._random.choice(ways)()
-                self.reads += 1
+                self.done += 1
         except BaseException as error:  # the main thread raises it
             self.failure = error
 
@@ -157,50 +155,32 @@ class Reader:
 
 
 @dataclass
-class ScanCampaign:
+class ScanCampaign(SurvivorCampaign):
     """Counts over all cycles."""
 
-    seed: int
-    cycles: int = 0
+    cycles_a_store = 25
+    options = OPTIONS
+    pause_seconds = 0.6
+    stuck_seconds = 180
+
     reads: int = 0
 
-    def run(self, cycles: int) -> None:
-        random = Random(self.seed)
-        while self.cycles < cycles:
-            with tempfile.TemporaryDirectory(prefix="nyala-scans-") as directory:
-                self._one_store(Path(directory), min(CYCLES_A_STORE, cycles - self.cycles), random)
-
     @patch.object(server_wait, "_PAUSES", (0.2,) * 600)  # however slow the machine is, the server is back by then
-    def _one_store(self, directory: Path, cycles: int, random: Random) -> None:
-        server = Server(directory, _free_port(), **OPTIONS)
-        location, port = server.location, int(server.location.rpartition(":")[2])
-        stop = threading.Event()
-        try:
-            with closing(nyala.connect(location)) as database:
-                table = database.create_table("t", SCHEMA, ["k"], [nyala.hash("k", buckets=2)])
-                truth = _loaded(database, table, random)
-                readers = [Reader(table, truth, Random(random.random())) for _ in range(3)]
-                threads = [threading.Thread(target=each.run_until, args=(stop,)) for each in readers]
-                threads.append(threading.Thread(target=_write_until, args=(table, stop, Random(random.random()))))
-                for thread in threads:
-                    thread.start()
-                for _ in range(cycles):
-                    _wait_until_all_have_read(readers)
-                    time.sleep(random.uniform(0.0, 0.6))
-                    server.__exit__()
-                    server = Server(directory, port, **OPTIONS)
-                    self.cycles += 1
-                    print(f"cycle {self.cycles}: {sum(each.reads for each in readers)} reads", flush=True)
-                _wait_until_all_have_read(readers)
-                stop.set()
-                for thread in threads:
-                    thread.join(_STUCK_SECONDS)
-                assert not any(thread.is_alive() for thread in threads), "a client hangs"
-                _raise_failures(readers)
-                self.reads += sum(each.reads for each in readers)
-        finally:
-            stop.set()
-            server.__exit__()
+    def run(self, cycles: int) -> None:
+        super().run(cycles)
+
+    def clients(
+        self, database: nyala.Database, location: str, stop: threading.Event, random: Random
+    ) -> tuple[Sequence[Survivor], list[Callable[[], None]]]:
+        table = database.create_table("t", SCHEMA, ["k"], [nyala.hash("k", buckets=2)])
+        truth = _loaded(database, table, random)
+        self._readers = [Reader(table, truth, Random(random.random())) for _ in range(3)]
+        work = [partial(each.run_until, stop) for each in self._readers]
+        return self._readers, [*work, partial(_write_until, table, stop, Random(random.random()))]
+
+    def check(self, database: nyala.Database) -> None:
+        """Count the reads: each was compared when it ended."""
+        self.reads += sum(each.done for each in self._readers)
 
     def __str__(self) -> str:
         return f"{self.reads} reads, each with all rows of its snapshot once"
@@ -228,22 +208,6 @@ def _write_until(table: nyala.Table, stop: threading.Event, random: Random) -> N
             table.maintain(random.choice(list(MaintenanceKind)))
         value += 1
         stop.wait(random.uniform(0, 0.3))
-
-
-def _wait_until_all_have_read(readers: list[Reader]) -> None:
-    """Return when each reader has come to an end of something since now; raise what is wrong."""
-    before = [each.reads for each in readers]
-    deadline = time.monotonic() + _STUCK_SECONDS
-    while any(each.reads == count for each, count in zip(readers, before, strict=True)):
-        _raise_failures(readers)
-        assert time.monotonic() < deadline, "a reader is stuck"
-        time.sleep(0.01)
-
-
-def _raise_failures(readers: list[Reader]) -> None:
-    for each in readers:
-        if each.failure:
-            raise each.failure
 
 
 if __name__ == "__main__":
