@@ -54,7 +54,7 @@ fuzz: .venv/.installed-dev  ## random operations against a model (MINUTES=5 SEED
 filters: .venv/.installed-dev  ## random filters and aggregates beside DuckDB (COUNT=5000 SEED=0)
 	@$(BIN)/python tests/engine/filter/campaign.py --count $(COUNT) --seed $(SEED)
 
-kill9: .venv/.installed-dev  ## kill -9 a loaded server and look for lost rows (CYCLES=200 SEED=0; RETRIES=1: clients go on; SCANS=1: so do scans)
+kill9: .venv/.installed-dev  ## kill -9 a loaded server and look for lost rows (CYCLES=200 SEED=0; RETRIES=1: clients retry; SCANS=1: scans resume)
 	@$(BIN)/python tests/crash/$(if $(SCANS),scans,$(if $(RETRIES),retries,kill9)).py --cycles $(CYCLES) --seed $(SEED)
 
 race: .venv/.installed-dev  ## writers, scanners and all compactions at once, every scan checked (SECONDS=60 SEED=0)
@@ -66,7 +66,7 @@ decay: .venv/.installed-dev  ## flip bits under a running store that is scanned,
 leases: .venv/.installed-dev  ## slow scans of many tablets under a second of history, every one checked (SECONDS=60 SEED=0 SCAN_SECONDS=8)
 	@$(BIN)/python tests/race/leases.py --seconds $(SECONDS) --seed $(SEED) --scan-seconds $(SCAN_SECONDS)
 
-moves: .venv/.installed-dev  ## tablets that move all the time between servers, every scan checked (SECONDS=60 SEED=0)
+moves: .venv/.installed-dev  ## tablets that keep moving between servers, every scan checked (SECONDS=60 SEED=0)
 	@$(BIN)/python tests/cluster/moves_campaign.py --seconds $(SECONDS) --seed $(SEED)
 
 jobs: .venv/.installed-dev  ## jobs on a table of three servers, under moves, compared row by row (SECONDS=60 SEED=0)

@@ -1,4 +1,4 @@
-"""Follow a table: every call of ``changes`` goes on where the one before ended.
+"""Follow a table: every call of ``changes`` continues where the last one ended.
 
 python examples/change_feed.py
 """
@@ -51,7 +51,7 @@ def main() -> None:
         shelf.maintain("flush")
         shelf.delete({"sku": ["pear"]})
         shelf.insert({"sku": ["plum"], "stock": [7]})
-        shelf.delete({"sku": ["plum"]})  # born and dead between two calls: no change in the end
+        shelf.delete({"sku": ["plum"]})  # inserted and deleted between two calls: no net change
         assert copy.catch_up() == ["update apple", "delete pear"]
         assert copy.catch_up() == []
         assert list(copy.rows.values()) == shelf.scan(ordered=True).to_arrow().to_pylist()

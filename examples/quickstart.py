@@ -30,7 +30,7 @@ def main() -> None:
         row = homes.get((2,))
         assert row == {"id": 2, "city": "Bergen", "price": 4.2}, row
 
-        # A row that cannot be applied is reported with its place; its neighbours are applied.
+        # A row that cannot be applied is reported with its position; the others are applied.
         try:
             homes.insert({"id": [3, 4], "city": ["Oslo", "Hamar"], "price": [1.0, 2.5]})
         except nyala.RowErrors as refused:
