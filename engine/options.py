@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from ..schemas.limits import Limits
-from ..schemas.placement import Here, Placement
+from ..schemas.placement import Placement, ServerIdentity
 from ..schemas.write import Durability
 
 MIB = 1 << 20
@@ -141,9 +141,9 @@ class StoreOptions(BaseModel):
         return self
 
     @property
-    def here(self) -> Here | None:
+    def here(self) -> ServerIdentity | None:
         """The placement as this server sees it."""
-        return Here(self.placement, self.server) if self.placement and self.server else None
+        return ServerIdentity(self.placement, self.server) if self.placement and self.server else None
 
     @model_validator(mode="before")
     @classmethod

@@ -20,7 +20,7 @@ import pyarrow.flight as fl
 from ..schemas.errors import UnavailableError
 from ..schemas.request import Request, serving
 from .config import ServerConfig
-from .limits import Admission, Kind, Part, Slot
+from .limits import Admission, BudgetShare, Kind, Slot
 from .native.call import end_call
 from .peers import peer_of
 from .turns import Turns, Work
@@ -117,9 +117,9 @@ class Call:
         if large:
             large.release()
 
-    def decompressed(self) -> Part:
+    def decompressed(self) -> BudgetShare:
         """Return what the call takes memory for decompressed batches with."""
-        return Part(self._calls.admission.decompressed, self._calls.config.wait_seconds_max)
+        return BudgetShare(self._calls.admission.decompressed, self._calls.config.wait_seconds_max)
 
     def check_time(self) -> None:
         """Go on, or raise UnavailableError when the server stops now."""

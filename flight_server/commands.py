@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from ..schemas.errors import CorruptionError, InvalidArgumentError, NotFoundError
-from ..schemas.placement import Here
+from ..schemas.placement import ServerIdentity
 from .location import DEFAULT_LOCATION
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _serve(settings: Settings) -> None:
     run_server(lambda: open_warm(data, settings.store, here), listen, config, announce)
 
 
-def _here(placement: Path | None, name: str | None) -> Here | None:
+def _here(placement: Path | None, name: str | None) -> ServerIdentity | None:
     """Return what a placement file says of the server ``name``; None without one."""
     if placement is None and name is None:
         return None
@@ -118,7 +118,7 @@ def _here(placement: Path | None, name: str | None) -> Here | None:
     found = read_placement(placement)
     if name not in found.servers:
         raise InvalidArgumentError(f"{placement} has no server {name!r}; there are {', '.join(found.servers)}")
-    return Here(found, name)
+    return ServerIdentity(found, name)
 
 
 @contextmanager
@@ -133,7 +133,7 @@ def said_if_slow(text: str, seconds: float = _SILENT_SECONDS) -> Iterator[None]:
         timer.cancel()
 
 
-def open_warm(data: Path, options: dict[str, Any], here: Here | None = None) -> StoreService:
+def open_warm(data: Path, options: dict[str, Any], here: ServerIdentity | None = None) -> StoreService:
     """Open a store whose kernels are compiled, so that no request waits for the compiler.
 
     Raises:

@@ -16,8 +16,8 @@ from .calls import Call, Calls
 from .config import ServerConfig
 from .cutter import cut
 from .get import sized
-from .incoming import incoming
 from .limits import Kind
+from .received_batch import received
 
 
 def point_reads(
@@ -40,7 +40,7 @@ def point_reads(
     table = read_json(TableName, body, "the command").table
     schema = pa.schema([column.field for column in store.describe_table(table).columns])
     writer.begin(schema)
-    for item in incoming(reader, config, call):
+    for item in received(reader, config, call):
         with call.working(), calls.admission.admit(Kind.READ, call.peer, call.check):
             found = store.get(table, item.batch)
         if found.schema != schema:

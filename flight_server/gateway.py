@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from ..clients.cluster import moving
-from ..clients.cluster.members import Members
+from ..clients.cluster.servers import Servers
 from ..clients.cluster.store import PlacedStore
 from ..schemas.alter import Alteration
 from ..schemas.description import ScanPlan, TableDescription, TabletMap
@@ -28,7 +28,7 @@ from ..schemas.moving import (
     MoveState,
     MoveStatus,
 )
-from ..schemas.placement import Here
+from ..schemas.placement import ServerIdentity
 from ..schemas.scan import ScanSpec
 from ..schemas.service import ScanStream, StoreService
 
@@ -36,13 +36,13 @@ from ..schemas.service import ScanStream, StoreService
 class Gateway:
     """A ``StoreService``: what is not said here is the local store's."""
 
-    def __init__(self, local: StoreService, here: Here) -> None:
+    def __init__(self, local: StoreService, here: ServerIdentity) -> None:
         """Take over ``local``, which is what ``here`` says; other servers are connected when they are needed."""
         self._local = local
         self._here = here
         # A thread of this server does not wait for another one: who asked does.
-        self._members = Members(here.placement, retries=False, known={here.server: local})
-        self._all = PlacedStore(self._members)
+        self._servers = Servers(here.placement, retries=False, known={here.server: local})
+        self._all = PlacedStore(self._servers)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._local, name)
@@ -120,7 +120,7 @@ class Gateway:
         source = next((each.server for each in found.arriving if each.move == asked.move), None)
         if source is None:
             raise NotFoundError(f"the move {asked.move!r} of a tablet of {asked.table!r} was not prepared here")
-        told = moving.mover(self._members, source).move_status(asked.move).handed_over
+        told = moving.mover(self._servers, source).move_status(asked.move).handed_over
         if told is None:
             raise ConflictError(f"the server {source!r} has not handed over a tablet by the move {asked.move!r}")
         self._mover.move_take_over(told)
@@ -130,18 +130,18 @@ class Gateway:
         for table in self._local.tables():
             for each in self._mover.moves(table).left:
                 if each.move == move:
-                    moving.check_taken_over(self._members, table, each)
+                    moving.check_taken_over(self._servers, table, each)
         self._mover.move_forget(move)
 
     def move_fetch(self, asked: MoveFetch) -> None:
         """See MovingService."""
-        chunks = moving.mover(self._members, asked.source).move_read(MoveRead(move=asked.move, name=asked.file.name))
+        chunks = moving.mover(self._servers, asked.source).move_read(MoveRead(move=asked.move, name=asked.file.name))
         self._mover.move_write(asked.move, asked.file, chunks)
 
     def move_hand_over(self, asked: MoveHandOver) -> HandedOver:
         """See MovingService. Refused unless the target says that it has prepared the round."""
         if self._mover.move_status(asked.move).state is MoveState.UNDER_WAY:
-            prepared = moving.mover(self._members, asked.to).moves(asked.table).arriving
+            prepared = moving.mover(self._servers, asked.to).moves(asked.table).arriving
             if not any((each.move, each.number) == (asked.move, asked.number) for each in prepared):
                 raise ConflictError(f"the server {asked.to!r} has not prepared round {asked.number} of the move")
         return self._mover.move_hand_over(asked)
@@ -153,7 +153,7 @@ class Gateway:
             for table in self._local.tables():
                 for each in self._mover.moves(table).arriving:
                     if each.move == move:
-                        moving.check_given_up(self._members, each)
+                        moving.check_given_up(self._servers, each)
         return self._mover.move_abort(move)
 
     def _settle(self, table: str) -> None:
@@ -161,7 +161,7 @@ class Gateway:
         with suppress(StoreError):  # who asks is told by what follows
             found = self._mover.moves(table)
             if found.arriving or found.left:
-                moving.settle(self._members, table, [self._here.server])
+                moving.settle(self._servers, table, [self._here.server])
 
     def _round(self, asked: MoveRound) -> MoveRound:
         """Return a round as its source tells it.
@@ -172,7 +172,7 @@ class Gateway:
         """
         if asked.source == self._here.server:
             raise InvalidArgumentError(f"a tablet cannot move from {asked.source!r} to itself")
-        told = moving.mover(self._members, asked.source).move_round(asked.move)
+        told = moving.mover(self._servers, asked.source).move_round(asked.move)
         if told.number != asked.number:
             raise ConflictError(f"round {asked.number} of the move is not its newest: {told.number} is; begin another")
         return told
@@ -183,7 +183,7 @@ class Gateway:
 
     def close(self) -> None:
         """Close the connections to others, and the store."""
-        self._members.close()
+        self._servers.close()
         self._local.close()
 
 

@@ -110,7 +110,7 @@ class Budget:
             self._changed.notify_all()
 
 
-class Part:
+class BudgetShare:
     """What one stream has taken of a budget. For one thread."""
 
     def __init__(self, budget: Budget, wait_seconds: float = 0) -> None:
@@ -129,14 +129,14 @@ class Part:
         if taken:
             self._budget.give_back(taken)
 
-    def __enter__(self) -> Part:
+    def __enter__(self) -> BudgetShare:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.give_back()
 
 
-class _Waiting:
+class _WaitingCall:
     """A request in the queue of its kind, with a condition of its own: all others sleep on when one is woken."""
 
     __slots__ = ("changed", "is_admitted", "is_displaced", "peer")
@@ -169,7 +169,7 @@ class Admission:
         self._running: Counter[Kind] = Counter()
         self._of_peers: Counter[tuple[Kind, str]] = Counter()
         self._trust: dict[str, int] = {}
-        self._queues: dict[Kind, list[_Waiting]] = {kind: [] for kind in Kind}
+        self._queues: dict[Kind, list[_WaitingCall]] = {kind: [] for kind in Kind}
         self.staged = Budget("staged streams", config.staged_bytes_max)
         self.decompressed = Budget("decompressed batches", config.decompressed_bytes_max)
         self.make_room: Callable[[Kind], bool] = lambda _: False
@@ -200,7 +200,7 @@ class Admission:
         queue = self._queues[kind]
         if len(queue) >= self._config.waiting_max and not self._displace(queue, peer):
             raise self._full(kind, peer)
-        waiting = _Waiting(peer, self._lock)
+        waiting = _WaitingCall(peer, self._lock)
         queue.append(waiting)
         deadline = time.monotonic() + self._config.wait_seconds_max
         try:
@@ -221,7 +221,7 @@ class Admission:
                 queue.remove(waiting)
             raise
 
-    def _displace(self, queue: list[_Waiting], peer: Peer) -> bool:
+    def _displace(self, queue: list[_WaitingCall], peer: Peer) -> bool:
         """Take the last request of the peer that has most of a full queue out of it, if ``peer`` has fewer."""
         counts = Counter(each.peer.connection for each in queue)
         greediest, most = counts.most_common(1)[0]

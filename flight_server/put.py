@@ -21,13 +21,13 @@ from ..schemas.service import StoreService
 from ..schemas.transaction import StagedBatch
 from ..schemas.write import CommitMode, Durability, WriteCommand, WriteResult
 from .answers import Answers, Begun
+from .buffered_stream import BufferedStream
 from .calls import Call, Calls
 from .client_gone import send_answer
 from .config import ServerConfig
 from .get import sized
-from .incoming import Incoming, Remark, incoming, messages
-from .limits import Part
-from .staged import Staged
+from .limits import BudgetShare
+from .received_batch import ReceivedBatch, Remark, messages, received
 
 
 def write_stream(
@@ -56,7 +56,7 @@ def write_stream(
     answers = Answers(writer, config.writes_ahead)
     try:
         rows = 0
-        for item in incoming(reader, config, call):
+        for item in received(reader, config, call):
             answers.check()
             said = _said(item)
             pending = store.begin_write(command, item.batch, said.seq)
@@ -77,7 +77,7 @@ def _command(store: StoreService, descriptor: fl.FlightDescriptor, config: Serve
     return command
 
 
-def _said(item: Incoming) -> BatchMetadata:
+def _said(item: ReceivedBatch) -> BatchMetadata:
     return read_json(BatchMetadata, item.metadata, "the metadata of a batch") if item.metadata else BatchMetadata()
 
 
@@ -90,10 +90,10 @@ def _write_staged(
     call: Call,
 ) -> None:
     config = calls.config
-    with Part(calls.admission.staged) as staging:
-        staged = Staged(reader.schema, staging, config)
+    with BudgetShare(calls.admission.staged) as staging:
+        staged = BufferedStream(reader.schema, staging, config)
         for message in messages(reader, config, call):
-            if isinstance(message, Incoming):
+            if isinstance(message, ReceivedBatch):
                 staged.add(message.batch)
             else:
                 asked = read_json(CommitMessage, message.metadata, "the message that commits the stream")
@@ -122,7 +122,7 @@ def _write_part(
         raise InvalidArgumentError("the part is staged: nothing may follow")
 
 
-def _until_committed(coming: Iterator[Incoming | Remark]) -> Iterator[StagedBatch]:
+def _until_committed(coming: Iterator[ReceivedBatch | Remark]) -> Iterator[StagedBatch]:
     """Yield the batches up to the message that says that they are all."""
     rows = 0
     for message in coming:

@@ -21,7 +21,7 @@ _RESTS = 3
 _REST_SECONDS_MAX = 0.05
 
 
-class _Waiting:
+class _WaitingWork:
     __slots__ = ("given", "spent", "wake")
 
     def __init__(self, spent: float) -> None:
@@ -35,7 +35,7 @@ class Turns:
 
     def __init__(self, count: int) -> None:
         self._free = count
-        self._queue: list[_Waiting] = []
+        self._queue: list[_WaitingWork] = []
         self._lock = threading.Lock()
 
     @property
@@ -49,7 +49,7 @@ class Turns:
             if self._free > 0:
                 self._free -= 1
                 return True
-            waiting = _Waiting(spent)
+            waiting = _WaitingWork(spent)
             self._queue.append(waiting)
         waiting.wake.wait(patience_seconds)
         with self._lock:

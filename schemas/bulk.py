@@ -29,11 +29,11 @@ class ImportMode(StrEnum):
     """It changes the row that is there."""
 
 
-class _Body(BaseModel):
+class _ImportBody(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ImportBegin(_Body):
+class ImportBegin(_ImportBody):
     """The body of ``import_begin``."""
 
     table: str
@@ -41,7 +41,7 @@ class ImportBegin(_Body):
     """After so many seconds without a commit the import and its files are dropped."""
 
 
-class ImportTablet(_Body):
+class ImportTablet(_ImportBody):
     """A tablet that files are built for, and which rows it holds."""
 
     id: PositiveInt
@@ -50,7 +50,7 @@ class ImportTablet(_Body):
     """The server that has it; None: the one that the import is for."""
 
 
-class ImportPlan(_Body):
+class ImportPlan(_ImportBody):
     """The answer of ``import_begin``: all that is needed to build files that the table can take."""
 
     import_id: str
@@ -73,7 +73,7 @@ class ImportPlan(_Body):
     ttl_seconds: PositiveInt
 
 
-class ImportFile(_Body):
+class ImportFile(_ImportBody):
     """A file that was built. Keys are encoded, in hexadecimal."""
 
     tablet: PositiveInt
@@ -89,7 +89,7 @@ class ImportFile(_Body):
     schema_version: PositiveInt
 
 
-class ImportCommit(_Body):
+class ImportCommit(_ImportBody):
     """The body of ``import_commit``; the files that it does not name are dropped."""
 
     import_id: str = Field(max_length=IMPORT_ID_LENGTH_MAX)
@@ -97,7 +97,7 @@ class ImportCommit(_Body):
     mode: ImportMode = ImportMode.INSERT_ONLY
 
 
-class ImportAbort(_Body):
+class ImportAbort(_ImportBody):
     """The body of ``import_abort``."""
 
     import_id: str = Field(max_length=IMPORT_ID_LENGTH_MAX)

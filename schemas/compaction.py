@@ -18,11 +18,11 @@ TASK_FILES_MAX = 10_000
 """Files of one task: so many ids are set aside for it."""
 
 
-class _Body(BaseModel):
+class _CompactionBody(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class CompactionBegin(_Body):
+class CompactionBegin(_CompactionBody):
     """The body of ``compaction_begin``."""
 
     table: str
@@ -35,7 +35,7 @@ class CompactionBegin(_Body):
     """After so many seconds without a renewal what was not committed is dropped."""
 
 
-class CompactionTask(_Body):
+class CompactionTask(_CompactionBody):
     """Rowsets of one tablet that are to be merged with one another."""
 
     number: NonNegativeInt
@@ -54,7 +54,7 @@ class CompactionTask(_Body):
     bytes: NonNegativeInt
 
 
-class CompactionPlan(_Body):
+class CompactionPlan(_CompactionBody):
     """The answer of ``compaction_begin``."""
 
     compaction_id: str
@@ -68,7 +68,7 @@ class CompactionPlan(_Body):
     ttl_seconds: PositiveInt
 
 
-class MergedFile(_Body):
+class MergedFile(_CompactionBody):
     """A file that was written."""
 
     file_id: PositiveInt
@@ -77,7 +77,7 @@ class MergedFile(_Body):
     """The CRC-32 of the whole file."""
 
 
-class MergedRowset(_Body):
+class MergedRowset(_CompactionBody):
     """An output. Keys are encoded, in hexadecimal."""
 
     base: MergedFile
@@ -87,7 +87,7 @@ class MergedRowset(_Body):
     max_key: str
 
 
-class MergedTask(_Body):
+class MergedTask(_CompactionBody):
     """What became of a task."""
 
     number: NonNegativeInt
@@ -99,20 +99,20 @@ class MergedTask(_Body):
     """Whether anything was left out."""
 
 
-class CompactionCommit(_Body):
+class CompactionCommit(_CompactionBody):
     """The body of ``compaction_commit``."""
 
     compaction_id: str = Field(max_length=COMPACTION_ID_LENGTH_MAX)
     task: MergedTask
 
 
-class CompactionName(_Body):
+class CompactionName(_CompactionBody):
     """The body of ``compaction_renew`` and ``compaction_abort``."""
 
     compaction_id: str = Field(max_length=COMPACTION_ID_LENGTH_MAX)
 
 
-class CompactionDone(_Body):
+class CompactionDone(_CompactionBody):
     """The answer of ``compaction_commit``."""
 
     tablet: PositiveInt

@@ -14,11 +14,11 @@ PIN_ID_LENGTH_MAX = 64
 PIN_SECONDS_MAX = 7 * 86_400
 
 
-class _Body(BaseModel):
+class _PinBody(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class PinSnapshot(_Body):
+class PinSnapshot(_PinBody):
     """The body of ``pin_snapshot``."""
 
     table: str
@@ -28,13 +28,13 @@ class PinSnapshot(_Body):
     """The files are kept for so many seconds, and as many again each time the pin is renewed."""
 
 
-class PinName(_Body):
+class PinName(_PinBody):
     """The body of ``renew_pin`` and ``release_pin``."""
 
     pin_id: str = Field(max_length=PIN_ID_LENGTH_MAX)
 
 
-class PinnedTable(_Body):
+class PinnedTable(_PinBody):
     """The answer of ``pin_snapshot``: all that is needed to read the files."""
 
     pin_id: str

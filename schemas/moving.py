@@ -19,11 +19,11 @@ from .table import TableOptions, TableSchema
 MOVE_NAME_LENGTH_MAX = 64
 
 
-class _Body(BaseModel):
+class _MoveBody(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class MoveName(_Body):
+class MoveName(_MoveBody):
     """The body of ``move_round``, ``move_status``, ``move_forget`` and ``move_abort``."""
 
     move: str = Field(min_length=1, max_length=MOVE_NAME_LENGTH_MAX)
@@ -43,7 +43,7 @@ class MoveBegin(MoveName):
     """Let no one write to the tablet for some seconds, so that little can come after this round."""
 
 
-class MoveFile(_Body):
+class MoveFile(_MoveBody):
     """A file of a tablet that moves; files never change."""
 
     name: str = Field(pattern=r"^[1-9][0-9]{0,18}\.(base|undo|redo)$")
@@ -91,7 +91,7 @@ class MoveFetch(MoveName):
     file: MoveFile
 
 
-class MoveLacking(_Body):
+class MoveLacking(_MoveBody):
     """The answer of ``move_receive``."""
 
     names: tuple[str, ...]
@@ -108,7 +108,7 @@ class MoveHandOver(MoveName):
     """The round that it has prepared."""
 
 
-class MovedAnswers(_Body):
+class MovedAnswers(_MoveBody):
     """The answers to numbered writes to one tablet, by writer."""
 
     writer: str
@@ -137,7 +137,7 @@ class MoveState(StrEnum):
     """It was given up, or ended: the tablet can no longer be handed over by it."""
 
 
-class MoveStatus(_Body):
+class MoveStatus(_MoveBody):
     """The answer of ``move_status`` and ``move_abort``."""
 
     state: MoveState
@@ -155,7 +155,7 @@ class MoveNote(MoveName):
     """Of the round that was prepared, where it is arriving."""
 
 
-class Moves(_Body):
+class Moves(_MoveBody):
     """The answer of ``moves``: those of one table that did not end, and those by which its tablets came."""
 
     arriving: tuple[MoveNote, ...] = ()

@@ -108,7 +108,7 @@ def _ends(each: RangePartition) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class ServerIdentity:
     """A placement as one of its servers sees it."""
 
     placement: Placement

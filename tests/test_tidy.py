@@ -362,6 +362,29 @@ def test_a_dead_module_is_seen() -> None:
     assert dead_modules(tree) == ["nyala.engine.codecs.lost"]
 
 
+def repeated_classes(tree: list[Source]) -> list[str]:
+    """Return the classes whose name another class of the same part has, with the files of both."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for source in tree:
+        for node in source.nodes:
+            if isinstance(node, ast.ClassDef):
+                places.setdefault((source.path.split("/")[0], node.name), []).append(source.path)
+    return [f"{part}: {name} in {' and '.join(found)}" for (part, name), found in places.items() if len(found) > 1]
+
+
+def test_no_two_classes_of_a_part_share_a_name() -> None:
+    assert repeated_classes(sources(PRODUCT)) == []
+
+
+def test_two_classes_of_one_name_are_seen() -> None:
+    tree = [
+        Source("engine/scan/runs.py", "class Run: ...\n"),
+        Source("engine/wal/log.py", "def f():\n    class Run: ...\n"),
+        Source("clients/cli/run.py", "class Run: ...\n"),
+    ]
+    assert repeated_classes(tree) == ["engine: Run in engine/scan/runs.py and engine/wal/log.py"]
+
+
 MACHINE_PATH = re.compile(r"(?<![\w.])/(?:work|root|home|Users)/\w")
 TEXT_SUFFIXES = {".py", ".md", ".toml", ".sh", ".json", ".txt", ".yaml", ""}
 

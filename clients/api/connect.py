@@ -52,13 +52,13 @@ def store_of(server: FlightStore, retries: bool = True) -> StoreService:
 
 
 def _shared(placement: Placement, retries: bool, connected: dict[str, FlightStore]) -> PlacedStore:
-    from ..cluster.members import Members
+    from ..cluster.servers import Servers
     from ..cluster.store import PlacedStore
 
-    members = Members(placement, retries)
+    servers = Servers(placement, retries)
     for name, store in connected.items():
-        members.adopt(name, store)
-    return PlacedStore(members)
+        servers.adopt(name, store)
+    return PlacedStore(servers)
 
 
 def _read(placement: object) -> Placement:

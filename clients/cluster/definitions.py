@@ -14,14 +14,14 @@ from ...schemas.errors import AlreadyPresentError, ConflictError, InvalidArgumen
 from ...schemas.partition_schema import sum_of
 from ...schemas.service import StoreService
 from ...schemas.table import AUTO_INCREMENTING, TableDefinition
-from .members import Members
+from .servers import Servers
 
 Described = TableDescription | StoreError
 _OWN = {"table_id", "name", "stores"}
 """What may differ between servers."""
 
 
-def create(members: Members, definition: TableDefinition) -> TableDescription:
+def create(servers: Servers, definition: TableDefinition) -> TableDescription:
     """Create a table where it is not there yet.
 
     Raises:
@@ -29,13 +29,13 @@ def create(members: Members, definition: TableDefinition) -> TableDescription:
         ConflictError: a server has another table of that name.
     """
     _check(definition)
-    before = _present(members.outcomes(lambda store: store.describe_table(definition.name)))
-    if before and is_whole([members.store(name).tablets(definition.name) for name in before]):
+    before = _present(servers.outcomes(lambda store: store.describe_table(definition.name)))
+    if before and is_whole([servers.store(name).tablets(definition.name) for name in before]):
         if definition.if_not_exists:
             return same(before)
         raise AlreadyPresentError(f"there is a table {definition.name!r} already, on {', '.join(before)}")
     lacking = definition.model_copy(update={"if_not_exists": True})
-    return same({name: members.store(name).create_table(lacking) for name in members.names})
+    return same({name: servers.store(name).create_table(lacking) for name in servers.names})
 
 
 def is_whole(maps: Iterable[TabletMap]) -> bool:
@@ -45,7 +45,7 @@ def is_whole(maps: Iterable[TabletMap]) -> bool:
     return all(sum_of(place.partition for place in each.tablets) == here for each in told)
 
 
-def alter(members: Members, alteration: Alteration) -> TableDescription:
+def alter(servers: Servers, alteration: Alteration) -> TableDescription:
     """Alter a table on all servers, or where it was not altered yet when an earlier attempt did not get to the end.
 
     Raises:
@@ -53,13 +53,13 @@ def alter(members: Members, alteration: Alteration) -> TableDescription:
         InvalidArgumentError: a new range might go to a server that does not have the table.
         StoreError: what the first server that refuses says; a note tells how many were altered before.
     """
-    found = members.outcomes(lambda store: store.describe_table(alteration.table))
+    found = servers.outcomes(lambda store: store.describe_table(alteration.table))
     present = _present(found)
     if not present:
         raise next(error for error in found.values() if isinstance(error, StoreError))
     if any(isinstance(step, AddRangePartition) for step in alteration.steps):
         lacking = [name for name, each in found.items() if isinstance(each, NotFoundError)]
-        _check_new_ranges(members, alteration.table, lacking)
+        _check_new_ranges(servers, alteration.table, lacking)
     oldest = min(each.schema_version for each in present.values())
     if any(each.schema_version > oldest + 1 for each in present.values()):
         raise ConflictError(f"the versions of table {alteration.table!r} on the servers lie too far apart to be healed")
@@ -68,7 +68,7 @@ def alter(members: Members, alteration: Alteration) -> TableDescription:
     done: dict[str, TableDescription] = {}
     try:
         for name in behind:
-            done[name] = members.store(name).alter_table(wanted)
+            done[name] = servers.store(name).alter_table(wanted)
     except StoreError as error:
         if done:
             error.add_note(f"{', '.join(done)} made the change before; make it again to bring it to the others")
@@ -76,21 +76,21 @@ def alter(members: Members, alteration: Alteration) -> TableDescription:
     new_name = next(iter(done.values())).name
     rest = [name for name, each in found.items() if name not in done and not isinstance(each, NotFoundError)]
     if alteration.table != new_name:  # it may have been given its new name there before
-        rest = [name for name in members.names if name not in done and _has(members.store(name), new_name)]
-    return same(done | {name: members.store(name).describe_table(new_name) for name in rest})
+        rest = [name for name in servers.names if name not in done and _has(servers.store(name), new_name)]
+    return same(done | {name: servers.store(name).describe_table(new_name) for name in rest})
 
 
-def drop(members: Members, name: str, keep_seconds: int) -> None:
+def drop(servers: Servers, name: str, keep_seconds: int) -> None:
     """Drop a table where it is. Raises NotFoundError where it is on no server."""
-    _wherever(members, lambda store: store.drop_table(name, keep_seconds))
+    _wherever(servers, lambda store: store.drop_table(name, keep_seconds))
 
 
-def recall(members: Members, table: str | int, new_name: str | None) -> TableDescription:
+def recall(servers: Servers, table: str | int, new_name: str | None) -> TableDescription:
     """Recall a table where it was dropped. Raises NotFoundError where it can be recalled on no server."""
     if isinstance(table, int):
         raise InvalidArgumentError("the ids of tables are each server's own: recall a table of several by its name")
-    _wherever(members, lambda store: store.recall_table(table, new_name))
-    return same(members.each_with(lambda store: store.describe_table(new_name or table)))
+    _wherever(servers, lambda store: store.recall_table(table, new_name))
+    return same(servers.each_with(lambda store: store.describe_table(new_name or table)))
 
 
 def same(described: Mapping[str, TableDescription]) -> TableDescription:
@@ -134,9 +134,9 @@ def half_altered(table: str, versions: Mapping[str, int]) -> ConflictError:
     )
 
 
-def _wherever(members: Members, act: Callable[[StoreService], object]) -> None:
+def _wherever(servers: Servers, act: Callable[[StoreService], object]) -> None:
     """Do something where it can be done; where there is no such table it may have been done before."""
-    outcomes = members.outcomes(act)
+    outcomes = servers.outcomes(act)
     errors = [found for found in outcomes.values() if isinstance(found, StoreError)]
     missing = [error for error in errors if isinstance(error, NotFoundError)]
     if len(errors) > len(missing) or len(missing) == len(outcomes):
@@ -151,9 +151,9 @@ def _present(found: Mapping[str, Described]) -> dict[str, TableDescription]:
     return {name: each for name, each in found.items() if isinstance(each, TableDescription)}
 
 
-def _check_new_ranges(members: Members, table: str, lacking: Sequence[str]) -> None:
+def _check_new_ranges(servers: Servers, table: str, lacking: Sequence[str]) -> None:
     """Refuse ranges that might go to a server which came later than the table, and would be nowhere."""
-    if placed := sorted(members.placement.servers_of(table).intersection(lacking)):
+    if placed := sorted(servers.placement.servers_of(table).intersection(lacking)):
         raise InvalidArgumentError(
             f"table {table!r} is not on {', '.join(placed)}, where its new range might go: name the servers that have "
             f"it, as servers of [tables.{table}], in the placement file of all"

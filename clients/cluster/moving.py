@@ -34,7 +34,7 @@ from ...schemas.moving import (
     MoveStatus,
     MovingService,
 )
-from .members import Members
+from .servers import Servers
 
 _ROUNDS = 12
 _OPEN_ROUNDS = 4
@@ -44,13 +44,13 @@ _LITTLE_BYTES = 4 << 20
 _PAUSE_SECONDS = 0.05
 
 
-def mover(members: Members, name: str) -> MovingService:
+def mover(servers: Servers, name: str) -> MovingService:
     """Return the store of a server as what moves tablets."""
-    return cast(MovingService, members.store(name))
+    return cast(MovingService, servers.store(name))
 
 
 def move(
-    members: Members, table: str, tablet: int, to: str, server: str | None = None, progress: MoveProgress | None = None
+    servers: Servers, table: str, tablet: int, to: str, server: str | None = None, progress: MoveProgress | None = None
 ) -> None:
     """Move a tablet to the server ``to``. Nothing happens if it is there.
 
@@ -61,45 +61,45 @@ def move(
         UnavailableError: a server cannot be reached, or rows of the table are staged. The same call goes on from there.
     """
     for name in (to, server):
-        if name is not None and name not in members.names:
-            raise InvalidArgumentError(f"there is no server {name!r}; there are {', '.join(members.names)}")
-    settle(members, table, members.names)
-    source = _source(members, table, tablet, to, server)
+        if name is not None and name not in servers.names:
+            raise InvalidArgumentError(f"there is no server {name!r}; there are {', '.join(servers.names)}")
+    settle(servers, table, servers.names)
+    source = _source(servers, table, tablet, to, server)
     if source is not None:
-        _Move(members, table, tablet, source, to, progress).run()
+        _Move(servers, table, tablet, source, to, progress).run()
 
 
-def settle(members: Members, table: str, names: Sequence[str]) -> None:
+def settle(servers: Servers, table: str, names: Sequence[str]) -> None:
     """Bring moves to some servers to their ends: take over what was handed over, throw away what no longer can be.
 
     Raises:
         UnavailableError: a server cannot be reached.
     """
     for name in names:
-        store = mover(members, name)
+        store = mover(servers, name)
         try:
             found = store.moves(table)
         except NotFoundError:
             continue
         for note in found.arriving:
-            _settle(members, name, note)
+            _settle(servers, name, note)
         for note in found.left:
             with suppress(UnavailableError, NotFoundError):
                 # It was prepared there when it was handed over, and nothing but taking it over ends that.
-                if any(each.move == note.move for each in mover(members, note.server).moves(table).arriving):
-                    _settle(members, note.server, note.model_copy(update={"server": name}))
+                if any(each.move == note.move for each in mover(servers, note.server).moves(table).arriving):
+                    _settle(servers, note.server, note.model_copy(update={"server": name}))
                 else:
                     store.move_forget(note.move)
 
 
-def check_given_up(members: Members, note: MoveNote) -> None:
+def check_given_up(servers: Servers, note: MoveNote) -> None:
     """Raise ConflictError unless the source of a move knows it no more: what was prepared may be all that there is."""
-    state = mover(members, note.server).move_status(note.move).state
+    state = mover(servers, note.server).move_status(note.move).state
     if state is not MoveState.UNKNOWN:
         raise ConflictError(f"the move {note.move!r} is {state.value} at {note.server!r}, and not to be given up here")
 
 
-def check_taken_over(members: Members, table: str, note: MoveNote) -> None:
+def check_taken_over(servers: Servers, table: str, note: MoveNote) -> None:
     """Raise ConflictError when the target of a move has yet to take the tablet over: it will ask its source then.
 
     ``note`` is what the source tells of a move by which a tablet left it.
@@ -107,18 +107,18 @@ def check_taken_over(members: Members, table: str, note: MoveNote) -> None:
     Raises:
         NotFoundError: the target knows no such table, so that nobody can say.
     """
-    if any(each.move == note.move for each in mover(members, note.server).moves(table).arriving):
+    if any(each.move == note.move for each in mover(servers, note.server).moves(table).arriving):
         raise ConflictError(f"the server {note.server!r} has yet to take over the tablet of the move {note.move!r}")
 
 
-def _settle(members: Members, name: str, note: MoveNote) -> None:
-    source = mover(members, note.server)
+def _settle(servers: Servers, name: str, note: MoveNote) -> None:
+    source = mover(servers, note.server)
     status = source.move_status(note.move)
     if status.handed_over:
-        mover(members, name).move_take_over(status.handed_over)
+        mover(servers, name).move_take_over(status.handed_over)
         source.move_forget(note.move)
     elif status.state is MoveState.UNKNOWN:
-        _abort(mover(members, name), note.move)
+        _abort(mover(servers, name), note.move)
 
 
 def _abort(server: MovingService, move: str) -> MoveStatus:
@@ -129,9 +129,9 @@ def _abort(server: MovingService, move: str) -> MoveStatus:
         return MoveStatus(state=MoveState.UNKNOWN)
 
 
-def _source(members: Members, table: str, tablet: int, to: str, server: str | None) -> str | None:
+def _source(servers: Servers, table: str, tablet: int, to: str, server: str | None) -> str | None:
     """Return the server that has the tablet; None when it is where it is to be."""
-    maps = members.each_with(lambda store: store.tablets(table))
+    maps = servers.each_with(lambda store: store.tablets(table))
     here = {name: [place.tablet for place in found.tablets if place.server is None] for name, found in maps.items()}
     owners = [name for name, numbers in here.items() if server in (None, name) and tablet in numbers]
     if len(owners) > 1:
@@ -140,7 +140,7 @@ def _source(members: Members, table: str, tablet: int, to: str, server: str | No
         )
     if owners:
         return None if owners == [to] else owners[0]
-    came = [note for note in mover(members, to).moves(table).arrived if note.tablet == tablet]
+    came = [note for note in mover(servers, to).moves(table).arrived if note.tablet == tablet]
     if any(server in (None, note.server) for note in came):
         return None
     raise NotFoundError(f"table {table!r} has no tablet {tablet}{f' on {server!r}' if server else ''}")
@@ -150,11 +150,11 @@ class _Move:
     """One move, under a name that no other has."""
 
     def __init__(
-        self, members: Members, table: str, tablet: int, source: str, to: str, progress: MoveProgress | None
+        self, servers: Servers, table: str, tablet: int, source: str, to: str, progress: MoveProgress | None
     ) -> None:
-        self._members = members
-        self._source = mover(members, source)
-        self._target = mover(members, to)
+        self._servers = servers
+        self._source = mover(servers, source)
+        self._target = mover(servers, to)
         self._begin = MoveBegin(move=uuid.uuid4().hex, table=table, tablet=tablet, to=to)
         self._progress = progress
         self._done = 0
@@ -196,7 +196,7 @@ class _Move:
 
     def _hand_over(self, current: MoveRound) -> HandedOver | None:
         """Hand the tablet over; None when it has changed since the round."""
-        settle(self._members, current.table, [current.to])  # what this move has put an end to may be prepared there
+        settle(self._servers, current.table, [current.to])  # what this move has put an end to may be prepared there
         self._target.move_prepare(current)
         asked = MoveHandOver(move=current.move, table=current.table, to=current.to, number=current.number)
         try:

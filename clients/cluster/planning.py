@@ -12,8 +12,8 @@ from ...schemas.errors import InvalidArgumentError, UnavailableError
 from ...schemas.scan import ScanSpec
 from ...schemas.timestamp import parse_moment
 from .definitions import half_altered
-from .members import Members
-from .whereabouts import incomplete
+from .servers import Servers
+from .tablet_locations import incomplete
 
 _PAUSES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 """Seconds between plans while tablets move."""
@@ -63,7 +63,7 @@ def _told(plan: ScanPlan) -> dict[str, str | None]:
     return {"planned": plan.planned, "lease": plan.lease}
 
 
-def now(members: Members, at_least: int = 0) -> int:
+def now(servers: Servers, at_least: int = 0) -> int:
     """Return a timestamp at which all servers show every write acknowledged so far, and no later one.
 
     It is the latest of their clocks, which the others follow before this returns.
@@ -71,10 +71,10 @@ def now(members: Members, at_least: int = 0) -> int:
     Raises:
         UnavailableError: a server's clock is further ahead than others follow it.
     """
-    return _latest(members, members.each(lambda store: store.now(at_least)))
+    return _latest(servers, servers.each(lambda store: store.now(at_least)))
 
 
-def now_there(members: Members, patient: bool = True) -> tuple[int, Set[str]]:
+def now_there(servers: Servers, patient: bool = True) -> tuple[int, Set[str]]:
     """Return the same for the servers that can be reached, and their names: for scans that need no others.
 
     Without ``patient`` a server that is gone is not waited for, as long as another answers.
@@ -82,16 +82,16 @@ def now_there(members: Members, patient: bool = True) -> tuple[int, Set[str]]:
     Raises:
         UnavailableError: none can be reached, or a server's clock is further ahead than others follow it.
     """
-    told, _ = members.there(lambda store: store.now(), patient=patient)
-    return _latest(members, told), told.keys()
+    told, _ = servers.there(lambda store: store.now(), patient=patient)
+    return _latest(servers, told), told.keys()
 
 
-def _latest(members: Members, told: Mapping[str, int]) -> int:
+def _latest(servers: Servers, told: Mapping[str, int]) -> int:
     """Return the latest of what servers told, and let the others of them follow it."""
     ahead, latest = max(told.items(), key=lambda each: each[1])
     if behind := [name for name, timestamp in told.items() if timestamp < latest]:
         try:
-            members.each(lambda store: store.now(latest), behind)
+            servers.each(lambda store: store.now(latest), behind)
         except InvalidArgumentError as error:  # the only argument is the timestamp
             raise UnavailableError(
                 f"the clock of the server {ahead!r} is too far ahead ({error.message}): correct it; if it has been "
@@ -100,7 +100,7 @@ def _latest(members: Members, told: Mapping[str, int]) -> int:
     return latest
 
 
-def planned(members: Members, spec: ScanSpec) -> ServersPlan:
+def planned(servers: Servers, spec: ScanSpec) -> ServersPlan:
     """Let all servers plan a scan at one snapshot. One that cannot be reached is left out, unless it has tablets that
     the scan reads: only then is it waited for.
 
@@ -114,9 +114,9 @@ def planned(members: Members, spec: ScanSpec) -> ServersPlan:
         raise InvalidArgumentError("a ticket for a tablet is for the server that made it")
     patient = False
     for pause in (*_PAUSES, None):
-        snapshot, asked = _snapshot(members, spec, patient)
+        snapshot, asked = _snapshot(servers, spec, patient)
         pinned = spec.pinned(snapshot)
-        plans, away = _plans(members, pinned.model_copy(update={"here": True}), patient)
+        plans, away = _plans(servers, pinned.model_copy(update={"here": True}), patient)
         if len({plan.schema_version for plan in plans.values()}) > 1:
             raise half_altered(spec.table, {name: plan.schema_version for name, plan in plans.items()})
         if not plans.keys() <= asked:
@@ -133,18 +133,18 @@ def planned(members: Members, spec: ScanSpec) -> ServersPlan:
     raise incomplete(spec.table)
 
 
-def _plans(members: Members, spec: ScanSpec, patient: bool) -> tuple[dict[str, ScanPlan], UnavailableError | None]:
-    return members.there_with(lambda store: store.plan(spec), patient)
+def _plans(servers: Servers, spec: ScanSpec, patient: bool) -> tuple[dict[str, ScanPlan], UnavailableError | None]:
+    return servers.there_with(lambda store: store.plan(spec), patient)
 
 
-def _snapshot(members: Members, spec: ScanSpec, patient: bool) -> tuple[int, Set[str]]:
+def _snapshot(servers: Servers, spec: ScanSpec, patient: bool) -> tuple[int, Set[str]]:
     """Return the one moment at which servers are read, and those that may be read at it."""
-    everyone = set(members.names)
+    everyone = set(servers.names)
     if spec.changes is None and spec.as_of is not None:
         return parse_moment(spec.as_of), everyone
     if spec.changes is not None and spec.changes.until is not None:
         return parse_moment(spec.changes.until, "until"), everyone
-    latest, asked = now_there(members, patient)
+    latest, asked = now_there(servers, patient)
     since = 0 if spec.changes is None else parse_moment(spec.changes.since, "since")
     return max(latest, since), asked
 

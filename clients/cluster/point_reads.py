@@ -6,14 +6,14 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas.errors import ConflictError, UnavailableError, WrongServerError
-from .members import Members
-from .whereabouts import WhereaboutsCache
+from .servers import Servers
+from .tablet_locations import TabletLocationsCache
 
 _TURNS_MAX = 20
 _POSITION = "_position"
 
 
-def get(members: Members, cache: WhereaboutsCache, table: str, keys: pa.RecordBatch) -> pa.Table:
+def get(servers: Servers, cache: TabletLocationsCache, table: str, keys: pa.RecordBatch) -> pa.Table:
     """Return the live rows of the keys, in the order asked.
 
     Raises:
@@ -24,19 +24,19 @@ def get(members: Members, cache: WhereaboutsCache, table: str, keys: pa.RecordBa
         parts = cache.of(table).cut(keys)
         try:
             if len(parts) == 1:
-                return members.store(next(iter(parts))).get(table, keys)
-            return _gathered(members, table, keys, parts)
+                return servers.store(next(iter(parts))).get(table, keys)
+            return _gathered(servers, table, keys, parts)
         except WrongServerError:
             cache.forget(table)
     raise UnavailableError("the tablets of the keys are moved faster than they can be followed; try again", 1.0)
 
 
-def _gathered(members: Members, table: str, keys: pa.RecordBatch, parts: dict[str, np.ndarray]) -> pa.Table:
+def _gathered(servers: Servers, table: str, keys: pa.RecordBatch, parts: dict[str, np.ndarray]) -> pa.Table:
     answers: list[pa.Table] = []
     positions: list[np.ndarray] = []
     for name, rows in parts.items():
         asked = keys.take(pa.array(rows))
-        found = members.store(name).get(table, asked)
+        found = servers.store(name).get(table, asked)
         if answers and found.schema != answers[0].schema:
             raise ConflictError(
                 f"table {table!r} has not the same columns on all servers: an alteration has reached only some of "

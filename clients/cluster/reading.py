@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from ...schemas.errors import NotFoundError, WrongServerError
 from ...schemas.scan import ScanSpec
 from ...schemas.service import ScanStream
-from .members import Members
 from .planning import ServersPlan
+from .servers import Servers
 
 _WAITING_BATCHES = 4
 """Of each server, before it waits."""
@@ -27,20 +27,20 @@ _PAUSES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 """Seconds between looks for a tablet that moves."""
 
 
-def unordered(members: Members, plan: ServersPlan) -> Iterator[pa.RecordBatch]:
+def unordered(servers: Servers, plan: ServersPlan) -> Iterator[pa.RecordBatch]:
     """Yield the batches of all servers, which are read at the same time."""
     names = [name for name, found in plan.plans.items() if found.splits]
     if len(names) == 1:
-        yield from tickets(members, names[0], plan)
+        yield from tickets(servers, names[0], plan)
         return
-    with closing(_Gathered(members, plan, names)) as gathered:
+    with closing(_Gathered(servers, plan, names)) as gathered:
         yield from gathered.batches()
 
 
-def in_turn(members: Members, plan: ServersPlan) -> Iterator[pa.RecordBatch]:
+def in_turn(servers: Servers, plan: ServersPlan) -> Iterator[pa.RecordBatch]:
     """Yield the batches of one server after the other."""
     for name in plan.plans:
-        yield from tickets(members, name, plan)
+        yield from tickets(servers, name, plan)
 
 
 def limited(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
@@ -53,28 +53,28 @@ def limited(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.Record
             return
 
 
-def tickets(members: Members, name: str, plan: ServersPlan) -> Iterator[pa.RecordBatch]:
+def tickets(servers: Servers, name: str, plan: ServersPlan) -> Iterator[pa.RecordBatch]:
     """Yield the batches of what one server had, wherever its tablets are by now."""
     for ticket in plan.tickets(name):
-        yield from opened(members, name, ticket).batches
+        yield from opened(servers, name, ticket).batches
 
 
-def opened(members: Members, name: str, ticket: ScanSpec) -> ScanStream:
+def opened(servers: Servers, name: str, ticket: ScanSpec) -> ScanStream:
     """Start the scan of a ticket: on another server than ``name``, which planned it, if that has the tablet now.
 
     Raises:
         WrongServerError: no server has it.
     """
-    if name in members.names:
+    if name in servers.names:
         try:
-            return _going_on(members, members.store(name).scan(ticket))
+            return _going_on(servers, servers.store(name).scan(ticket))
         except WrongServerError:
             if ticket.partition is None:
                 raise
-    return followed(members, ticket)
+    return followed(servers, ticket)
 
 
-def followed(members: Members, ticket: ScanSpec) -> ScanStream:
+def followed(servers: Servers, ticket: ScanSpec) -> ScanStream:
     """Start the scan of a ticket of a tablet that has moved, on the server that has it now.
 
     Raises:
@@ -83,23 +83,23 @@ def followed(members: Members, ticket: ScanSpec) -> ScanStream:
     # What the number of the tablet means, and the digest of the columns, is known to the server alone that planned.
     moved = ticket.model_copy(update={"planned": None, "tablet": None, "lease": None})
     for pause in (*_PAUSES, None):
-        for name in members.names:
+        for name in servers.names:
             try:
-                found = members.store(name).scan(moved)
-                return _going_on(members, replace(found, batches=begun(found.batches)))
+                found = servers.store(name).scan(moved)
+                return _going_on(servers, replace(found, batches=begun(found.batches)))
             except (WrongServerError, NotFoundError):
                 continue
         if pause is not None:
-            members.each_with(lambda store: store.tablets(ticket.table))  # who was handed a tablet over takes it now
+            servers.each_with(lambda store: store.tablets(ticket.table))  # who was handed a tablet over takes it now
             time.sleep(pause)
     raise WrongServerError("no server has the tablet that the scan is to read: plan it again")
 
 
-def _going_on(members: Members, stream: ScanStream) -> ScanStream:
-    return replace(stream, batches=_followed_on(members, stream))
+def _going_on(servers: Servers, stream: ScanStream) -> ScanStream:
+    return replace(stream, batches=_followed_on(servers, stream))
 
 
-def _followed_on(members: Members, stream: ScanStream) -> Iterator[pa.RecordBatch]:
+def _followed_on(servers: Servers, stream: ScanStream) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a scan; its rest from another server, if the tablet moved while this one was restarted."""
     try:
         yield from stream.batches
@@ -107,7 +107,7 @@ def _followed_on(members: Members, stream: ScanStream) -> Iterator[pa.RecordBatc
         rest = stream.rest() if stream.rest else None
         if rest is None or rest.partition is None:
             raise
-        yield from followed(members, rest).batches
+        yield from followed(servers, rest).batches
 
 
 def begun(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -119,12 +119,12 @@ def begun(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 class _Gathered:
     """Reads servers by a thread each; batches wait in one queue."""
 
-    def __init__(self, members: Members, plan: ServersPlan, names: Sequence[str]) -> None:
+    def __init__(self, servers: Servers, plan: ServersPlan, names: Sequence[str]) -> None:
         self._waiting: queue.Queue[pa.RecordBatch | BaseException | None] = queue.Queue(_WAITING_BATCHES * len(names))
         self._stopped = threading.Event()
         self._reading = len(names)
         for name in names:
-            arguments = (members, name, plan)
+            arguments = (servers, name, plan)
             threading.Thread(target=self._read, args=arguments, name=f"nyala-read-{name}", daemon=True).start()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -142,10 +142,10 @@ class _Gathered:
         """Let the threads end."""
         self._stopped.set()
 
-    def _read(self, members: Members, name: str, plan: ServersPlan) -> None:
+    def _read(self, servers: Servers, name: str, plan: ServersPlan) -> None:
         end: BaseException | None = None
         try:
-            with closing(tickets(members, name, plan)) as found:  # pyright: ignore[reportArgumentType] - a generator
+            with closing(tickets(servers, name, plan)) as found:  # pyright: ignore[reportArgumentType] - a generator
                 for batch in found:
                     if not self._put(batch):
                         return
@@ -165,7 +165,7 @@ class _Gathered:
 
 
 @dataclass(slots=True)
-class _Run:
+class _ServerStream:
     """The rows of one server that are there and not yet out, in the order of the key."""
 
     coming: Iterator[pa.RecordBatch]
@@ -186,7 +186,7 @@ def merged(runs: Sequence[Iterator[pa.RecordBatch]], by: Sequence[str]) -> Itera
     In each round the batches at hand are sorted together, and go out up to the first of their last rows: what comes
     next in any run lies above that.
     """
-    waiting = [run for run in map(_Run, runs) if run.fill()]
+    waiting = [run for run in map(_ServerStream, runs) if run.fill()]
     while len(waiting) > 1:
         batches = [run.rows for run in waiting if run.rows is not None]
         together = pa.Table.from_batches([batch.select(list(by)) for batch in batches])

@@ -34,9 +34,9 @@ from ...schemas.transaction import StagedBatch, StageResult, TransactionCommit, 
 from ...schemas.write import CommitMode, WriteCommand, WriteResult
 from ..flight.store import Answered
 from . import aggregating, definitions, moving, point_reads, reading, transactions
-from .members import Members
 from .planning import ServersPlan, now, planned
-from .whereabouts import WhereaboutsCache
+from .servers import Servers
+from .tablet_locations import TabletLocationsCache
 from .writing import PlacedWrite
 
 _ATTEMPTS = 8
@@ -46,40 +46,40 @@ _ATTEMPTS = 8
 class PlacedStore:
     """A client of all servers of a placement: see ``schemas.service.StoreService`` and docs/servers.md. Thread safe."""
 
-    def __init__(self, members: Members) -> None:
-        self.members = members
-        self._cache = WhereaboutsCache(members)
+    def __init__(self, servers: Servers) -> None:
+        self.servers = servers
+        self._cache = TabletLocationsCache(servers)
 
     # Tables
 
     def create_table(self, definition: TableDefinition) -> TableDescription:
         """See StoreService."""
-        return definitions.create(self.members, definition)
+        return definitions.create(self.servers, definition)
 
     def alter_table(self, alteration: Alteration) -> TableDescription:
         """See StoreService."""
         self._cache.forget(alteration.table)
         try:
-            return definitions.alter(self.members, alteration)
+            return definitions.alter(self.servers, alteration)
         finally:
             self._cache.forget(alteration.table)
 
     def drop_table(self, name: str, keep_seconds: int = 0) -> None:
         """See StoreService."""
         self._cache.forget(name)
-        definitions.drop(self.members, name, keep_seconds)
+        definitions.drop(self.servers, name, keep_seconds)
 
     def recall_table(self, table: str | int, new_name: str | None = None) -> TableDescription:
         """See StoreService. By name only: the ids of tables are each server's own."""
-        return definitions.recall(self.members, table, new_name)
+        return definitions.recall(self.servers, table, new_name)
 
     def dropped_tables(self) -> list[DroppedTable]:
         """See StoreService. As the first server knows them."""
-        return self.members.store(self.members.names[0]).dropped_tables()
+        return self.servers.store(self.servers.names[0]).dropped_tables()
 
     def tables(self) -> list[str]:
         """See StoreService. As the servers know them that can be reached: each has all tables."""
-        known, _ = self.members.there(lambda store: store.tables())
+        known, _ = self.servers.there(lambda store: store.tables())
         return sorted(set(chain.from_iterable(known.values())))
 
     def describe_table(self, name: str) -> TableDescription:
@@ -89,11 +89,11 @@ class PlacedStore:
             ConflictError: the servers do not say the same.
             NotFoundError: no server that can be reached has it. Others are not waited for: the name may be mistyped.
         """
-        return definitions.shared(self.members.each_if_known(lambda store: store.describe_table(name)))
+        return definitions.shared(self.servers.each_if_known(lambda store: store.describe_table(name)))
 
     def tablets(self, name: str) -> TabletMap:
         """See StoreService. Every tablet with the server that has it, and its number there."""
-        maps = self.members.each_with(lambda store: store.tablets(name))
+        maps = self.servers.each_with(lambda store: store.tablets(name))
         places = [
             TabletPlace(tablet=place.tablet, partition=place.partition, server=server)
             for server, found in maps.items()
@@ -107,7 +107,7 @@ class PlacedStore:
 
     def table_stats(self, name: str) -> TableStats:
         """See StoreService. Added up; the memory is each server's own affair and left out."""
-        found = list(self.members.each_with(lambda store: store.table_stats(name)).values())
+        found = list(self.servers.each_with(lambda store: store.table_stats(name)).values())
         columns: dict[str, ColumnStats] = {}
         for column in chain.from_iterable(stats.columns for stats in found):
             columns[column.name] = _added(columns[column.name], column) if column.name in columns else column
@@ -124,7 +124,7 @@ class PlacedStore:
     def write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> WriteResult:
         """See StoreService. One commit on each server that gets rows."""
         one = command.model_copy(update={"commit": CommitMode.BATCH})
-        (answer,) = PlacedWrite(self.members, self._cache, one, seq).write_all([batch])
+        (answer,) = PlacedWrite(self.servers, self._cache, one, seq).write_all([batch])
         return answer
 
     def begin_write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> Answered:
@@ -138,23 +138,23 @@ class PlacedStore:
             if staged:
                 yield self.write(command, pa.concat_batches(staged))
             return
-        yield from PlacedWrite(self.members, self._cache, command).write_all(batches)
+        yield from PlacedWrite(self.servers, self._cache, command).write_all(batches)
 
     def stage(self, command: WriteCommand, batches: Iterable[StagedBatch]) -> StageResult:
         """See StoreService. Every server gets the part, with the rows of its tablets."""
-        return transactions.stage(self.members, self._cache, command, batches)
+        return transactions.stage(self.servers, self._cache, command, batches)
 
     def commit_transaction(self, commit: TransactionCommit) -> TransactionResult:
         """See StoreService. One commit on each server: docs/servers.md says what that means."""
-        return transactions.commit(self.members, commit)
+        return transactions.commit(self.servers, commit)
 
     def abort_transaction(self, transaction: str) -> None:
         """See StoreService."""
-        self.members.each(lambda store: store.abort_transaction(transaction))
+        self.servers.each(lambda store: store.abort_transaction(transaction))
 
     def execute(self, statement: Statement) -> WriteResult:
         """See StoreService. One commit on each server, of the rows that it has: docs/servers.md."""
-        return transactions.execute(self.members, statement)
+        return transactions.execute(self.servers, statement)
 
     def import_begin(self, asked: ImportBegin) -> ImportPlan:
         """Not possible. Raises InvalidArgumentError."""
@@ -198,12 +198,12 @@ class PlacedStore:
 
     def commits(self, table: str, since: int | str | None = None) -> pa.Table:
         """See StoreService. Those of all servers; what was one write to several is a commit of each."""
-        found = self.members.each_with(lambda store: store.commits(table, since)).values()
+        found = self.servers.each_with(lambda store: store.commits(table, since)).values()
         return pa.concat_tables(list(found)).sort_by("timestamp")
 
     def last_change(self, table: str) -> int:
         """See StoreService. That of the servers which can be reached: who reads up to it misses the others."""
-        changes, _ = self.members.there_with(lambda store: store.last_change(table))
+        changes, _ = self.servers.there_with(lambda store: store.last_change(table))
         return max(changes.values())
 
     def scan(self, spec: ScanSpec) -> ScanStream:
@@ -222,13 +222,13 @@ class PlacedStore:
         if spec.ordered:
             batches = self._in_order(plan, described.primary_key, schema)
         elif spec.limit is not None:
-            batches = reading.limited(reading.in_turn(self.members, plan), spec.limit) if spec.limit else iter(())
+            batches = reading.limited(reading.in_turn(self.servers, plan), spec.limit) if spec.limit else iter(())
         else:
-            batches = reading.unordered(self.members, plan)
+            batches = reading.unordered(self.servers, plan)
         return ScanStream(schema, plan.snapshot, self._released(plan, batches))
 
     def _key(self, table: str) -> list[str]:
-        described, _ = self.members.there_with(lambda store: store.describe_table(table))
+        described, _ = self.servers.there_with(lambda store: store.describe_table(table))
         return next(iter(described.values())).primary_key
 
     def _asked(self, spec: ScanSpec) -> ScanSpec:
@@ -243,9 +243,9 @@ class PlacedStore:
     def _planned(self, spec: ScanSpec) -> tuple[ServersPlan, TableDescription]:
         """Return a plan whose rowsets all servers keep, and the table as it was planned."""
         for _ in range(_ATTEMPTS):
-            plan = planned(self.members, spec.model_copy(update={"pin": True}))
+            plan = planned(self.servers, spec.model_copy(update={"pin": True}))
             name, first = next(iter(plan.plans.items()))
-            described = self.members.store(name).describe_table(spec.table)
+            described = self.servers.store(name).describe_table(spec.table)
             if described.schema_version == first.schema_version:
                 return plan, described
         raise ConflictError(f"table {spec.table!r} is altered again and again while the scan is planned")
@@ -260,7 +260,7 @@ class PlacedStore:
             for name, lease in () if is_read else [(name, each.lease) for name, each in plan.plans.items()]:
                 if lease is not None:
                     with suppress(StoreError):  # its time will be over
-                        self.members.store(name).release_scan(lease)
+                        self.servers.store(name).release_scan(lease)
 
     def _presorted(self, spec: ScanSpec, inner: ScanSpec) -> ScanStream:
         """Return the rows that are to be sorted: of each server those that the limit can let through."""
@@ -293,31 +293,31 @@ class PlacedStore:
             except (UnavailableError, WrongServerError) as error:
                 if isinstance(error, UnavailableError) and error.retry_after_seconds is None:
                     raise
-                plan = planned(self.members, plan.spec)
+                plan = planned(self.servers, plan.spec)
         raise UnavailableError("tablets are moved faster than the scan can follow; try again", 1.0)
 
     def _parts(self, plan: ServersPlan) -> dict[str, Iterator[pa.RecordBatch]]:
-        return self.members.each_named(
+        return self.servers.each_named(
             lambda name, store: reading.begun(store.scan(plan.part(name)).batches), list(plan.plans)
         )
 
     def plan(self, spec: ScanSpec) -> ScanPlan:
         """See StoreService. Each split says which server has it."""
-        return planned(self.members, spec).whole(self.members.placement.servers)
+        return planned(self.servers, spec).whole(self.servers.placement.servers)
 
     def release_scan(self, lease: str) -> None:
         """Not possible: a lease is one server's. Nothing happens."""
 
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
         """See StoreService. The rows of several servers are read one after the other, each as of now."""
-        return point_reads.get(self.members, self._cache, table, keys)
+        return point_reads.get(self.servers, self._cache, table, keys)
 
     def move_tablet(
         self, table: str, tablet: int, to: str, server: str | None = None, progress: MoveProgress | None = None
     ) -> None:
         """See StoreService. Raises as ``moving.move``."""
         try:
-            moving.move(self.members, table, tablet, to, server, progress)
+            moving.move(self.servers, table, tablet, to, server, progress)
         finally:
             self._cache.forget(table)
 
@@ -327,7 +327,7 @@ class PlacedStore:
         Raises:
             WrongServerError: no server has it.
         """
-        return reading.followed(self.members, ticket).batches
+        return reading.followed(self.servers, ticket).batches
 
     def scan_split(self, server: str, ticket: ScanSpec) -> ScanStream:
         """Start the scan of one split of a plan, whose ticket ``server`` made, wherever its tablet is by now.
@@ -335,35 +335,35 @@ class PlacedStore:
         Raises:
             WrongServerError: no server has it.
         """
-        return reading.opened(self.members, server, ticket)
+        return reading.opened(self.servers, server, ticket)
 
     # The store
 
     def maintain(self, table: str, op: str) -> dict[str, Any]:
         """See StoreService."""
-        done = self.members.each_with(lambda store: store.maintain(table, op)).values()
+        done = self.servers.each_with(lambda store: store.maintain(table, op)).values()
         parts = {part for each in done for part, value in each.items() if isinstance(value, int)}
         return {"op": op} | {part: sum(each.get(part, 0) for each in done) for part in sorted(parts)}
 
     def now(self, at_least: int = 0) -> int:
         """See StoreService. The latest of all clocks, which the others follow."""
-        return now(self.members, at_least)
+        return now(self.servers, at_least)
 
     def health(self) -> Health:
         """See StoreService. That of the server which is least well, with the damaged files of all."""
-        found = self.members.each(lambda store: store.health())
-        worst = max(self.members.names, key=lambda name: (_HOW_BAD.index(found[name].status), name))
+        found = self.servers.each(lambda store: store.health())
+        worst = max(self.servers.names, key=lambda name: (_HOW_BAD.index(found[name].status), name))
         if found[worst].status == "ok":
-            return found[self.members.names[0]].model_copy(update={"server": None, "store_uuid": ""})
+            return found[self.servers.names[0]].model_copy(update={"server": None, "store_uuid": ""})
         damaged = [file for health in found.values() for file in health.damaged]
         return found[worst].model_copy(update={"reason": f"{worst}: {found[worst].reason}", "damaged": damaged})
 
     def close(self) -> None:
         """Close the connections; the servers go on."""
-        self.members.close()
+        self.servers.close()
 
     def __repr__(self) -> str:
-        return f"PlacedStore({', '.join(self.members.names)})"
+        return f"PlacedStore({', '.join(self.servers.names)})"
 
 
 _HOW_BAD = ("ok", "degraded", "read_only")

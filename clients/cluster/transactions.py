@@ -16,8 +16,8 @@ from ...schemas.statement import Statement
 from ...schemas.transaction import ServerRows, StagedBatch, StageResult, TransactionCommit, TransactionResult
 from ...schemas.write import ROW_ERRORS_MAX, Stage, WriteCommand, WriteResult, combine
 from ..flight.staging_put import named
-from .members import Members
-from .whereabouts import WhereaboutsCache
+from .servers import Servers
+from .tablet_locations import TabletLocationsCache
 
 _WAITING_BATCHES = 2
 _LOOK_SECONDS = 0.2
@@ -26,9 +26,9 @@ _LOOK_SECONDS = 0.2
 class _Feed:
     """The batches of one server on their way to it, a few at a time."""
 
-    def __init__(self, members: Members, name: str, command: WriteCommand, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, servers: Servers, name: str, command: WriteCommand, pool: ThreadPoolExecutor) -> None:
         self._waiting: queue.Queue[StagedBatch | None] = queue.Queue(_WAITING_BATCHES)
-        self.answer: Future[StageResult] = pool.submit(lambda: members.store(name).stage(command, self._batches()))
+        self.answer: Future[StageResult] = pool.submit(lambda: servers.store(name).stage(command, self._batches()))
 
     def give(self, batch: StagedBatch | None) -> None:
         """Hand on a batch, None for the end; raise what the server said if it has stopped listening."""
@@ -62,14 +62,14 @@ _BROKEN = StagedBatch(pa.record_batch([], names=[]))
 
 
 def stage(
-    members: Members, cache: WhereaboutsCache, command: WriteCommand, batches: Iterable[StagedBatch]
+    servers: Servers, cache: TabletLocationsCache, command: WriteCommand, batches: Iterable[StagedBatch]
 ) -> StageResult:
     """Stage a part on all servers, each with the rows of its tablets, in the order in which they come."""
-    _hold(members, command)
+    _hold(servers, command)
     cache.forget(command.table)  # what is staged in a wrong place cannot be committed
     known = cache.of(command.table)
-    with ThreadPoolExecutor(len(members.names), thread_name_prefix="nyala-stage") as pool:
-        feeds = {name: _Feed(members, name, command, pool) for name in known.names}
+    with ThreadPoolExecutor(len(servers.names), thread_name_prefix="nyala-stage") as pool:
+        feeds = {name: _Feed(servers, name, command, pool) for name in known.names}
         cuts = {name: ServerRows(server=name) for name in known.names}
         first = 0
         try:
@@ -89,13 +89,13 @@ def stage(
     longest = max(staged.values(), key=lambda each: len(each.parts))
     for name, each in staged.items():  # a commit names the same parts on all servers
         for number in range(len(each.parts), len(longest.parts)):
-            members.store(name).stage(named(command, number), [])
+            servers.store(name).stage(named(command, number), [])
     rows, seconds = sum(each.rows for each in staged.values()), min(each.seconds_to_live for each in staged.values())
-    servers = [cuts[name].model_copy(update={"part_rows": each.part_rows}) for name, each in staged.items()]
-    return longest.model_copy(update={"rows": rows, "seconds_to_live": seconds, "servers": servers})
+    server_rows = [cuts[name].model_copy(update={"part_rows": each.part_rows}) for name, each in staged.items()]
+    return longest.model_copy(update={"rows": rows, "seconds_to_live": seconds, "servers": server_rows})
 
 
-def _hold(members: Members, command: WriteCommand) -> None:
+def _hold(servers: Servers, command: WriteCommand) -> None:
     """Stage an empty part everywhere: from then on the tablets of the table stay where they are.
 
     It is none of those that are committed, and thrown away with the transaction.
@@ -104,10 +104,10 @@ def _hold(members: Members, command: WriteCommand) -> None:
         held = command.model_copy(
             update={"stage": command.stage.model_copy(update={"part": f"hold-{uuid.uuid4().hex}"})}
         )
-        members.each_with(lambda store: store.stage(held, []))
+        servers.each_with(lambda store: store.stage(held, []))
 
 
-def execute(members: Members, asked: Statement) -> WriteResult:
+def execute(servers: Servers, asked: Statement) -> WriteResult:
     """Execute a statement on one server after the other, each over its own tablets, which cannot move meanwhile.
 
     A numbered one that only some have executed keeps the tablets where they are, until it is sent again or the time of
@@ -118,23 +118,23 @@ def execute(members: Members, asked: Statement) -> WriteResult:
     """
     name, is_half_done = _hold_name(asked), False
     held = WriteCommand(table=asked.table, stage=Stage(transaction=name, part="held"))
-    _hold(members, held)
+    _hold(servers, held)
     found: list[WriteResult] = []
     try:
-        for server in members.names:
+        for server in servers.names:
             try:
-                found.append(members.store(server).execute(asked.model_copy(update={"here": True})))
+                found.append(servers.store(server).execute(asked.model_copy(update={"here": True})))
             except StoreError as error:
                 if found:
                     is_half_done = asked.writer is not None
-                    error.add_note(f"it was executed before that on {', '.join(members.names[: len(found)])}")
+                    error.add_note(f"it was executed before that on {', '.join(servers.names[: len(found)])}")
                 raise
             if found[-1].error_count:
                 break
     finally:
         if not is_half_done:
             with suppress(StoreError):  # it is thrown away in its time
-                members.each(lambda store: store.abort_transaction(name))
+                servers.each(lambda store: store.abort_transaction(name))
     return combine(found)
 
 
@@ -146,9 +146,9 @@ def _hold_name(asked: Statement) -> str:
     return f"statement-{blake2b(said.encode(), digest_size=16).hexdigest()}"
 
 
-def commit(members: Members, asked: TransactionCommit) -> TransactionResult:
+def commit(servers: Servers, asked: TransactionCommit) -> TransactionResult:
     """Commit a transaction on one server after the other; each answers as before when it is asked again."""
-    answers = {name: members.store(name).commit_transaction(asked) for name in members.names}
+    answers = {name: servers.store(name).commit_transaction(asked) for name in servers.names}
     found = list(answers.values())
     errors = [error.model_copy(update={"server": name}) for name, each in answers.items() for error in each.errors]
     return found[0].model_copy(

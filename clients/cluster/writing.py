@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from ...schemas.errors import UnavailableError, WrongServerError
 from ...schemas.write import ROW_ERRORS_MAX, WRITER_LENGTH_MAX, WriteCommand, WriteResult, combine
-from .members import Members
-from .whereabouts import WhereaboutsCache
+from .servers import Servers
+from .tablet_locations import TabletLocationsCache
 
 _AHEAD = 3
 """Batches under way."""
@@ -30,7 +30,7 @@ _PAUSE_SECONDS = 0.05
 
 
 @dataclass(slots=True)
-class _Part:
+class _ServerRows:
     """The rows of a batch that go to one server."""
 
     rows: pa.RecordBatch
@@ -44,15 +44,15 @@ class _Sent:
     """A batch under way, and what is answered already, with positions as in the batch."""
 
     rows: int
-    parts: list[_Part] = field(default_factory=list)
+    parts: list[_ServerRows] = field(default_factory=list)
     answers: list[WriteResult] = field(default_factory=list)
 
 
 class _Lane:
     """One server's parts, in order."""
 
-    def __init__(self, members: Members, name: str, seq: int | None) -> None:
-        self._members = members
+    def __init__(self, servers: Servers, name: str, seq: int | None) -> None:
+        self._servers = servers
         self._name = name
         self._seq = seq
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"nyala-write-{name}")
@@ -69,7 +69,7 @@ class _Lane:
         if self._stopped:
             raise self._stopped
         try:
-            return self._members.store(self._name).write(command, rows, self._seq)
+            return self._servers.store(self._name).write(command, rows, self._seq)
         except WrongServerError as error:
             self._stopped = error
             raise
@@ -79,10 +79,10 @@ class PlacedWrite:
     """One write over several servers. For one thread."""
 
     def __init__(
-        self, members: Members, cache: WhereaboutsCache, command: WriteCommand, seq: int | None = None
+        self, servers: Servers, cache: TabletLocationsCache, command: WriteCommand, seq: int | None = None
     ) -> None:
         """With ``seq`` there is to be one batch."""
-        self._members = members
+        self._servers = servers
         self._cache = cache
         self._command = command
         self._seq = seq
@@ -112,8 +112,8 @@ class PlacedWrite:
         for name, command, mine in self._cut(rows):
             part = rows if len(mine) == rows.num_rows else rows.take(pa.array(mine))
             if name not in self._lanes:
-                self._lanes[name] = _Lane(self._members, name, self._seq)
-            sent.parts.append(_Part(part, positions[mine], self._lanes[name].send(command, part)))
+                self._lanes[name] = _Lane(self._servers, name, self._seq)
+            sent.parts.append(_ServerRows(part, positions[mine], self._lanes[name].send(command, part)))
 
     def _cut(self, rows: pa.RecordBatch) -> list[tuple[str, WriteCommand, np.ndarray]]:
         """Return the parts of rows: the server, what it is to do, and the positions.
@@ -151,9 +151,9 @@ class PlacedWrite:
         for sent, part in refused:
             self._send(sent, part.rows, part.positions)
 
-    def _settle(self, sent: _Sent) -> list[_Part]:
+    def _settle(self, sent: _Sent) -> list[_ServerRows]:
         """Keep the answers of a batch's parts that are through; return the parts that are to go elsewhere."""
-        refused: list[_Part] = []
+        refused: list[_ServerRows] = []
         for part in sent.parts:
             try:
                 sent.answers.append(_at(part.answer.result(), part.positions))

@@ -6,11 +6,11 @@ from ...schemas.errors import InvalidArgumentError
 from .executor import Executor, LocalExecutor, MappedExecutor, Mapping
 from .spark_executor import SparkExecutor
 
-Where = Executor | Mapping | str
+ExecutorChoice = Executor | Mapping | str
 """An executor, or the name of one: local, spark."""
 
 
-def executor_of(where: Where, workers: int | None = None) -> Executor:
+def executor_of(where: ExecutorChoice, workers: int | None = None) -> Executor:
     """Return the executor that is meant: itself, "local" or "spark".
 
     Raises:

@@ -13,7 +13,7 @@ from ...schemas.description import TableDescription
 from ...schemas.errors import ConflictError, CorruptionError, InvalidArgumentError, NotFoundError, SnapshotTooOldError
 from ...schemas.scan import ScanSpec
 from ...schemas.service import StoreService
-from ..executors.choice import Where, executor_of
+from ..executors.choice import ExecutorChoice, executor_of
 from ..executors.executor import Executor
 from ..executors.progress import Show, run_tasks
 from .chain import METADATA, PLAN, Backup, BackupPlan, TableBackups, backups_of, name_of
@@ -21,7 +21,7 @@ from .folder import Folder, Place
 from .lease import FolderLease, lost
 from .link import Store, StoreLink
 from .owner import why_not_continued
-from .parts import Part, PartTask, sweep, write_part
+from .parts import DataFile, PartTask, sweep, write_part
 from .splits import (
     SPLIT_BYTES,
     TableSplit,
@@ -89,7 +89,7 @@ def backup(
     as_of: int | str | None = None,
     checksum: bool | None = None,
     split_bytes: int = SPLIT_BYTES,
-    executor: Where = "local",
+    executor: ExecutorChoice = "local",
     workers: int | None = None,
     show: Show = "auto",
 ) -> BackupResult:
@@ -271,7 +271,7 @@ def _splits(
     return in_order(whole.tablets), splits
 
 
-def _written(folder: Folder, plan: BackupPlan, run: _Run) -> list[Part]:
+def _written(folder: Folder, plan: BackupPlan, run: _Run) -> list[DataFile]:
     fields = [column.field for column in plan.table.columns]
     rows = pa.schema(fields)
     splits = [  # by the name that the table has now
@@ -303,7 +303,7 @@ def _before(plan: BackupPlan, backups: TableBackups) -> list[TabletChecksum] | N
 
 
 def _finished(
-    folder: Folder, plan: BackupPlan, parts: list[Part], before: list[TabletChecksum] | None, run: _Run
+    folder: Folder, plan: BackupPlan, parts: list[DataFile], before: list[TabletChecksum] | None, run: _Run
 ) -> Backup:
     sums, table_rows, total = _sums(folder, plan, parts, before, run)
     made = Backup(
@@ -326,7 +326,7 @@ def _finished(
 
 
 def _sums(
-    folder: Folder, plan: BackupPlan, parts: list[Part], before: list[TabletChecksum] | None, run: _Run
+    folder: Folder, plan: BackupPlan, parts: list[DataFile], before: list[TabletChecksum] | None, run: _Run
 ) -> tuple[list[TabletChecksum] | None, int | None, str | None]:
     """Return the sums of the tablets, and of the table, as far as they are wanted and known."""
     if not plan.sums:
@@ -359,7 +359,7 @@ def _is_as_planned(plan: BackupPlan, run: _Run) -> bool:
     return now == plan.tablets and _same_columns(plan.table, service.describe_table(run.table))
 
 
-def _is_of_one_table(plan: BackupPlan, parts: list[Part], now: TableDescription) -> bool:
+def _is_of_one_table(plan: BackupPlan, parts: list[DataFile], now: TableDescription) -> bool:
     """Whether what was read is of the table as it was planned, in full.
 
     A tablet that has moved to another server is found by what it holds: also one that took its place since, where the

@@ -15,7 +15,7 @@ from ...schemas.errors import ConflictError, CorruptionError, InvalidArgumentErr
 from ...schemas.timestamp import datetime_of
 from .folder import Folder, Place
 from .owner import check_owner, is_same_table
-from .parts import Part
+from .parts import DataFile
 from .splits import TableSplit, TabletLabel
 from .tablet_sums import total_of
 from .verification import Checksum, TabletChecksum
@@ -59,7 +59,7 @@ class Backup(_Span):
     """What ``metadata.json`` says, which is written last: a folder without it is no backup."""
 
     format: Literal[1] = 1
-    parts: list[Part]
+    parts: list[DataFile]
     rows: int
     bytes: int
     table_rows: int | None = None

@@ -12,7 +12,7 @@ from ...schemas.errors import AlreadyPresentError, ConflictError, SnapshotTooOld
 from ...schemas.partition_schema import sum_of
 from ...schemas.scan import ScanSpec
 from ...schemas.service import StoreService
-from ..executors.choice import Where, executor_of
+from ..executors.choice import ExecutorChoice, executor_of
 from ..executors.progress import Show, run_tasks
 from .definition import Levels
 from .link import Store, StoreLink
@@ -54,7 +54,7 @@ def copy_table(
     as_of: int | str | None = None,
     partition_by: Levels | None = None,
     split_bytes: int = SPLIT_BYTES,
-    executor: Where = "local",
+    executor: ExecutorChoice = "local",
     workers: int | None = None,
     show: Show = "auto",
 ) -> CopyResult:

@@ -9,14 +9,13 @@ from pydantic import BaseModel, ConfigDict
 
 from ...schemas.errors import AlreadyPresentError, InvalidArgumentError
 from ...schemas.scan import ScanSpec
-from ..convert.where import Where as Filter
-from ..convert.where import where_json
-from ..executors.choice import Where, executor_of
+from ..convert.where import Where, where_json
+from ..executors.choice import ExecutorChoice, executor_of
 from ..executors.progress import Show, run_tasks
 from .folder import Folder, Place
 from .lease import FolderLease
 from .link import Store, StoreLink
-from .parts import Part, PartTask, sweep, write_part
+from .parts import DataFile, PartTask, sweep, write_part
 from .splits import SPLIT_BYTES, TableSplit, check_count, count_rows, snapshot_of, split_table
 
 METADATA, PLAN = "_metadata.json", "_plan.json"
@@ -34,7 +33,7 @@ class ExportResult(BaseModel):
     folder: str
     rows: int
     bytes: int
-    parts: list[Part]
+    parts: list[DataFile]
     resumed: bool = False
 
 
@@ -56,10 +55,10 @@ def export(
     folder: Place,
     *,
     columns: Sequence[str] | None = None,
-    where: Filter = None,
+    where: Where = None,
     as_of: int | str | None = None,
     split_bytes: int = SPLIT_BYTES,
-    executor: Where = "local",
+    executor: ExecutorChoice = "local",
     workers: int | None = None,
     show: Show = "auto",
 ) -> ExportResult:

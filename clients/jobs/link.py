@@ -40,7 +40,7 @@ class StoreLink:
         service = store._store
         if isinstance(service, FlightStore):
             return cls(service.url, service if service.health().server is None else None)
-        return cls(None, service, getattr(getattr(service, "members", None), "placement", None))
+        return cls(None, service, getattr(getattr(service, "servers", None), "placement", None))
 
     @property
     def service(self) -> StoreService:

@@ -17,7 +17,7 @@ from ...schemas.operation import Operation
 from ...schemas.transaction import TransactionCommit
 from ...schemas.write import Stage
 from ..api.table import Table
-from ..executors.choice import Where, executor_of
+from ..executors.choice import ExecutorChoice, executor_of
 from ..executors.progress import JobProgress, Show
 from .file_format import ReadOptions
 from .folder import Place
@@ -62,7 +62,7 @@ def load(
     run: str = "",
     options: ReadOptions | None = None,
     rejects: Place | None = None,
-    executor: Where = "local",
+    executor: ExecutorChoice = "local",
     workers: int | None = None,
     show: Show = "auto",
 ) -> LoadResult:
@@ -106,7 +106,7 @@ def load(
 
 
 def _rejects(
-    path: Place | None, files: Sequence[InputFile], about: TableDescription, executor: Where
+    path: Place | None, files: Sequence[InputFile], about: TableDescription, executor: ExecutorChoice
 ) -> Rejects | None:
     if path is None:
         return None

@@ -29,7 +29,7 @@ ROW_GROUP_BYTES = 32 * 1024 * 1024
 COMPRESSION = "zstd"
 
 
-class Part(BaseModel):
+class DataFile(BaseModel):
     """One file of a backup or an export."""
 
     model_config = ConfigDict(frozen=True)
@@ -71,7 +71,7 @@ class PartTask:
         return f"_{self.name}{NOTE}"
 
 
-def write_part(task: PartTask) -> Part:
+def write_part(task: PartTask) -> DataFile:
     """Return a task's part; write it, if no earlier run has.
 
     Raises:
@@ -89,7 +89,7 @@ def write_part(task: PartTask) -> Part:
     sums = PartSums() if task.sums else None
     schema = pa.schema([field for field in stream.schema if not field.name.startswith(BEFORE)])
     rows, size, sha256 = _write_file(task.folder, file, schema, stream.batches, sums)
-    part = Part(
+    part = DataFile(
         file=file,
         tablet=task.split.label,
         kind="changes" if task.split.scan.changes else "rows",
@@ -103,19 +103,19 @@ def write_part(task: PartTask) -> Part:
     return part
 
 
-def _done(task: PartTask) -> Part | None:
+def _done(task: PartTask) -> DataFile | None:
     """Return the part that an earlier run has written; None where there is none, or its note or file is damaged."""
     if not task.folder.has(task.note):
         return None
     try:
-        part = task.folder.read_model(task.note, Part)
+        part = task.folder.read_model(task.note, DataFile)
     except CorruptionError:
         return None
     is_meant = part.file.startswith(f"{task.name}-") and part.tablet == task.split.label
     return part if is_meant and task.folder.size(part.file) == part.bytes else None
 
 
-def read_part(folder: Folder, part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def read_part(folder: Folder, part: DataFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a part, which has the columns of ``schema``.
 
     Raises:
@@ -155,7 +155,7 @@ def _columns(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name} {field.type}" for field in list(schema)[:20])
 
 
-def sweep(folder: Folder, parts: list[Part]) -> None:
+def sweep(folder: Folder, parts: list[DataFile]) -> None:
     """Delete notes, and files of attempts that came to nothing."""
     wanted = {part.file for part in parts}
     for name in folder.names():

@@ -15,14 +15,14 @@ from ...schemas.description import TableDescription
 from ...schemas.errors import AlreadyPresentError, CorruptionError, RowErrors
 from ...schemas.operation import Operation
 from ...schemas.timestamp import parse_moment
-from ..executors.choice import Where, executor_of
+from ..executors.choice import ExecutorChoice, executor_of
 from ..executors.executor import Executor
 from ..executors.progress import Show, run_tasks
 from .chain import Backup, backups_called
 from .definition import Levels
 from .folder import Folder, Place
 from .link import Store, StoreLink
-from .parts import Part, read_part
+from .parts import DataFile, read_part
 from .under_way import TableUnderWay
 from .verify_job import can_sum, checked
 from .writing import Projection, replacing, write_rows
@@ -54,7 +54,7 @@ class RestoreTask:
     """The new table, with the column ids of the source."""
     was: TableDescription
     folder: Folder
-    part: Part
+    part: DataFile
 
 
 def restore(
@@ -66,7 +66,7 @@ def restore(
     at: int | str | None = None,
     partition_by: Levels | None = None,
     verify: bool = True,
-    executor: Where = "local",
+    executor: ExecutorChoice = "local",
     workers: int | None = None,
     show: Show = "auto",
 ) -> RestoreResult:

@@ -17,7 +17,7 @@ from .splits import TabletLabel, label_of
 from .verification import TabletChecksum
 
 if TYPE_CHECKING:
-    from .parts import Part
+    from .parts import DataFile
 
 _MODULUS = 1 << 64
 
@@ -53,7 +53,7 @@ class PartSums:
 
 
 def tablet_sums(
-    tablets: Iterable[TabletLabel], parts: Sequence[Part], before: Sequence[TabletChecksum]
+    tablets: Iterable[TabletLabel], parts: Sequence[DataFile], before: Sequence[TabletChecksum]
 ) -> list[TabletChecksum] | None:
     """Return the sums of tablets after parts, from those of the backup before; None where a part was not summed up."""
     rows: dict[TabletLabel, int] = {}

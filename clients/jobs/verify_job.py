@@ -10,7 +10,7 @@ from ...schemas.description import TableDescription
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.scan import ScanSpec
 from ...schemas.types import LogicalType
-from ..executors.choice import Where, executor_of
+from ..executors.choice import ExecutorChoice, executor_of
 from ..executors.executor import Executor
 from ..executors.progress import Show, run_tasks
 from .link import Store, StoreLink
@@ -45,7 +45,7 @@ def checksum(
     *,
     as_of: int | str | None = None,
     split_bytes: int = SPLIT_BYTES,
-    executor: Where = "local",
+    executor: ExecutorChoice = "local",
     workers: int | None = None,
     show: Show = "auto",
 ) -> TableChecksum:
@@ -69,7 +69,7 @@ def verify(
     right_as_of: int | str | None = None,
     differences: int = 100,
     split_bytes: int = SPLIT_BYTES,
-    executor: Where = "local",
+    executor: ExecutorChoice = "local",
     workers: int | None = None,
     show: Show = "auto",
 ) -> Verification:

@@ -27,7 +27,7 @@ from ...schemas.errors import ConflictError, InvalidArgumentError, StoreError
 from ...schemas.service import StoreService
 from ..executors.choice import executor_of
 from ..executors.progress import Show, run_tasks
-from ..offload.bulk_import import Where, file_system
+from ..offload.bulk_import import Directory, file_system
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class MergeTask:
     plan: CompactionPlan
     """Without the other tasks."""
     task: CompactionTask
-    directory: Where
+    directory: Directory
 
 
 def merge(task: MergeTask) -> MergedTask:
@@ -50,7 +50,7 @@ def bulk_compact(
     table: str,
     *,
     tablets: Sequence[int] | None = None,
-    directory: Where | None = None,
+    directory: Directory | None = None,
     executor: Any = None,
     workers: int | None = None,
     replace: bool = False,
@@ -112,7 +112,7 @@ def _renewed(store: StoreService, plan: CompactionPlan) -> Iterator[None]:
         thread.join()
 
 
-def _check_shared(where: Where, plan: CompactionPlan) -> None:
+def _check_shared(where: Directory, plan: CompactionPlan) -> None:
     if not file_system(where).exists(plan.tasks[0].directory):
         raise InvalidArgumentError(f"{where} is not the directory of this store: it has no {plan.tasks[0].directory}")
 

@@ -25,7 +25,7 @@ from ...engine.fs.local import LocalFileSystem
 from ...engine.fs.subdirectory import DirectoryFileSystem
 from ...engine.fs.tree import remove_tree
 from ...engine.offload.bulk.build import build_tablet, number_files
-from ...engine.offload.bulk.runs import Run, write_runs
+from ...engine.offload.bulk.runs import ScratchRun, write_runs
 from ...engine.offload.bulk.target import Target
 from ...schemas.bulk import ImportBegin, ImportCommit, ImportFile, ImportMode, ImportPlan
 from ...schemas.errors import InvalidArgumentError, NotFoundError, StoreError
@@ -37,7 +37,7 @@ from ..executors.executor import results
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-Where = str | Path | FileSystem
+Directory = str | Path | FileSystem
 """A directory as the processes see it that run tasks, or a URI; in this process also a file system of the engine."""
 
 _RUNS = "runs"
@@ -64,7 +64,7 @@ class ParquetPart:
 class _Place:
     """A directory within a directory."""
 
-    where: Where
+    where: Directory
     path: str
 
     @property
@@ -88,12 +88,12 @@ class BuildTask:
 
     plan: ImportPlan
     first_file_id: int
-    runs: tuple[Run, ...]
+    runs: tuple[ScratchRun, ...]
     scratch: _Place
     staging: _Place
 
 
-def cut(task: CutTask) -> list[Run]:
+def cut(task: CutTask) -> list[ScratchRun]:
     """The first stage: check rows and write them by tablet; raises as ``engine.bulk.runs.write_runs``."""
     source = task.source.reader() if isinstance(task.source, ParquetPart) else task.source
     batches = WriteData(source, task.plan.schema_.columns)
@@ -111,9 +111,9 @@ def bulk_import(
     table: str,
     source: Any,
     *,
-    directory: Where | None = None,
+    directory: Directory | None = None,
     executor: Any = None,
-    scratch: Where | None = None,
+    scratch: Directory | None = None,
     mode: str | ImportMode = ImportMode.INSERT_ONLY,
     ttl_seconds: int = 24 * 3600,
 ) -> WriteResult:
@@ -134,8 +134,8 @@ def bulk_import(
 def _built(
     plan: ImportPlan,
     parts: Sequence[Any],
-    where: Where,
-    scratch: Where | None,
+    where: Directory,
+    scratch: Directory | None,
     executor: Any,
 ) -> list[ImportFile]:
     runs_in = _Place(where, f"{plan.staging}/{_RUNS}") if scratch is None else _Place(scratch, plan.import_id)
@@ -203,7 +203,7 @@ def _row_groups(path: Path) -> list[Any]:
     return parts
 
 
-def _shared(store: StoreService, directory: Where | None, plan: ImportPlan) -> Where:
+def _shared(store: StoreService, directory: Directory | None, plan: ImportPlan) -> Directory:
     """Return where the store's directory is; the one that was just made for the import shows that it is the one."""
     if plan.storage is not None:
         return plan.storage
@@ -218,7 +218,7 @@ def _shared(store: StoreService, directory: Where | None, plan: ImportPlan) -> W
     return where
 
 
-def file_system(where: Where) -> FileSystem:
+def file_system(where: Directory) -> FileSystem:
     """Return the file system of a directory."""
     if isinstance(where, str) and "://" in where:
         return ArrowFileSystem.from_uri(where)

@@ -21,9 +21,8 @@ from ...schemas.direct import PinnedTable, PinSnapshot
 from ...schemas.errors import InvalidArgumentError, NotFoundError, StoreError
 from ...schemas.scan import ScanSpec
 from ...schemas.service import StoreService
-from ..convert.where import Where as Filter
-from ..convert.where import where_json
-from ..offload.bulk_import import Where, file_system, ran
+from ..convert.where import Where, where_json
+from ..offload.bulk_import import Directory, file_system, ran
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class DirectSplit:
 
     _pinned: PinnedTable
     _spec: ScanSpec
-    _directory: Where
+    _directory: Directory
     rows: int
     """An estimate from statistics."""
 
@@ -53,7 +52,7 @@ def read(split: DirectSplit) -> pa.Table:
 
 
 @contextmanager
-def _reader(pinned: PinnedTable, directory: Where, spec: ScanSpec) -> Iterator[PinnedReader]:
+def _reader(pinned: PinnedTable, directory: Directory, spec: ScanSpec) -> Iterator[PinnedReader]:
     tablets = None if spec.tablet is None else [spec.tablet]
     reader = PinnedReader(pinned, file_system(directory), tablets)
     try:
@@ -65,7 +64,7 @@ def _reader(pinned: PinnedTable, directory: Where, spec: ScanSpec) -> Iterator[P
 class DirectScan:
     """A scan of files that are kept until ``close``, or the end of a ``with``; see ``Table.direct_scan``."""
 
-    def __init__(self, store: StoreService, pinned: PinnedTable, spec: ScanSpec, directory: Where) -> None:
+    def __init__(self, store: StoreService, pinned: PinnedTable, spec: ScanSpec, directory: Directory) -> None:
         self._store = store
         self._pinned = pinned
         self._spec = spec
@@ -120,10 +119,10 @@ def direct_scan(
     store: StoreService,
     table: str,
     columns: Sequence[str] | None = None,
-    where: Filter = None,
+    where: Where = None,
     as_of: Any = None,
     *,
-    directory: Where | None = None,
+    directory: Directory | None = None,
     split_bytes: int | None = None,
     ttl_seconds: int = 3600,
 ) -> DirectScan:

@@ -9,7 +9,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from ...schemas.errors import InvalidArgumentError, NotFoundError
 from ..api.per_process import all_servers_at, server_at
-from .options import ReadOptions, parse
+from .options import BatchReadOptions, parse
 
 ASK = "ask"
 """The option that holds the question; all others are those of a read."""
@@ -51,7 +51,7 @@ def _now(options: _Options) -> StructType:
     from ..cluster.store import PlacedStore
 
     store = all_servers_at(options["uri"])
-    now = now_there(store.members)[0] if isinstance(store, PlacedStore) else store.now()
+    now = now_there(store.servers)[0] if isinstance(store, PlacedStore) else store.now()
     return _numbers({"now": now})
 
 
@@ -59,7 +59,7 @@ def _size(options: _Options) -> StructType:
     """How many rows and bytes a read gives, about."""
     from .batch_read import scan_of, source_schema
 
-    read = parse(ReadOptions, options, "read")
+    read = parse(BatchReadOptions, options, "read")
     parts = server_at(read.uri).parts(scan_of(read, source_schema(read).fieldNames())).parts
     return _numbers({"rows": sum(part.rows for part in parts), "bytes": sum(part.bytes for part in parts)})
 

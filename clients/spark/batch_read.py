@@ -20,7 +20,7 @@ from ...schemas.changes import BEFORE, ChangeSpec
 from ...schemas.scan import ScanSpec
 from ..api.per_process import server_at
 from ..flight.scan_parts import ScanPart
-from .options import ReadOptions, StreamReadOptions, is_of_stream, parse
+from .options import BatchReadOptions, StreamReadOptions, is_of_stream, parse
 from .part_batches import batches_of
 from .plain_errors import plain_errors
 from .statement import insertable
@@ -37,7 +37,7 @@ from .types import (
 
 
 @dataclass
-class Part(InputPartition):
+class ScanPartition(InputPartition):
     """One task: a part of a scan that is pinned to a snapshot."""
 
     part: ScanPart
@@ -46,7 +46,7 @@ class Part(InputPartition):
 class BatchReader(DataSourceReader):
     """Plans the parts in a process of the planner, once; reads each in a task."""
 
-    def __init__(self, schema: StructType, options: ReadOptions) -> None:
+    def __init__(self, schema: StructType, options: BatchReadOptions) -> None:
         """Take the schema that Spark expects.
 
         Raises:
@@ -60,12 +60,12 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Return the parts, in an order of no meaning. All see one snapshot, whenever they are read."""
         parts = server_at(self._options.uri).parts(scan_of(self._options, self._names.values()))
-        return [Part(part) for part in parts.parts]
+        return [ScanPartition(part) for part in parts.parts]
 
     @plain_errors
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one part. Where there is none to read Spark makes up a partition of its own."""
-        if isinstance(partition, Part):
+        if isinstance(partition, ScanPartition):
             check_case(self._names)
             wanted = arrow_schema(self._schema)
             for batch in batches_of(self._options.uri, partition.part):
@@ -80,10 +80,10 @@ def asked_schema(given: Mapping[str, str]) -> StructType:
     """
     if is_of_stream(given):
         return source_schema(parse(StreamReadOptions, given, "readStream"))
-    return source_schema(parse(ReadOptions, given, "read"))
+    return source_schema(parse(BatchReadOptions, given, "read"))
 
 
-def source_schema(options: ReadOptions | StreamReadOptions) -> StructType:
+def source_schema(options: BatchReadOptions | StreamReadOptions) -> StructType:
     """Return the columns that a read gives: those of the table, of its changes, or its measures.
 
     Raises:
@@ -91,16 +91,16 @@ def source_schema(options: ReadOptions | StreamReadOptions) -> StructType:
     """
     table = server_at(options.uri, patient=False).describe_table(options.table)  # a wrong one is told at once
     columns = chosen(table.columns, options.columns)
-    if isinstance(options, ReadOptions) and options.aggregate is not None:
+    if isinstance(options, BatchReadOptions) and options.aggregate is not None:
         fields = pa.schema([column.field for column in columns])
         return answer_schema(aggregate_schema(fields, options.aggregate, ()))
-    if not isinstance(options, ReadOptions) or options.start_timestamp is not None:
+    if not isinstance(options, BatchReadOptions) or options.start_timestamp is not None:
         return changes_schema(columns, options.before_values)
     rows = table_schema(columns)
     return insertable(rows, columns, options) if options.is_writable else rows
 
 
-def scan_of(options: ReadOptions, names: Iterable[str]) -> ScanSpec:
+def scan_of(options: BatchReadOptions, names: Iterable[str]) -> ScanSpec:
     """Return the scan that gives the columns called ``names``, in any order."""
     changes = None
     if options.start_timestamp is not None:

@@ -28,7 +28,7 @@ from .statement import as_meant, only_new
 
 
 @dataclass
-class Staged(WriterCommitMessage):
+class StagedParts(WriterCommitMessage):
     """What a task has staged, for the driver: all that a commit needs to know stands here."""
 
     transaction: str
@@ -50,7 +50,7 @@ class Stager:
         self.table_id = table.table_id
         self._alignment = Alignment.of(schema, table, options)
 
-    def stage(self, transaction: str, batches: Iterable[pa.RecordBatch]) -> Staged:
+    def stage(self, transaction: str, batches: Iterable[pa.RecordBatch]) -> StagedParts:
         """Stage all rows of a task.
 
         Rows of one set of columns are a part, so that with NULLs that say nothing there may be several.
@@ -59,7 +59,7 @@ class Stager:
             StoreError: rows do not fit the table, or the server cannot take them.
         """
         attempt = _attempt()
-        staged = Staged(transaction, [], 0)
+        staged = StagedParts(transaction, [], 0)
         for _, run in groupby(self._rows(batches), key=lambda each: each.batch.schema):
             name = f"{attempt}-{len(staged.parts)}"
             command = WriteCommand(
@@ -109,7 +109,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._transaction = uuid.uuid4().hex
 
     @plain_errors
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedParts:
         """Stage the rows of a task."""
         return self._stager.stage(self._transaction, iterator)
 
@@ -147,7 +147,7 @@ def commit_parts(
     Raises:
         RowErrors: rows were refused, so nothing was applied, and what was staged is thrown away.
     """
-    parts = [part for message in messages if isinstance(message, Staged) for part in message.parts]
+    parts = [part for message in messages if isinstance(message, StagedParts) for part in message.parts]
     store = all_servers_at(options.uri)
     truncated = [options.table] if truncate else []
     commit = TransactionCommit(

@@ -94,7 +94,7 @@ class _Selection(Place):
     split_size_bytes: PositiveInt = SPLIT_BYTES
 
 
-class ReadOptions(_Selection):
+class BatchReadOptions(_Selection):
     """Of ``spark.read``."""
 
     _SNAPSHOTS: ClassVar = ("snapshot_timestamp", "timestamp_as_of", "version_as_of")
@@ -202,7 +202,7 @@ class StreamWriteOptions(_Writing):
 
 
 class ReadKeywords(TypedDict, total=False):
-    """The options of ``ReadOptions`` that ``read_table`` takes by these names alone."""
+    """The options of ``BatchReadOptions`` that ``read_table`` takes by these names alone."""
 
     timestampAsOf: int | str
     versionAsOf: int
@@ -252,7 +252,9 @@ def parse(
 def is_of_stream(given: Mapping[str, str]) -> bool:
     """Whether options for reading are those of a stream, as far as they tell."""
     names = {name.lower() for name in given}
-    only = {name.lower() for name in map(to_camel, StreamReadOptions.model_fields.keys() - ReadOptions.model_fields)}
+    only = {
+        name.lower() for name in map(to_camel, StreamReadOptions.model_fields.keys() - BatchReadOptions.model_fields)
+    }
     return bool(names & only) or ("readchangefeed" in names and "starttimestamp" not in names)
 
 

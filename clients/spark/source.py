@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from .options import ReadOptions, StreamReadOptions, StreamWriteOptions, WriteOptions, parse
+from .options import BatchReadOptions, StreamReadOptions, StreamWriteOptions, WriteOptions, parse
 from .plain_errors import plain_errors
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class NyalaDataSource(DataSource):
         """See BatchReader."""
         from .batch_read import BatchReader
 
-        return BatchReader(schema, parse(ReadOptions, self.options, "read"))
+        return BatchReader(schema, parse(BatchReadOptions, self.options, "read"))
 
     @plain_errors
     def streamReader(self, schema: StructType) -> StreamReader:

@@ -22,7 +22,7 @@ from ...schemas.description import TableDescription
 from ...schemas.errors import AlreadyPresentError, InvalidArgumentError, RowErrors
 from ...schemas.literal import from_json
 from ...schemas.operation import Operation
-from .options import Place, ReadOptions, WriteOptions
+from .options import BatchReadOptions, Place, WriteOptions
 from .types import microseconds, spark_type
 
 _MARK = "nyala"
@@ -38,7 +38,7 @@ _REFUSAL = f"raise_error('without the shim Spark does not tell which columns a s
 """No constant, so that Spark refuses a statement that needs it, and quotes it."""
 
 
-def insertable(schema: StructType, columns: Sequence[ColumnSchema], options: ReadOptions) -> StructType:
+def insertable(schema: StructType, columns: Sequence[ColumnSchema], options: BatchReadOptions) -> StructType:
     """Return the schema of a whole table with what Spark is to fill in where a statement leaves columns out."""
     fields = zip(schema, columns, strict=True)
     return StructType([_with_metadata(field, _metadata(column, options)) for field, column in fields])
@@ -74,7 +74,7 @@ def only_new(error: RowErrors) -> AlreadyPresentError | RowErrors:
     )
 
 
-def _may_erase(options: ReadOptions | WriteOptions) -> bool:
+def _may_erase(options: BatchReadOptions | WriteOptions) -> bool:
     return options.operation is not None and options.operation.base in _CHANGES_CELLS and not options.ignore_null
 
 
@@ -92,7 +92,7 @@ def _refuses(schema: StructType) -> bool:
     return all((field.metadata or {}).get(_DEFAULT) == _REFUSAL for field in schema)
 
 
-def _metadata(column: ColumnSchema, options: ReadOptions) -> dict[str, Any]:
+def _metadata(column: ColumnSchema, options: BatchReadOptions) -> dict[str, Any]:
     if _may_erase(options):
         default = _REFUSAL
     elif column.write_default is None or options.ignore_null:

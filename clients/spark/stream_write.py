@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.operation import Operation
 from ..api.per_process import all_servers_at, server_at
-from .batch_write import Staged, Stager, commit_parts
+from .batch_write import StagedParts, Stager, commit_parts
 from .options import StreamWriteOptions
 from .plain_errors import plain_errors
 
@@ -30,7 +30,7 @@ _QUERY_ID = "sql.streaming.queryId"
 
 
 @dataclass
-class StagedOfBatch(Staged):
+class StagedPartsOfBatch(StagedParts):
     """What a task of a micro-batch has staged."""
 
     query: str
@@ -54,11 +54,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._made = uuid.uuid4().hex
 
     @plain_errors
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedOfBatch:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedPartsOfBatch:
         """Stage the rows of a task."""
         query, batch = _property(_QUERY_ID), _property(_BATCH_ID)
         staged = self._stager.stage(f"{self._made}-{batch}", iterator)
-        return StagedOfBatch(staged.transaction, staged.parts, staged.rows, query)
+        return StagedPartsOfBatch(staged.transaction, staged.parts, staged.rows, query)
 
     @plain_errors
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
@@ -67,7 +67,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         Raises:
             RowErrors: rows were refused, so nothing of the batch was applied.
         """
-        first = next((message for message in messages if isinstance(message, StagedOfBatch)), None)
+        first = next((message for message in messages if isinstance(message, StagedPartsOfBatch)), None)
         if first is None and not self._overwrite:
             return
         app = self._options.txn_app_id or (first.query if first else "")
@@ -80,7 +80,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     @plain_errors
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Throw away what the tasks have staged; of a batch all of whose tasks failed, time does it."""
-        for transaction in {message.transaction for message in messages if isinstance(message, StagedOfBatch)}:
+        for transaction in {message.transaction for message in messages if isinstance(message, StagedPartsOfBatch)}:
             all_servers_at(self._options.uri).abort_transaction(transaction)
 
 

@@ -34,11 +34,11 @@ Read = Callable[[int, int], np.ndarray]
 """Returns so many bytes (uint8) from an offset on."""
 
 
-class _Entry(BaseModel):
+class _FooterEntry(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
 
 
-class ZoneEntry(_Entry):
+class ZoneEntry(_FooterEntry):
     """The bounds of one page, as `ZoneMap` defines them, in JSON's types."""
 
     min: int | str | None
@@ -47,7 +47,7 @@ class ZoneEntry(_Entry):
     has_nan: bool = False
 
 
-class PageEntry(_Entry):
+class PageEntry(_FooterEntry):
     """Where one page lies and what is in it."""
 
     offset: NonNegativeInt
@@ -57,7 +57,7 @@ class PageEntry(_Entry):
     zone: ZoneEntry | None = None
 
 
-class StreamEntry(_Entry):
+class StreamEntry(_FooterEntry):
     """One stream: the cells of a column in row order, cut into pages."""
 
     column_id: int
@@ -87,7 +87,7 @@ class StreamEntry(_Entry):
         return self.pages if self.dictionary is None else [*self.pages, self.dictionary]
 
 
-class Footer(_Entry):
+class Footer(_FooterEntry):
     """All that is known about the pages of a file."""
 
     file_id: NonNegativeInt

@@ -43,7 +43,7 @@ _FAILED = "the rows in memory could not be flushed and stay in the log"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Mark:
+class _FlushMark:
     """The moment at which a MemRowSet is written."""
 
     moved: MovedRowSet
@@ -106,7 +106,7 @@ def prepare_flush(tablet: Tablet, environment: Environment, held: ExitStack) -> 
     return UncommittedFlush(staged, FlushReport(len(rowset), rowset.bytes_on_disk))
 
 
-def _freeze(tablet: Tablet) -> _Mark | None:
+def _freeze(tablet: Tablet) -> _FlushMark | None:
     with tablet.write_lock:
         version = tablet.version
         if not version.frozen:
@@ -117,11 +117,11 @@ def _freeze(tablet: Tablet) -> _Mark | None:
         oldest = version.frozen[0]
         tablet.free_slot()  # if there is none left for the new rowset, nothing is written
         moved = MovedRowSet(oldest, oldest.deltas.active.counts(), np.full(len(oldest), -1, np.int64))
-        return _Mark(moved, tablet.last_timestamp, tablet.last_lsn, tablet.schema)
+        return _FlushMark(moved, tablet.last_timestamp, tablet.last_lsn, tablet.schema)
 
 
 def _write(
-    tablet: Tablet, environment: Environment, mark: _Mark, order: np.ndarray, new: NewFiles
+    tablet: Tablet, environment: Environment, mark: _FlushMark, order: np.ndarray, new: NewFiles
 ) -> tuple[DiskRowSet, UncommittedFiles]:
     """Write base and UNDO file; say what is to be committed, and how the rowset comes in the place of the MemRowSet."""
     writer = OutputWriter(tablet, environment, new, Moment(mark.timestamp, mark.lsn, mark.schema))
@@ -199,11 +199,11 @@ def _renumbered(run: DeltaRun, new_rowid: np.ndarray) -> DeltaRun:
     return DeltaRun(rowids[order], run.timestamps[order], run.values.take(order))
 
 
-def _with_entry(old: TabletEntry, mark: _Mark, entry: RowsetEntry) -> TabletEntry:
+def _with_entry(old: TabletEntry, mark: _FlushMark, entry: RowsetEntry) -> TabletEntry:
     complete = max(old.inserts_durable_lsn, mark.memrowset.complete_at_lsn)
     return old.model_copy(update={"rowsets": (*old.rowsets, entry), "inserts_durable_lsn": complete})
 
 
-def _with_rowset(tablet: Tablet, version: Version, mark: _Mark, rowset: DiskRowSet) -> Version:
+def _with_rowset(tablet: Tablet, version: Version, mark: _FlushMark, rowset: DiskRowSet) -> Version:
     tablet.inserts_durable_lsn = max(tablet.inserts_durable_lsn, mark.memrowset.complete_at_lsn)
     return replace(version, frozen=version.frozen[1:], disk=(*version.disk, rowset))

@@ -30,7 +30,7 @@ _FAILED = "the deltas in memory could not be flushed and stay in the log"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Mark:
+class _DeltaMark:
     rowset: DiskRowSet
     store: DeltaMemStore
     timestamp: int
@@ -67,7 +67,7 @@ def settle_deltas(tablet: Tablet, environment: Environment, ancient_history_mark
 
 
 def _flush(
-    tablet: Tablet, environment: Environment, marks: list[_Mark], ancient_history_mark: int
+    tablet: Tablet, environment: Environment, marks: list[_DeltaMark], ancient_history_mark: int
 ) -> FlushReport | None:
     reports: list[FlushReport] = []
     while marks:  # the last name of a store goes when it is flushed, not when all are
@@ -87,28 +87,28 @@ def prepare_deltas(
     return [_stage(tablet, environment, mark, ancient_history_mark, held) for mark in _freeze(tablet)]
 
 
-def _freeze(tablet: Tablet) -> list[_Mark]:
+def _freeze(tablet: Tablet) -> list[_DeltaMark]:
     with tablet.write_lock:
         return _marks(tablet)
 
 
-def _marks(tablet: Tablet) -> list[_Mark]:
+def _marks(tablet: Tablet) -> list[_DeltaMark]:
     """Set the DeltaMemStores aside, under the write lock."""
     return [mark for rowset in reversed(tablet.version.disk) if (mark := _mark(tablet, rowset))]
 
 
-def _mark(tablet: Tablet, rowset: DiskRowSet) -> _Mark | None:
+def _mark(tablet: Tablet, rowset: DiskRowSet) -> _DeltaMark | None:
     was_frozen = rowset.deltas.frozen is not None
     store = rowset.deltas.freeze()
     if store is None:
         return None
     if not was_frozen:
         rowset.deltas.frozen_at = (tablet.last_timestamp, tablet.last_lsn)
-    return _Mark(rowset, store, *rowset.deltas.frozen_at)
+    return _DeltaMark(rowset, store, *rowset.deltas.frozen_at)
 
 
 def _stage(
-    tablet: Tablet, environment: Environment, mark: _Mark, ancient_history_mark: int, held: ExitStack
+    tablet: Tablet, environment: Environment, mark: _DeltaMark, ancient_history_mark: int, held: ExitStack
 ) -> UncommittedFlush:
     environment.wait_until_settled(mark.timestamp, mark.lsn)
     rowset = mark.rowset
@@ -132,7 +132,7 @@ def _stage(
 
 
 def _write(
-    mark: _Mark,
+    mark: _DeltaMark,
     counts: Mapping[int, int],
     ancient_history_mark: int,
     encodings: Mapping[int, ColumnEncoding],
@@ -152,7 +152,7 @@ def _write(
     return (DeltaFile.open(environment.fs, path, file_id, "redo", rowset_id, environment.page_cache),)
 
 
-def _edit(mark: _Mark, redo: Sequence[DeltaFile], history_floor: int) -> Callable[[TabletEntry], TabletEntry]:
+def _edit(mark: _DeltaMark, redo: Sequence[DeltaFile], history_floor: int) -> Callable[[TabletEntry], TabletEntry]:
     """Return what the manifest is to say of the tablet once the files are written."""
 
     def edit(tablet: TabletEntry) -> TabletEntry:

@@ -32,7 +32,7 @@ _COMPARED_ROWS_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RowRange:
     """Rows [first, last) of a rowset, by its number."""
 
     source: int
@@ -44,7 +44,7 @@ class Part:
 class MergedRows:
     """Rows in key order, above all that came before."""
 
-    parts: Sequence[Part]
+    parts: Sequence[RowRange]
     order: np.ndarray | None
     """Positions in the parts laid end to end; None when there is one part, all of whose rows are wanted."""
     keys: KeyVector
@@ -55,7 +55,7 @@ class MergedRows:
         return len(self.keys)
 
     @property
-    def page(self) -> Part | None:
+    def page(self) -> RowRange | None:
         """The part, when the rows are one page of a rowset, as it stands."""
         part = self.parts[0]
         is_page = self.order is None and part.first % PAGE_ROWS == 0 and part.last - part.first == PAGE_ROWS
@@ -74,7 +74,7 @@ class MergedRows:
         if self.order is not None:
             return MergedRows(self.parts, self.order[first:last], keys)
         (part,) = self.parts
-        return MergedRows([Part(part.source, part.first + first, part.first + last)], None, keys)
+        return MergedRows([RowRange(part.source, part.first + first, part.first + last)], None, keys)
 
     def arranged(self, cells: Vector) -> Vector:
         """Return cells of the parts laid end to end in the order of the rows."""
@@ -91,7 +91,7 @@ class MergedRows:
         sequence = sequence[np.searchsorted(rowids[sequence], 0) :]
         return DeltaRun(rowids[sequence], run.timestamps[sequence], run.values.take(sequence))
 
-    def by_part(self) -> Iterator[tuple[Part, np.ndarray, np.ndarray]]:
+    def by_part(self) -> Iterator[tuple[RowRange, np.ndarray, np.ndarray]]:
         """Yield each part with the positions of its rows here, and their numbers in their rowset."""
         order = np.arange(len(self)) if self.order is None else self.order
         start = 0
@@ -102,7 +102,7 @@ class MergedRows:
             start += length
 
 
-class _Stream:
+class _MergeStream:
     """The keys of one rowset that are in memory."""
 
     def __init__(self, source: int, rowset: DiskRowSet, chunk_rows: int) -> None:
@@ -140,11 +140,11 @@ class _Stream:
         assert self._keys is not None, "the stream is open"
         return key_bytes(self._keys, len(self._keys) - 1)
 
-    def take_until(self, bound: bytes) -> tuple[Part, KeyVector]:
+    def take_until(self, bound: bytes) -> tuple[RowRange, KeyVector]:
         """Remove and return the rows with keys up to ``bound``; there may be none."""
         assert self._keys is not None, "the stream is open"
         count = int(np.count_nonzero(keys_less_equal(self._keys, bound)))
-        part, taken = Part(self._source, self._first, self._first + count), slice_keys(self._keys, 0, count)
+        part, taken = RowRange(self._source, self._first, self._first + count), slice_keys(self._keys, 0, count)
         self._keys = slice_keys(self._keys, count, len(self._keys))
         self._first += count
         return part, taken
@@ -152,9 +152,9 @@ class _Stream:
 
 def merged_rows(rowsets: Sequence[DiskRowSet], chunk_rows: int) -> Iterator[MergedRows]:
     """Yield all rows of rowsets that share no key; ``chunk_rows`` (a power of two) of each are in memory at most."""
-    streams = [_Stream(source, rowset, chunk_rows) for source, rowset in enumerate(rowsets)]
+    streams = [_MergeStream(source, rowset, chunk_rows) for source, rowset in enumerate(rowsets)]
     waiting = sorted(streams, key=lambda stream: stream.first_key, reverse=True)
-    running: list[_Stream] = []
+    running: list[_MergeStream] = []
     while True:
         running = [stream for stream in running if stream.open()]
         bound = min((stream.last_key for stream in running), default=None)
@@ -167,14 +167,14 @@ def merged_rows(rowsets: Sequence[DiskRowSet], chunk_rows: int) -> Iterator[Merg
             yield replace(_merged([stream.take_until(bound) for stream in running]), unmixed_rows=unmixed_rows)
 
 
-def _unmixed_rows(running: Sequence[_Stream], waiting: Sequence[_Stream]) -> int:
+def _unmixed_rows(running: Sequence[_MergeStream], waiting: Sequence[_MergeStream]) -> int:
     """Return how many rows of the stream that is next come before those of any other."""
     first, *others = sorted(running, key=lambda stream: stream.next_key)
     keys = [others[0].next_key] if others else []
     return first.rows_below(min(keys + [stream.first_key for stream in waiting[-1:]], default=None))
 
 
-def _merged(taken: Sequence[tuple[Part, KeyVector]]) -> MergedRows:
+def _merged(taken: Sequence[tuple[RowRange, KeyVector]]) -> MergedRows:
     filled = [(part, keys) for part, keys in taken if len(keys)]
     parts, keys = [part for part, _ in filled], [keys for _, keys in filled]
     if len(parts) == 1:

@@ -5,7 +5,7 @@
  3. Go through the rows in key order, once (`merge_rows`). The new base shows a row at F. Pages that do not mix with
     others' rows are copied as they are encoded. New rowsets are cut at a target size, or where such pages begin.
  4. Commit the new files to the manifest in the place of the old ones.
- 5. Carry over the deltas that came after F and put the new version in place (`replacement`); remove the old files.
+ 5. Carry over the deltas that came after F and put the new version in place (`install`); remove the old files.
 
 Rows that died at or before the ancient history mark, and have been dead since, are left out with all their history;
 of other rows, UNDO deltas at or before it are left out, for no snapshot that may be read wants them.

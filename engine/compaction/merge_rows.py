@@ -20,7 +20,7 @@ from ..delta.run import DeltaRun, invert, merge_runs
 from ..rowset.diskrowset import DiskRowSet
 from ..rowset.location import pack
 from ..vectors.vector import FixedVector, Vector, concat
-from .key_merge import MergedRows, Part, merged_rows
+from .key_merge import MergedRows, RowRange, merged_rows
 from .outputs import Outputs, OutputWriter
 from .switch_over import MovedRowSet
 
@@ -134,7 +134,7 @@ class Merge:
             return rows.arranged(whole), DeltaRun(np.empty(0, np.int32), np.empty(0, np.int64), whole.slice(0, 0))
         return rows.arranged(whole), rows.arranged_run(merge_runs(undo))
 
-    def _part(self, column: ColumnSchema | None, part: Part) -> tuple[Vector, DeltaRun | None]:
+    def _part(self, column: ColumnSchema | None, part: RowRange) -> tuple[Vector, DeltaRun | None]:
         """Return cells at F and UNDO deltas of a run of rows of one input, counted from its first row."""
         source, first, last = self._inputs[part.source], part.first, part.last
         base = source.rowset.base(column, first, last) if column else _base_liveness(source.rowset, first, last)
@@ -144,7 +144,7 @@ class Merge:
         base, inverted = invert(base, _shifted(merge_runs(redo), -first))
         return base, self._history(column, part, inverted)
 
-    def _history(self, column: ColumnSchema | None, part: Part, newest: DeltaRun | None = None) -> DeltaRun | None:
+    def _history(self, column: ColumnSchema | None, part: RowRange, newest: DeltaRun | None = None) -> DeltaRun | None:
         """Return the UNDO deltas of a run of rows of one input, counted from its first row, ``newest`` after those that
         it has."""
         source, first, last = self._inputs[part.source], part.first, part.last
@@ -160,7 +160,7 @@ class Merge:
         self.is_history_lost = True
         return undo.take(np.flatnonzero(wanted))
 
-    def _copies(self, column: ColumnSchema, page: Part, writer: OutputWriter) -> bool:
+    def _copies(self, column: ColumnSchema, page: RowRange, writer: OutputWriter) -> bool:
         """Copy a page of a column as it stands, where it is what would be written; return whether it was."""
         source = self._inputs[page.source]
         rowset = source.rowset

@@ -20,7 +20,7 @@ Coding = tuple[BytesVector, np.ndarray, int]
 """A dictionary, the code (int32) of each cell in it, and the address of these."""
 
 
-class Cells:
+class DeltaCells:
     """The cells of some deltas, by place; never changed. Any number of threads may use one."""
 
     __slots__ = ("_bytes", "_codings", "_resized", "address", "values")
@@ -30,7 +30,7 @@ class Cells:
         self.address = address_of(values.values) if isinstance(values, FixedVector) else 0
         """Of the first cell, when they have a fixed width."""
         self._bytes: BytesVector | None = None
-        self._resized: Cells | None = None
+        self._resized: DeltaCells | None = None
         self._codings: tuple[tuple[BytesVector, Coding | None], ...] = ()
 
     @property
@@ -45,14 +45,14 @@ class Cells:
             self._bytes = as_bytes(self.values)
         return self._bytes
 
-    def of(self, dtype: np.dtype) -> Cells:
+    def of(self, dtype: np.dtype) -> DeltaCells:
         """Return the cells in the width of a column that was widened since, or that is read as it was before."""
         values, resized = self.values, self._resized
         assert isinstance(values, FixedVector), "a fixed vector is patched by a fixed vector"
         if values.values.dtype == dtype:
             return self
         if resized is None or resized.values.values.dtype != dtype:  # pyright: ignore[reportAttributeAccessIssue]
-            resized = self._resized = Cells(FixedVector(resized_cells(values.values, dtype), values.valid))
+            resized = self._resized = DeltaCells(FixedVector(resized_cells(values.values, dtype), values.valid))
         return resized
 
     def coded(self, dictionary: BytesVector) -> Coding | None:

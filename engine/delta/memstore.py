@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from ..vectors.growable import GrowableColumn
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import Vector, conformed, stored_as
-from .cells import Cells
+from .cells import DeltaCells
 from .patch import Patch
 from .row_log import RowLog, SortedRun
 from .run import DeltaRun
@@ -95,10 +95,10 @@ class DeltaLog:
         patch = run.whole[self.column_id] = Patch(run.rows.last, self._cells_of(run))
         return patch
 
-    def _cells_of(self, run: SortedRun) -> Cells:
+    def _cells_of(self, run: SortedRun) -> DeltaCells:
         cells = run.cells.get(self.column_id)
         if cells is None:
-            cells = run.cells[self.column_id] = Cells(self._cells(run.first, run.last))
+            cells = run.cells[self.column_id] = DeltaCells(self._cells(run.first, run.last))
         return cells
 
 

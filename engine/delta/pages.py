@@ -17,9 +17,9 @@ from ..cfile.cache import FilePages
 from ..cfile.stream import StreamReader
 from ..codecs.codec import PAGE_ROWS
 from ..vectors.vector import FixedVector, Vector
-from .cells import Cells
+from .cells import DeltaCells
 from .patch import Patch, RowPlaces
-from .sorted_rows import SortedRows
+from .sorted_rows import SortedDeltas
 
 _GATHER_BELOW = 1 / 8
 """Cells are fetched one by one where fewer than this share of a range is wanted."""
@@ -35,10 +35,10 @@ class DeltaPage:
 
     __slots__ = ("cells", "first", "last", "nbytes", "rows", "whole")
 
-    def __init__(self, rows: SortedRows, first: int, cell_bytes: int) -> None:
+    def __init__(self, rows: SortedDeltas, first: int, cell_bytes: int) -> None:
         count = rows.all.count
         self.rows, self.first, self.last = rows, first, first + count
-        self.cells: Cells | None = None
+        self.cells: DeltaCells | None = None
         self.whole: Patch | None = None
         """What a snapshot reads that sees the whole page, once its cells are kept."""
         self.nbytes = count * (4 + 8 + 8) + cell_bytes
@@ -143,7 +143,7 @@ class DeltaPages:
         last = first + len(rowids)
         if rowids[0] < 0 or (rowids[1:] < rowids[:-1]).any():
             raise CorruptionError(self._path, 0, f"the rows of the deltas of column {self._address[1]} fall")
-        rows = SortedRows(
+        rows = SortedDeltas(
             rowids, _PLACES[: len(rowids)], self._bounds[number], lambda: _values(self._timestamps, first, last)
         )
         cell_bytes = len(rowids) * self._cell_bytes
@@ -152,7 +152,7 @@ class DeltaPages:
     def _patch(self, page: DeltaPage, rows: RowPlaces, first_row: int, last_row: int, is_scan: bool) -> Patch:
         cells = page.cells
         if cells is None and is_scan and (page.last - page.first) * self._cell_bytes <= _KEPT_CELL_BYTES:
-            cells = page.cells = Cells(self._cells.read(page.first, page.last))
+            cells = page.cells = DeltaCells(self._cells.read(page.first, page.last))
         if cells:
             patch = Patch(rows, cells)
             if rows is page.rows.newest:
@@ -162,11 +162,11 @@ class DeltaPages:
             return patch
         low, high = rows.window(first_row, last_row)
         if low == high:
-            return Patch(rows, Cells(self._cells.read(page.first, page.first)))
+            return Patch(rows, DeltaCells(self._cells.read(page.first, page.first)))
         places = _PLACES[: high - low]
         return Patch(
             RowPlaces(rows.rowids[low:high], places),
-            Cells(self._at(rows.places[low:high].astype(np.int64) + page.first)),
+            DeltaCells(self._at(rows.places[low:high].astype(np.int64) + page.first)),
         )
 
     def _at(self, positions: np.ndarray) -> Vector:

@@ -11,7 +11,7 @@ from ..kernels.gather import patch_strings
 from ..vectors.gather import check_data_bytes
 from ..vectors.memory import address_of, allocate
 from ..vectors.vector import BytesVector, DictionaryVector, FixedVector, Vector, as_bytes, validity
-from .cells import Cells
+from .cells import DeltaCells
 
 _OVERWRITE: dict[int, Callable[[int, int, int, int, int, int, int], None]] = {
     1: kernels.overwrite_u8,
@@ -56,7 +56,7 @@ class Patch:
 
     __slots__ = ("__weakref__", "cells", "rows")
 
-    def __init__(self, rows: RowPlaces, cells: Cells) -> None:
+    def __init__(self, rows: RowPlaces, cells: DeltaCells) -> None:
         self.rows, self.cells = rows, cells
 
     def apply(self, base: Vector, first_row: int, is_own: bool = False) -> Vector:

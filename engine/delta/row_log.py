@@ -15,9 +15,9 @@ import numpy as np
 from ..vectors.growable import GrowableColumn
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import FixedVector, Vector
-from .cells import Cells
+from .cells import DeltaCells
 from .patch import Patch
-from .sorted_rows import SortedRows, sort_rows
+from .sorted_rows import SortedDeltas, sort_rows
 
 Order = tuple[np.ndarray, np.ndarray]
 """Rows (int32, ascending) and the positions (int32) that they came from."""
@@ -29,8 +29,8 @@ class SortedRun:
 
     first: int
     last: int
-    rows: SortedRows
-    cells: dict[int, Cells] = field(default_factory=dict)
+    rows: SortedDeltas
+    cells: dict[int, DeltaCells] = field(default_factory=dict)
     """By column id, made when they are first read."""
     whole: dict[int, Patch] = field(default_factory=dict)
     """What a snapshot reads that sees the whole run, likewise."""
@@ -121,7 +121,7 @@ class RowLog:
         rowids, places = sort_rows(self.rowids(first, count))
         timestamps = self.timestamps(first, count)
         bounds = int(timestamps.min()), int(timestamps.max())
-        return (*kept, SortedRun(first, count, SortedRows(rowids, places, bounds, lambda: timestamps)))
+        return (*kept, SortedRun(first, count, SortedDeltas(rowids, places, bounds, lambda: timestamps)))
 
 
 def _array(column: GrowableColumn, first: int, last: int) -> np.ndarray:

@@ -19,7 +19,7 @@ Bounds = tuple[int, int]
 """The smallest and the largest timestamp."""
 
 
-class SortedRows:
+class SortedDeltas:
     """Deltas without their cells: of those of a row, which stand in the order of time, the last is the newest.
 
     Any number of threads may use one. What is made on demand may be made twice, and is the same.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ...schemas.placement import Here
+from ...schemas.placement import ServerIdentity
 from ..cfile.cache import PageCache
 from ..damage import DamageRegistry
 from ..fs.filesystem import FileSystem
@@ -47,7 +47,7 @@ class Environment:
     mvcc: MvccManager
     page_cache: PageCache
     key_index: KeyIndexBudget = field(default_factory=unlimited)
-    here: Here | None = None
+    here: ServerIdentity | None = None
     """Which tablets of new tables and ranges are this store's; None: all are."""
     damage: DamageRegistry = field(default_factory=DamageRegistry)
 

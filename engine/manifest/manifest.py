@@ -35,11 +35,11 @@ _VERSION = 1
 _HEADER = struct.Struct("<8sIQI")
 
 
-class _Entry(BaseModel):
+class _ManifestEntry(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class RowsetEntry(_Entry):
+class RowsetEntry(_ManifestEntry):
     """A DiskRowSet; ``id`` is also that of its base file."""
 
     id: PositiveInt
@@ -59,7 +59,7 @@ class RowsetEntry(_Entry):
         return [*bases, *(f"{file_id}.undo" for file_id in self.undo), *(f"{file_id}.redo" for file_id in self.redo)]
 
 
-class MovedEntry(_Entry):
+class MovedEntry(_ManifestEntry):
     """How a tablet changed its server."""
 
     name: str
@@ -70,7 +70,7 @@ class MovedEntry(_Entry):
     """The number that it had on the server that it came from."""
 
 
-class ArrivingEntry(_Entry):
+class ArrivingEntry(_ManifestEntry):
     """The files of a tablet that another server is about to hand over: all are here, nobody reads them yet."""
 
     name: str
@@ -92,7 +92,7 @@ class ArrivingEntry(_Entry):
         return [name for rowset in self.rowsets for name in rowset.file_names]
 
 
-class TabletEntry(_Entry):
+class TabletEntry(_ManifestEntry):
     """A tablet."""
 
     id: PositiveInt
@@ -152,7 +152,7 @@ class TabletEntry(_Entry):
         return next(rowset for rowset in self.rowsets if rowset.id == rowset_id)
 
 
-class TableEntry(_Entry):
+class TableEntry(_ManifestEntry):
     """A table."""
 
     id: PositiveInt
@@ -169,14 +169,14 @@ class TableEntry(_Entry):
     """The newest commit that changed rows, as far as the log does not tell of a newer one."""
 
 
-class CleanStopEntry(_Entry):
+class CleanStopEntry(_ManifestEntry):
     """How the log ended when the store was closed; gone while it is open."""
 
     last_lsn: NonNegativeInt
     crc: NonNegativeInt
 
 
-class Manifest(_Entry):
+class Manifest(_ManifestEntry):
     """The whole document."""
 
     store_uuid: str

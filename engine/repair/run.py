@@ -60,7 +60,7 @@ from .keeping import keep, set_aside
 from .log import LogFound, finish, is_interrupted
 from .report import LogRepair, RepairReport, RowsetRepair
 from .salvage import Readings, Rows, Salvage, readable_hashes, restored
-from .source import Backups, TabletRows
+from .source import BackupRows, Backups
 
 
 def repair_store(fs: FileSystem, apply: bool = False, backups: Backups | None = None) -> RepairReport:
@@ -184,7 +184,7 @@ class _Repair:
 
     def _backup_of(
         self, table: TableEntry, entry: TabletEntry, tablet: Tablet, damaged: dict[int, dict[str, str]]
-    ) -> TabletRows | None:
+    ) -> BackupRows | None:
         """Return the backup beside what is known of the tablet's keys; None where there is none."""
         if self._backups is None:
             return None
@@ -199,7 +199,7 @@ class _Repair:
         partitions = [each.partition for each in table.tablets]
         router = Router(table.partitions, table.schema_, partitions) if table.partitions != UNPARTITIONED else None
         number = next(place for place, each in enumerate(table.tablets) if each.id == entry.id)
-        rows = TabletRows(backup, tablet, partial(_is_of_tablet, router, number), sound)
+        rows = BackupRows(backup, tablet, partial(_is_of_tablet, router, number), sound)
         for each in entry.rowsets:
             if damaged[each.id] and (rowset := self._opened(tablet, each, damaged[each.id], ())):
                 rows.note(list(readable_hashes(rowset, table.schema_)))
@@ -216,7 +216,7 @@ class _Repair:
         entry: RowsetEntry,
         damaged: dict[str, str],
         repair: RowsetRepair,
-        backup: TabletRows | None,
+        backup: BackupRows | None,
     ) -> RowsetEntry | None:
         """Return what the manifest is to say of a rowset with damaged files; None for nothing at all."""
         sound = self._opened(tablet, entry, damaged, damaged)

@@ -26,7 +26,7 @@ from ..vectors.keys import KeyVector, hash_keys, key_bytes
 from ..vectors.physical import physical_of
 from ..vectors.vector import FixedVector, Vector, concat, zeros
 from .report import RowsetRepair
-from .source import Range, TabletRows
+from .source import BackupRows, Range
 
 _DAMAGE = (CorruptionError, UnreadableFileError, OSError)
 Rows = tuple[KeyVector, np.ndarray, dict[int, Vector]]
@@ -74,7 +74,7 @@ class Salvage:
     """One pass over the rows of a rowset. What it finds is counted in ``repair``."""
 
     def __init__(
-        self, readings: Readings, schema: TableSchema, repair: RowsetRepair, backup: TabletRows | None = None
+        self, readings: Readings, schema: TableSchema, repair: RowsetRepair, backup: BackupRows | None = None
     ) -> None:
         self._readings = readings
         self._rowset = readings.best
@@ -288,7 +288,7 @@ class Salvage:
         return "(" + ", ".join(repr(cell[0].as_py()) for cell in cells) + ")"
 
 
-def restored(backup: TabletRows | None, between: Range, lost: int | None, repair: RowsetRepair) -> Iterator[Rows]:
+def restored(backup: BackupRows | None, between: Range, lost: int | None, repair: RowsetRepair) -> Iterator[Rows]:
     """Yield the rows between two keys that only the backup has, where ``lost`` rows were (None: nobody knows)."""
     count = 0
     for keys, cells in backup.missing(between) if backup else ():

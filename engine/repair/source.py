@@ -55,7 +55,7 @@ class Backups(Protocol):
         ...
 
 
-class TabletRows:
+class BackupRows:
     """A backup beside the rowsets of the tablet: what it has for rows that are there, and which rows only it has."""
 
     def __init__(self, backup: TabletBackup, tablet: Tablet, is_of_tablet: RowTest, sound: list[DiskRowSet]) -> None:

@@ -26,7 +26,7 @@ from ..vectors.keys import KeyEncoder, key_bytes
 from ..vectors.places import Places
 from .chunk import PruneCount, ScanRequest, chunks
 from .clusters import Cluster, after, clusters, is_in_order, read_in_order
-from .runs import Head, Run, RunReader, Span, batch_of, cut, merged_column, merged_places
+from .runs import Head, KeyRun, RunReader, Span, batch_of, cut, merged_column, merged_places
 from .scan import result, submit
 
 _BATCHES_AT_ONCE = 16
@@ -38,7 +38,7 @@ _MERGES_AHEAD = 1
 """So many merges, beside the one that is waited for, have their order worked out."""
 
 
-class _Stream:
+class _OrderedStream:
     """One rowset, read chunk by chunk."""
 
     def __init__(self, rowset: RowSet, first_key: bytes, reader: RunReader, pool: Executor, ahead: int) -> None:
@@ -49,7 +49,7 @@ class _Stream:
         self._read = reader.sorted_whole if isinstance(rowset, MemRowSet) else reader.in_order
         self._pool = pool
         self._ahead = ahead
-        self._coming: deque[Future[Run | None]] = deque()
+        self._coming: deque[Future[KeyRun | None]] = deque()
         self.first_key = first_key
         """No key of the stream is below it."""
         self.head = Head()
@@ -109,7 +109,7 @@ def scan_ordered(
 def _merged(cluster: Cluster, reader: RunReader, pool: Executor, ahead: int) -> Iterator[Marked]:
     # One chunk ahead of each stream is enough where there are many of them; all come from one pool.
     each = min(ahead, max(1, ahead // len(cluster)))
-    streams = [_Stream(rowset, least, reader, pool, each) for (least, _), rowset in cluster]
+    streams = [_OrderedStream(rowset, least, reader, pool, each) for (least, _), rowset in cluster]
     merging: deque[_Merge] = deque()
     try:
         for spans, batch_rows in _rounds(streams):
@@ -197,10 +197,10 @@ class _Merge:
                 column.cancel()
 
 
-def _rounds(streams: list[_Stream]) -> Iterator[tuple[list[Span], int]]:
+def _rounds(streams: list[_OrderedStream]) -> Iterator[tuple[list[Span], int]]:
     """Yield the spans of some batches, all rows above those before and up to some key, and the rows of a batch."""
     waiting = sorted(streams, key=lambda stream: stream.first_key, reverse=True)
-    running: list[_Stream] = []
+    running: list[_OrderedStream] = []
     while waiting or running:
         running = [stream for stream in running if stream.fill()]
         bound = _bound(running)
@@ -214,7 +214,7 @@ def _rounds(streams: list[_Stream]) -> Iterator[tuple[list[Span], int]]:
             yield from _batches([stream.head for stream in running], bound)
 
 
-def _bound(running: list[_Stream]) -> bytes | None:
+def _bound(running: list[_OrderedStream]) -> bytes | None:
     """Return up to which key all rows are known; None when no stream is running."""
     unfinished = [stream.head.last_key for stream in running if not stream.is_read]
     return min(unfinished) if unfinished else max((stream.head.last_key for stream in running), default=None)

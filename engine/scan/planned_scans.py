@@ -150,13 +150,13 @@ class PlannedScans:
 
     def _bytes_kept(self) -> tuple[int, int]:
         tables = {scan.table.table_id: scan.table for scan in self._scans.values()}
-        needed = _Held(tablet.version for table in tables.values() for tablet in table.version.tablets)
-        held = _Held(version for scan in self._scans.values() for version in scan.versions.values())
+        needed = _HeldScan(tablet.version for table in tables.values() for tablet in table.version.tablets)
+        held = _HeldScan(version for scan in self._scans.values() for version in scan.versions.values())
         on_disk = sum(size for path, size in held.files.items() if path not in needed.files)
         return on_disk, sum(size for number, size in held.stores.items() if number not in needed.stores)
 
 
-class _Held:
+class _HeldScan:
     """What versions hold: bytes of files by path, and of stores in memory by identity."""
 
     def __init__(self, versions: Iterable[Version]) -> None:

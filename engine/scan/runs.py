@@ -53,7 +53,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Run:
+class KeyRun:
     """Rows in key order; ``columns`` are those of the scan's schema."""
 
     keys: KeyVector
@@ -67,7 +67,7 @@ class Run:
 class Span:
     """Rows [first, last) of a run, at least one."""
 
-    run: Run
+    run: KeyRun
     first: int
     last: int
 
@@ -119,7 +119,7 @@ class Head:
         """The last key of all."""
         return self._spans[-1].last_key
 
-    def append(self, run: Run) -> None:
+    def append(self, run: KeyRun) -> None:
         """Add rows above all others."""
         self._spans.append(Span(run, 0, len(run)))
         self.chunk_rows = max(self.chunk_rows, len(run))
@@ -144,7 +144,7 @@ class RunReader:
         self._key = key
         self._encoder = encoder
 
-    def in_order(self, wanted: Sequence[Chunk]) -> Run | None:
+    def in_order(self, wanted: Sequence[Chunk]) -> KeyRun | None:
         """Read a chunk whose rows stand in key order; None when no row of it is selected."""
         (chunk,) = wanted
         if self.request.changes:
@@ -157,9 +157,9 @@ class RunReader:
         is_done = chunk.rowset.base_is_own and len(self._only_for_keys) == len(self._key)
         keys = self._encoder.encode([cells.at(column.id, rows) for column in self._key], overwrite=is_done)
         cells.forget(self._only_for_keys)
-        return Run(keys, [Column(partial(cells.at, column.id, rows)) for column in self.request.columns])
+        return KeyRun(keys, [Column(partial(cells.at, column.id, rows)) for column in self.request.columns])
 
-    def sorted_whole(self, wanted: Sequence[Chunk]) -> Run | None:
+    def sorted_whole(self, wanted: Sequence[Chunk]) -> KeyRun | None:
         """Read chunks whose rows stand in any order as one run; None when no row of them is selected."""
         runs = [run for chunk in wanted if (run := self.in_order([chunk])) is not None]
         if not runs:
@@ -169,14 +169,14 @@ class RunReader:
         if self.request.changes:
             order = _stable(keys, order)
         columns = [partial(_taken, column, order) for column in zip(*(run.columns for run in runs), strict=True)]
-        return Run(take_keys(keys, order), [Column(read) for read in columns])
+        return KeyRun(take_keys(keys, order), [Column(read) for read in columns])
 
-    def _run_of_batch(self, batch: pa.RecordBatch) -> Run:
+    def _run_of_batch(self, batch: pa.RecordBatch) -> KeyRun:
         def cells(name: str) -> Vector:
             return from_arrow(batch.column(name), physical_of(batch.schema.field(name).type))
 
         keys = self._encoder.encode([cells(column.name) for column in self._key])
-        return Run(keys, [Column(partial(cells, name)) for name in self.request.schema.names])
+        return KeyRun(keys, [Column(partial(cells, name)) for name in self.request.schema.names])
 
 
 def _stable(keys: KeyVector, order: np.ndarray) -> np.ndarray:

@@ -54,7 +54,7 @@ class HugePages:
                 self._regions.append(region)
                 start = region.take(size)
                 assert start is not None, "a new region has room for all that may be asked for"
-        return np.asarray(_Held(self, region, start, size, length))
+        return np.asarray(_HeldPages(self, region, start, size, length))
 
     def take_back(self, region: "_Region", start: int, size: int) -> None:
         """Have the part of an array back of which nobody has a view left."""
@@ -106,7 +106,7 @@ class _Region:
             del self._starts[place + 1], self._lengths[place + 1]
 
 
-class _Held:
+class _HeldPages:
     """What all views of an array hold on to, whatever is made of them: numpy keeps it as their base."""
 
     __slots__ = ("__array_interface__", "_owner", "_region", "_size", "_start")

@@ -13,14 +13,14 @@ from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.gateway import Gateway
 from nyala.flight_server.server import FlightServer
-from nyala.schemas.placement import Here, Placement
+from nyala.schemas.placement import Placement, ServerIdentity
 from nyala.schemas.service import StoreService
 
 
 class Member:
     """One server and its store."""
 
-    def __init__(self, here: Here, fs: FileSystem) -> None:
+    def __init__(self, here: ServerIdentity, fs: FileSystem) -> None:
         self.here = here
         self.fs = fs
         self.start()
@@ -46,7 +46,7 @@ class Cluster:
     def __init__(self, folder: Path, names: str = "ab") -> None:
         servers = {name: (f"grpc+unix://{folder}/{name}",) for name in names}
         self.placement = Placement(servers=servers)
-        self.members = {name: Member(Here(self.placement, name), MemoryFileSystem()) for name in names}
+        self.members = {name: Member(ServerIdentity(self.placement, name), MemoryFileSystem()) for name in names}
         self._databases: list[Database] = []
 
     def connect(self, name: str | None = None) -> Database:

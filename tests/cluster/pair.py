@@ -6,13 +6,13 @@ from random import Random
 from typing import Any, cast
 
 from nyala.clients.api.database import Database
-from nyala.clients.cluster.members import Members
+from nyala.clients.cluster.servers import Servers
 from nyala.clients.cluster.store import PlacedStore
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.gateway import Gateway
-from nyala.schemas.placement import Here, Placement, TablePlacement
+from nyala.schemas.placement import Placement, ServerIdentity, TablePlacement
 from nyala.schemas.service import StoreService
 
 
@@ -44,7 +44,7 @@ class Pair:
         self.stores: dict[str, Store] = {}
         self.gateways: dict[str, Gateway] = {}
         known = {name: cast(StoreService, _Door(self, name)) for name in names}
-        self.members = Members(self.placement, known=known)
+        self.members = Servers(self.placement, known=known)
         self.db = Database(cast(StoreService, PlacedStore(self.members)))
         self.calls: list[str] = []
         self.stop_at: int | None = None
@@ -55,7 +55,7 @@ class Pair:
             self.start(name)
 
     def start(self, name: str) -> None:
-        here = Here(self.placement, name)
+        here = ServerIdentity(self.placement, name)
         options = StoreOptions(
             maintenance="off",
             placement=self.placement,
@@ -67,8 +67,8 @@ class Pair:
         )
         self.stores[name] = Store.open(self.disks[name], options)
         gateway = self.gateways[name] = Gateway(cast(StoreService, self.stores[name]), here)
-        gateway._members.close()
-        gateway._members = self.members
+        gateway._servers.close()
+        gateway._servers = self.members
         gateway._all = PlacedStore(self.members)
 
     def crash(self, name: str, seed: int = 0) -> None:

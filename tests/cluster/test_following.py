@@ -126,7 +126,7 @@ def test_a_planned_scan_of_all_servers_keeps_its_snapshot(cluster: Cluster) -> N
     with fl.connect(cluster.members["a"].location) as client:
         told = client.get_flight_info(fl.FlightDescriptor.for_path("t"))
         let_history_go(cluster, table)
-        found = pa.Table.from_batches(list(reading.unordered(store.members, unordered)))
+        found = pa.Table.from_batches(list(reading.unordered(store.servers, unordered)))
         assert sorted(found["id"].to_pylist()) == list(range(100)) and set(found["n"].to_pylist()) == {1}
         found = pa.Table.from_batches(list(store._in_order(ordered, ["id"], SCHEMA)))
         assert found["id"].to_pylist() == list(range(100)) and set(found["n"].to_pylist()) == {1}

@@ -30,7 +30,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import nyala
 from nyala.clients.api.database import Database
-from nyala.clients.spark.batch_write import Staged
+from nyala.clients.spark.batch_write import StagedParts
 from nyala.clients.spark.options import StreamWriteOptions, parse
 from nyala.clients.spark.source import NyalaDataSource
 from nyala.clients.spark.stream_write import StreamWriter
@@ -247,7 +247,7 @@ def flaky(planted: str) -> type[NyalaDataSource]:
     a byte to the file ``planted``. Made here, it is sent to Spark by its code."""
 
     class FlakyWriter(StreamWriter):
-        def write(self, iterator: object) -> Staged:
+        def write(self, iterator: object) -> StagedParts:
             staged = super().write(iterator)  # type: ignore[arg-type]
             if random.random() < 0.3:
                 with open(planted, "ab") as file:

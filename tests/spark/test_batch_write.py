@@ -12,9 +12,9 @@ from pyspark.sql.types import StructType
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
-from nyala.clients.spark.batch_write import BatchWriter, Staged
+from nyala.clients.spark.batch_write import BatchWriter, StagedParts
 from nyala.clients.spark.source import NyalaDataSource
-from nyala.clients.spark.stream_write import StagedOfBatch, StreamWriter
+from nyala.clients.spark.stream_write import StagedPartsOfBatch, StreamWriter
 from nyala.schemas.errors import InvalidArgumentError, RowErrors
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("price", pa.float64())])
@@ -35,7 +35,7 @@ def batch(schema: pa.Schema | None = None, **columns: list) -> pa.RecordBatch:
     return pa.record_batch(columns, schema)
 
 
-def write(writer: BatchWriter, *tasks: list[pa.RecordBatch]) -> list[Staged | None]:
+def write(writer: BatchWriter, *tasks: list[pa.RecordBatch]) -> list[StagedParts | None]:
     return [writer.write(iter(task)) for task in tasks]
 
 
@@ -215,7 +215,7 @@ class Batch:
     def run(self, number: int, *rows: pa.RecordBatch, fails: bool = False) -> None:
         writer = self._make()
         staged: list[Any] = [writer.write(iter([each])) for each in rows]
-        messages = [StagedOfBatch(each.transaction, each.parts, each.rows, self._query) for each in staged]
+        messages = [StagedPartsOfBatch(each.transaction, each.parts, each.rows, self._query) for each in staged]
         finisher: StreamWriter = self._make()
         finisher.abort([*messages, None], number) if fails else finisher.commit(messages, number)
 

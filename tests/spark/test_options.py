@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nyala.clients.spark.options import (
+    BatchReadOptions,
     ReadKeywords,
-    ReadOptions,
     StreamReadOptions,
     StreamWriteOptions,
     WriteKeywords,
@@ -18,7 +18,7 @@ from nyala.schemas.timestamp import parse_moment
 
 PLACE = {"uri": "grpc://127.0.0.1:8815", "table": "homes"}
 MODELS = {
-    "read": ReadOptions,
+    "read": BatchReadOptions,
     "readStream": StreamReadOptions,
     "write": WriteOptions,
     "writeStream": StreamWriteOptions,
@@ -47,7 +47,7 @@ def test_a_moment_is_a_timestamp_or_iso_text(name: str) -> None:
 
 
 def test_load_names_the_table() -> None:
-    assert parse(ReadOptions, {"uri": "grpc://h:1", "path": "homes"}, "read").table == "homes"
+    assert parse(BatchReadOptions, {"uri": "grpc://h:1", "path": "homes"}, "read").table == "homes"
 
 
 def test_what_spark_hands_on_to_a_sink_is_let_through() -> None:
@@ -102,13 +102,13 @@ def test_wrong_options_are_refused(case: str) -> None:
 @pytest.mark.parametrize("missing", ["uri", "table"])
 def test_a_place_is_needed(missing: str) -> None:
     with pytest.raises(InvalidArgumentError, match=f"option '{missing}' is missing"):
-        parse(ReadOptions, {name: value for name, value in PLACE.items() if name != missing}, "read")
+        parse(BatchReadOptions, {name: value for name, value in PLACE.items() if name != missing}, "read")
 
 
 @pytest.mark.parametrize(
     ("model", "keywords", "arguments"),
     [
-        (ReadOptions, ReadKeywords, "uri table columns filter snapshotTimestamp startTimestamp endTimestamp"),
+        (BatchReadOptions, ReadKeywords, "uri table columns filter snapshotTimestamp startTimestamp endTimestamp"),
         (WriteOptions, WriteKeywords, "uri table operation statement leftOut"),
     ],
 )

@@ -22,7 +22,7 @@ from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.gateway import Gateway
 from nyala.flight_server.server import FlightServer
-from nyala.schemas.placement import Here, Placement
+from nyala.schemas.placement import Placement, ServerIdentity
 from nyala.spark import read_table, write_table
 
 pytestmark = pytest.mark.spark
@@ -44,7 +44,7 @@ def shared() -> Iterator[tuple[str, Database, list[Store]]]:
         for name, (location,) in placement.servers.items():
             options = StoreOptions(maintenance="off", placement=placement, server=name)
             stores.append(Store.open(MemoryFileSystem(), options))
-            gateway = Gateway(stores[-1], Here(placement, name))
+            gateway = Gateway(stores[-1], ServerIdentity(placement, name))
             servers.append((gateway, FlightServer(gateway, location)))  # pyright: ignore[reportArgumentType]
             shared_servers[name] = servers[-1][1]
         url = placement.servers["a"][0]

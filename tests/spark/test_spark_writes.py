@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
-from nyala.clients.spark.batch_write import BatchWriter, Staged
+from nyala.clients.spark.batch_write import BatchWriter, StagedParts
 from nyala.clients.spark.options import WriteOptions, parse
 from nyala.clients.spark.placement import tablet_of
 from nyala.clients.spark.source import NyalaDataSource
@@ -77,7 +77,7 @@ def failing(kind: str) -> type[NyalaDataSource]:
     """Return a data source whose tasks or commit fail; a class made here is sent to processes of Spark by its code."""
 
     class Writer(BatchWriter):
-        def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedParts:
             context = TaskContext.get()
             assert context is not None
 

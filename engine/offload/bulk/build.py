@@ -32,28 +32,28 @@ from ...vectors.keys import (
     take_keys,
 )
 from ...vectors.physical import physical_of
-from .runs import Run, read_run
+from .runs import ScratchRun, read_run
 from .target import Target, key_of
 
 _COMBINED_BYTES = 1 << 30
 """Rows that together take less are brought into one piece: cells are fetched from one faster than from many."""
 
 
-def file_count(target: Target, runs: Sequence[Run]) -> int:
+def file_count(target: Target, runs: Sequence[ScratchRun]) -> int:
     """Return in how many files the rows of runs of one tablet are written."""
     return min(-(-sum(run.bytes for run in runs) // target.plan.rowset_bytes) or 1, sum(run.rows for run in runs))
 
 
-def number_files(target: Target, runs: Sequence[Run]) -> dict[int, tuple[int, list[Run]]]:
+def number_files(target: Target, runs: Sequence[ScratchRun]) -> dict[int, tuple[int, list[ScratchRun]]]:
     """Return by tablet id the number of its first file, and its runs: what the tasks of the second stage are.
 
     Raises:
         InvalidArgumentError: there are more files than an import may have.
     """
-    by_tablet: dict[int, list[Run]] = {}
+    by_tablet: dict[int, list[ScratchRun]] = {}
     for run in runs:
         by_tablet.setdefault(run.tablet, []).append(run)
-    tasks: dict[int, tuple[int, list[Run]]] = {}
+    tasks: dict[int, tuple[int, list[ScratchRun]]] = {}
     count = 0
     for tablet_id, found in sorted(by_tablet.items()):
         tasks[tablet_id] = (target.plan.first_file_id + count, found)
@@ -64,7 +64,7 @@ def number_files(target: Target, runs: Sequence[Run]) -> dict[int, tuple[int, li
 
 
 def build_tablet(
-    target: Target, first_file_id: int, runs: Sequence[Run], scratch: FileSystem, staging: FileSystem, token: str
+    target: Target, first_file_id: int, runs: Sequence[ScratchRun], scratch: FileSystem, staging: FileSystem, token: str
 ) -> list[ImportFile]:
     """Write the rows of all runs of one tablet as rowset files into ``staging``, durably.
 

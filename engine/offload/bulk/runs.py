@@ -25,7 +25,7 @@ _BUFFERED_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ScratchRun:
     """A scratch file of rows of one tablet."""
 
     tablet: int
@@ -36,7 +36,7 @@ class Run:
     crc: int
 
 
-def write_runs(target: Target, batches: Iterable[pa.RecordBatch], scratch: FileSystem, token: str) -> list[Run]:
+def write_runs(target: Target, batches: Iterable[pa.RecordBatch], scratch: FileSystem, token: str) -> list[ScratchRun]:
     """Check batches and write their rows by tablet; ``token`` tells the files of this attempt from all others.
 
     Raises:
@@ -58,7 +58,7 @@ def write_runs(target: Target, batches: Iterable[pa.RecordBatch], scratch: FileS
         raise
 
 
-def read_run(scratch: FileSystem, run: Run) -> list[pa.RecordBatch]:
+def read_run(scratch: FileSystem, run: ScratchRun) -> list[pa.RecordBatch]:
     """Return the rows of a run, in memory. Raises CorruptionError when it is not what was written."""
     with named("a run of an import could not be read"):
         file = scratch.open(run.path)
@@ -84,10 +84,10 @@ class _RunFile:
         self._rows += rows.num_rows
         self._bytes += rows.nbytes
 
-    def finish(self, tablet_id: int) -> Run:
+    def finish(self, tablet_id: int) -> ScratchRun:
         self._append(END_OF_STREAM)
         self._file.close()
-        return Run(tablet_id, self._path, self._rows, self._bytes, self._crc)
+        return ScratchRun(tablet_id, self._path, self._rows, self._bytes, self._crc)
 
     def abort(self) -> None:
         self._file.close()

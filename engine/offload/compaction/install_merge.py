@@ -8,9 +8,9 @@ as the store does (`merge_rows`), at its leisure: the store goes on, and flushes
  2. What is in memory of them is flushed, up to a moment F2.
  3. The outputs get their names in the tablet's directory. By their keys it is found where each row is now
     (`row_places`), and that there is no other.
- 4. The REDO files that came since F are written anew for the outputs, and rows that came back (`later_deltas`).
+ 4. The REDO files that came since F are written anew for the outputs, and rows that came back (`concurrent_deltas`).
  5. All of that takes the place of the rowsets, with what is changed meanwhile carried over, as in any merge
-    (`replacement`).
+    (`install`).
 
 Until 5 a failure leaves the tablet as it is.
 """

@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from ....schemas.errors import InvalidArgumentError
-from ...compaction.key_merge import MergedRows, Part, merged_rows
+from ...compaction.key_merge import MergedRows, RowRange, merged_rows
 from ...rowset.diskrowset import DiskRowSet
 from ...rowset.location import ROWID_BITS
 from ...vectors.keys import equal_at
@@ -91,7 +91,7 @@ class _Places:
         ]
         return np.concatenate(whole) if rows.order is None else np.concatenate(whole)[rows.order]
 
-    def _living(self, part: Part) -> np.ndarray | None:
+    def _living(self, part: RowRange) -> np.ndarray | None:
         rowset = self._rowsets[part.source]
         if part.source < len(self._inputs):
             return rowset.live_in(part.first, part.last, self._timestamp)

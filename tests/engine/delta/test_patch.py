@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nyala.engine.delta.cells import Cells
+from nyala.engine.delta.cells import DeltaCells
 from nyala.engine.delta.patch import Patch, RowPlaces, apply_all
-from nyala.engine.delta.sorted_rows import SortedRows, sort_rows
+from nyala.engine.delta.sorted_rows import SortedDeltas, sort_rows
 from nyala.engine.vectors.arrow import from_arrow
 from nyala.engine.vectors.physical import PhysicalType, physical_of
 from nyala.engine.vectors.vector import BytesVector, DictionaryVector, Vector
@@ -51,7 +51,7 @@ def test_a_later_patch_wins(arrow_type, seed):
         places = random.permutation(len(rowids)).astype(np.int32)
         by_place = [cells[at] for at in np.argsort(places)]
         source = vector_of(by_place, arrow_type, physical)
-        patches.append(Patch(RowPlaces(rowids, places), Cells(source)))
+        patches.append(Patch(RowPlaces(rowids, places), DeltaCells(source)))
         for row, new in zip(rowids - FIRST, cells, strict=True):
             if 0 <= row < len(base):
                 expected[row] = new
@@ -73,10 +73,10 @@ def test_a_dictionary_is_kept_and_extended_once() -> None:
     base = dictionary_of(["red", "green", "red", "blue"])
     assert isinstance(base, DictionaryVector)
     rows, words = np.arange(2, dtype=np.int32), pa.array(["green", "black"])
-    known = Patch(RowPlaces(rows, rows), Cells(from_arrow(pa.array(["green", "blue"]), PhysicalType.BYTES)))
+    known = Patch(RowPlaces(rows, rows), DeltaCells(from_arrow(pa.array(["green", "blue"]), PhysicalType.BYTES)))
     found = known.apply(base, 0)
     assert isinstance(found, DictionaryVector) and found.dictionary is base.dictionary
-    new = Patch(RowPlaces(rows, rows), Cells(from_arrow(words, PhysicalType.BYTES)))
+    new = Patch(RowPlaces(rows, rows), DeltaCells(from_arrow(words, PhysicalType.BYTES)))
     one, other = new.apply(base, 0), new.apply(base, 0)
     assert isinstance(one, DictionaryVector) and isinstance(other, DictionaryVector)
     assert one.dictionary is other.dictionary
@@ -88,7 +88,7 @@ def test_a_dictionary_that_would_grow_too_large_is_given_up() -> None:
     base = dictionary_of(["red"] * 70_000)
     rows = np.arange(70_000, dtype=np.int32)
     words = pa.array([f"word {number}" for number in range(70_000)])
-    found = Patch(RowPlaces(rows, rows), Cells(from_arrow(words, PhysicalType.BYTES))).apply(base, 0)
+    found = Patch(RowPlaces(rows, rows), DeltaCells(from_arrow(words, PhysicalType.BYTES))).apply(base, 0)
     assert isinstance(found, BytesVector)
     assert cells_of(found, pa.string()) == words.to_pylist()
 
@@ -104,7 +104,7 @@ def test_timestamps_are_not_asked_for_when_a_snapshot_sees_all() -> None:
     def asked() -> np.ndarray:
         raise AssertionError("the timestamps were asked for")
 
-    rows = SortedRows(np.array([3, 3, 8], np.int32), np.arange(3, dtype=np.int32), (5, 9), asked)
+    rows = SortedDeltas(np.array([3, 3, 8], np.int32), np.arange(3, dtype=np.int32), (5, 9), asked)
     last = rows.redo(0, 10, 9)
     assert last is not None and (last.rowids.tolist(), last.places.tolist()) == ([3, 8], [1, 2])
     assert rows.redo(0, 10, 4) is None and rows.undo(0, 10, 9) is None
@@ -116,7 +116,7 @@ def test_timestamps_are_not_asked_for_when_a_snapshot_sees_all() -> None:
 def test_a_column_that_was_widened_reads_its_older_deltas(narrow: pa.DataType, wide: pa.DataType) -> None:
     base = from_arrow(pa.array([1, 2, 3, 4], wide), physical_of(wide))
     rows = np.array([1, 3], np.int32)
-    older = Cells(from_arrow(pa.array([-7, None], narrow), physical_of(narrow)))
+    older = DeltaCells(from_arrow(pa.array([-7, None], narrow), physical_of(narrow)))
     patch = Patch(RowPlaces(rows, np.arange(2, dtype=np.int32)), older)
     for _ in range(2):
         assert cells_of(patch.apply(base, 0), wide) == [1, -7, 3, None]

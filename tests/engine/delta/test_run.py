@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nyala.engine.delta.cells import Cells
+from nyala.engine.delta.cells import DeltaCells
 from nyala.engine.delta.patch import Patch, RowPlaces
 from nyala.engine.delta.run import DeltaRun, collapsed, invert, merge_runs
-from nyala.engine.delta.sorted_rows import SortedRows
+from nyala.engine.delta.sorted_rows import SortedDeltas
 from nyala.engine.vectors.arrow import from_arrow
 from nyala.engine.vectors.physical import PhysicalType
 from nyala.engine.vectors.vector import FixedVector, Vector, as_bytes
@@ -91,10 +91,10 @@ def test_what_is_collapsed_reads_the_same_from_the_mark_on(changes, mark):
         assert seen[0] == seen[1]
 
 
-def rows_of(run: DeltaRun) -> SortedRows:
+def rows_of(run: DeltaRun) -> SortedDeltas:
     bounds = int(run.timestamps.min(initial=1 << 60)), int(run.timestamps.max(initial=0))
-    return SortedRows(run.rowids, np.arange(len(run), dtype=np.int32), bounds, lambda: run.timestamps)
+    return SortedDeltas(run.rowids, np.arange(len(run), dtype=np.int32), bounds, lambda: run.timestamps)
 
 
 def patched(base: Vector, run: DeltaRun, rows: RowPlaces | None) -> Vector:
-    return Patch(rows, Cells(run.values)).apply(base, 0) if rows else base
+    return Patch(rows, DeltaCells(run.values)).apply(base, 0) if rows else base

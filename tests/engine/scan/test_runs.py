@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nyala.engine.scan.runs import Run, Span, cut
+from nyala.engine.scan.runs import KeyRun, Span, cut
 from nyala.engine.vectors.keys import U64Keys, key_bytes
 
 
@@ -13,7 +13,7 @@ def spans_of(lengths: list[int]) -> list[Span]:
         np.sort(np.random.default_rng(number).permutation(10_000)[:length]) for number, length in enumerate(lengths)
     ]
     words = [(keys * len(lengths) + number).astype(np.uint64) for number, keys in enumerate(runs)]
-    return [Span(Run(U64Keys(keys, 8), []), 0, len(keys)) for keys in words]
+    return [Span(KeyRun(U64Keys(keys, 8), []), 0, len(keys)) for keys in words]
 
 
 @pytest.mark.parametrize("lengths", [[100] * 200, [1] * 3000, [9_000, *[10] * 500], [5_000, 3, 4_000, 1]])

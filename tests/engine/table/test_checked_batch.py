@@ -29,10 +29,10 @@ def schema_of(type_: pa.DataType, **options: Any) -> TableSchema:
 
 def taken(cells: pa.Array, type_: pa.DataType, **options: Any) -> list[Any]:
     batch = pa.RecordBatch.from_arrays([pa.array(range(len(cells)), pa.int64()), cells], names=["k", "c"])
-    incoming = check_batch(batch, schema_of(type_, **options), Operation.UPSERT, LIMITS)
-    assert incoming.rows.schema.types[1] == schema_of(type_, **options).columns[1].logical.arrow
-    assert incoming.positions is None
-    return incoming.rows.column(1).to_pylist()
+    checked = check_batch(batch, schema_of(type_, **options), Operation.UPSERT, LIMITS)
+    assert checked.rows.schema.types[1] == schema_of(type_, **options).columns[1].logical.arrow
+    assert checked.positions is None
+    return checked.rows.column(1).to_pylist()
 
 
 NEW_YORK_EIGHT = pa.array([UTC_NOON], pa.timestamp("us")).cast(pa.timestamp("us", tz="America/New_York"))
@@ -119,27 +119,27 @@ def test_values_that_do_not_fit_refuse_their_rows(case: tuple[Any, ...], wrapped
     if wrapped and not (pa.types.is_decimal256(given) or pa.types.is_float16(given)):
         cells = cells.dictionary_encode()
     batch = pa.RecordBatch.from_arrays([pa.array(range(len(cells)), pa.int64()), cells], names=["k", "c"])
-    incoming = check_batch(batch, schema_of(type_), Operation.UPSERT, LIMITS)
+    checked = check_batch(batch, schema_of(type_), Operation.UPSERT, LIMITS)
     good = [row for row in range(len(values)) if row not in wrong]
-    assert incoming.rows.column(0).to_pylist() == good
-    assert incoming.refusals.by_row is not None
-    assert np.flatnonzero(incoming.refusals.by_row).tolist() == wrong
-    ((code, message),) = incoming.refusals.reasons
+    assert checked.rows.column(0).to_pylist() == good
+    assert checked.refusals.by_row is not None
+    assert np.flatnonzero(checked.refusals.by_row).tolist() == wrong
+    ((code, message),) = checked.refusals.reasons
     assert code == "INVALID_ARGUMENT" and message.startswith("column 'c' is ") and str(given) in message
     fitting = pa.array(values, pa.int64()).cast(given) if pa.types.is_timestamp(given) else pa.array(values, given)
     expected = fitting.take(pa.array(good))
     if pa.types.is_integer(given) and pa.types.is_decimal(type_):
         expected = expected.cast(pa.decimal256(40, 20))
-    assert str(incoming.rows.column(1)) == str(expected.cast(type_))  # NaN is not equal to itself
+    assert str(checked.rows.column(1)) == str(expected.cast(type_))  # NaN is not equal to itself
 
 
 def test_a_row_is_refused_for_the_value_and_not_for_the_null_that_stands_in_its_place() -> None:
     arrow = pa.schema([pa.field("k", pa.int8(), False), pa.field("c", pa.int8(), False)])
     schema = TableSchema.create(TableDefinition.from_arrow("t", arrow, ["k"]), LIMITS)
     batch = pa.record_batch({"k": [1, 300, 3], "c": [300, 1, None]})
-    incoming = check_batch(batch, schema, Operation.UPSERT, LIMITS)
-    assert incoming.rows.num_rows == 0 and incoming.refusals.by_row is not None
-    messages = [incoming.refusals.reasons[number - 1][1] for number in incoming.refusals.by_row]
+    checked = check_batch(batch, schema, Operation.UPSERT, LIMITS)
+    assert checked.rows.num_rows == 0 and checked.refusals.by_row is not None
+    messages = [checked.refusals.reasons[number - 1][1] for number in checked.refusals.by_row]
     assert [message.split(" ", 3)[1:3] for message in messages] == [["'c'", "is"], ["'k'", "is"], ["'c'", "is"]]
     assert ["NULL" in message for message in messages] == [False, False, True]
 
@@ -180,14 +180,14 @@ def refused(rows: list[tuple[Any, Any, Any]], limits: Limits = LIMITS) -> tuple[
     """Return the keys taken and the code of each row refused."""
     days = pa.array([row[1] for row in rows], pa.int32()).view(pa.date32())
     arrays = [pa.array([row[0] for row in rows], pa.string()), days, pa.array([row[2] for row in rows], pa.string())]
-    incoming = check_batch(pa.RecordBatch.from_arrays(arrays, schema=ROWS), row_schema(), Operation.UPSERT, limits)
-    by_row = incoming.refusals.by_row
+    checked = check_batch(pa.RecordBatch.from_arrays(arrays, schema=ROWS), row_schema(), Operation.UPSERT, limits)
+    by_row = checked.refusals.by_row
     numbers = [] if by_row is None else by_row.tolist()
-    codes = {row: incoming.refusals.reasons[number - 1][0] for row, number in enumerate(numbers) if number}
-    kept = range(len(rows)) if incoming.positions is None else incoming.positions.tolist()
+    codes = {row: checked.refusals.reasons[number - 1][0] for row, number in enumerate(numbers) if number}
+    kept = range(len(rows)) if checked.positions is None else checked.positions.tolist()
     assert sorted([*kept, *codes]) == list(range(len(rows)))
-    assert incoming.rows.column(0).to_pylist() == [rows[row][0] for row in kept]
-    return incoming.rows.column(0).to_pylist(), codes
+    assert checked.rows.column(0).to_pylist() == [rows[row][0] for row in kept]
+    return checked.rows.column(0).to_pylist(), codes
 
 
 def test_single_rows_are_refused_each_for_its_first_reason() -> None:
@@ -255,9 +255,9 @@ def test_a_batch_of_the_wrong_shape_is_refused(data: dict, op: str, names: list[
 
 def test_columns_come_in_the_order_of_the_table() -> None:
     batch = pa.record_batch({"c": [5], "k": [1]})
-    incoming = check_batch(batch, schema_of(pa.int64()), Operation.UPSERT, LIMITS)
-    assert incoming.column_ids == [1, 2]
-    assert incoming.rows.to_pydict() == {"1": [1], "2": [5]}
+    checked = check_batch(batch, schema_of(pa.int64()), Operation.UPSERT, LIMITS)
+    assert checked.column_ids == [1, 2]
+    assert checked.rows.to_pydict() == {"1": [1], "2": [5]}
 
 
 def test_a_small_dictionary_of_long_strings_is_measured_as_what_it_stands_for() -> None:

@@ -1,4 +1,4 @@
-"""Whereabouts: which server has which tablet of a table, and with it the server of each row."""
+"""TabletLocations: which server has which tablet of a table, and with it the server of each row."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ...schemas.description import TableDescription, TabletMap
 from ...schemas.errors import UnavailableError
 from ...schemas.partition_schema import TabletPartition, sum_of
 from .definitions import shared
-from .members import Members
 from .router import NOWHERE, TabletRouter
+from .servers import Servers
 
 _PAUSES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 """Seconds between looks for a tablet that is on its way from one server to another."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Whereabouts:
+class TabletLocations:
     """What is known of one table. Immutable."""
 
     description: TableDescription
@@ -69,15 +69,15 @@ class Whereabouts:
         return self.router.numbers_of(rows)
 
 
-class WhereaboutsCache:
+class TabletLocationsCache:
     """What is known of the tables; asked for again when it turned out to be old. Thread safe."""
 
-    def __init__(self, members: Members) -> None:
-        self._members = members
-        self._known: dict[str, Whereabouts] = {}
+    def __init__(self, servers: Servers) -> None:
+        self._servers = servers
+        self._known: dict[str, TabletLocations] = {}
         self._lock = threading.Lock()
 
-    def of(self, table: str) -> Whereabouts:
+    def of(self, table: str) -> TabletLocations:
         """Return what is known of a table.
 
         Raises:
@@ -96,11 +96,11 @@ class WhereaboutsCache:
         with self._lock:
             self._known.pop(table, None)
 
-    def _asked(self, table: str) -> Whereabouts:
+    def _asked(self, table: str) -> TabletLocations:
         for pause in (*_PAUSES, None):
             try:
-                maps = self._members.each_with(lambda store: store.tablets(table))
-                described = self._members.each_with(lambda store: store.describe_table(table))
+                maps = self._servers.each_with(lambda store: store.tablets(table))
+                described = self._servers.each_with(lambda store: store.describe_table(table))
                 return united(shared(described), maps)
             except UnavailableError:
                 if pause is None:
@@ -117,7 +117,7 @@ def incomplete(table: str) -> UnavailableError:
     )
 
 
-def united(description: TableDescription, maps: Mapping[str, TabletMap]) -> Whereabouts:
+def united(description: TableDescription, maps: Mapping[str, TabletMap]) -> TabletLocations:
     """Return what the answers of all servers together tell.
 
     Where an alteration of the ranges has reached only some servers, they tell of two ways to cut the table. The newest
@@ -131,7 +131,9 @@ def united(description: TableDescription, maps: Mapping[str, TabletMap]) -> Wher
         tablets = tuple(partitions.tablets())
         owners = _owners(tablets, maps.values())
         if (owners >= 0).all():
-            return Whereabouts(description, TabletRouter(partitions, description.columns), list(maps), owners, tablets)
+            return TabletLocations(
+                description, TabletRouter(partitions, description.columns), list(maps), owners, tablets
+            )
     raise incomplete(description.name)
 
 

@@ -7,13 +7,13 @@ import pyarrow as pa
 from ..schemas.batches import in_one
 from ..schemas.errors import InvalidArgumentError
 from .config import ServerConfig
-from .limits import Part
+from .limits import BudgetShare
 
 
-class Staged:
+class BufferedStream:
     """The batches of one stream. For one thread."""
 
-    def __init__(self, schema: pa.Schema, staging: Part, config: ServerConfig) -> None:
+    def __init__(self, schema: pa.Schema, staging: BudgetShare, config: ServerConfig) -> None:
         self._schema = schema
         self._staging = staging
         self._bytes_max = config.batch_bytes_max

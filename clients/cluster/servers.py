@@ -16,7 +16,7 @@ from ..flight.store import FlightStore
 Answer = TypeVar("Answer")
 
 
-class Members:
+class Servers:
     """Stores by the names of their servers, in the order of the placement. Thread safe."""
 
     def __init__(

@@ -12,13 +12,13 @@ from ..schemas.errors import InvalidArgumentError, StoreError, UnavailableError
 from .calls import Call
 from .config import ServerConfig
 from .get import sized
-from .limits import Part
+from .limits import BudgetShare
 from .message_size import BrokenMessageError, decoded_bytes
 from .native.message_hook import inspecting
 
 
 @dataclass(frozen=True, slots=True)
-class Incoming:
+class ReceivedBatch:
     """One checked batch and the metadata that it came with."""
 
     batch: pa.RecordBatch
@@ -32,14 +32,16 @@ class Remark:
     metadata: bytes
 
 
-def incoming(reader: fl.MetadataRecordBatchReader, config: ServerConfig, call: Call) -> Iterator[Incoming]:
+def received(reader: fl.MetadataRecordBatchReader, config: ServerConfig, call: Call) -> Iterator[ReceivedBatch]:
     """Yield the batches of a stream; messages without a batch are left out. Raises as ``messages``."""
     for message in messages(reader, config, call):
-        if isinstance(message, Incoming):
+        if isinstance(message, ReceivedBatch):
             yield message
 
 
-def messages(reader: fl.MetadataRecordBatchReader, config: ServerConfig, call: Call) -> Iterator[Incoming | Remark]:
+def messages(
+    reader: fl.MetadataRecordBatchReader, config: ServerConfig, call: Call
+) -> Iterator[ReceivedBatch | Remark]:
     """Yield what a stream brings, each batch validated in full: offsets, lengths, UTF-8, dictionary indices.
 
     The end of the stream says nothing about the client's intentions: one that
@@ -70,7 +72,7 @@ def messages(reader: fl.MetadataRecordBatchReader, config: ServerConfig, call: C
             if chunk.data is None:
                 yield Remark(sized(metadata, "a message", config.request_bytes_max))
                 continue
-            yield Incoming(
+            yield ReceivedBatch(
                 _checked(chunk.data, number, config),
                 sized(metadata, "the metadata of a batch", config.request_bytes_max),
             )
@@ -80,7 +82,7 @@ def messages(reader: fl.MetadataRecordBatchReader, config: ServerConfig, call: C
 class _Size:
     """What a batch, with the dictionaries that come before it, takes once it is decoded. For one thread."""
 
-    def __init__(self, number: int, config: ServerConfig, decompressed: Part) -> None:
+    def __init__(self, number: int, config: ServerConfig, decompressed: BudgetShare) -> None:
         self._number = number
         self._config = config
         self._decompressed = decompressed
