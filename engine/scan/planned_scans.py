@@ -15,10 +15,10 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from ...schemas.description import ScanSplit
 from ...schemas.scan import ScanSpec
+from ...schemas.service import Marked
 from ..options import StoreOptions
 from ..table.table import Table
 from ..table.table_version import TableVersion
@@ -26,7 +26,6 @@ from ..tablet.tablet import Tablet
 from ..tablet.version import Version
 from .chunk import ChangeRange
 
-Item = TypeVar("Item")
 _MICROSECONDS = 1_000_000
 _PartKey = tuple[int | None, str | None]
 """The tablet of a part, and the key that it ends at."""
@@ -96,7 +95,7 @@ class PlannedScans:
         is_same = (ticket.as_of, ticket.changes) == (scan.spec.as_of, scan.spec.changes)
         return scan if is_same else None
 
-    def reading(self, ticket: ScanSpec, items: Iterator[Item]) -> Iterator[Item]:
+    def reading(self, ticket: ScanSpec, items: Iterator[Marked]) -> Iterator[Marked]:
         """Yield what a ticket reads; the scan stays while that goes on, and ends with its last part."""
         name = ticket.lease
         if name is None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from typing import TypeVar
 
 import pyarrow as pa
 
 from ...schemas.description import ScanPlan, ScanSplit
 from ...schemas.scan import ScanSpec
-from ...schemas.service import ScanStream
+from ...schemas.service import Marked, ScanStream
 from ...schemas.sorting import sorted_stream, unsorted
 from ..damage import DamageRegistry
 from ..mvcc.mvcc import MvccManager
@@ -23,8 +22,6 @@ from . import scanning
 from .chunk import ChangeRange, ScanRequest
 from .planned_scans import PlannedScan, PlannedScans
 from .snapshots import Snapshots
-
-Item = TypeVar("Item")
 
 
 class Reads:
@@ -77,14 +74,14 @@ class Reads:
         tablets: list[Tablet],
         versions: list[Version],
     ) -> ScanStream:
-        what = spec, version, request, tablets, versions, self._pool, 2 * self._options.scan_threads
-        if spec.marks and not request.aggregate:
-            marked = self._noticed(self._planned.reading(spec, scanning.run_marked(*what)))
-            return ScanStream(request.schema, request.snapshot, scanning.unmarked(marked), marked)
-        batches = scanning.run(*what, self._options.limits)
-        return ScanStream(request.schema, request.snapshot, self._noticed(self._planned.reading(spec, batches)))
+        ahead, limits = 2 * self._options.scan_threads, self._options.limits
+        found = scanning.run(spec, version, request, tablets, versions, self._pool, ahead, limits)
+        marked = self._noticed(self._planned.reading(spec, found))
+        has_marks = spec.marks and not request.aggregate
+        batches = scanning.unmarked(marked)
+        return ScanStream(request.schema, request.snapshot, batches, marked if has_marks else None)
 
-    def _noticed(self, items: Iterator[Item]) -> Iterator[Item]:
+    def _noticed(self, items: Iterator[Marked]) -> Iterator[Marked]:
         with self._damage.noticing():
             yield from items
 

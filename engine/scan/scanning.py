@@ -218,6 +218,13 @@ def _within(partition: TabletPartition, table: Table, version: TableVersion) -> 
     )
 
 
+def unmarked(marked: Iterator[Marked]) -> Iterator[pa.RecordBatch]:
+    """Yield the batches alone."""
+    for batch, _ in marked:
+        if batch is not None:
+            yield batch
+
+
 def run(
     spec: ScanSpec,
     version: TableVersion,
@@ -227,31 +234,12 @@ def run(
     pool: Executor,
     ahead: int,
     limits: Limits,
-) -> Iterator[pa.RecordBatch]:
-    """Return the batches of a scan of tablets in these versions, as ``pinned`` returns them."""
+) -> Iterator[Marked]:
+    """Return the batches of a scan of tablets in these versions, as ``pinned`` returns them; with ``marks`` if it reads
+    rows or changes and asks for them."""
     if request.aggregate:
         read = [] if _is_empty(spec, request) else versions
         return _aggregated(read, request, request.aggregate, pool, ahead, limits.aggregate_bytes)
-    return unmarked(run_marked(spec, version, request, tablets, versions, pool, ahead))
-
-
-def unmarked(marked: Iterator[Marked]) -> Iterator[pa.RecordBatch]:
-    """Yield the batches alone."""
-    for batch, _ in marked:
-        if batch is not None:
-            yield batch
-
-
-def run_marked(
-    spec: ScanSpec,
-    version: TableVersion,
-    request: ScanRequest,
-    tablets: list[Tablet],
-    versions: list[Version],
-    pool: Executor,
-    ahead: int,
-) -> Iterator[Marked]:
-    """Return the batches of a scan of rows or changes, with ``marks`` if it asks for them."""
     if _is_empty(spec, request):
         return iter(())
     reach = 0 if spec.limit is not None else ahead
@@ -281,12 +269,12 @@ def _is_short(spec: ScanSpec) -> bool:
 
 def _aggregated(
     versions: list[Version], request: ScanRequest, plan: AggregatePlan, pool: Executor, ahead: int, bytes_max: int
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[Marked]:
     merger = Merger(plan, bytes_max)
     for version in versions:
         for partial in aggregate(version, request, plan, pool, ahead):
             merger.add(partial)
-    yield merger.finish()
+    yield Marked(merger.finish(), None)
 
 
 def _in_key_order(tablets: list[Tablet], versions: list[Version], version: TableVersion) -> list[list[RowSet]]:

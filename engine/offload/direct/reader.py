@@ -73,8 +73,8 @@ class PinnedReader:
         version, limits = self._table.version, self._pinned.limits
         wanted = scanning.wanted_tablets(spec, self._table, version, request)
         versions = scanning.pinned(spec, wanted.tablets, self._table, request)
-        batches = scanning.run(spec, version, request, wanted.tablets, versions, pool, ahead, limits)
-        return ScanStream(request.schema, request.snapshot, batches)
+        marked = scanning.run(spec, version, request, wanted.tablets, versions, pool, ahead, limits)
+        return ScanStream(request.schema, request.snapshot, scanning.unmarked(marked))
 
     def plan(self, spec: ScanSpec) -> ScanPlan:
         """Say how a scan would run, in parts of about ``split_bytes`` that can be read alone. Raises as ``scan``."""
