@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...schemas.errors import InvalidArgumentError
+from .job_options import JobOptions, takes_job_options
 from .load import load
-from .options import AsOf, Runs, Workers, moment
+from .options import AsOf, moment
 from .run import FINDINGS
-from .target import Data, Json, Name, Url, database
+from .target import Json, Name, database
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
     from ..api.database import Database
 
 app = typer.Typer(no_args_is_help=True, help="Verify, back up, restore, load, compact, copy and export whole tables.")
@@ -28,32 +27,28 @@ OtherData = Annotated[Path | None, typer.Option("--other-data", help="Or its dat
 
 
 @app.command("checksum")
+@takes_job_options()
 def checksum_command(
-    context: typer.Context,
+    job: JobOptions,
     name: Name,
     as_of: AsOf = None,
-    executor: Runs = "local",
-    workers: Workers = None,
-    url: Url = None,
-    data: Data = None,
-    json_output: Json = False,
 ) -> None:
     """Print the checksum of a table's rows, by tablet: equal for equal rows, however they are stored."""
     from ..jobs import checksum
     from .output import print_table
 
-    with database(context, url, data) as db:
-        found = checksum(db, name, as_of=moment(as_of), executor=executor, workers=workers, show="lines")
-    if json_output:
-        print_result(found)
+    with job.database() as db:
+        found = checksum(db, name, as_of=moment(as_of), **job.running)
+    if job.prints_json(found):
         return
     rows = [(each.tablet, f"{each.rows:,}", each.checksum) for each in found.tablets]
     print_table(["tablet", "rows", "checksum"], [*rows, ("all", f"{found.rows:,}", found.checksum)])
 
 
 @app.command("verify")
+@takes_job_options()
 def verify_command(
-    context: typer.Context,
+    job: JobOptions,
     name: Name,
     other_url: OtherUrl = None,
     other_data: OtherData = None,
@@ -61,16 +56,11 @@ def verify_command(
     as_of: AsOf = None,
     other_as_of: AsOf = None,
     differences: Annotated[int, typer.Option(min=1, help="How many keys that differ are named.")] = 100,
-    executor: Runs = "local",
-    workers: Workers = None,
-    url: Url = None,
-    data: Data = None,
-    json_output: Json = False,
 ) -> None:
     """Compare a table with that of another store, or of the same under another name; exit with 1 if they differ."""
     from ..jobs import verify
 
-    with database(context, url, data) as db, other_database(context, db, other_url, other_data) as other:
+    with job.database() as db, other_database(job.context, db, other_url, other_data) as other:
         found = verify(
             db,
             other,
@@ -79,13 +69,9 @@ def verify_command(
             as_of=moment(as_of),
             right_as_of=moment(other_as_of),
             differences=differences,
-            executor=executor,
-            workers=workers,
-            show="lines",
+            **job.running,
         )
-    if json_output:
-        print_result(found)
-    else:
+    if not job.prints_json(found):
         _print_verification(found)
     if not found.equal:
         raise typer.Exit(FINDINGS)
@@ -109,8 +95,9 @@ def _print_verification(found: Any) -> None:
 
 
 @app.command("backup")
+@takes_job_options()
 def backup_command(
-    context: typer.Context,
+    job: JobOptions,
     name: Name,
     root: Root,
     force_full: Annotated[
@@ -125,16 +112,11 @@ def backup_command(
         ),
     ] = None,
     as_of: AsOf = None,
-    executor: Runs = "local",
-    workers: Workers = None,
-    url: Url = None,
-    data: Data = None,
-    json_output: Json = False,
 ) -> None:
     """Back a table up: in full the first time, then what changed. A run that was killed is gone on with."""
     from ..jobs import backup
 
-    with database(context, url, data) as db:
+    with job.database() as db:
         made = backup(
             db,
             name,
@@ -142,13 +124,9 @@ def backup_command(
             force_full=force_full,
             as_of=moment(as_of),
             checksum=with_checksum,
-            executor=executor,
-            workers=workers,
-            show="lines",
+            **job.running,
         )
-    if json_output:
-        print_result(made)
-    else:
+    if not job.prints_json(made):
         typer.echo(f"{made.kind} backup of {name} up to {made.until}: {made.rows:,} rows, {made.bytes:,} bytes")
         typer.echo(f"in {made.files} files in {made.folder}")
         if made.why_full:
@@ -156,23 +134,19 @@ def backup_command(
 
 
 @app.command("restore")
+@takes_job_options()
 def restore_command(
-    context: typer.Context,
+    job: JobOptions,
     name: Name,
     root: Root,
     at: Annotated[str | None, typer.Option(help="The newest that ended by then.", show_default="the newest")] = None,
     new_name: Annotated[str | None, typer.Option("--as", help="What it is called.", show_default="as it was")] = None,
     check: Annotated[bool, typer.Option("--verify/--no-verify", help="Sum up the rows, and compare.")] = True,
-    executor: Runs = "local",
-    workers: Workers = None,
-    url: Url = None,
-    data: Data = None,
-    json_output: Json = False,
 ) -> None:
     """Make a table from its backups. A run that was killed is gone on with."""
     from ..jobs import restore
 
-    with database(context, url, data, create=True) as db:
+    with job.database(create=True) as db:
         made = restore(
             db,
             root,
@@ -180,13 +154,9 @@ def restore_command(
             name=new_name,
             at=moment(at),
             verify=check,
-            executor=executor,
-            workers=workers,
-            show="lines",
+            **job.running,
         )
-    if json_output:
-        print_result(made)
-    else:
+    if not job.prints_json(made):
         checked = ", its checksum verified" if made.verified else ""
         typer.echo(f"restored {made.table} as of {made.until} from {made.backups} backups{checked}")
 
@@ -209,51 +179,39 @@ def backups_command(root: Root, json_output: Json = False) -> None:
 
 
 @app.command("copy")
+@takes_job_options()
 def copy_command(
-    context: typer.Context,
+    job: JobOptions,
     name: Name,
     other_url: OtherUrl = None,
     other_data: OtherData = None,
     new_name: Annotated[str | None, typer.Option("--as", help="Its name there.", show_default="the same")] = None,
     as_of: AsOf = None,
-    executor: Runs = "local",
-    workers: Workers = None,
-    url: Url = None,
-    data: Data = None,
-    json_output: Json = False,
 ) -> None:
     """Copy a table to another store. A run that was killed is gone on with."""
     from ..jobs import copy_table
 
-    with database(context, url, data) as db, other_database(context, db, other_url, other_data, create=True) as other:
-        made = copy_table(
-            db, other, name, name=new_name, as_of=moment(as_of), executor=executor, workers=workers, show="lines"
-        )
-    if json_output:
-        print_result(made)
-    else:
+    with job.database() as db, other_database(job.context, db, other_url, other_data, create=True) as other:
+        made = copy_table(db, other, name, name=new_name, as_of=moment(as_of), **job.running)
+    if not job.prints_json(made):
         typer.echo(f"copied {name} as of {made.snapshot} to {made.table}: {made.rows:,} rows")
 
 
 @app.command("export")
+@takes_job_options()
 def export_command(
-    context: typer.Context,
+    job: JobOptions,
     name: Name,
     folder: Annotated[str, typer.Argument(help="An empty folder, or a URI as s3://bucket/homes.")],
     columns: Annotated[str | None, typer.Option(help="Column names, with commas.")] = None,
     where: Annotated[str | None, typer.Option(help="A filter in SQL.")] = None,
     as_of: AsOf = None,
-    executor: Runs = "local",
-    workers: Workers = None,
-    url: Url = None,
-    data: Data = None,
-    json_output: Json = False,
 ) -> None:
     """Write rows to a folder of Parquet files. A run that was killed is gone on with."""
     from ..jobs import export
 
     chosen = [each.strip() for each in columns.split(",")] if columns else None
-    with database(context, url, data) as db:
+    with job.database() as db:
         made = export(
             db,
             name,
@@ -261,62 +219,45 @@ def export_command(
             columns=chosen,
             where=where,
             as_of=moment(as_of),
-            executor=executor,
-            workers=workers,
-            show="lines",
+            **job.running,
         )
-    if json_output:
-        print_result(made)
-    else:
+    if not job.prints_json(made):
         typer.echo(f"wrote {made.rows:,} rows as of {made.snapshot} in {len(made.parts)} files to {made.folder}")
 
 
 @app.command("import")
+@takes_job_options("workers")
 def import_command(
-    context: typer.Context,
+    job: JobOptions,
     name: Name,
     sources: Annotated[list[Path], typer.Argument(help="Parquet files, or directories of such.")],
     directory: Annotated[
         Path | None, typer.Option(help="The store's directory as executors see it; not with --import-storage.")
     ] = None,
     mode: Annotated[str, typer.Option(help="insert_only, or upsert: rows that are there are changed.")] = "insert_only",
-    executor: Runs = "local",
-    url: Url = None,
-    data: Data = None,
-    json_output: Json = False,
 ) -> None:
     """Load Parquet files past the server: executors build the table's files, attached as one commit (docs/bulk.md)."""
-    with database(context, url, data) as db:
-        result = db.table(name).bulk_import(sources, directory=directory, mode=mode, executor=executor)
-    if json_output:
-        print_result(result)
-    else:
+    with job.database() as db:
+        result = db.table(name).bulk_import(sources, directory=directory, mode=mode, executor=job.executor)
+    if not job.prints_json(result):
         typer.echo(f"imported {result.rows:,} rows at {result.timestamp}")
 
 
 @app.command("compact")
+@takes_job_options()
 def compact_command(
-    context: typer.Context,
+    job: JobOptions,
     name: Name,
     directory: Annotated[
         Path | None, typer.Option(help="The store's directory as executors see it.", show_default="that of --data")
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="End what a run that was killed has begun.")] = False,
-    executor: Runs = "local",
-    workers: Workers = None,
-    url: Url = None,
-    data: Data = None,
-    json_output: Json = False,
 ) -> None:
     """Merge a table's rowsets past the server (docs/bulk.md); run again, it does what is left. Exit 1 if any is."""
-    with database(context, url, data) as db:
+    with job.database() as db:
         table = db.table(name)
-        made = table.bulk_compact(
-            directory=directory, replace=replace, executor=executor, workers=workers, show="lines"
-        )
-    if json_output:
-        print_result(made)
-    else:
+        made = table.bulk_compact(directory=directory, replace=replace, **job.running)
+    if not job.prints_json(made):
         for line in made.conflicts:
             typer.secho(line, fg=typer.colors.RED, err=True)
         into = f"{made.rowsets_before} rowsets into {made.rowsets}, {made.rows:,} rows"
@@ -326,28 +267,24 @@ def compact_command(
 
 
 @app.command("apply")
+@takes_job_options("executor", "workers")
 def apply_command(
-    context: typer.Context,
+    job: JobOptions,
     name: Name,
     files: Annotated[list[str], typer.Argument(help="Files and folders of changes, in their order.")],
     op_column: Annotated[str, typer.Option(help="The column that says what became of the key.")] = "_op",
     order_by: Annotated[str | None, typer.Option(help="A column that orders the changes of a file.")] = None,
     batch_rows: Annotated[int, typer.Option(min=1, help="Changes that are one commit.")] = 250_000,
     run: Annotated[str, typer.Option(help="Name another to apply unchanged files a second time.")] = "",
-    url: Url = None,
-    data: Data = None,
-    json_output: Json = False,
 ) -> None:
     """Apply files of changes, the last of each key, in commits of many; run again, those that are in are skipped."""
     from ..jobs import apply_changes
 
-    with database(context, url, data) as db:
+    with job.database() as db:
         made = apply_changes(
             db, name, files, op_column=op_column, order_by=order_by, batch_rows=batch_rows, run=run, show="lines"
         )
-    if json_output:
-        print_result(made)
-    else:
+    if not job.prints_json(made):
         parts = f"{made.applied:,} keys in {made.commits} commits, {made.skipped} commits were there already"
         typer.echo(f"applied {made.changes:,} changes of {made.files} files: {parts}")
 
@@ -365,10 +302,3 @@ def other_database(
     if url is not None and data is not None:
         raise InvalidArgumentError("give --other-url or --other-data, not both")
     return database(context, url, data, create)
-
-
-def print_result(result: BaseModel) -> None:
-    """Print what a job answers as JSON."""
-    from .output import print_json
-
-    print_json(result.model_dump(mode="json"))

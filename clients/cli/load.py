@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...schemas.errors import InvalidArgumentError, NotFoundError
-from .options import Runs, Workers, names
+from .job_options import JobOptions, takes_job_options
+from .options import names
 from .run import FINDINGS
-from .target import Data, Json, Name, Url, database
+from .target import Name
 
 if TYPE_CHECKING:
     from ...schemas.column import ColumnDefinition
@@ -52,8 +53,9 @@ _DELIMITERS = re.compile(r"[;|\t]")
 Again = Annotated[bool, typer.Option("--again", help="Load the files, whatever earlier runs have loaded.")]
 
 
+@takes_job_options()
 def load(
-    context: typer.Context,
+    job: JobOptions,
     name: Name,
     files: Files,
     op: Op = "upsert",
@@ -71,11 +73,6 @@ def load(
     rejects: RejectFile = None,
     run: Run = "",
     again: Again = False,
-    executor: Runs = "local",
-    workers: Workers = None,
-    url: Url = None,
-    data: Data = None,
-    json_output: Json = False,
 ) -> None:
     """Write the rows of files to a table; run again, it skips those that are in. Exit with 1 if any is refused.
 
@@ -98,9 +95,9 @@ def load(
         charset=charset,
         **words,
     )
-    with inputs(files, options) as found, database(context, url, data, create=create) as db:
+    with inputs(files, options) as found, job.database(create) as db:
         about = _create(db, name, key, found) if create else _known(db, name)
-        if about and not json_output:
+        if about and not job.json_output:
             typer.echo(about)
         started = time.monotonic()
         made = load_files(
@@ -111,11 +108,10 @@ def load(
             atomic=atomic,
             run=uuid.uuid4().hex if again else run,
             rejects=rejects,
-            executor=executor,
-            workers=workers,
-            show="lines",
+            **job.running,
         )
-    _report(made, rejects, time.monotonic() - started, json_output)
+    if not job.prints_json(made):
+        _report(made, rejects, time.monotonic() - started)
     if made.error_count:
         raise typer.Exit(FINDINGS)
 
@@ -199,12 +195,7 @@ def _columns_of(file: InputFile, key: Sequence[str]) -> dict[str, ColumnDefiniti
         raise InvalidArgumentError(f"{file}: {error.message}") from None
 
 
-def _report(made: LoadResult, rejects: Path | None, seconds: float, json_output: bool) -> None:
-    from .output import print_json
-
-    if json_output:
-        print_json(made.model_dump(mode="json"))
-        return
+def _report(made: LoadResult, rejects: Path | None, seconds: float) -> None:
     for error in made.errors[:ERRORS_SHOWN]:
         typer.secho(f"{error.place}: {error.code}: {error.message}", fg=typer.colors.RED, err=True)
     if made.error_count > ERRORS_SHOWN:
