@@ -18,7 +18,7 @@ log = logging.getLogger("nyala.damage")
 
 FILES_MAX = 1_000
 """So many are remembered; more are logged no more."""
-NEXT_STEP = "stop the server, run `nyala verify`, which lists all damage, and then `nyala repair`"
+NEXT_STEP = "stop the server, run `nyala verify` to list all damage, then `nyala repair`"
 """What whoever runs the store can do about damage."""
 _OURS = ("manifest", "wal", "tablets/", "staging/")
 """Where the files of a store lie; others are of those who build for it, and none of its own damage."""

@@ -96,7 +96,7 @@ class Store:
         self._closed = False
         self.damage = DamageRegistry()
         """The damaged files that were found since the opening."""
-        with named(f"the data directory {self._where} could not be made or locked"):
+        with named(f"the data directory {self._where} could not be created or locked"):
             fs.make_directory("")
             self._lock = fs.lock(_LOCK_PATH)
         try:
@@ -386,7 +386,9 @@ class Store:
 
     def move_fetch(self, asked: MoveFetch) -> None:
         """Not possible: a store alone reaches no other. Raises InvalidArgumentError."""
-        raise InvalidArgumentError("a store that shares its tables with no other has nowhere to fetch a file from")
+        raise InvalidArgumentError(
+            "this store shares its tables with no other: there is no server to fetch a file from"
+        )
 
     # The store
 
@@ -400,7 +402,7 @@ class Store:
         """See StoreService."""
         if op not in set(MaintenanceKind):
             known = ", ".join(MaintenanceKind)
-            raise InvalidArgumentError(f"no maintenance is called {op!r}; there are {known}")
+            raise InvalidArgumentError(f"unknown maintenance operation {op!r}; known: {known}")
         found = self._catalog.table(table)
         mark, kind = self._snapshots.ancient_history_mark(found), MaintenanceKind(op)
         work = upkeep.perform_on_all(

@@ -362,7 +362,7 @@ def run(
     """
     chosen = VERBS.get(action.type)
     if chosen is None:
-        raise InvalidArgumentError(f"no action is called {action.type!r}; there are {', '.join(VERBS)}")
+        raise InvalidArgumentError(f"unknown action {action.type!r}; known: {', '.join(VERBS)}")
     most = calls.config.scan_bytes_max if chosen.is_long else calls.config.request_bytes_max
     body = sized(action.body.to_pybytes(), f"the body of {action.type}", most)
     call = calls.begin(context, chosen.kind, len(body) if chosen.kind is Kind.PLAN else 0)

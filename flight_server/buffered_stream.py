@@ -32,7 +32,8 @@ class BufferedStream:
         self._rows += batch.num_rows
         if self._bytes > self._bytes_max:
             raise InvalidArgumentError(
-                f"the staged stream is too large: one commit has at most {self._bytes_max:,} bytes; cut it into several"
+                f"the staged stream is too large: one commit has at most {self._bytes_max:,} bytes; split it into "
+                "several"
             )
         self._staging.take(size)
         self._batches.append(batch)
@@ -40,9 +41,7 @@ class BufferedStream:
     def whole(self, rows: int) -> pa.RecordBatch:
         """Return the stream as one batch. Raises InvalidArgumentError unless it has as many rows as it should."""
         if rows != self._rows:
-            raise InvalidArgumentError(
-                f"the stream brought {self._rows:,} rows, and was to be committed with {rows:,}: nothing was applied"
-            )
+            raise InvalidArgumentError(f"the stream had {self._rows:,} rows, not {rows:,}: nothing was applied")
         if not self._batches:
             return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in self._schema], schema=self._schema)
         return in_one(self._batches)

@@ -32,7 +32,7 @@ _LOOK_SECONDS = 0.05
 """How often streams that are stuck are looked for at most, however many requests wait for places."""
 _LOG = logging.getLogger("nyala.flight_server")
 _STALLED = "UNAVAILABLE: the stream made no progress for {seconds:g} seconds and was ended; begin it again"
-_STOPPED = "UNAVAILABLE: the server stops now; try again once it is back"
+_STOPPED = "UNAVAILABLE: the server is stopping; try again when it is back"
 
 
 class Call:
@@ -234,6 +234,6 @@ class Calls:
             if call in self._ending or call not in self._running:
                 return
             self._ending[call] = time.monotonic()
-        _LOG.info("a stream (%s) of %s made no progress and is ended", call.kind.value, call.peer.connection or "?")
+        _LOG.info("ended a stream (%s) of %s that made no progress", call.kind.value, call.peer.connection or "?")
         with suppress(Exception):
             call.end(_STALLED.format(seconds=seconds))

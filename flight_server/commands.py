@@ -25,50 +25,51 @@ if TYPE_CHECKING:
     from .settings import Settings
 
 _SILENT_SECONDS = 3.0
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def serve(
-    data: Annotated[Path | None, typer.Option(help="The data directory; made when it is missing.")] = None,
+    data: Annotated[Path | None, typer.Option(help="The data directory; created if missing.")] = None,
     listen: Annotated[
         str | None,
         typer.Option(
-            help=f"Where to listen; port 0 takes any free one.  [default: {DEFAULT_LOCATION}, or as the placement says]"
+            help=f"Where to listen; port 0 picks a free one.  [default: {DEFAULT_LOCATION}, or from the placement]"
         ),
     ] = None,
-    json_output: Annotated[bool | None, typer.Option("--json", help="Print and log JSON, for programs.")] = None,
+    json_output: Annotated[bool | None, typer.Option("--json", help="Print and log JSON.")] = None,
     insecure: Annotated[
         bool | None,
-        typer.Option("--insecure", help="Listen where other machines reach it: there is no TLS or login yet."),
+        typer.Option("--insecure", help="Listen on an address that other machines reach, without TLS or login."),
     ] = None,
-    drain_seconds: Annotated[float | None, typer.Option(min=0, help="How long a stop takes at most.")] = None,
-    scans_max: Annotated[int | None, typer.Option(min=1, help="Scans at once.")] = None,
-    puts_max: Annotated[int | None, typer.Option(min=1, help="Write streams at once.")] = None,
+    drain_seconds: Annotated[float | None, typer.Option(min=0, help="How long a stop may take.")] = None,
+    scans_max: Annotated[int | None, typer.Option(min=1, help="Maximum concurrent scans.")] = None,
+    puts_max: Annotated[int | None, typer.Option(min=1, help="Maximum concurrent write streams.")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
-    maintenance: Annotated[str | None, typer.Option(help="on, or off: flush only when asked to.")] = None,
+    maintenance: Annotated[str | None, typer.Option(help="on, or off to flush only on request.")] = None,
     memory_mb: Annotated[
-        int | None, typer.Option(min=16, help="Memory for the store, beside about 300 MB for the process.")
+        int | None, typer.Option(min=16, help="Memory for the store, on top of about 300 MB for the process.")
     ] = None,
     placement: Annotated[
         Path | None, typer.Option(help="The placement file of the servers that share their tables.")
     ] = None,
-    name: Annotated[str | None, typer.Option(help="What this server is called there.")] = None,
+    name: Annotated[str | None, typer.Option(help="This server's name in the placement file.")] = None,
     import_storage: Annotated[
-        str | None, typer.Option(help="Where files of bulk imports are put, as s3://bucket/prefix; else in the data.")
+        str | None,
+        typer.Option(help="Where bulk imports stage files, such as s3://bucket/prefix; default: the data directory."),
     ] = None,
     assignments: Annotated[
-        list[str] | None, typer.Option("--set", help="Any other option, name=value; --print-config lists them.")
+        list[str] | None, typer.Option("--set", help="Any other option as name=value; --print-config lists them.")
     ] = None,
     config: Annotated[
         Path | None, typer.Option(help="A TOML file of options.  [env var: NYALA_CONFIG]", show_default=False)
     ] = None,
     print_config: Annotated[
-        bool, typer.Option("--print-config", help="Print all options with their values, as such a file, and leave.")
+        bool, typer.Option("--print-config", help="Print all options and their values as a TOML file, and exit.")
     ] = False,
 ) -> None:
-    """Serve a data directory over Arrow Flight, until SIGTERM or Ctrl-C.
+    """Serve a data directory over Arrow Flight until SIGTERM or Ctrl-C.
 
-    Options also come from NYALA_<NAME> in the environment and from a file; the command line wins, then the environment.
+    Options also come from environment variables NYALA_<NAME> and from a file; flags win, then the environment.
     """
     flags = dict(locals())
     for other in ("assignments", "config", "print_config"):
@@ -89,13 +90,13 @@ def _serve(settings: Settings) -> None:
 
     options = settings.serve
     if options.data is None:
-        raise InvalidArgumentError("give --data DIR, or data in the file of options, or NYALA_DATA")
+        raise InvalidArgumentError("no data directory: give --data DIR, data in the config file, or NYALA_DATA")
     data, as_json = options.data, options.json_output
     here = _here(options.placement, options.name)
     listen = options.listen or (here.placement.servers[here.server][0] if here else DEFAULT_LOCATION)
     check_location(listen, options.insecure)
     if data.exists() and not data.is_dir():
-        raise InvalidArgumentError(f"{data} is a file, where --data names the directory of a store")
+        raise InvalidArgumentError(f"{data} is a file; --data must name the directory of a store")
     check_free(listen)
     log_to_stderr(options.log_level, as_json)
     config = settings.server.model_copy(update={"private_paths": (str(data.absolute()), os.path.realpath(data))})
@@ -112,12 +113,14 @@ def _here(placement: Path | None, name: str | None) -> ServerIdentity | None:
     if placement is None and name is None:
         return None
     if placement is None or name is None:
-        raise InvalidArgumentError("--placement and --name go together: the file, and which of its servers this is")
+        raise InvalidArgumentError(
+            "--placement and --name must be given together: the file, and this server's name in it"
+        )
     from ..clients.cluster.placement_file import read_placement
 
     found = read_placement(placement)
     if name not in found.servers:
-        raise InvalidArgumentError(f"{placement} has no server {name!r}; there are {', '.join(found.servers)}")
+        raise InvalidArgumentError(f"{placement} has no server {name!r}; known: {', '.join(found.servers)}")
     return ServerIdentity(found, name)
 
 
@@ -144,7 +147,7 @@ def open_warm(data: Path, options: dict[str, Any], here: ServerIdentity | None =
     from ..engine.store import Store
 
     Store.check_free(data)
-    with said_if_slow("compiling the kernels, as the first start on a machine does; `nyala warmup` does it ahead"):
+    with said_if_slow("compiling the kernels, only needed on the first start; `nyala warmup` does it ahead of time"):
         warm_up()
     shared = {"placement": here.placement, "server": here.server} if here else {}
     store = Store.open(data, StoreOptions(**options, **shared))
@@ -156,7 +159,7 @@ def open_warm(data: Path, options: dict[str, Any], here: ServerIdentity | None =
 
 
 def warmup(json_output: Json = False) -> None:
-    """Compile all kernels ahead of their first use, or find them compiled."""
+    """Compile all kernels ahead of their first use, unless they are compiled."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -170,16 +173,16 @@ def warmup(json_output: Json = False) -> None:
 
 Backup = Annotated[
     str | None,
-    typer.Option("--from-backup", help="A folder of `nyala job backup`, to take from what no sound file has."),
+    typer.Option("--from-backup", help="A folder of `nyala job backup` to recover rows from that no intact file has."),
 ]
 
 
 def verify(
-    directory: Annotated[Path, typer.Argument(help="A data directory that no server has open.")],
+    directory: Annotated[Path, typer.Argument(help="A data directory; no server may have it open.")],
     from_backup: Backup = None,
     json_output: Json = False,
 ) -> None:
-    """Check every byte of a store, offline, and say what a repair could keep; exit with 1 if anything is wrong."""
+    """Check every byte of a store, offline, and print what a repair could save; exit with 1 if anything is wrong."""
     from ..engine.fs.local import LocalFileSystem
     from ..engine.recovery.verify import verify_store
 
@@ -204,14 +207,16 @@ def verify(
 
 
 def repair(
-    directory: Annotated[Path, typer.Argument(help="A data directory that no server has open.")],
-    apply: Annotated[bool, typer.Option("--apply", help="Do it; without this, only show what would be done.")] = False,
+    directory: Annotated[Path, typer.Argument(help="A data directory; no server may have it open.")],
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Apply the repair; without this, only print the plan.")
+    ] = False,
     from_backup: Backup = None,
     json_output: Json = False,
 ) -> None:
-    """Keep what can be kept of damaged files, offline, and say what is lost; exit with 1 while there is any to repair.
+    """Repair damaged files, offline, and print what is lost; exit with 1 while something needs repair.
 
-    Shows what it would do unless it is told --apply. The old files are kept under damaged/.
+    Without --apply, only prints the plan. The old files are kept under damaged/.
     """
     report = _repaired(directory, apply, from_backup)
     if json_output:
@@ -251,12 +256,14 @@ def _print_report(report: VerifyReport) -> None:
         typer.echo(f"note: {note}")
     for problem in report.problems:
         typer.secho(problem, fg=typer.colors.RED)
-    count = f"{len(report.problems):,} problems; this is what `nyala repair` could do:"
-    typer.echo("all is well" if report.is_sound else count)
+    count = f"{len(report.problems):,} problems found; `nyala repair` could do this:"
+    typer.echo("no problems found" if report.is_sound else count)
 
 
-def dump(file: Annotated[Path, typer.Argument(help="A file of a store: column file, log segment, manifest.")]) -> None:
-    """Show what a file of a store holds, as JSON."""
+def dump(
+    file: Annotated[Path, typer.Argument(help="A file of a store: column file, log segment or manifest.")],
+) -> None:
+    """Print the contents of a store's file as JSON."""
     from ..engine.recovery.dump import dump_file
 
     typer.echo(json.dumps(dump_file(_existing(file)), indent=2, default=str))
@@ -264,5 +271,5 @@ def dump(file: Annotated[Path, typer.Argument(help="A file of a store: column fi
 
 def _existing(path: Path) -> Path:
     if not path.exists():
-        raise NotFoundError(f"there is no {path}")
+        raise NotFoundError(f"{path} does not exist")
     return path

@@ -70,8 +70,8 @@ class Translator:
         """Return ``error`` as a client may know it; what that hides is logged, under the id that stands in the text."""
         if isinstance(error, CorruptionError):
             # Its path is relative to the store, which has logged it once: many may ask for the same bytes.
-            _LOG.info("%s met damage: %s", where, error.message)
-            shown = StoreError(f"stored bytes are damaged: {error.message}")
+            _LOG.info("%s found damaged data: %s", where, error.message)
+            shown = StoreError(f"stored data is damaged: {error.message}")
             shown.code = error.code
             return self._shown(shown)
         if isinstance(error, ClientGoneError):
@@ -80,10 +80,10 @@ class Translator:
             return self._shown(error)
         if isinstance(error, fl.FlightError):
             # Raised by pyarrow in the middle of a stream: the other side is gone.
-            _LOG.warning("%s: the client went away: %s", where, type(error).__name__)
+            _LOG.warning("%s: client disconnected: %s", where, type(error).__name__)
             return UnavailableError("the stream is broken")
         if isinstance(error, MemoryError):
-            return UnavailableError(f"the server is out of memory for this request; {_logged(error, where)}")
+            return UnavailableError(f"the server does not have enough memory for this request; {_logged(error, where)}")
         return InternalError(f"internal error, {_logged(error, where)}")
 
     def flight(self, error: BaseException, where: str) -> fl.FlightError:

@@ -44,7 +44,7 @@ def point_reads(
         with call.working(), calls.admission.admit(Kind.READ, call.peer, call.check):
             found = store.get(table, item.batch)
         if found.schema != schema:
-            raise UnavailableError(f"table {table!r} has other columns than when this stream began; open a new one")
+            raise UnavailableError(f"table {table!r} was altered after this stream began; open a new stream")
         with call.with_client():
             _answer(found, writer, config)
 

@@ -122,7 +122,7 @@ class Gateway:
             raise NotFoundError(f"the move {asked.move!r} of a tablet of {asked.table!r} was not prepared here")
         told = moving.mover(self._servers, source).move_status(asked.move).handed_over
         if told is None:
-            raise ConflictError(f"the server {source!r} has not handed over a tablet by the move {asked.move!r}")
+            raise ConflictError(f"the server {source!r} has not handed over a tablet in the move {asked.move!r}")
         self._mover.move_take_over(told)
 
     def move_forget(self, move: str) -> None:
@@ -174,7 +174,9 @@ class Gateway:
             raise InvalidArgumentError(f"a tablet cannot move from {asked.source!r} to itself")
         told = moving.mover(self._servers, asked.source).move_round(asked.move)
         if told.number != asked.number:
-            raise ConflictError(f"round {asked.number} of the move is not its newest: {told.number} is; begin another")
+            raise ConflictError(
+                f"round {asked.number} of the move is not the latest, {told.number}; begin another round"
+            )
         return told
 
     @property

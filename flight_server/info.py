@@ -44,7 +44,7 @@ def list_flights(store: StoreService, criteria: bytes) -> list[fl.FlightInfo]:
         InvalidArgumentError: for criteria, which are not understood.
     """
     if criteria:
-        raise InvalidArgumentError("ListFlights takes no criteria: it lists all tables")
+        raise InvalidArgumentError("ListFlights takes no criteria; it lists all tables")
     infos = []
     for name in store.tables():
         try:

@@ -133,7 +133,7 @@ def run_server(
 
 
 def _leave() -> None:
-    _LOG.info("stopped while the store was being opened")
+    _LOG.info("stopped while the store was opening")
     logging.shutdown()
     os._exit(0)
 
@@ -148,11 +148,11 @@ def _listen(store: StoreService, location: str, config: ServerConfig) -> FlightS
 def drain(server: FlightServer, store: StoreService) -> bool:
     """Let nothing new in, let running requests end, close the store; return False if the transport did not end."""
     seconds = server.config.drain_seconds
-    _LOG.info("stopping: running requests have %g seconds", seconds)
+    _LOG.info("stopping: running requests have %g seconds to finish", seconds)
     admission = server.admission
     admission.drain()
     if not admission.wait_until_idle(max(seconds - SHUTDOWN_SECONDS, seconds / 2)):
-        _LOG.warning("some requests did not end in time")
+        _LOG.warning("some requests did not finish in time")
     admission.expire()
     server.calls.end_all()  # those that are stuck in their clients hear nothing else
     closing = threading.Thread(target=server.shutdown, name="nyala-shutdown", daemon=True)

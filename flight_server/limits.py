@@ -97,8 +97,7 @@ class Budget:
                 lambda: not self._taken or self._taken + size <= self._bytes_max, wait_seconds
             ):
                 raise UnavailableError(
-                    f"{self._what} hold {self._taken:,} bytes already, of {self._bytes_max:,} allowed; "
-                    f"try again in {RETRY_SECONDS:g} s",
+                    f"{self._what} use {self._taken:,} of {self._bytes_max:,} bytes; try again in {RETRY_SECONDS:g} s",
                     RETRY_SECONDS,
                 )
             self._taken += size
@@ -292,7 +291,7 @@ class Admission:
 
     def _check_open(self) -> None:
         if self._draining:
-            raise UnavailableError("the server is stopping; try again once it is back", RETRY_SECONDS)
+            raise UnavailableError("the server is stopping; try again when it is back", RETRY_SECONDS)
 
     def check_time(self) -> None:
         """Let a running stream go on, or end it when the server's time to stop has come.
@@ -301,7 +300,7 @@ class Admission:
             UnavailableError: after ``expire``.
         """
         if self._expired:
-            raise UnavailableError("the server stops now; try again once it is back", RETRY_SECONDS)
+            raise UnavailableError("the server is stopping; try again when it is back", RETRY_SECONDS)
 
     @property
     def running(self) -> int:

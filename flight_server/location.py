@@ -27,12 +27,12 @@ def check_location(location: str, insecure: bool) -> None:
     host, port = _host_and_port(location)
     if host is None or port is None or parts.scheme not in _TCP:
         raise InvalidArgumentError(
-            f"{location!r} is no location to listen on; one looks like {DEFAULT_LOCATION} (port 0: any) or grpc+unix:///path"
+            f"invalid location {location!r}; use one such as {DEFAULT_LOCATION} (port 0: any) or grpc+unix:///path"
         )
     if not insecure and not _is_loopback(host):
         raise InvalidArgumentError(
-            f"{host} can be reached from other machines, and this version has neither TLS nor authentication: "
-            "listen on 127.0.0.1, or say --insecure on a network you trust"
+            f"other machines can reach {host}, and this version has neither TLS nor authentication: "
+            "listen on 127.0.0.1, or pass --insecure on a trusted network"
         )
 
 
@@ -52,7 +52,7 @@ def check_free(location: str) -> None:
             probe.bind(address)
     except OSError as error:
         why = "the port is in use" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
-        raise UnavailableError(f"cannot listen on {location}: {why}; take another by --listen") from None
+        raise UnavailableError(f"cannot listen on {location}: {why}; choose another with --listen") from None
 
 
 def bound_location(location: str, port: int) -> str:

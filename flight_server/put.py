@@ -103,7 +103,7 @@ def _write_staged(
             raise InvalidArgumentError('the stream ended without {"commit":true,"rows":N}: nothing was applied')
     send_answer(writer, PutResult(seq=asked.seq, **dict(result)))
     for _ in messages(reader, config, call):
-        raise InvalidArgumentError("the stream is committed: nothing may follow")
+        raise InvalidArgumentError("the stream is already committed: no further message is allowed")
 
 
 def _write_part(
@@ -119,7 +119,7 @@ def _write_part(
     result = store.stage(command, _until_committed(coming))
     send_answer(writer, result)
     for _ in coming:
-        raise InvalidArgumentError("the part is staged: nothing may follow")
+        raise InvalidArgumentError("the part is already staged: no further message is allowed")
 
 
 def _until_committed(coming: Iterator[ReceivedBatch | Remark]) -> Iterator[StagedBatch]:
@@ -129,9 +129,7 @@ def _until_committed(coming: Iterator[ReceivedBatch | Remark]) -> Iterator[Stage
         if isinstance(message, Remark):
             asked = read_json(CommitMessage, message.metadata, "the message that ends the part")
             if asked.rows != rows:
-                raise InvalidArgumentError(
-                    f"the stream brought {rows:,} rows, and was to end with {asked.rows:,}: nothing was staged"
-                )
+                raise InvalidArgumentError(f"the stream had {rows:,} rows, not {asked.rows:,}: nothing was staged")
             return
         yield StagedBatch(message.batch, _said(message).op)
         rows += message.batch.num_rows

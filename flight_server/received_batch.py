@@ -65,7 +65,9 @@ def messages(
             except (StoreError, fl.FlightError):
                 raise
             except MemoryError:
-                raise UnavailableError("the server is out of memory for this batch; try again later", 1.0) from None
+                raise UnavailableError(
+                    "the server does not have enough memory for this batch; try again later", 1.0
+                ) from None
             except (pa.ArrowException, OSError) as error:
                 raise InvalidArgumentError(f"batch {number} is not valid Arrow: {_first_line(error)}") from None
             metadata = chunk.app_metadata.to_pybytes() if chunk.app_metadata else b""

@@ -16,7 +16,7 @@ def row(repair: RowsetRepair) -> tuple[object, ...]:
     floor = repair.history_floor
     lost = [
         *repair.changes_lost,
-        *(f"{count:,} cells of {name} (NULL now)" for name, count in repair.cells_lost.items()),
+        *(f"{count:,} cells of {name} (now NULL)" for name, count in repair.cells_lost.items()),
         *(f"rows with keys {keys}" for keys in repair.keys_lost),
         *([_since(repair)] if repair.backup else []),
         "history before the repair" if floor is None else f"history before {floor}",
@@ -31,7 +31,7 @@ def row(repair: RowsetRepair) -> tuple[object, ...]:
 
 
 def _since(repair: RowsetRepair) -> str:
-    return f"of what is taken from {repair.backup}: all that changed since then, deletes too"
+    return f"of rows taken from {repair.backup}: all later changes, deletes included"
 
 
 def _of_log(log: LogRepair) -> Iterator[str]:
@@ -43,17 +43,17 @@ def _of_log(log: LogRepair) -> Iterator[str]:
         f"{log.rows_after:,} rows, after the damage; {log.records_lost:,} records are lost, with all rows in them"
     )
     if log.records_lost and log.tablets:
-        yield f"tablets that may have lost rows (files hold all others): {', '.join(log.tablets)}"
+        yield f"tablets that may have lost rows (all others are complete in files): {', '.join(log.tablets)}"
     elif log.records_lost:
-        yield "no row is lost: files hold all that the lost records told"
-    yield from (f"kept under damaged/, as no table names it: {path}" for path in log.set_aside)
+        yield "no row is lost: files hold everything in the lost records"
+    yield from (f"moved to damaged/, because no table refers to it: {path}" for path in log.set_aside)
 
 
 def lines(report: RepairReport, directory: str, from_backup: str | None) -> Iterator[str]:
     """Yield what is said below the table."""
     where = shlex.quote(directory)
     if report.manifest:
-        yield f"damaged: {report.manifest}; it is written anew as its copy has it, and nothing is lost"
+        yield f"damaged: {report.manifest}; it is restored from its copy, and nothing is lost"
     if report.log:
         yield from _of_log(report.log)
     for repair in report.repairs:
@@ -61,14 +61,14 @@ def lines(report: RepairReport, directory: str, from_backup: str | None) -> Iter
     yield from report.advice
     if report.log_reaches_back_to is not None:
         moment = datetime_of(report.log_reaches_back_to).isoformat(timespec="seconds")
-        yield f"what was written since {moment}, but for direct loads, is in the log: it comes back at the next start"
+        yield f"writes since {moment}, except direct loads, are in the log: they are replayed at the next start"
     if not report.is_needed:
-        yield "nothing to repair; `nyala verify` checks all else"
+        yield "nothing to repair; `nyala verify` checks everything else"
         return
     if from_backup is None and any(repair.history_floor is None for repair in report.repairs) and not report.is_applied:
-        yield f"if there is a backup: nyala repair {where} --from-backup FOLDER takes from it what is lost here"
+        yield f"if there is a backup, recover lost rows from it: nyala repair {where} --from-backup FOLDER"
     if report.is_applied:
-        yield f"repaired; the old files are in {report.kept_in}/, to be deleted when nobody wants them any more"
+        yield f"repaired; the old files are in {report.kept_in}/; delete them when you no longer need them"
         return
     source = f" --from-backup {shlex.quote(from_backup)}" if from_backup else ""
-    yield f"nothing was changed; nyala repair {where}{source} --apply does it, and keeps the old files under damaged/"
+    yield f"nothing was changed; to repair: nyala repair {where}{source} --apply (keeps the old files under damaged/)"

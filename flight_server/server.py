@@ -36,7 +36,8 @@ class FlightServer(fl.FlightServerBase):
             super().__init__(location)
         except (pa.ArrowException, OSError):
             raise UnavailableError(
-                f"cannot listen on {location}: the port is in use, or the address is not of this machine; take another"
+                f"cannot listen on {location}: the port is in use, or the address does not belong to this machine; "
+                "choose another"
             ) from None
 
     @verb

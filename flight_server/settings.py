@@ -41,21 +41,21 @@ class ServeOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     data: Path | None = None
-    """The data directory; made when it is missing."""
+    """The data directory; created if missing."""
     listen: str | None = None
-    """Where to listen; port 0 takes any free one. By default grpc://127.0.0.1:8815, or as the placement says."""
+    """Where to listen; port 0 picks a free one. By default grpc://127.0.0.1:8815, or from the placement."""
     insecure: bool = False
-    """Listen where other machines reach it: there is no TLS or login yet."""
+    """Listen on an address that other machines reach, without TLS or login."""
     json_output: bool = False
     """Print and log JSON lines."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """What is logged."""
+    """The lowest level that is logged."""
     memory_mb: int | None = Field(default=None, ge=16)
-    """Memory for the store, beside about 300 MB for the process: ``budget_bytes`` in MiB."""
+    """Memory for the store, on top of about 300 MB for the process: ``budget_bytes`` in MiB."""
     placement: Path | None = None
     """The placement file of the servers that share their tables."""
     name: str | None = None
-    """What this server is called there."""
+    """This server's name in the placement file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ def _from_file(path: Path) -> dict[str, Given]:
         raise InvalidArgumentError(f"{path} is not TOML: {error}") from None
     limits = said.pop("limits", {})
     if not isinstance(limits, dict):
-        raise InvalidArgumentError(f"{path}: limits is a table, [limits], with the limits of the store")
+        raise InvalidArgumentError(f"{path}: limits must be a table, [limits], with the limits of the store")
     said |= {f"{LIMITS}{name}": value for name, value in limits.items()}
     for name in said:
         _check_known(name, str(path))
@@ -164,7 +164,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Given]:
         if name in known():
             given[name] = Given(value, variable)
         elif near := difflib.get_close_matches(name, known(), 1, _NEAR):
-            raise InvalidArgumentError(f"{variable} is no option; the nearest is {ENVIRONMENT}{near[0].upper()}")
+            raise InvalidArgumentError(f"unknown option {variable}; did you mean {ENVIRONMENT}{near[0].upper()}?")
     return given
 
 
@@ -173,8 +173,8 @@ def _check_known(name: str, where: str) -> None:
         return
     near = difflib.get_close_matches(name, known(), 1, 0.0)[0]
     raise InvalidArgumentError(
-        f"{where}: there is no option {name.removeprefix(LIMITS)!r}; the nearest is {near.removeprefix(LIMITS)!r}, and "
-        "`nyala serve --print-config` lists all"
+        f"{where}: unknown option {name.removeprefix(LIMITS)!r}; did you mean {near.removeprefix(LIMITS)!r}? "
+        "`nyala serve --print-config` lists all options"
     )
 
 
@@ -210,7 +210,7 @@ def _made(model: type[Any], values: dict[str, Any], given: Mapping[str, Given]) 
         field = str(first["loc"][0]) if first["loc"] else ""
         name = LIMITS + field if model is Limits else field
         where = f" (from {given[name].where})" if name in given else ""
-        raise InvalidArgumentError(f"{name} = {first['input']!r}{where} is wrong: {first['msg']}") from None
+        raise InvalidArgumentError(f"invalid {name} = {first['input']!r}{where}: {first['msg']}") from None
 
 
 def _abouts(model: type[BaseModel]) -> dict[str, str]:

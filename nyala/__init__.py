@@ -104,13 +104,13 @@ _MODULES = ("jobs", "partition", "spark")
 def open(path: str | Path, *, create: bool = True, **options: Unpack[StoreOptionsDict]) -> Database:
     """Open the store in the directory ``path``; ``options`` are fields of ``StoreOptions``.
 
-    Without a store there, one is made; with ``create=False`` that is an error, and nothing is written.
+    A missing store is created; with ``create=False`` that is an error, and nothing is written.
 
     Raises:
         NotFoundError: there is no store, and ``create`` is False.
         UnavailableError: another process has it open.
-        CorruptionError: its files are not what was written.
-        InvalidArgumentError: for an option that there is not.
+        CorruptionError: its files are damaged.
+        InvalidArgumentError: an option is unknown or invalid.
     """
     from pydantic import ValidationError
 
@@ -125,12 +125,12 @@ def open(path: str | Path, *, create: bool = True, **options: Unpack[StoreOption
         from nyala.engine.store import Store
     except ModuleNotFoundError as error:
         raise InvalidArgumentError(
-            f"nyala.open runs the store in this process, but {error.name} is missing: pip install 'nyala[server]', "
+            f"nyala.open runs the store in this process and needs {error.name}: pip install 'nyala[server]', "
             "or connect to a server with nyala.connect"
         ) from None
 
     if "://" in str(path):
-        raise InvalidArgumentError(f"nyala.open opens a directory; {str(path)!r} is for nyala.connect")
+        raise InvalidArgumentError(f"nyala.open opens a directory; use nyala.connect for {str(path)!r}")
     try:
         chosen = StoreOptions.model_validate(options)
     except ValidationError as error:

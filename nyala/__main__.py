@@ -1,4 +1,4 @@
-"""The ``nyala`` command, put together from what clients and server contribute; each part is loaded when used."""
+"""The ``nyala`` command, assembled from the commands of clients and server; each is loaded only when used."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def make_app() -> typer.Typer:
     for command in (commands.serve, health, demo, commands.verify, commands.repair, commands.dump, commands.warmup):
         app.command()(command)
     for name, verb in table.VERBS.items():
-        app.command(name, rich_help_panel="Tables, for short")(verb)
+        app.command(name, rich_help_panel="Tables (short forms)")(verb)
     app.add_typer(table.app, name="table")
     app.add_typer(tablet.app, name="tablet")
     app.add_typer(job.app, name="job")

@@ -78,7 +78,7 @@ def _no_engine(path: object, create: bool = False) -> None:
     """Say why there is no ``--data`` here: the workers of Spark could not reach it."""
     from nyala.schemas.errors import InvalidArgumentError
 
-    raise InvalidArgumentError(f"serve the directory {path} and give --url: tasks on Spark need a server")
+    raise InvalidArgumentError(f"tasks on Spark need a server: serve the directory {path} and give its --url")
 
 
 if __name__ == "__main__":

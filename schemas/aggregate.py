@@ -32,19 +32,19 @@ def measures_json(measures: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
         InvalidArgumentError: naming the entry that is wrong.
     """
     if not isinstance(measures, Mapping):
-        raise InvalidArgumentError(f'measures are a dict, as in {{"total": ("price", "sum")}}, not {measures!r}')
+        raise InvalidArgumentError(f'measures must be a dict, as in {{"total": ("price", "sum")}}, not {measures!r}')
     checked = {}
     for name, measure in measures.items():
         is_pair = isinstance(measure, tuple | list) and len(measure) == 2 and all(isinstance(x, str) for x in measure)
         if not isinstance(name, str) or not is_pair:
             raise InvalidArgumentError(
-                f'an aggregate is {{name: (column, function)}}, as in {{"total": ("price", "sum")}}, not '
+                f'an aggregate must be {{name: (column, function)}}, as in {{"total": ("price", "sum")}}, not '
                 f"{{{name!r}: {measure!r}}}"
             )
         column, function = measure
         if function not in set(AggregateFunction):
             known = ", ".join(AggregateFunction)
-            raise InvalidArgumentError(f"no aggregate is called {function!r} in {name!r}; there are {known}")
+            raise InvalidArgumentError(f"{name!r}: unknown aggregate function {function!r}; known: {known}")
         if column == ALL_ROWS and function != AggregateFunction.COUNT:
             raise InvalidArgumentError(f"{name!r}: only count takes '*'; {function} takes a column")
         checked[name] = (column, function)
@@ -69,7 +69,7 @@ def aggregate_schema(table: pa.Schema, measures: Mapping[str, tuple[str, str]], 
     names = [field.name for field in fields]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidArgumentError(f"the answer would have two columns called {twice!r}")
+        raise InvalidArgumentError(f"the result would have two columns named {twice!r}")
     if not fields:
         raise InvalidArgumentError("an aggregate needs a measure or a column to group by")
     return pa.schema(fields)
@@ -88,7 +88,7 @@ def _measure_field(name: str, column: pa.Field, function: AggregateFunction) -> 
         metadata = {key: value for key, value in (column.metadata or {}).items() if key == TYPE_METADATA}
         return pa.field(name, column.type, metadata=metadata or None)
     if not (kind.is_integer or kind.is_floating or kind.name == "decimal"):
-        raise InvalidArgumentError(f"{name!r}: column {column.name!r} has the type {kind}; {function} takes numbers")
+        raise InvalidArgumentError(f"{name!r}: column {column.name!r} has the type {kind}; {function} needs numbers")
     if function is AggregateFunction.AVG or kind.is_floating:
         return pa.field(name, pa.float64())
     if kind.name == "decimal":

@@ -59,7 +59,7 @@ def altered(table: TableState, steps: Sequence[Step], limits: Limits) -> TableSt
         InvalidArgumentError: a step names a column that is not there.
     """
     if len(steps) > 1 and any(isinstance(step, SplitPartition) for step in steps):
-        raise InvalidArgumentError("split_partition is a change of its own: apply it without other steps")
+        raise InvalidArgumentError("split_partition cannot be combined with other steps: apply it alone")
     state = table
     for number, step in enumerate(steps, 1):
         try:
@@ -93,7 +93,7 @@ def _add_column(state: TableState, step: AddColumn, limits: Limits) -> TableStat
     column = ColumnSchema.from_definition(schema.next_column_id, step)
     if not step.nullable and step.read_default is None:
         raise InvalidArgumentError(
-            f"column {step.name!r} is NOT NULL: give it a read_default, which the rows that are there will show"
+            f"column {step.name!r} is NOT NULL: give it a read_default, the value that existing rows get"
         )
     for what in ("read_default", "write_default"):
         column.check_default(what, getattr(step, what), limits)
@@ -111,14 +111,14 @@ def _drop_column(state: TableState, step: DropColumn, limits: Limits) -> TableSt
 def _rename_column(state: TableState, step: RenameColumn, limits: Limits) -> TableState:
     column = state.schema.column(step.name)
     if column == state.schema.auto_incrementing:
-        raise InvalidArgumentError(f"column {step.name!r} is the store's own and keeps its name")
+        raise InvalidArgumentError(f"column {step.name!r} belongs to the store and cannot be renamed")
     if step.to != step.name:
         _check_new_name(state.schema, step.to, limits)
     return _with_column(state, column, name=step.to)
 
 
 def _set_default(state: TableState, step: SetDefault, limits: Limits) -> TableState:
-    column = _value_column(state.schema, step.name, "has no default")
+    column = _value_column(state.schema, step.name, "cannot have a default")
     column.check_default("write_default", step.write_default, limits)
     return _with_column(state, column, write_default=step.write_default)
 
@@ -150,7 +150,7 @@ def _set_comment(state: TableState, step: SetComment, limits: Limits) -> TableSt
 
 def _widen_column(state: TableState, step: WidenColumn, limits: Limits) -> TableState:
     del limits
-    column = _value_column(state.schema, step.name, "keeps its type")
+    column = _value_column(state.schema, step.name, "cannot change its type")
     old, new = column.logical, LogicalType.parse(step.type)
     if not is_wider(old, new):
         raise InvalidArgumentError(
@@ -174,13 +174,13 @@ def _set_option(state: TableState, step: SetOption, limits: Limits) -> TableStat
     del limits
     if step.option not in TableOptions.model_fields:
         known = ", ".join(TableOptions.model_fields)
-        raise InvalidArgumentError(f"no table option is called {step.option!r}; there are {known}")
+        raise InvalidArgumentError(f"unknown table option {step.option!r}; known: {known}")
     parts = {**state.options.model_dump(), step.option: step.value}
     try:
         return replace(state, options=TableOptions.model_validate(parts))
     except ValidationError as error:
         why = error.errors()[0]["msg"]
-        raise InvalidArgumentError(f"the option {step.option!r} cannot be {step.value!r}: {why}") from None
+        raise InvalidArgumentError(f"table option {step.option!r} cannot be {step.value!r}: {why}") from None
 
 
 def _add_range_partition(state: TableState, step: AddRangePartition, limits: Limits) -> TableState:
@@ -222,14 +222,14 @@ def _value_column(schema: TableSchema, name: str, rule: str) -> ColumnSchema:
     """Return a column outside of the key; ``rule`` says what a key column is refused for."""
     column = schema.column(name)
     if column in schema.key:
-        raise InvalidArgumentError(f"column {name!r} is part of the primary key and {rule}")
+        raise InvalidArgumentError(f"column {name!r} is part of the primary key: it {rule}")
     return column
 
 
 def _check_new_name(schema: TableSchema, name: str, limits: Limits) -> None:
     check_column_name(name, limits)
     if name in schema.by_name:
-        raise InvalidArgumentError(f"there is a column {name!r} already")
+        raise InvalidArgumentError(f"column {name!r} already exists")
 
 
 def _checked(column: ColumnSchema, **update: Any) -> ColumnSchema:

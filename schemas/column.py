@@ -25,10 +25,10 @@ BLOCK_ROWS = tuple(1 << bits for bits in range(10, 17))
 
 
 class ColumnOptions(BaseModel):
-    """How a column is stored and filled; every part may be left out.
+    """How a column is stored and filled; every option may be left out.
 
-    ``encoding`` and ``compression`` default by type; ``read_default`` is what rows written before the column existed
-    show, ``write_default`` what a new row gets when the data has no such column.
+    ``encoding`` and ``compression`` default by type. ``read_default`` is the value in rows older than the column,
+    ``write_default`` the value of a new row if the data has no such column.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -48,7 +48,7 @@ class ColumnOptions(BaseModel):
 
 
 class ColumnDefinition(BaseModel):
-    """A column as ``create_table`` names it; the store gives it its id."""
+    """A column in ``create_table``; the store assigns its id."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -65,7 +65,7 @@ class ColumnDefinition(BaseModel):
 
 
 class ColumnSchema(BaseModel):
-    """A column of a table: ``id`` is stable and never used again, the name is only for people."""
+    """A column of a table. ``id`` is stable and never reused; the name can change."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -155,7 +155,7 @@ def _encoding(definition: ColumnDefinition, kind: LogicalType) -> str:
     if chosen not in fitting:
         raise InvalidArgumentError(
             f"column {definition.name!r} of the type {kind} cannot be encoded as {definition.encoding!r}; "
-            f"what fits is {', '.join(fitting)}"
+            f"possible encodings: {', '.join(fitting)}"
         )
     return chosen
 
@@ -164,7 +164,7 @@ def _compression(definition: ColumnDefinition) -> str:
     chosen = definition.compression or "none"
     if chosen not in COMPRESSIONS:
         raise InvalidArgumentError(
-            f"column {definition.name!r}: no compression is called {chosen!r}; there are {', '.join(COMPRESSIONS)}"
+            f"column {definition.name!r}: unknown compression {chosen!r}; known: {', '.join(COMPRESSIONS)}"
         )
     return chosen
 
@@ -173,7 +173,8 @@ def _block_rows(definition: ColumnDefinition) -> int | None:
     rows = definition.block_rows
     if rows is not None and rows not in BLOCK_ROWS:
         raise InvalidArgumentError(
-            f"column {definition.name!r}: block_rows is a power of two from {BLOCK_ROWS[0]:,} to {BLOCK_ROWS[-1]:,}, "
+            f"column {definition.name!r}: block_rows must be a power of two from {BLOCK_ROWS[0]:,} to "
+            f"{BLOCK_ROWS[-1]:,}, "
             f"not {rows:,}"
         )
     return rows

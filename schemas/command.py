@@ -168,8 +168,8 @@ def explain(error: ValidationError, what: str, known: Iterable[str] = ()) -> str
     part = ".".join(str(step) for step in first["loc"])
     if first["type"] == "extra_forbidden":
         near = get_close_matches(str(first["loc"][-1]), list(known), 1)
-        hint = f": did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}" if known else ""
-        return f"{what}: there is no {part!r}{hint}"
+        hint = f": did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}" if known else ""
+        return f"{what}: unknown {part!r}{hint}"
     more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
     return f"{what} is wrong{f' at {part}' if part else ''}: {_lowered(first['msg'])}{more}"
 
@@ -196,7 +196,7 @@ def table_of(path: list[bytes]) -> str:
         InvalidArgumentError: unless it is one name in UTF-8.
     """
     if len(path) != 1:
-        raise InvalidArgumentError(f"a descriptor path is one table name, not {len(path)} parts")
+        raise InvalidArgumentError(f"a descriptor path must be one table name, not {len(path)} parts")
     try:
         return path[0].decode()
     except UnicodeDecodeError:

@@ -1,21 +1,21 @@
-"""Everything that can go wrong, as one tree: each leaf is one thing that a caller can do differently.
+"""All errors, as one tree: each leaf asks the caller for a different reaction.
 
     StoreError
     |-- InvalidArgumentError     the request is wrong: change it
-    |-- NotFoundError            there is no such table or row
-    |-- AlreadyPresentError      the table or row is there already
-    |-- ConflictError            somebody changed it first: read again, then retry
+    |-- NotFoundError            the table or row does not exist
+    |-- AlreadyPresentError      the table or row already exists
+    |-- ConflictError            another change came first: read again, then retry
     |-- WrongServerError         another server has that tablet: ask it
-    |-- SnapshotTooOldError      the history asked for is no longer kept
-    |-- UnauthenticatedError     say who you are
-    |-- PermissionDeniedError    you may not
+    |-- SnapshotTooOldError      the requested history is no longer kept
+    |-- UnauthenticatedError     the caller is not authenticated
+    |-- PermissionDeniedError    the caller may not do this
     |-- UnavailableError         not now: retry later
-    |   `-- UnreadableFileError  the disk does not give the bytes of a file
-    |-- StorageFullError         the disk is full: reads go on, writes resume when space returns
-    |-- CorruptionError          bytes on disk are not what was written: restore from a copy
-    `-- InternalError            our bug
+    |   `-- UnreadableFileError  the disk does not return the bytes of a file
+    |-- StorageFullError         the disk is full: reads continue, writes resume when space returns
+    |-- CorruptionError          bytes on disk are damaged: repair, or restore a copy
+    `-- InternalError            a bug in Nyala
 
-``RowErrors`` stands beside the tree's leaves: the batch was processed, some of its rows were refused.
+``RowErrors`` is separate: the batch was processed, but some of its rows were rejected.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class StoreError(Exception):
-    """The root. ``code`` is the word that goes over the wire, ``message`` says what, where and what would work."""
+    """The root. ``code`` is the error's word on the wire; ``message`` says what is wrong, where, and what to do."""
 
     code = "INTERNAL"
 
@@ -43,13 +43,13 @@ class InvalidArgumentError(StoreError):
 
 
 class NotFoundError(StoreError):
-    """There is no such table or row. (A column that is not there is an ``InvalidArgumentError``.)"""
+    """The table or row does not exist. (An unknown column is an ``InvalidArgumentError``.)"""
 
     code = "NOT_FOUND"
 
 
 class AlreadyPresentError(StoreError):
-    """There is one of that name or key already."""
+    """A table or row with that name or key already exists."""
 
     code = "ALREADY_PRESENT"
 
@@ -61,33 +61,33 @@ class ConflictError(StoreError):
 
 
 class WrongServerError(StoreError):
-    """The tablet is on another server, which the text names. Nothing of the request was applied."""
+    """The tablet is on another server, which the message names. Nothing of the request was applied."""
 
     code = "WRONG_SERVER"
 
 
 class SnapshotTooOldError(StoreError):
-    """The moment asked for lies before the history that the table keeps."""
+    """The requested time is older than the history that the table keeps."""
 
     code = "SNAPSHOT_TOO_OLD"
 
 
 class UnauthenticatedError(StoreError):
-    """The caller did not say who it is."""
+    """The caller is not authenticated."""
 
     code = "UNAUTHENTICATED"
 
 
 class PermissionDeniedError(StoreError):
-    """The caller is known and may not do this."""
+    """The caller may not do this."""
 
     code = "PERMISSION_DENIED"
 
 
 class UnavailableError(StoreError):
-    """The store cannot do this now; the same request may work later.
+    """The store cannot do this now; the same request may succeed later.
 
-    ``retry_after_seconds`` says when, where the store knows: then nothing of the request was applied.
+    ``retry_after_seconds`` says when, if the store knows; then nothing of the request was applied.
     """
 
     code = "UNAVAILABLE"
@@ -98,7 +98,7 @@ class UnavailableError(StoreError):
 
 
 class UnreadableFileError(UnavailableError):
-    """A file of the store is there, but the disk does not give its bytes. ``path`` as in ``CorruptionError``."""
+    """A file of the store exists, but the disk does not return its bytes. ``path`` as in ``CorruptionError``."""
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(f"{path} cannot be read: {why}")
@@ -110,13 +110,13 @@ class UnreadableFileError(UnavailableError):
 
 
 class StorageFullError(StoreError):
-    """The disk is full. Nothing of the request was applied; reads go on."""
+    """The disk is full. Nothing of the request was applied; reads continue."""
 
     code = "STORAGE_FULL"
 
 
 class CorruptionError(StoreError):
-    """Bytes on disk differ from what was written.
+    """Bytes on disk are not those that were written.
 
     ``path`` is relative to the data directory; ``offset`` counts bytes from the start of the file.
     """
@@ -131,13 +131,13 @@ class CorruptionError(StoreError):
 
 
 class InternalError(StoreError):
-    """A bug of ours; the server's log has the details."""
+    """A bug in Nyala; the server's log has the details."""
 
     code = "INTERNAL"
 
 
 class RowErrors(StoreError):
-    """Some rows of a write were refused; ``result`` says which and why. The others are applied unless ``atomic``."""
+    """Some rows of a write were rejected; ``result`` says which and why. The others are applied unless ``atomic``."""
 
     code = "INVALID_ARGUMENT"
 
@@ -145,7 +145,7 @@ class RowErrors(StoreError):
         first = result.errors[0]
         more = f" (and {result.error_count - 1:,} more)" if result.error_count > 1 else ""
         super().__init__(
-            f"{result.error_count:,} of {result.rows:,} rows refused: {first.place}: "
+            f"{result.error_count:,} of {result.rows:,} rows rejected: {first.place}: "
             f"{first.code}: {first.message}{more}"
         )
         self.code = first.code
@@ -172,7 +172,7 @@ _BY_CODE = {leaf.code: leaf for leaf in _LEAVES}
 
 
 class RemoteCorruptionError(CorruptionError):
-    """A corruption that a server reported; the file is the server's, so only the text came over the wire."""
+    """A corruption that a server reported. The file is on the server, so only the message is known."""
 
     def __init__(self, message: str) -> None:
         StoreError.__init__(self, message)
@@ -180,7 +180,7 @@ class RemoteCorruptionError(CorruptionError):
 
 
 def error_of(code: str, message: str, retry_after_seconds: float | None = None) -> StoreError:
-    """Return the exception that ``code`` stands for; an unknown code becomes an InternalError that names it."""
+    """Return the exception for ``code``. An unknown code becomes an InternalError that names it."""
     if code == UnavailableError.code:
         return UnavailableError(message, retry_after_seconds)
     if code == CorruptionError.code:

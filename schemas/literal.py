@@ -73,7 +73,7 @@ def from_json(value: Any, kind: LogicalType, what: str = "the value") -> Any:
     try:
         return _READERS[kind.name](value, kind)
     except (ValueError, TypeError, ArithmeticError, binascii.Error, KeyError):
-        raise InvalidArgumentError(f"{what} {value!r} is no {kind}") from None
+        raise InvalidArgumentError(f"{what} {value!r} is not a valid {kind}") from None
 
 
 def _naive_utc(moment: dt.datetime) -> dt.datetime:

@@ -25,7 +25,7 @@ def check_identifier(name: object, what: str, limits: Limits) -> str:
             f"at most {limits.identifier_bytes} are allowed"
         )
     if "\0" in name or name != name.strip():
-        raise InvalidArgumentError(f"the {what} name {name!r} holds a NUL or starts or ends with white space")
+        raise InvalidArgumentError(f"the {what} name {name!r} contains a NUL or starts or ends with white space")
     return name
 
 
@@ -37,5 +37,5 @@ def check_column_name(name: object, limits: Limits) -> str:
     """
     checked = check_identifier(name, "column", limits)
     if checked.startswith("_"):
-        raise InvalidArgumentError(f"column {checked!r}: names that start with _ are the store's own")
+        raise InvalidArgumentError(f"column {checked!r}: names that start with _ are reserved for the store")
     return checked

@@ -36,7 +36,7 @@ def order_terms(order_by: Any) -> list[OrderTerm] | None:
         return None
     terms = re.split(r""",(?=(?:[^"]*"[^"]*")*[^"]*$)""", order_by) if isinstance(order_by, str) else order_by
     if not isinstance(terms, Sequence) or not terms:
-        raise InvalidArgumentError("order_by is text such as 'price DESC, id', or a list of such terms")
+        raise InvalidArgumentError("order_by must be text such as 'price DESC, id', or a list of such terms")
     return [term if isinstance(term, OrderTerm) else _term(term) for term in terms]
 
 
@@ -44,8 +44,8 @@ def _term(text: object) -> OrderTerm:
     found = _TERM.fullmatch(text) if isinstance(text, str) else None
     if found is None:
         raise InvalidArgumentError(
-            f"order_by {text!r} is not understood: a term is a column, then ASC or DESC, then NULLS FIRST or NULLS "
-            "LAST; a name with spaces stands in double quotes"
+            f"order_by {text!r} cannot be parsed: a term is a column, then ASC or DESC, then NULLS FIRST or NULLS "
+            "LAST; put a name with spaces in double quotes"
         )
     name = found["column"]
     name = name[1:-1].replace('""', '"') if name.startswith('"') else name

@@ -24,7 +24,7 @@ class _Words(BaseModel):
 
 
 class HashLevel(_Words):
-    """Rows go to one of ``buckets`` by the hash of some key columns.
+    """Rows are spread over ``buckets`` by the hash of some key columns.
 
     The bucket is what Spark computes as ``pmod(xxhash64(columns), buckets)``; with a ``seed`` other than 0 as
     ``pmod(xxhash64(seed, columns), buckets)``, the seed an INT.
@@ -36,8 +36,8 @@ class HashLevel(_Words):
 
 
 class RangeEnds(_Words):
-    """The ends of a range of the range columns. ``lower`` and ``upper`` hold a value for each of the leading columns;
-    those left out stand for the least value, None for no bound at all."""
+    """The ends of a range. ``lower`` and ``upper`` have a value for each of the leading range columns; missing ones
+    mean the least value, None means no bound."""
 
     lower: list[Any] | None = None
     upper: list[Any] | None = None
@@ -46,13 +46,14 @@ class RangeEnds(_Words):
 
 
 class RangeBound(RangeEnds):
-    """One range of the range columns. ``hash`` are hash levels of its own."""
+    """One range of the range columns. ``hash`` gives it its own hash levels."""
 
     hash: list[HashLevel] | None = None
 
 
 class RangeLevel(_Words):
-    """Rows go by ranges of some key columns: ``bounds``, which may leave gaps, each cut at the ``splits`` within it.
+    """Rows are divided by ranges of some key columns: ``bounds``, which may leave gaps, each split at the ``splits``
+    within it.
 
     Without ``bounds`` there is one range, of all values.
     """
@@ -80,7 +81,8 @@ def hash(*columns: str, buckets: int, seed: int = 0) -> HashLevel:
     """Return a hash level for ``partition_by``: rows are spread over ``buckets`` by the hash of ``columns``.
 
     Raises:
-        InvalidArgumentError: fewer than two buckets, no column, or a seed that is no number from 0 to 2**31 - 1.
+        InvalidArgumentError: there are fewer than two buckets, no columns, or ``seed`` is not an integer from 0 to
+            2**31 - 1.
     """
     return _level(HashLevel, hash=list(columns), buckets=buckets, seed=seed)
 
@@ -88,13 +90,13 @@ def hash(*columns: str, buckets: int, seed: int = 0) -> HashLevel:
 def range(*columns: str, bounds: Iterable[Bound] = (), splits: Iterable[Any] = ()) -> RangeLevel:
     """Return a range level for ``partition_by``.
 
-    ``bounds`` are pairs (lower, upper), lower inclusive, upper exclusive, None for no bound, tuples of values for
-    several columns; or dicts with ``lower``, ``upper``, ``lower_inclusive``, ``upper_inclusive`` and ``hash``, the hash
-    levels of that range alone. ``splits`` cut the bounds that they fall in. Without bounds there is one range, of all
-    values.
+    ``bounds`` are pairs (lower, upper): lower inclusive, upper exclusive, None for no bound, tuples of values for
+    several columns. They may also be dicts with ``lower``, ``upper``, ``lower_inclusive``, ``upper_inclusive`` and
+    ``hash``, the range's own hash levels. ``splits`` divide the bounds that contain them. Without bounds there is one
+    range, of all values.
 
     Raises:
-        InvalidArgumentError: a bound is no pair, or a value is none that a column could have.
+        InvalidArgumentError: a bound is not a pair, or a value cannot be stored in a column.
     """
     return _level(
         RangeLevel,
@@ -112,7 +114,7 @@ def range_bound(bound: Bound) -> RangeBound:
         members = {name: _values(value) if name in ("lower", "upper") else value for name, value in bound.items()}
         return _level(RangeBound, **members)
     if not isinstance(bound, Sequence) or isinstance(bound, str) or len(bound) != 2:
-        raise InvalidArgumentError(f"a bound is a pair (lower, upper), each None for no bound, not {bound!r}")
+        raise InvalidArgumentError(f"a bound must be a pair (lower, upper), each None if unbounded, not {bound!r}")
     return RangeBound(lower=_values(bound[0]), upper=_values(bound[1]))
 
 

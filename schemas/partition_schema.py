@@ -113,7 +113,7 @@ class PartitionSchema(_Kept):
         hashes = [level for level in levels if isinstance(level, HashLevel)]
         ranges = [level for level in levels if isinstance(level, RangeLevel)]
         if len(ranges) > 1:
-            raise InvalidArgumentError("partition_by has two range levels; at most one is possible")
+            raise InvalidArgumentError("partition_by has two range levels; at most one is allowed")
         made = cls(hash=_hashes(hashes, schema))
         if ranges:
             made = _with_ranges(made, ranges[0], schema)
@@ -129,7 +129,7 @@ class PartitionSchema(_Kept):
         made = self.model_copy(update={"ranges": tuple(ranges)})
         if (count := made.tablet_count) > limits.tablets:
             raise InvalidArgumentError(
-                f"the table would have {count:,} tablets; at most {limits.tablets:,} are allowed: take fewer buckets "
+                f"the table would have {count:,} tablets; at most {limits.tablets:,} are allowed: use fewer buckets "
                 "or wider ranges"
             )
         return made
@@ -169,10 +169,10 @@ class PartitionSchema(_Kept):
         lower = _end(ends.lower, columns, not ends.lower_inclusive)
         upper = _end(ends.upper, columns, ends.upper_inclusive)
         if lower is None:
-            raise InvalidArgumentError("no value lies above an exclusive lower bound that is the greatest")
+            raise InvalidArgumentError("an exclusive lower bound is the greatest value: no value lies above it")
         made = RangePartition(lower=lower, upper=upper or (), hash=None if levels is None else _hashes(levels, schema))
         if made.upper and _values(made.lower, columns) >= _values(made.upper, columns):
-            raise InvalidArgumentError(f"the range {made} is empty: its lower bound is not below its upper one")
+            raise InvalidArgumentError(f"the range {made} is empty: its lower bound must be below its upper bound")
         return made
 
     def with_range(self, bound: RangeBound, schema: TableSchema, limits: Limits) -> PartitionSchema:
@@ -252,7 +252,7 @@ def _hashes(levels: Sequence[HashLevel], schema: TableSchema) -> tuple[HashSchem
         ids = _key_ids(level.hash, schema, "hash")
         if again := seen.intersection(ids):
             names = ", ".join(repr(schema.by_id[column_id].name) for column_id in sorted(again))
-            raise InvalidArgumentError(f"partition_by: {names} is in two hash levels; a column may be in one")
+            raise InvalidArgumentError(f"partition_by: {names} is in two hash levels; a column may be in only one")
         seen |= set(ids)
     return tuple(
         HashSchema(columns=_key_ids(level.hash, schema, "hash"), buckets=level.buckets, seed=level.seed)
@@ -265,7 +265,7 @@ def _key_ids(names: Sequence[str], schema: TableSchema, what: str) -> tuple[int,
     for name in names:
         if name not in key:
             raise InvalidArgumentError(
-                f"partition_by: a {what} level is of key columns ({', '.join(key)}), which {name!r} is not"
+                f"partition_by: {name!r} is not a key column; a {what} level takes key columns ({', '.join(key)})"
             )
     if len(set(names)) < len(names):
         raise InvalidArgumentError(f"partition_by: a {what} level names a column twice")
@@ -287,16 +287,18 @@ def _split(ranges: list[RangePartition], at: tuple[Any, ...], columns: Sequence[
         if _values(each.lower, columns) < point and (not each.upper or point < _values(each.upper, columns)):
             below, above = each.model_copy(update={"upper": at}), each.model_copy(update={"lower": at})
             return [*ranges[:number], below, above, *ranges[number + 1 :]]
-    raise InvalidArgumentError(f"the split ({_shown(at)}) lies in no range, or on the bound of one")
+    raise InvalidArgumentError(f"the split ({_shown(at)}) lies outside all ranges, or on the bound of one")
 
 
 def _cells(values: Sequence[Any], columns: Sequence[ColumnSchema]) -> tuple[Any, ...]:
     """Return the values of a bound or split as they are kept."""
     if not 1 <= len(values) <= len(columns):
         names = ", ".join(column.name for column in columns) or "no range columns"
-        raise InvalidArgumentError(f"{list(values)} is no bound: it has a value for each of {names}, or the first ones")
+        raise InvalidArgumentError(
+            f"{list(values)} is not a bound: give a value for each of {names}, or for the first ones"
+        )
     if any(value is None for value in values):
-        raise InvalidArgumentError(f"{list(values)} is no bound: NULL is in no key")
+        raise InvalidArgumentError(f"{list(values)} is not a bound: no key contains NULL")
     return tuple(_hashable(to_json(value)) for value in _values(values, columns))
 
 

@@ -66,14 +66,14 @@ class Placement(_Part):
     def _check(self) -> Placement:
         for name, locations in self.servers.items():
             if not _NAME.fullmatch(name):
-                raise ValueError(f"a server is called by up to 64 letters, digits, '_', '.' and '-', not {name!r}")
+                raise ValueError(f"a server's name must be up to 64 letters, digits, '_', '.' and '-', not {name!r}")
             if not locations:
                 raise ValueError(f"server {name!r} has no location")
         for table, placed in self.tables.items():
             for name in (*placed.servers, *(rule.server for rule in placed.place)):
                 if name not in self.servers:
                     known = ", ".join(self.servers)
-                    raise ValueError(f"table {table!r} is placed on {name!r}, which is no server; there are {known}")
+                    raise ValueError(f"table {table!r} is placed on the unknown server {name!r}; known: {known}")
         return self
 
     def servers_of(self, table: str) -> set[str]:

@@ -95,7 +95,7 @@ def parse_tree(tree: Any, limits: Limits) -> Predicate:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the filter"
-        raise InvalidArgumentError(f"the filter tree is wrong at {where}: {first['msg']}") from None
+        raise InvalidArgumentError(f"the filter tree is invalid at {where}: {first['msg']}") from None
     except RecursionError:
         raise InvalidArgumentError("the filter tree is nested too deeply") from None
     return check_size(predicate, limits)
@@ -170,14 +170,12 @@ def from_tuples(filters: list[Any]) -> Predicate:
 
 def _from_tuple(part: Any) -> Predicate:
     if not (isinstance(part, tuple | list) and len(part) == 3 and isinstance(part[0], str)):
-        raise InvalidArgumentError(f"a filter is (column, op, value), not {part!r}")
+        raise InvalidArgumentError(f"a filter must be (column, op, value), not {part!r}")
     column, op, value = part
     if op in ("in", "not in"):
         return InList(op="in" if op == "in" else "not_in", column=column, values=_listed(op, value))
     if op not in _TUPLE_OPS:
-        raise InvalidArgumentError(
-            f"no filter operator is called {op!r}; there are {', '.join(_TUPLE_OPS)}, in, not in"
-        )
+        raise InvalidArgumentError(f"unknown filter operator {op!r}; known: {', '.join(_TUPLE_OPS)}, in, not in")
     if value is None:
         return NullTest(op="is_null" if _TUPLE_OPS[op] == "=" else "is_not_null", column=column)
     return Comparison(op=_TUPLE_OPS[op], column=column, value=literal_json(value))  # pyright: ignore[reportArgumentType]
@@ -185,5 +183,5 @@ def _from_tuple(part: Any) -> Predicate:
 
 def _listed(op: str, values: Any) -> list[Any]:
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
-        raise InvalidArgumentError(f"{op!r} takes a list of values, not {values!r}")
+        raise InvalidArgumentError(f"{op!r} needs a list of values, not {values!r}")
     return [literal_json(value) for value in values]

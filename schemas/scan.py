@@ -76,7 +76,7 @@ class ScanSpec(BaseModel):
             raise InvalidArgumentError(f"limit {self.limit} is negative")
         if max((self.limit or 0) + self.offset, self.split_bytes or 0) >= 1 << 63:
             raise InvalidArgumentError(
-                "limit and offset together, and split_bytes, are numbers of 63 bits: at most 9,223,372,036,854,775,807"
+                "limit and offset together, and split_bytes, may be at most 9,223,372,036,854,775,807"
             )
         if self.offset < 0:
             raise InvalidArgumentError(f"offset {self.offset} is negative")
@@ -85,15 +85,16 @@ class ScanSpec(BaseModel):
             if not _is_hexadecimal(getattr(self, name)):
                 raise InvalidArgumentError(f"{name} {getattr(self, name)!r} is not hexadecimal")
         if self.columns is not None and len(set(self.columns)) < len(self.columns):
-            raise InvalidArgumentError("a column is named twice in columns")
+            raise InvalidArgumentError("columns names a column twice")
         if self.changes and self.as_of is not None:
-            raise InvalidArgumentError("as_of does not go with changes, which end at their own `until`")
+            raise InvalidArgumentError("as_of cannot be combined with changes, which end at their own `until`")
         if self.all_parts and self.is_whole:
             raise InvalidArgumentError(
-                "all_parts is of the whole table: ordered, order_by, limit, offset and aggregate do not go with it"
+                "all_parts covers the whole table: it cannot be combined with ordered, order_by, limit, offset or "
+                "aggregate"
             )
         if self.group_by is not None and self.aggregate is None:
-            raise InvalidArgumentError("group_by goes with aggregate")
+            raise InvalidArgumentError("group_by needs aggregate")
         if self.aggregate is not None:
             measures_json(self.aggregate)
             self._check_goes_with_aggregate()
@@ -104,19 +105,21 @@ class ScanSpec(BaseModel):
             return
         names = [term.column for term in self.order_by]
         if not names or len(set(names)) < len(names):
-            raise InvalidArgumentError("order_by names columns, each once")
+            raise InvalidArgumentError("order_by must name at least one column, and each only once")
         if self.ordered or self.changes:
-            raise InvalidArgumentError(
-                "order_by goes neither with ordered, the order of the primary key, nor with changes"
-            )
+            raise InvalidArgumentError("order_by cannot be combined with ordered (primary-key order) or with changes")
 
     def _check_goes_with_aggregate(self) -> None:
         for part in ("columns", "changes", "limit", "offset", "order_by"):
             if getattr(self, part) is not None and (part, getattr(self, part)) != ("offset", 0):
-                raise InvalidArgumentError(f"{part} does not go with aggregate, which is of all rows that match")
+                raise InvalidArgumentError(
+                    f"{part} cannot be combined with aggregate, which covers all rows that match"
+                )
         is_part = (self.tablet, self.partition, self.key_lower, self.key_upper) != (None, None, None, None)
         if self.ordered or is_part:
-            raise InvalidArgumentError("an aggregate is of the whole table: ordered and tablet do not go with it")
+            raise InvalidArgumentError(
+                "an aggregate covers the whole table: it cannot be combined with ordered or tablet"
+            )
 
     @property
     def is_whole(self) -> bool:

@@ -78,8 +78,8 @@ def _sorted(
             kept, waiting, waiting_bytes = kept.combine_chunks(), [], 0
         if kept.nbytes > SORT_BYTES_MAX or (last is None and waiting_bytes > SORT_BYTES_MAX):
             raise InvalidArgumentError(
-                f"the rows to be sorted have more than {SORT_BYTES_MAX:,} bytes: give a limit, fewer columns or a "
-                "where; ordered=True gives the order of the primary key, for any number of rows"
+                f"the rows to sort have more than {SORT_BYTES_MAX:,} bytes: give a limit, fewer columns or a "
+                "where; ordered=True gives primary-key order for any number of rows"
             )
     whole = _in_order(pa.concat_tables([kept, pa.Table.from_batches(waiting, schema)]), terms)
     whole = whole.slice(first) if last is None else whole.slice(first, max(last - first, 0))

@@ -49,13 +49,13 @@ class Statement(BaseModel):
             InvalidArgumentError: naming the part that does not.
         """
         if (self.writer is None) != (self.seq is None):
-            raise InvalidArgumentError("writer and seq go together: a number means something only to its writer")
+            raise InvalidArgumentError("writer and seq must be given together")
         if bool(self.set) != (self.kind is StatementKind.UPDATE):
             raise InvalidArgumentError(
-                "an update sets columns, as in set={'price': 'price * 1.1'}; the other statements set none"
+                "an update needs set, as in set={'price': 'price * 1.1'}; other statements do not take it"
             )
         if (self.as_of is not None) != (self.kind is StatementKind.RESTORE):
-            raise InvalidArgumentError("a restore has the moment as_of; the other statements have none")
+            raise InvalidArgumentError("a restore needs as_of; other statements do not take it")
         if self.where is not None and self.kind is StatementKind.RESTORE:
-            raise InvalidArgumentError("a restore is of the whole table: where does not go with it")
+            raise InvalidArgumentError("a restore covers the whole table: it cannot be combined with where")
         return self

@@ -23,7 +23,7 @@ AUTO_INCREMENTING = "auto_incrementing_id"
 
 
 class TableOptions(BaseModel):
-    """What may be set for a table, when it is created and later."""
+    """The options of a table, settable at creation and later."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -36,7 +36,7 @@ class TableOptions(BaseModel):
 
 
 class TableOptionsDict(TypedDict, total=False):
-    """The options of a table as the keywords of ``Database.create_table``; ``TableOptions`` says what each means."""
+    """The options of a table as keywords of ``Database.create_table``; ``TableOptions`` explains each."""
 
     history_max_age_seconds: int
     maintenance: Literal["on", "off"]
@@ -79,16 +79,16 @@ class TableDefinition(BaseModel):
         chosen = dict(column_options or {})
         if unknown := set(chosen) - set(schema.names):
             raise InvalidArgumentError(
-                f"column_options names no column of the schema: {', '.join(sorted(unknown))}; it has "
+                f"column_options names unknown columns: {', '.join(sorted(unknown))}; the schema has "
                 f"{', '.join(schema.names[:20])}"
             )
         if isinstance(primary_key, str):
-            raise InvalidArgumentError("primary_key is a list of column names, not one name")
+            raise InvalidArgumentError("primary_key must be a list of column names, not one name")
         if isinstance(partition_by, HashLevel | RangeLevel | Mapping) or any(
             isinstance(each, str) for each in partition_by
         ):
             raise InvalidArgumentError(
-                "partition_by is a list of levels, as in [nyala.partition.hash('id', buckets=4)]"
+                "partition_by must be a list of levels, as in [nyala.partition.hash('id', buckets=4)]"
             )
         columns = [_definition(field, field.name in primary_key, chosen.get(field.name)) for field in schema]
         return cls(
@@ -132,8 +132,8 @@ def _type_word(field: pa.Field, chosen: str | None) -> str:
 class TableSchema(BaseModel):
     """The schema of a table at one version; immutable.
 
-    ``columns`` lead with the primary key, in key order. Ids are given from ``next_column_id`` and never again. Unless
-    ``unique_key``, the last key column is one that the store fills in.
+    ``columns`` begin with the primary key, in key order. Ids come from ``next_column_id`` and are never reused. Without
+    ``unique_key``, the store fills in the last key column.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", ignored_types=(cached_property,))
@@ -178,12 +178,12 @@ class TableSchema(BaseModel):
 
     @cached_property
     def by_name(self) -> dict[str, ColumnSchema]:
-        """Columns by name."""
+        """The columns by name."""
         return {column.name: column for column in self.columns}
 
     @cached_property
     def by_id(self) -> dict[int, ColumnSchema]:
-        """Columns by id."""
+        """The columns by id."""
         return {column.id: column for column in self.columns}
 
     @cached_property
@@ -193,24 +193,24 @@ class TableSchema(BaseModel):
 
     @property
     def auto_incrementing(self) -> ColumnSchema | None:
-        """The key column that the store fills in for new rows; None where the key is unique."""
+        """The key column that the store fills in for new rows; None if the key is unique."""
         return None if self.unique_key else self.key[-1]
 
     @property
     def has_dropped(self) -> bool:
-        """Whether a column was ever dropped, so that files may still hold its cells."""
+        """Whether a column was ever dropped, so that files may still contain its values."""
         return len(self.columns) < self.next_column_id - 1
 
     @cached_property
     def values(self) -> tuple[ColumnSchema, ...]:
-        """The columns beside the primary key."""
+        """The columns outside the primary key."""
         return self.columns[self.key_columns :]
 
     def column(self, name: str) -> ColumnSchema:
-        """Return the column called ``name``.
+        """Return the column named ``name``.
 
         Raises:
-            InvalidArgumentError: naming the columns there are.
+            InvalidArgumentError: there is no such column; the message lists the columns.
         """
         if found := self.by_name.get(name):
             return found
@@ -229,9 +229,11 @@ def _check_columns(definition: TableDefinition, limits: Limits) -> None:
     for column in definition.columns:
         check_column_name(column.name, limits)
         if column.name == AUTO_INCREMENTING and not definition.unique_key:
-            raise InvalidArgumentError(f"the store adds the column {AUTO_INCREMENTING!r} itself: leave it out")
+            raise InvalidArgumentError(
+                f"the store adds the column {AUTO_INCREMENTING!r} itself: remove it from the schema"
+            )
         if column.name in seen:
-            raise InvalidArgumentError(f"two columns are called {column.name!r}")
+            raise InvalidArgumentError(f"two columns are named {column.name!r}")
         seen.add(column.name)
 
 
@@ -249,6 +251,6 @@ def _check_primary_key(definition: TableDefinition) -> None:
             raise InvalidArgumentError(f"key column {column.name!r} must not be nullable")
         if not LogicalType.parse(column.type).may_be_key:
             raise InvalidArgumentError(
-                f"key column {column.name!r} has the type {column.type}, which no key may have: "
-                "integers, decimals, text, bytes, dates and timestamps may"
+                f"key column {column.name!r} cannot be a key: it has the type {column.type}; "
+                "a key may have integers, decimals, text, bytes, dates and timestamps"
             )

@@ -33,7 +33,7 @@ def parse_moment(moment: int | str | dt.datetime, what: str = "as_of") -> int:
         InvalidArgumentError: for a datetime without a time zone (whose would it be?), or text that is no datetime.
     """
     if isinstance(moment, bool):
-        raise InvalidArgumentError(f"{what} is a timestamp, a datetime with a time zone or ISO text, not a bool")
+        raise InvalidArgumentError(f"{what} must be a timestamp, a datetime with a time zone or ISO text, not a bool")
     if isinstance(moment, int):
         if moment < 0:
             raise InvalidArgumentError(f"{what} {moment} is negative; timestamps count microseconds since 1970 << 12")
@@ -43,11 +43,11 @@ def parse_moment(moment: int | str | dt.datetime, what: str = "as_of") -> int:
             moment = dt.datetime.fromisoformat(moment.strip())
         except ValueError:
             raise InvalidArgumentError(
-                f"{what} {moment!r} is no ISO 8601 date and time, as 2026-01-31T12:00:00Z is"
+                f"{what} {moment!r} is not an ISO 8601 date and time such as 2026-01-31T12:00:00Z"
             ) from None
     if not isinstance(moment, dt.datetime):
         kind = type(moment).__name__
-        raise InvalidArgumentError(f"{what} is a timestamp, a datetime with a time zone or ISO text, not a {kind}")
+        raise InvalidArgumentError(f"{what} must be a timestamp, a datetime with a time zone or ISO text, not a {kind}")
     if moment.tzinfo is None:
         raise InvalidArgumentError(f"{what} {moment.isoformat()} needs a time zone, as in 2026-01-31T12:00:00Z")
     microseconds = (moment - _EPOCH) // _MICROSECOND

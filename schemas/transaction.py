@@ -54,7 +54,7 @@ class ServerRows(BaseModel):
                     return first + row
                 return first + int(np.flatnonzero(np.unpackbits(np.frombuffer(zlib.decompress(mask), np.uint8)))[row])
             row -= count
-        raise IndexError(f"row {row} lies beyond those of the server {self.server!r}")
+        raise IndexError(f"row {row} is outside the rows of the server {self.server!r}")
 
 
 class StageResult(BaseModel):

@@ -64,7 +64,8 @@ class LogicalType:
         """Return decimal(precision,scale). Raises InvalidArgumentError when they are out of range."""
         if not (1 <= precision <= 38 and 0 <= scale <= precision):
             raise InvalidArgumentError(
-                f"decimal({precision},{scale}) is out of range: the precision is 1 to 38, the scale 0 to the precision"
+                f"decimal({precision},{scale}) is out of range: the precision must be 1 to 38, the scale 0 to the "
+                "precision"
             )
         return cls("decimal", precision=precision, scale=scale)
 
@@ -72,7 +73,7 @@ class LogicalType:
     def varchar(cls, length: int) -> LogicalType:
         """Return varchar(length). Raises InvalidArgumentError when it is out of range."""
         if not 1 <= length <= 65_535:
-            raise InvalidArgumentError(f"varchar({length}) is out of range: the length is 1 to 65535 characters")
+            raise InvalidArgumentError(f"varchar({length}) is out of range: the length must be 1 to 65535 characters")
         return cls("varchar", length=length)
 
     @classmethod
@@ -89,7 +90,7 @@ class LogicalType:
             return found
         raise InvalidArgumentError(
             f"column {field.name!r} has the type {kind}, which a table cannot hold; "
-            f"the nearest that works is {nearest(kind)}"
+            f"the nearest type that works is {nearest(kind)}"
         )
 
     def __str__(self) -> str:
@@ -141,7 +142,7 @@ def _parse(text: str) -> LogicalType:
         return LogicalType.decimal(int(match[1]), int(match[2]))
     if match := _VARCHAR.fullmatch(name):
         return LogicalType.varchar(int(match[1]))
-    raise InvalidArgumentError(f"{text!r} is no column type; the types are {', '.join(type_words())}")
+    raise InvalidArgumentError(f"unknown column type {text!r}; known: {', '.join(type_words())}")
 
 
 def type_words() -> list[str]:
@@ -188,7 +189,7 @@ def nearest(kind: pa.DataType) -> str:
     """Return the word of the type that holds most of what ``kind`` holds, and what has to be done for it."""
     is_, bare = pa.types, bare_type(kind)
     if is_.is_decimal(bare) and (digits := _digits(bare))[0] > 38:
-        return f"decimal(38,{min(digits[1], 38)}), if its digits suffice"
+        return f"decimal(38,{min(digits[1], 38)}), if its values fit"
     if is_.is_time(bare) or is_.is_duration(bare):
         return "int64"
     if is_.is_nested(bare):

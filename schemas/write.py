@@ -27,7 +27,7 @@ class Durability(StrEnum):
 
 
 class CommitMode(StrEnum):
-    """What one commit is: each batch of a stream, or the stream as a whole."""
+    """What one commit contains: each batch of a stream, or the whole stream."""
 
     BATCH = "batch"
     STREAM = "stream"
@@ -44,7 +44,7 @@ class Stage(BaseModel):
 
 
 class WriteCommand(BaseModel):
-    """What a DoPut stream asks for: ``op`` on ``table``, for every batch of the stream."""
+    """The command of a DoPut stream: ``op`` on ``table``, for every batch of the stream."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -64,7 +64,7 @@ class WriteCommand(BaseModel):
 
 
 class RowError(BaseModel):
-    """Why one row was refused. ``row`` is its position in the data given."""
+    """Why a row was rejected. ``row`` is its position in the data."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -79,10 +79,10 @@ class RowError(BaseModel):
 
 
 class WriteResult(BaseModel):
-    """What became of a write.
+    """The outcome of a write.
 
-    ``timestamp`` is that of the last commit, also when no row applied; a scan ``as_of`` it sees all of the write.
-    ``errors`` spells out the first thousand; ``error_count`` counts all.
+    ``timestamp`` is that of the last commit, even if no row was applied; a scan ``as_of`` it sees the whole write.
+    ``errors`` lists the first thousand; ``error_count`` counts all.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -96,7 +96,7 @@ class WriteResult(BaseModel):
     durability: Durability = Durability.FSYNC
 
     def shifted(self, rows: int) -> "WriteResult":
-        """The same answer with the positions of its errors counted from ``rows`` on."""
+        """Return this result with error positions counted from ``rows``."""
         if not rows or not self.errors:
             return self
         moved = [error.model_copy(update={"row": error.row + rows}) for error in self.errors]

@@ -1,4 +1,4 @@
-"""TableAlteration: the steps of one change of a table, put together and applied as one."""
+"""TableAlteration: the steps of one change of a table, collected and applied together."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from ...schemas.types import LogicalType
 
 
 class TableAlteration:
-    """Collects steps; ``apply`` makes all of them, or none, one change. Each step sees the table as the steps before it
-    left it::
+    """Collects steps. ``apply`` makes them one change: all of them, or none. Each step sees the table as the previous
+    steps left it::
 
         flights.alter().add_column("delay", "int16").rename_column("dest", "to").apply()
 
@@ -63,8 +63,8 @@ class TableAlteration:
         comment: str = "",
         immutable: bool = False,
     ) -> Self:
-        """Add a last column. Rows that are there show ``read_default``, else NULL; a column that is not ``nullable``
-        needs one. New rows get ``write_default`` where the data has no such column."""
+        """Add a last column. Existing rows show ``read_default``, or NULL without one; a column that is not
+        ``nullable`` needs one. New rows get ``write_default`` if the data has no such column."""
         return self._add(
             AddColumn,
             name=name,
@@ -80,40 +80,40 @@ class TableAlteration:
         )
 
     def drop_column(self, name: str) -> Self:
-        """Drop a column with its values, for good: a new column of that name does not bring them back."""
+        """Drop a column and its values for good: a new column of that name does not bring them back."""
         return self._add(DropColumn, name=name)
 
     def rename_column(self, name: str, new_name: str) -> Self:
-        """Rename a column, of the key or not."""
+        """Rename a column. It may be part of the key."""
         return self._add(RenameColumn, name=name, to=new_name)
 
     def set_default(self, name: str, write_default: Any) -> Self:
-        """Set what new rows get where the data has no such column; None takes the default away."""
+        """Set the value that new rows get if the data has no such column. None removes the default."""
         return self._add(SetDefault, name=name, write_default=to_json(write_default))
 
     def set_encoding(self, name: str, encoding: str | None) -> Self:
-        """Set how files written from now on encode a column; None is the default of its type."""
+        """Set how files written from now on encode a column. None restores the default of its type."""
         return self._add(SetEncoding, name=name, encoding=encoding)
 
     def set_compression(self, name: str, compression: str | None) -> Self:
-        """Set how files written from now on compress a column; None is no compression."""
+        """Set how files written from now on compress a column. None means no compression."""
         return self._add(SetCompression, name=name, compression=compression)
 
     def set_block_rows(self, name: str, block_rows: int | None) -> Self:
-        """Set how many rows a page of a column has in files written from now on; None is 65,536."""
+        """Set the number of rows in a page of a column, for files written from now on. None means 65,536."""
         return self._add(SetBlockRows, name=name, block_rows=block_rows)
 
     def set_comment(self, name: str | None, comment: str) -> Self:
-        """Set the comment of a column, or of the table with None for the name."""
+        """Set the comment of a column, or of the table if the name is None."""
         return self._add(SetComment, name=name, comment=comment)
 
     def widen_column(self, name: str, type: str | pa.DataType) -> Self:
-        """Give a column outside of the key a type that holds more: int8 to int16 to int32 to int64, float to double, a
-        decimal more digits before the point, a varchar more characters or any number of them (string)."""
+        """Widen the type of a column outside the key: int8 to int16 to int32 to int64, float to double, a decimal to
+        more digits before the point, a varchar to more characters or to string."""
         return self._add(WidenColumn, name=name, type=_word(name, type))
 
     def drop_not_null(self, name: str) -> Self:
-        """Let a column outside of the key be NULL from now on."""
+        """Allow NULL in a column outside the key from now on."""
         return self._add(DropNotNull, name=name)
 
     def set_option(self, option: str, value: Any) -> Self:
@@ -129,21 +129,22 @@ class TableAlteration:
         upper_inclusive: bool = False,
         hash: Sequence[HashLevel] | None = None,
     ) -> Self:
-        """Add an empty range to a table that is partitioned by range. ``hash`` are hash levels of its own, in the place
-        of the table's. The ends are as in ``nyala.partition.range``: a tuple for several columns, None for no end."""
+        """Add an empty range to a table that is partitioned by range. ``hash`` gives the range its own hash levels
+        instead of the table's. Write the ends as in ``nyala.partition.range``: a tuple for several columns, None for no
+        bound."""
         ends = _ends(lower, upper, lower_inclusive, upper_inclusive)
         return self._add(AddRangePartition, **ends, hash=None if hash is None else list(hash))
 
     def drop_range_partition(
         self, lower: Any, upper: Any, *, lower_inclusive: bool = True, upper_inclusive: bool = False
     ) -> Self:
-        """Drop the range of just these ends with all of its rows, for good."""
+        """Drop the range with exactly these ends and all of its rows, for good."""
         return self._add(DropRangePartition, **_ends(lower, upper, lower_inclusive, upper_inclusive))
 
     def split_partition(self, at: Any) -> Self:
-        """Cut the range that ``at`` lies in there, a value or a tuple of values of the range columns, or of the leading
-        key columns of a table without ranges; rows stay where they are on disk, except in files that have rows of both
-        sides. It is a change of its own."""
+        """Split the range that contains ``at`` there. ``at`` is a value or a tuple of values of the range columns, or
+        of the leading key columns of a table without ranges. Rows stay where they are on disk, except in files with
+        rows of both sides. This step cannot be combined with others."""
         return self._add(SplitPartition, at=range_bound((at, None)).lower)
 
     def rename(self, new_name: str) -> Self:
@@ -151,15 +152,16 @@ class TableAlteration:
         return self._add(RenameTable, to=new_name)
 
     def apply(self, if_version: int | None = None) -> dict[str, Any]:
-        """Apply all steps as one change and return what ``describe`` says then.
+        """Apply all steps as one change and return what ``describe`` returns then.
 
-        With ``if_version`` only if that is the table's ``schema_version``, so that nobody's change is overlooked.
+        With ``if_version``, apply only if that is the table's ``schema_version``, so that no concurrent change is
+        overlooked.
 
         Raises:
             ConflictError: the table has another schema version.
-            InvalidArgumentError: a step breaks a rule, or there is none. Nothing changed.
-            NotFoundError: there is no such table, or column.
-            AlreadyPresentError: there is a table of the new name.
+            InvalidArgumentError: a step breaks a rule, or there are no steps. Nothing changed.
+            NotFoundError: the table or a column does not exist.
+            AlreadyPresentError: a table with the new name exists.
         """
         if not self._steps:
             raise InvalidArgumentError("an alteration needs at least one step")
@@ -191,5 +193,7 @@ def _ends(lower: Any, upper: Any, lower_inclusive: bool, upper_inclusive: bool) 
 def _word(name: str, kind: str | pa.DataType) -> str:
     """Return the word of a type that is given as one, or as Arrow's."""
     if not isinstance(kind, str | pa.DataType):
-        raise InvalidArgumentError(f"the type of column {name!r} is a word such as 'int64', or Arrow's, not {kind!r}")
+        raise InvalidArgumentError(
+            f"the type of column {name!r} must be a word such as 'int64' or an Arrow type, not {kind!r}"
+        )
     return kind if isinstance(kind, str) else str(LogicalType.from_arrow(pa.field(name, kind)))

@@ -23,23 +23,23 @@ def connect(
     retries: bool = True,
     url: str | None = None,
 ) -> Database:
-    """Return the database that a server at ``uri`` serves, as in ``grpc://127.0.0.1:8815``.
+    """Return the database that the server at ``uri`` serves, such as ``grpc://127.0.0.1:8815``.
 
-    If that one shares its tables with other servers, the database is that of them all: the placement is asked for
-    there. ``placement`` gives it instead, as the path of its file or as what stands in it: see docs/servers.md.
+    If the server shares its tables with others, the database covers them all: the client asks the server for the
+    placement. ``placement`` gives it directly, as the path of its file or as its content: see docs/servers.md.
 
-    With ``retries`` a write whose answer is lost, since the server was restarted, is sent again for some seconds. Its
-    batches are numbered, so that what was applied is not applied again.
+    With ``retries``, a write whose answer is lost because the server restarted is sent again for some seconds. Its
+    batches are numbered, so that none is applied twice.
 
     ``url`` is an older name of ``uri``.
 
     Raises:
-        UnavailableError: nobody answers there.
+        UnavailableError: no server answers there.
         InvalidArgumentError: ``uri`` or the placement is invalid, or neither or both are given.
     """
     uri = url if uri is None else uri
     if (uri is None) == (placement is None):
-        raise InvalidArgumentError("connect takes the uri of a server, or a placement")
+        raise InvalidArgumentError("connect needs the uri of a server or a placement")
     if uri is None:
         return Database(_shared(_read(placement), retries, {}))
     return Database(store_of(FlightStore(uri, retries), retries))

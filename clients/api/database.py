@@ -27,7 +27,7 @@ from .transaction import Transaction
 
 
 class Database:
-    """The tables of one store. Thread safe. Close it, or use it in a ``with``."""
+    """The tables of one store. Thread safe. Close it, or use it as a context manager."""
 
     def __init__(self, store: StoreService) -> None:
         self._store = store
@@ -44,30 +44,31 @@ class Database:
         data: Any = None,
         **table_options: Unpack[TableOptionsDict],
     ) -> Table:
-        """Create a table; with ``data`` also load it, all of it in one commit. If that fails there is no table.
+        """Create a table. With ``data``, also load it in one commit; if that fails, no table is created.
 
-        ``data`` is anything that ``Table.write`` takes. Without a ``schema`` the table has the columns of the data,
-        those of the key first. An Arrow type that tables do not have becomes the one that holds all of its values, and
-        ``Table.notes`` says so.
+        ``data`` is anything that ``Table.write`` takes. Without a ``schema`` the table gets the columns of the data,
+        those of the key first. An Arrow type that tables do not have becomes the nearest type that holds all of its
+        values, and ``Table.notes`` lists these columns.
 
         ``primary_key`` names the leading columns of ``schema``, in order. ``partition_by`` divides the table into
-        tablets, by ``nyala.partition.hash`` and ``nyala.partition.range`` of key columns; left out, it is one tablet.
-        ``column_options`` maps column names to ``ColumnOptions``; ``table_options`` are the fields of ``TableOptions``.
-        With ``if_not_exists`` a table of that name is returned as it is, whatever its columns, and nothing is loaded.
+        tablets, with ``nyala.partition.hash`` and ``nyala.partition.range`` of key columns; without it the table is one
+        tablet. ``column_options`` maps column names to ``ColumnOptions``; ``table_options`` are the fields of
+        ``TableOptions``. With ``if_not_exists``, an existing table of that name is returned unchanged, whatever its
+        columns, and no data is loaded.
 
         With ``unique_key=False`` rows may share the values of ``primary_key``: the store adds a last key column
         ``auto_incrementing_id`` and numbers the rows of every insert.
 
         Raises:
-            AlreadyPresentError: there is a table of that name.
-            InvalidArgumentError: for names, types, keys or options that a table cannot have. Columns of types that no
-                table holds are all named.
-            RowErrors: rows of ``data`` were refused, such as two with one key.
+            AlreadyPresentError: a table of that name exists.
+            InvalidArgumentError: a name, type, key or option is invalid. The message names all columns whose types no
+                table can hold.
+            RowErrors: rows of ``data`` were rejected, such as two with the same key.
         """
         if isinstance(primary_key, str):
-            raise InvalidArgumentError("primary_key is a list of column names, not one name")
+            raise InvalidArgumentError("primary_key must be a list of column names, not one name")
         if not primary_key:
-            raise InvalidArgumentError("primary_key names the columns that tell rows apart: it needs one at least")
+            raise InvalidArgumentError("primary_key must name at least one column")
         options = column_options or {}
         columns, rows = _columns_and_rows(schema, data, primary_key, options)
         may_be_there = if_not_exists and rows is None
@@ -86,7 +87,9 @@ class Database:
         except AlreadyPresentError:
             if not if_not_exists:
                 raise
-            return Table(self._store, self._store.describe_table(name), ["the table was there: nothing was loaded"])
+            return Table(
+                self._store, self._store.describe_table(name), ["the table already exists: no data was loaded"]
+            )
         if rows is not None:
             self._load(table, rows)
         return table
@@ -107,19 +110,19 @@ class Database:
             raise
 
     def create_table_as(self, definition: TableDefinition) -> Table:
-        """Create a table from its whole definition, as JSON has it.
+        """Create a table from its whole definition, as in JSON.
 
         Raises:
-            AlreadyPresentError: there is a table of that name.
-            InvalidArgumentError: for names, types, keys or options that a table cannot have.
+            AlreadyPresentError: a table of that name exists.
+            InvalidArgumentError: a name, type, key or option is invalid.
         """
         return Table(self._store, self._store.create_table(definition))
 
     def table(self, name: str) -> Table:
-        """Return the table called ``name``.
+        """Return the table named ``name``.
 
         Raises:
-            NotFoundError: there is none.
+            NotFoundError: it does not exist.
         """
         return Table(self._store, self._store.describe_table(name))
 
@@ -130,38 +133,40 @@ class Database:
     tables = list_tables
 
     def drop_table(self, name: str, keep_seconds: int = 0) -> None:
-        """Drop a table with its data. For ``keep_seconds`` ``recall_table`` brings it back; its name is free at once.
+        """Drop a table and its data. Within ``keep_seconds``, ``recall_table`` can bring it back; its name is free at
+        once.
 
         Raises:
-            NotFoundError: there is none of that name.
-            InvalidArgumentError: ``keep_seconds`` is no count of seconds of at most 100 years.
+            NotFoundError: no table has that name.
+            InvalidArgumentError: ``keep_seconds`` is not an integer from 0 to 100 years.
         """
         self._store.drop_table(name, keep_seconds)
 
     def recall_table(self, table: str | int, new_name: str | None = None) -> Table:
-        """Bring back a table that was dropped to be kept, by name or id, with all of its rows and history.
+        """Bring back a table dropped with ``keep_seconds``, by name or id, with all of its rows and history.
 
         Raises:
-            NotFoundError: there is no such table, or its time was over and it was deleted.
-            ConflictError: several were dropped under that name; the ids of all are named.
-            AlreadyPresentError: there is a table of that name, or of ``new_name``: give another ``new_name``.
+            NotFoundError: there is no such table, or its time ran out and it was deleted.
+            ConflictError: several dropped tables have that name; the message lists their ids.
+            AlreadyPresentError: a table with the name exists: give another ``new_name``.
         """
         return Table(self._store, self._store.recall_table(table, new_name))
 
     def dropped_tables(self) -> list[DroppedTable]:
-        """Return the dropped tables that can be recalled: ``table_id``, ``name``, and ``until`` when at least."""
+        """Return the dropped tables that can be recalled: ``table_id``, ``name``, and ``until``, the time until which
+        they are kept at least."""
         return self._store.dropped_tables()
 
     def commits(self, table: str | Table, since: int | str | dt.datetime | None = None) -> pa.Table:
-        """Return the commits to a table after ``since``, or all that its history tells of, oldest first.
+        """Return the commits to a table after ``since``, oldest first; without ``since``, all in its history.
 
-        The columns: ``timestamp``, and the same as a moment ``at``; ``writer``, the name under which the write was
-        numbered, and ``transaction``, its id, both NULL where there was none or it is forgotten; and how many rows were
-        ``inserted``, ``updated`` and ``deleted``. A commit that changed no row is not among them.
+        Columns: ``timestamp``; the same as a time, ``at``; ``writer``, the name given to a numbered write, and
+        ``transaction``, its id, both NULL if there was none or it is forgotten; and the numbers of rows ``inserted``,
+        ``updated`` and ``deleted``. Commits that changed no row are left out.
 
         Raises:
-            SnapshotTooOldError: ``since`` lies before the history that the table keeps.
-            InvalidArgumentError: there are more than a million; ask since a later moment.
+            SnapshotTooOldError: ``since`` is older than the history that the table keeps.
+            InvalidArgumentError: there are more than a million commits; ask from a later time.
         """
         name = table.name if isinstance(table, Table) else table
         return self._store.commits(name, None if since is None else parse_moment(since, "since"))
@@ -171,41 +176,42 @@ class Database:
     ) -> Transaction:
         """Return a transaction: writes to any tables that become visible together, at the end of its ``with``.
 
-        ``id`` is made up if it is not given; one that was committed before is not applied again. With ``app_id`` and
-        ``app_version`` nothing is applied if that application has committed this version or a later one.
+        Without ``id`` a new one is generated. A transaction whose id was committed before is not applied again. With
+        ``app_id`` and ``app_version``, nothing is applied if that application has already committed this version or a
+        later one.
 
         Raises:
-            InvalidArgumentError: a name is empty or too long, or ``app_version`` below 0.
+            InvalidArgumentError: a name is empty or too long, or ``app_version`` is negative.
         """
         return Transaction(self._store, id, app_id, app_version)
 
     def move_tablet(
         self, table: str, tablet: int, to: str, server: str | None = None, progress: MoveProgress | None = None
     ) -> None:
-        """Move a tablet to the server ``to``, one of several that share the table; reads and writes go on meanwhile.
+        """Move a tablet to the server ``to``, one of several that share the table. Reads and writes continue meanwhile.
 
-        ``tablet`` is its number as ``Table.tablets`` tells it, on the server that has it; ``server`` says which that is
-        where several have a tablet of this number. If it was interrupted, the same call goes on, or begins anew.
-        ``progress`` is called with the bytes of files that have come so far, and those of all. See docs/servers.md.
+        ``tablet`` is its number from ``Table.tablets``; ``server`` names its server if several have a tablet of this
+        number. Call it again to resume an interrupted move. ``progress`` is called with the bytes of files copied so
+        far and the total. See docs/servers.md.
 
         Raises:
-            InvalidArgumentError: there is no such server, or the tables are on one server, or in this process, alone.
+            InvalidArgumentError: there is no such server, or the tables are not shared by several servers.
             NotFoundError: there is no such table or tablet.
-            ConflictError: the tablet was divided or dropped meanwhile, or is moved by somebody else.
-            UnavailableError: a server cannot be reached, or a transaction has rows of the table staged.
+            ConflictError: the tablet was split or dropped meanwhile, or another move of it is in progress.
+            UnavailableError: a server cannot be reached, or a transaction has staged rows of the table.
         """
         self._store.move_tablet(table, tablet, to, server, progress)
 
     def now(self) -> int:
-        """Return a timestamp at which every write acknowledged so far is visible, and no later one."""
+        """Return the latest timestamp at which every acknowledged write is visible."""
         return self._store.now()
 
     def health(self) -> Health:
-        """Return whether the store takes writes: ``status`` is "ok", or ``reason`` says what is wrong."""
+        """Return whether the store accepts writes: ``status`` is "ok", or ``reason`` says what is wrong."""
         return self._store.health()
 
     def close(self) -> None:
-        """Close the store, or the connection to it. What was acknowledged is durable already."""
+        """Close the store or the connection to it. Acknowledged writes are already durable."""
         self._store.close()
 
     def __enter__(self) -> Database:
@@ -227,7 +233,9 @@ def _columns_and_rows(
     if isinstance(schema, pa.Schema):
         return schema_for(schema, options), data
     if schema is not None:
-        raise InvalidArgumentError(f"schema is a pyarrow.Schema, not a {type(schema).__name__}; rows go into data=")
+        raise InvalidArgumentError(
+            f"schema must be a pyarrow.Schema, not a {type(schema).__name__}; pass rows as data="
+        )
     if data is None:
-        raise InvalidArgumentError("a table needs columns: give a schema (a pyarrow.Schema), or data to take them from")
+        raise InvalidArgumentError("a table needs columns: give a schema (a pyarrow.Schema), or data to infer it from")
     return read_new(data, primary_key, options)

@@ -1,4 +1,4 @@
-"""How a scan would run, or did: a page for people, and the same as plain data."""
+"""How a scan would run, or ran: a page for people, and the same as plain data."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
 class Explanation(dict[str, Any]):
-    """What is read of a table, what is left out, and why: a dict, whose text is a page.
+    """What a scan reads, what it skips, and why: a dict whose text is a readable page.
 
-    ``print(scan.explain())`` shows the page, ``scan.explain().json()`` is the JSON, and each part is found by its name.
+    ``print(scan.explain())`` shows the page, ``scan.explain().json()`` returns the JSON, and each part is a key of the
+    dict.
     """
 
     def __init__(self, spec: ScanSpec, parts: dict[str, Any]) -> None:
@@ -48,7 +49,7 @@ class Explanation(dict[str, Any]):
         splits = known("splits", [])
         size = _bytes(sum(each["bytes"] for each in splits))
         yield _line("to read", f"at most {known('rows_to_read', 0):,} of {known('rows', 0):,} rows, {size}")
-        yield _line("parts", f"{len(splits)}, which can be read side by side")
+        yield _line("parts", f"{len(splits)}, which can be read in parallel")
         if ran := known("analyze"):
             yield _line("read", f"{ran['rows']:,} rows, {_bytes(ran['bytes'])} of Arrow in {ran['batches']:,} batches")
             first = (
@@ -61,7 +62,7 @@ class Explanation(dict[str, Any]):
     def _order(self) -> Iterator[str]:
         spec = self._spec
         if spec.ordered:
-            yield _line("order", "that of the primary key")
+            yield _line("order", "primary key")
         if spec.order_by:
             terms = (
                 f"{term.column}{' DESC' if term.descending else ''} NULLS {term.nulls.upper()}"
@@ -87,11 +88,11 @@ class Explanation(dict[str, Any]):
         reasons = {
             "have no key in the range": by_key,
             "are looked up by key": known("rowsets_looked_up_by_key", 0),
-            "have no commit in the range of time": known("rowsets_unchanged", 0),
+            "have no commit in the time range": known("rowsets_unchanged", 0),
         }
         yield _line("rowsets", _of(total, reasons))
         reasons = {
-            "left out, as the smallest and largest values of their pages show": known("chunks_pruned_by_zone_map", 0),
+            "skipped by the minimum and maximum of their pages": known("chunks_pruned_by_zone_map", 0),
             "read only where rows were updated": known("chunks_read_where_updated", 0),
         }
         yield _line("pieces", _of(known("chunks", 0), reasons))

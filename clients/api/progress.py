@@ -15,7 +15,7 @@ PATIENCE_SECONDS = 1.0
 
 
 class LoadProgress:
-    """Counts rows; from the second second on it shows them on standard error, if that is a terminal."""
+    """Counts rows. After the first second it shows them on standard error, if that is a terminal."""
 
     def __init__(self, what: str, rows: int | None) -> None:
         self._what = what
@@ -25,7 +25,7 @@ class LoadProgress:
         self._show_at = time.monotonic() + PATIENCE_SECONDS if sys.stderr and sys.stderr.isatty() else float("inf")
 
     def advance(self, rows: int) -> None:
-        """Count ``rows`` more as done."""
+        """Add ``rows`` to the count."""
         self._done += rows
         if self._shown:
             progress, task = self._shown
@@ -34,7 +34,7 @@ class LoadProgress:
             self._shown = self._show()
 
     def reach(self, done: int, total: int) -> None:
-        """Say how much is done, of a total that may have grown."""
+        """Set the count, and a total that may have grown."""
         self._rows = total
         self.advance(done - self._done)
         if self._shown:

@@ -1,4 +1,4 @@
-"""Scan: rows on their way out, in whatever shape they are wanted."""
+"""Scan: rows to read, in any form."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What to read. Nothing is read before it is consumed, and each consumption reads anew: without ``as_of``, as of
-    then.
+    """What to read. Nothing is read until the scan is consumed. Each consumption reads again: without ``as_of``, the
+    state at that time.
 
-    Consuming raises ``InvalidArgumentError`` for columns, filters and moments that do not fit the table, and
-    ``SnapshotTooOldError`` for a moment whose history is no longer kept.
+    Consuming raises ``InvalidArgumentError`` if columns, filters or times do not fit the table, and
+    ``SnapshotTooOldError`` if the history of that time is no longer kept.
     """
 
     _store: StoreService
@@ -35,9 +35,9 @@ class Scan:
 
     @property
     def snapshot(self) -> int | None:
-        """The timestamp that the scan reads at; of changes, that it reads up to.
+        """The timestamp that the scan reads at; for changes, the end of their range.
 
-        None for a scan without ``as_of``, each consumption of which takes a "now" of its own.
+        None for a scan without ``as_of``: each consumption then reads at its own "now".
         """
         moment = self._spec.changes.until if self._spec.changes else self._spec.as_of
         return None if moment is None else parse_moment(moment)
@@ -49,7 +49,7 @@ class Scan:
         yield from stream.batches
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """Return a reader of the batches, which come as they are asked for."""
+        """Return a reader that fetches batches on demand."""
         return self._store.scan(self._spec).to_reader()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
@@ -76,34 +76,35 @@ class Scan:
         return frame
 
     def aggregate(self, measures: Mapping[str, tuple[str, str]], group_by: Sequence[str] = ()) -> pa.Table:
-        """Return measures of the rows, worked out in the store: one row, or one for each group.
+        """Return measures of the rows, computed in the store: one row, or one for each group.
 
         ``measures`` are ``{name: (column, function)}``, as in ``{"total": ("price", "sum"), "n": ("*", "count")}``;
-        functions are count, sum, min, max and avg. The table has the columns of ``group_by``, then the measures, in no
-        order of rows: see docs/aggregates.md. The scan's columns play no part.
+        functions are count, sum, min, max and avg. The result has the columns of ``group_by``, then the measures, with
+        rows in no particular order: see docs/aggregates.md. The scan's ``columns`` are ignored.
 
         Raises:
-            InvalidArgumentError: for a measure that cannot be, too many groups, or a scan with a limit or of changes.
+            InvalidArgumentError: a measure is invalid, there are too many groups, or the scan has a limit or reads
+                changes.
         """
         if isinstance(group_by, str):
-            raise InvalidArgumentError("group_by is a list of column names, not one name")
+            raise InvalidArgumentError("group_by must be a list of column names, not one name")
         asked = {"aggregate": measures_json(measures), "group_by": list(group_by)}
         changed = {**asked, "columns": None, "ordered": False, "order_by": None}
         stream = self._store.scan(self._spec.model_copy(update=changed).checked())
         return pa.Table.from_batches(list(stream.batches), schema=stream.schema)
 
     def count(self) -> int:
-        """Return how many rows there are. Counted in the store, of the columns only those of the filter are read."""
+        """Return the number of rows. The store counts them and reads only the columns of the filter."""
         if self._spec.limit is None and not self._spec.offset and self._spec.changes is None:
             return self.aggregate({"rows": ("*", "count")})["rows"][0].as_py()
         counting = self._spec.model_copy(update={"columns": [], "ordered": False, "order_by": None})
         return sum(batch.num_rows for batch in self._store.scan(counting).batches)
 
     def explain(self, analyze: bool = False) -> Explanation:
-        """Return how the scan would run: its snapshot and parts, what is left out and why.
+        """Return how the scan would run: its snapshot and parts, what it skips and why.
 
-        The answer prints as a page; ``json()`` gives the same as JSON, and it is a dict. With ``analyze`` the scan is
-        run to its end, and the rows, bytes and seconds that it took are there too.
+        The result prints as a page; it is a dict, and ``json()`` returns it as JSON. With ``analyze``, the scan runs to
+        its end, and the result includes its rows, bytes and seconds.
         """
         plan = self._store.plan(self._spec).model_dump(mode="json")
         parts = plan.pop("explain") | plan
@@ -115,20 +116,20 @@ class Scan:
 def _need(library: str) -> None:
     """Refuse to read everything into a library that is not there."""
     if find_spec(library) is None:
-        raise InvalidArgumentError(f"to_{library} needs {library}: pip install {library}; to_arrow() goes without")
+        raise InvalidArgumentError(f"to_{library} needs {library}: pip install {library}; to_arrow() does not need it")
 
 
 def check_ordered(ordered: object) -> None:
     """Refuse what is neither True nor False, such as the name of a column."""
     if not isinstance(ordered, bool):
         raise InvalidArgumentError(
-            f"ordered is True, for the order of the primary key, or False, not {ordered!r}; order_by={ordered!r} "
-            "gives the order of any columns"
+            f"ordered must be True (primary-key order) or False, not {ordered!r}; order_by={ordered!r} "
+            "sorts by any columns"
         )
 
 
 def column_names(columns: Sequence[str] | None) -> list[str] | None:
     """Return the columns of a scan as a list."""
     if isinstance(columns, str):
-        raise InvalidArgumentError("columns is a list of column names, not one name")
+        raise InvalidArgumentError("columns must be a list of column names, not one name")
     return None if columns is None else list(columns)

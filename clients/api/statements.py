@@ -17,10 +17,10 @@ from .write_options import StatementHow, checked_writer, word
 
 
 def execute(store: StoreService, table: str, kind: StatementKind, how: StatementHow, **parts: Any) -> WriteResult:
-    """Execute a statement of the fields ``parts``.
+    """Execute a statement with the fields ``parts``.
 
     Raises:
-        RowErrors: a row was refused; nothing was applied.
+        RowErrors: a row was rejected; nothing was applied.
         StoreError: nothing was applied.
     """
     durability, writer, seq = how.get("durability"), how.get("writer"), how.get("seq")
@@ -61,5 +61,5 @@ def expression_text(value: Any, column: str) -> str:
     if item := getattr(value, "item", None):  # a numpy scalar
         return expression_text(item(), column)
     raise InvalidArgumentError(
-        f"column {column!r} is set by an SQL expression or a plain value, not by a {type(value).__name__}"
+        f"set column {column!r} to an SQL expression or a plain value, not to a {type(value).__name__}"
     )

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 
 class Table:
-    """One table. Thread safe. ``schema``, ``primary_key`` and ``name`` are those of the moment it was looked up, or of
-    the last ``alter`` through it."""
+    """One table. Thread safe. ``schema``, ``primary_key`` and ``name`` are as of its look-up, or as of the last
+    ``alter`` through this object."""
 
     def __init__(self, store: StoreService, description: TableDescription, notes: Sequence[str] = ()) -> None:
         self._store = store
@@ -54,7 +54,7 @@ class Table:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns, as a scan of all of them gives them."""
+        """The columns, as a scan of all of them returns them."""
         return pa.schema([column.field for column in self._description.columns])
 
     @property
@@ -67,7 +67,8 @@ class Table:
         return self._store.describe_table(self.name).model_dump(mode="json")
 
     def alter(self) -> TableAlteration:
-        """Return an alteration to add steps to; its ``apply`` makes them one change, while scans and writes go on."""
+        """Return an alteration that collects steps; its ``apply`` makes them one change, while scans and writes
+        continue."""
         return TableAlteration(self.name, self._altered)
 
     def _altered(self, alteration: Alteration) -> TableDescription:
@@ -79,26 +80,27 @@ class Table:
         return self._store.table_stats(self.name).model_dump(mode="json")
 
     def last_change(self) -> int:
-        """Return the timestamp of the last commit that changed rows, 0 if there is none: ``changes`` since it are none.
+        """Return the timestamp of the last commit that changed rows, or 0. ``changes`` since then returns nothing.
 
-        It stays while nobody writes, unlike ``Database.now``.
+        Unlike ``Database.now``, it does not advance without writes.
         """
         return self._store.last_change(self.name)
 
     def tablets(self) -> list[TabletPlace]:
-        """Return the table's tablets: ``tablet`` (a number), ``partition``, and the ``server`` that has it, where
-        several share the table: see docs/servers.md."""
+        """Return the table's tablets: ``tablet`` (a number), ``partition``, and ``server`` if several servers share the
+        table: see docs/servers.md."""
         return self._store.tablets(self.name).tablets
 
     def maintain(self, op: str) -> dict[str, Any]:
-        """Do one kind of maintenance now and return what was done; nothing that a reader sees at a snapshot changes.
+        """Run one maintenance operation now and return what it did. The result of a read at any snapshot does not
+        change.
 
-        ``flush`` writes the rows in memory to disk and ``flush_deltas`` the changes of rows on disk; ``minor_compact``
-        merges the files of changes, ``major_compact`` brings the changed columns up to date, ``compact`` merges all
-        rowsets; ``gc`` drops the history that is older than the table keeps.
+        ``flush`` writes the rows in memory to disk, ``flush_deltas`` the changes of rows on disk; ``minor_compact``
+        merges the files of changes, ``major_compact`` applies changes to the changed columns, ``compact`` merges all
+        rowsets; ``gc`` drops history older than the table keeps.
 
         Raises:
-            InvalidArgumentError: for another ``op``.
+            InvalidArgumentError: ``op`` is unknown.
         """
         return self._store.maintain(self.name, op)
 
@@ -113,16 +115,16 @@ class Table:
         ttl_seconds: int = 900,
         show: Literal["auto", "lines", "off"] = "off",
     ) -> CompactionSummary:
-        """Merge rowsets as ``maintain("compact")`` does, here or in other processes, past the server.
+        """Merge rowsets as ``maintain("compact")`` does, but here or in other processes, outside the server.
 
-        The server flushes the table and hands out the rowsets that are worth merging; ``executor`` runs a task for each
-        group of them, as in ``bulk_import``, and each is put in place when it has ended. Writers and readers go on, and
-        nothing that a reader sees at a snapshot changes. ``directory`` is the store's directory as this process and the
-        executor see it; of an embedded store that is known. Run again, it does what is left to be done. What a process
-        that was killed has begun stands in the way for ``ttl_seconds``, unless ``replace`` ends it. See docs/bulk.md.
+        The server flushes the table and hands out the rowsets worth merging; ``executor`` runs a task for each group of
+        them, as in ``bulk_import``, and the server installs each result when its task ends. Writers and readers
+        continue, and no read at a snapshot changes. ``directory`` is the store's directory as this process and the
+        executor see it; an embedded store knows it. Run it again to merge what is left. A run that was killed blocks
+        others for ``ttl_seconds``, unless ``replace`` ends it. See docs/bulk.md.
 
         Raises:
-            ConflictError: rowsets of a tablet are being merged outside already.
+            ConflictError: rowsets of a tablet are already being merged outside.
             NotFoundError: there is no such tablet.
             InvalidArgumentError: the directory is not the store's.
         """
@@ -158,30 +160,31 @@ class Table:
         """Apply one of the eight operations to every row of ``data``, and return when all is durable.
 
         ``data`` is a pandas or polars DataFrame, a pyarrow Table, RecordBatch or RecordBatchReader, anything with
-        ``__arrow_c_stream__``, a dict of columns or a list of dicts. Columns are found by name and cast where that
-        loses nothing. Large data is cut into several commits, each visible at once, larger ones where new rows come in
-        the order of their keys; with ``atomic`` all of it is one commit, which any failing row refuses whole.
+        ``__arrow_c_stream__``, a dict of columns or a list of dicts. Columns are matched by name and cast if no value
+        changes. Large data is split into several commits, each visible at once; they are larger if new rows come in key
+        order. With ``atomic`` all data is one commit, which any failing row rejects.
 
-        ``commit="stream"`` makes one commit of all the data too: other readers and a crash find all of it or nothing,
-        but a row that is refused does not stop the others. One commit has at most 256 MiB by default.
+        ``commit="stream"`` also makes all data one commit: readers, and the store after a crash, see all of it or
+        nothing. A rejected row does not stop the others. One commit has at most 256 MiB by default.
 
-        A write with a ``writer`` (a name of your own, for this table) and a ``seq`` (from 0, never used twice by that
-        writer) may be sent again, by this process or a later one: if it was applied, the first answer comes again and
-        nothing is applied. It is one commit. The store keeps the answers to the newest 64 numbers of each writer.
+        A write with a ``writer`` (a name of your own, for this table) and a ``seq`` (from 0, never reused by that
+        writer) can safely be sent again, by this process or a later one: if it was already applied, the first answer is
+        returned and nothing is applied. It is one commit. The store keeps the answers to the newest 64 numbers of each
+        writer.
 
-        With ``if_timestamp`` a row is only touched if it has not changed since that moment, such as the ``as_of`` of
-        the scan that it was read with; else it is refused with CONFLICT, or ignored by the ``_ignore`` forms.
+        With ``if_timestamp``, a row is touched only if it has not changed since that time, such as the ``as_of`` of the
+        scan that read it; otherwise it is rejected with CONFLICT, or ignored by the ``_ignore`` forms.
 
-        Rows that are refused do not stop their neighbours. They are raised as ``RowErrors``, whose ``result`` says what
-        became of the others, or with ``on_error="return"`` stand in the result's ``errors``.
+        Rejected rows do not stop the others. They are raised as ``RowErrors``, whose ``result`` describes the whole
+        write; with ``on_error="return"`` they are in the result's ``errors``.
 
         Raises:
-            RowErrors: some rows were refused.
+            RowErrors: some rows were rejected.
             InvalidArgumentError: the data does not fit the table.
-            StoreError: nothing of the batch in question was applied; a note says how many rows before it were.
+            StoreError: nothing of the failing batch was applied; a note says how many rows before it were.
         """
         if on_error not in ("raise", "return"):
-            raise InvalidArgumentError(f"on_error is 'raise' or 'return', not {on_error!r}")
+            raise InvalidArgumentError(f"on_error must be 'raise' or 'return', not {on_error!r}")
         command = built(
             WriteCommand,
             "the write",
@@ -233,68 +236,69 @@ class Table:
         return WriteResult(timestamp=self._store.now(), rows=0, applied=0)
 
     def insert(self, data: Any, **how: Unpack[WriteHow]) -> WriteResult:
-        """Add rows; one whose key is there already is refused with ALREADY_PRESENT. See ``write``."""
+        """Add rows. A row whose key exists is rejected with ALREADY_PRESENT. See ``write``."""
         return self.write(data, Operation.INSERT, **how)
 
     def insert_ignore(self, data: Any, **how: Unpack[WriteHow]) -> WriteResult:
-        """Add the rows whose keys are not there yet, count the others as ignored. See ``write``."""
+        """Add the rows whose keys do not exist; count the others as ignored. See ``write``."""
         return self.write(data, Operation.INSERT_IGNORE, **how)
 
     def upsert(self, data: Any, **how: Unpack[WriteHow]) -> WriteResult:
-        """Add rows, or change in those that are there the columns that ``data`` has. See ``write``."""
+        """Add rows; in existing rows, change the columns that ``data`` has. See ``write``."""
         return self.write(data, Operation.UPSERT, **how)
 
     def upsert_ignore(self, data: Any, **how: Unpack[WriteHow]) -> WriteResult:
-        """Like ``upsert``, but rows that would be refused for the state they meet are ignored. See ``write``."""
+        """Like ``upsert``, but ignore rows that would be rejected because of the row they meet. See ``write``."""
         return self.write(data, Operation.UPSERT_IGNORE, **how)
 
     def update(self, data: Any, **how: Unpack[WriteHow]) -> WriteResult:
-        """Change rows; one whose key is not there is refused with NOT_FOUND. See ``write``."""
+        """Change rows. A row whose key does not exist is rejected with NOT_FOUND. See ``write``."""
         return self.write(data, Operation.UPDATE, **how)
 
     def update_ignore(self, data: Any, **how: Unpack[WriteHow]) -> WriteResult:
-        """Change the rows whose keys are there, count the others as ignored. See ``write``."""
+        """Change the rows whose keys exist; count the others as ignored. See ``write``."""
         return self.write(data, Operation.UPDATE_IGNORE, **how)
 
     def delete(self, data: Any, **how: Unpack[WriteHow]) -> WriteResult:
-        """Delete rows by key; one whose key is not there is refused with NOT_FOUND. See ``write``."""
+        """Delete rows by key. A key that does not exist is rejected with NOT_FOUND. See ``write``."""
         return self.write(data, Operation.DELETE, **how)
 
     def delete_ignore(self, data: Any, **how: Unpack[WriteHow]) -> WriteResult:
-        """Delete the rows whose keys are there, count the others as ignored. See ``write``."""
+        """Delete the rows whose keys exist; count the others as ignored. See ``write``."""
         return self.write(data, Operation.DELETE_IGNORE, **how)
 
     def update_where(self, set: Mapping[str, Any], where: Where = None, **how: Unpack[StatementHow]) -> WriteResult:
-        """Set columns of the rows that ``where`` selects, all of them in one commit.
+        """Update the rows that match ``where``, in one commit.
 
-        ``set`` maps columns to SQL expressions over the row's cells as they were, as in ``{"price": "price * 1.1",
-        "city": "upper(city)"}``; text stands in single quotes. Values that are no strings stand for themselves. The
-        statement sees all commits before its own: rows that others change meanwhile are read again. docs/statements.md
-        has the expressions.
+        ``set`` maps columns to SQL expressions over the row's values before the update, as in ``{"price": "price *
+        1.1", "city": "upper(city)"}``; put text in single quotes. Values that are not strings are used as they are. The
+        statement sees all commits before its own: it reads rows again that others change meanwhile. docs/statements.md
+        lists the expressions.
 
         Raises:
-            InvalidArgumentError: a column is not there, is of the key or immutable, or an expression cannot be worked
-                out or does not fit its column; or the rows are too many for one commit.
-            RowErrors: a row was refused, such as for a NULL where none may be. Nothing is applied.
+            InvalidArgumentError: a column does not exist, is part of the key or immutable; an expression cannot be
+                computed or does not fit its column; or the rows are too many for one commit.
+            RowErrors: a row was rejected, such as for a NULL in a NOT NULL column. Nothing is applied.
         """
         if not isinstance(set, Mapping):
-            raise InvalidArgumentError(f"set is a dict, as in {{'price': 'price * 1.1'}}, not {set!r:.100}")
+            raise InvalidArgumentError(f"set must be a dict, as in {{'price': 'price * 1.1'}}, not {set!r:.100}")
         texts = {name: expression_text(value, name) for name, value in dict(set).items()}
         return execute(self._store, self.name, StatementKind.UPDATE, how, set=texts, where=where_json(where))
 
     def delete_where(self, where: Where, **how: Unpack[StatementHow]) -> WriteResult:
-        """Delete the rows that ``where`` selects, all of them in one commit; as ``update_where``. None is refused."""
+        """Delete the rows that match ``where``, in one commit, like ``update_where``. None is rejected."""
         if where is None:
-            raise InvalidArgumentError("delete_where needs a condition; to delete all rows say where='true'")
+            raise InvalidArgumentError("delete_where needs a condition; to delete all rows, pass where='true'")
         return execute(self._store, self.name, StatementKind.DELETE, how, where=where_json(where))
 
     def restore(self, as_of: int | str | dt.datetime, **how: Unpack[StatementHow]) -> WriteResult:
-        """Bring the table back to what it was at a moment, in one commit that changes only the rows that differ.
+        """Restore the table to an earlier state, in one commit that changes only the rows that differ.
 
-        A scan then has what ``scan(as_of=as_of)`` shows, in the columns of now. ``restore`` undoes a restore, too.
+        A scan then returns what ``scan(as_of=as_of)`` returns, with the current columns. A second ``restore`` can undo
+        the first.
 
         Raises:
-            SnapshotTooOldError: the moment lies before the history that the table keeps.
+            SnapshotTooOldError: the time is older than the history that the table keeps.
             InvalidArgumentError: the rows that differ are too many for one commit.
         """
         return execute(self._store, self.name, StatementKind.RESTORE, how, as_of=parse_moment(as_of))
@@ -311,14 +315,14 @@ class Table:
     ) -> WriteResult:
         """Load data by building the table's files here or in other processes, and attach them as one commit.
 
-        ``source`` is a Parquet file, a directory of such, a list of files, or data in a form that ``write`` takes. The
-        rows do not pass through the store: ``directory`` is its directory as this process sees it (of an embedded store
-        that is known), ``executor`` runs the tasks: "local", threads of this process, "spark", an executor of jobs or
-        one of ``concurrent.futures``. ``scratch`` is a directory for what lies between the two stages, by default in
-        the store's.
+        ``source`` is a Parquet file, a directory of Parquet files, a list of files, or data in a form that ``write``
+        takes. The rows do not pass through the store: ``directory`` is its directory as this process sees it (an
+        embedded store knows it), ``executor`` runs the tasks: "local" (threads of this process), "spark", an executor
+        of jobs or one of ``concurrent.futures``. ``scratch`` is a directory for the data between the two stages, by
+        default in the store's.
 
-        With the ``mode`` "insert_only" every key must be new, with "upsert" rows that are there are changed. Nothing is
-        applied where a row cannot be: a whole import is applied, or nothing of it. See docs/bulk.md.
+        With the ``mode`` "insert_only" every key must be new; with "upsert" existing rows are changed. The import is
+        applied as a whole or not at all. See docs/bulk.md.
 
         Raises:
             AlreadyPresentError: a key occurs twice, or is in the table and ``mode`` does not allow that.
@@ -353,16 +357,16 @@ class Table:
         """Return a scan, which reads when it is consumed.
 
         ``columns`` None means all. ``where`` is SQL text, a ``pyarrow.compute.Expression``, pyarrow's list of tuples,
-        or a filter tree. ``as_of`` shows the table as it was: a timestamp, an aware datetime or ISO text; None means
-        the moment when reading starts. ``ordered`` gives the order of the primary key.
+        or a filter tree. ``as_of`` shows the table at an earlier time: a timestamp, an aware datetime or ISO text; None
+        means the time when reading starts. ``ordered`` sorts by the primary key.
 
-        ``order_by`` gives the order of any columns, as in "price DESC NULLS FIRST, id" or a list of such terms; NULLs
-        come last, and ties in the order of the primary key. The store sorts in memory, with a ``limit`` only the rows
-        that are within it. ``offset`` passes over so many rows first.
+        ``order_by`` sorts by any columns, as in "price DESC NULLS FIRST, id" or a list of such terms; NULLs come last,
+        and ties are sorted by the primary key. The store sorts in memory; with a ``limit`` it holds only the rows
+        within it. ``offset`` skips this many rows first.
 
         Raises:
-            InvalidArgumentError: for an argument of the wrong form. What depends on the table (a column that is not
-                there, SQL that is wrong) is raised when the scan is consumed.
+            InvalidArgumentError: an argument has the wrong form. Errors that depend on the table (an unknown column,
+                invalid SQL) are raised when the scan is consumed.
         """
         check_ordered(ordered)
         spec = built(
@@ -389,16 +393,16 @@ class Table:
         split_bytes: int | None = None,
         ttl_seconds: int = 3600,
     ) -> DirectScan:
-        """Return a scan (``DirectScan``) that reads the table's files here, past the server; close it.
+        """Return a scan (``DirectScan``) that reads the table's files here, outside the server; close it.
 
-        The server flushes what it has in memory and keeps the files for ``ttl_seconds``, which ``renew`` begins anew.
-        ``directory`` is the store's directory as this process sees it; of an embedded store that is known. The scan's
-        ``splits``, one for each tablet or of about ``split_bytes``, can be read by any process that sees it too. The
-        rows are those of ``scan`` at the same snapshot. See docs/bulk.md.
+        The server flushes the table's memory and keeps the files for ``ttl_seconds``, which ``renew`` starts again.
+        ``directory`` is the store's directory as this process sees it; an embedded store knows it. Any process that
+        sees the directory can read the scan's ``splits``, one for each tablet or of about ``split_bytes``. The rows are
+        those of ``scan`` at the same snapshot. See docs/bulk.md.
 
         Raises:
-            NotFoundError: the files are gone: their time is over, or the server was restarted.
-            InvalidArgumentError: for an argument of the wrong form.
+            NotFoundError: the files are gone: the time expired, or the server was restarted.
+            InvalidArgumentError: an argument has the wrong form.
         """
         from ..offload.direct_scan import direct_scan  # needs the engine, which clients of a server may lack
 
@@ -424,24 +428,22 @@ class Table:
         every: bool = False,
         ordered: bool = False,
     ) -> Scan:
-        """Return what the commits with ``since`` < timestamp <= ``until`` changed: see docs/changes.md.
+        """Return the changes of all commits with ``since`` < timestamp <= ``until``: see docs/changes.md.
 
-        The columns are ``_op`` ("insert", "update" or "delete"), ``_timestamp`` (that of the last commit in the change)
-        and the table's, or those of ``columns``: the values after the change, for a delete those that it deleted. With
-        ``before`` also ``_before_<column>``, NULL for an insert. ``where`` filters by the values after the change, for
-        a delete by those that it deleted.
+        The columns are ``_op`` ("insert", "update" or "delete"), ``_timestamp`` (of the last commit in the change) and
+        the table's, or those in ``columns``: the values after the change, or the deleted ones. With ``before`` also
+        ``_before_<column>``, NULL for an insert. ``where`` filters by the values after the change, or the deleted ones.
 
-        Each key that changed has one row, the net change from ``since`` to ``until``; one that was born and died in the
-        range has none. With ``every`` there is one row for each key and commit, those of one key in the order of their
-        timestamps. ``ordered`` gives the order of the primary key, then of ``_timestamp``.
+        Each changed key has one row: the net change from ``since`` to ``until``. A key inserted and deleted in the
+        range has none. With ``every`` there is one row for each key and commit, those of one key in timestamp order.
+        ``ordered`` sorts by the primary key, then by ``_timestamp``.
 
-        Moments are timestamps, aware datetimes or ISO text; ``until`` None means now, which is fixed by this call. This
-        scan's ``snapshot`` is the ``since`` of the next call: so calls chain, without a gap or an overlap.
+        Times are timestamps, aware datetimes or ISO text; ``until`` None means now, fixed by this call. Pass this
+        scan's ``snapshot`` as the ``since`` of the next call to chain calls without gap or overlap.
 
         Raises:
-            InvalidArgumentError: for an argument of the wrong form. What depends on the table, and
-                ``SnapshotTooOldError`` for moments older than the history it keeps, is raised when the scan is
-                consumed.
+            InvalidArgumentError: an argument has the wrong form. Errors that depend on the table, and
+                ``SnapshotTooOldError`` for times older than its history, are raised when the scan is consumed.
         """
         start = parse_moment(since, "since")
         feed = ChangeSpec(
@@ -455,20 +457,21 @@ class Table:
         return Scan(self._store, spec.checked())
 
     def get(self, key: Any) -> dict[str, Any] | None:
-        """Return the live row with a primary key, None when there is none.
+        """Return the live row with a primary key, or None.
 
-        ``key`` is a dict of the key columns or a tuple of their values in order; a key of one column may be given as
-        its value. A timestamp outside the years 1 to 9999, which Python has no datetime for, is its microseconds since
-        1970, in the key as in the row.
+        ``key`` is a dict of the key columns or a tuple of their values in order; for a key of one column, the value
+        alone is enough. A timestamp outside the years 1 to 9999, for which Python has no datetime, is given as
+        microseconds since 1970, in the key and in the row.
 
         Raises:
-            InvalidArgumentError: it is not the whole key, or a value does not fit its column.
+            InvalidArgumentError: the key is incomplete, or a value does not fit its column.
         """
         found = self._store.get(self.name, key_of(key, self._description))
         return {name: python_cell(found[name][0]) for name in found.schema.names} if found.num_rows else None
 
     def get_many(self, keys: Any) -> pa.Table:
-        """Return the live rows of primary keys as one table, in the order of ``keys``; absent ones are left out.
+        """Return the live rows with the given primary keys as one table, in the order of ``keys``; absent keys are left
+        out.
 
         ``keys`` is a list of keys as ``get`` takes them, or data with the key columns in a form that ``write`` takes.
         """
@@ -476,11 +479,11 @@ class Table:
         return pa.concat_tables(found) if found else self.schema.empty_table()
 
     def count(self, where: Where = None) -> int:
-        """Return how many rows there are that ``where`` selects."""
+        """Return the number of rows that match ``where``."""
         return self.scan(where=where).count()
 
     def head(self, n: int = 5) -> pa.Table:
-        """Return the first ``n`` rows in the order of the primary key."""
+        """Return the first ``n`` rows in primary-key order."""
         return self.scan(ordered=True, limit=n).to_arrow()
 
     def __repr__(self) -> str:

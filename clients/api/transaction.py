@@ -22,10 +22,10 @@ from .table import Table
 
 
 class Transaction:
-    """Writes that are staged in the store, and applied by ``commit`` at one timestamp. For one thread.
+    """Writes that are staged in the store; ``commit`` applies them at one timestamp. Not thread safe.
 
-    In a ``with`` it is committed at the end, and aborted when the body raises. Nothing of it is visible before, to
-    nobody: the writes of one transaction do not see each other, but are applied in their order.
+    Used as a context manager, it commits at the end and aborts if the body raises. Nobody sees any of it before the
+    commit: the writes of a transaction do not see each other, but are applied in order.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Transaction:
         self._descriptions: dict[str, TableDescription] = {}
 
     def write(self, table: str | Table, data: Any, op: Operation | str = Operation.UPSERT) -> StageResult:
-        """Stage ``data``, of any form that ``Table.write`` takes, to be written with ``op``.
+        """Stage ``data``, in any form that ``Table.write`` takes, for the operation ``op``.
 
         Raises:
             InvalidArgumentError: the data does not fit the table.
@@ -52,7 +52,7 @@ class Transaction:
         """
         name = table.name if isinstance(table, Table) else table
         if op not in set(Operation):
-            raise InvalidArgumentError(f"there is no operation {op!r}; there are {', '.join(Operation)}")
+            raise InvalidArgumentError(f"unknown operation {op!r}; known: {', '.join(Operation)}")
         about = self._descriptions.get(name) or self._store.describe_table(name)
         self._descriptions[name] = about
         self._part_count += 1
@@ -95,21 +95,22 @@ class Transaction:
         return self.write(table, data, Operation.DELETE_IGNORE)
 
     def truncate(self, table: str | Table) -> None:
-        """Delete all rows of a table that are there at the commit, before anything else of the transaction is applied.
+        """Delete all rows that a table has at the commit, before the transaction's writes are applied.
 
-        Snapshots before it keep seeing them.
+        Earlier snapshots keep showing them.
         """
         name = table.name if isinstance(table, Table) else table
         if name not in self._truncated:
             self._truncated.append(name)
 
     def commit(self) -> TransactionResult:
-        """Apply everything at one timestamp, or nothing, and return when that is durable.
+        """Apply everything at one timestamp, or nothing, and return when it is durable.
 
         Raises:
-            RowErrors: some rows were refused, so nothing was applied; ``result.errors`` names table and row.
-            ConflictError: others write the same keys, or alter the tables, all the time.
-            StoreError: nothing was applied. After ``UnavailableError`` over Flight nobody knows; commit again.
+            RowErrors: some rows were rejected, so nothing was applied; ``result.errors`` gives table and row.
+            ConflictError: concurrent writers or alterations kept conflicting.
+            StoreError: nothing was applied. After ``UnavailableError`` over Flight the outcome is unknown: commit
+                again.
         """
         update = {"parts": list(self._staged), "truncate": self._truncated}
         result = self._store.commit_transaction(self._commit.model_copy(update=update))
@@ -124,7 +125,7 @@ class Transaction:
         return error if staged is None else staged.as_staged(error)
 
     def abort(self) -> None:
-        """Throw away what was staged."""
+        """Discard everything staged."""
         self._store.abort_transaction(self.id)
 
     def __enter__(self) -> Transaction:

@@ -1,4 +1,4 @@
-"""How a write is made: what the verbs of ``Table`` take beside the data, and how words of it are checked."""
+"""How a write is made: the options that the verbs of ``Table`` take beside the data, and their checks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OnError = Literal["raise", "return"]
 
 
 class StatementHow(TypedDict, total=False):
-    """How a commit is made; ``Table.write`` says what each part means."""
+    """How a commit is made; ``Table.write`` explains each option."""
 
     durability: str | Durability | None
     writer: str | None
@@ -21,7 +21,7 @@ class StatementHow(TypedDict, total=False):
 
 
 class WriteHow(StatementHow, total=False):
-    """How rows are written; ``Table.write`` says what each part means."""
+    """How rows are written; ``Table.write`` explains each option."""
 
     atomic: bool
     on_error: OnError
@@ -31,11 +31,11 @@ class WriteHow(StatementHow, total=False):
 def checked_writer(writer: str | None, seq: int | None) -> str | None:
     """Return ``writer`` if it goes with ``seq``. Raises InvalidArgumentError where it does not."""
     if (writer is None) != (seq is None):
-        raise InvalidArgumentError("writer and seq go together: a number means something only to its writer")
+        raise InvalidArgumentError("writer and seq must be given together")
     if not isinstance(writer, str | None) or not isinstance(seq, int | None):
-        raise InvalidArgumentError(f"writer is a name and seq a whole number, not {writer!r} and {seq!r}")
+        raise InvalidArgumentError(f"writer must be a name and seq an integer, not {writer!r} and {seq!r}")
     if writer is not None and not 1 <= len(writer) <= WRITER_LENGTH_MAX:
-        raise InvalidArgumentError(f"the name of a writer has 1 to {WRITER_LENGTH_MAX} characters, not {len(writer)}")
+        raise InvalidArgumentError(f"a writer's name must have 1 to {WRITER_LENGTH_MAX} characters, not {len(writer)}")
     return writer
 
 
@@ -44,4 +44,4 @@ def word(words: type[StrEnum], chosen: object, what: str) -> Any:
     try:
         return words(chosen)
     except ValueError:
-        raise InvalidArgumentError(f"no {what} is called {chosen!r}; there are {', '.join(words)}") from None
+        raise InvalidArgumentError(f"unknown {what} {chosen!r}; known: {', '.join(words)}") from None

@@ -17,23 +17,25 @@ if TYPE_CHECKING:
     from ..api.alter import TableAlteration
 
 Texts = list[str] | None
-Drop = Annotated[Texts, typer.Option("--drop", help="A column that goes, with its values; repeat it.")]
-Rename = Annotated[Texts, typer.Option("--rename", help="old=new; repeat it.")]
-Widen = Annotated[Texts, typer.Option("--widen", help="column:type, one that holds more; repeat it.")]
-Nullable = Annotated[Texts, typer.Option("--drop-not-null", help="A column that may be NULL; repeat it.")]
+Drop = Annotated[Texts, typer.Option("--drop", help="Drop this column and its values; repeatable.")]
+Rename = Annotated[Texts, typer.Option("--rename", help="Rename a column: old=new; repeatable.")]
+Widen = Annotated[Texts, typer.Option("--widen", help="Widen a column's type: column:type; repeatable.")]
+Nullable = Annotated[Texts, typer.Option("--drop-not-null", help="Make this column nullable; repeatable.")]
 Add = Annotated[
-    Texts, typer.Option("--add", help='name:type, or "name type not null default 0 ..."; a new column; repeat it.')
+    Texts, typer.Option("--add", help='name:type, or "name type not null default 0 ..."; a new column; repeatable.')
 ]
-SetDefault = Annotated[Texts, typer.Option("--set-default", help="column=value, for new rows; column= for none.")]
-SetEncoding = Annotated[Texts, typer.Option("--set-encoding", help="column=encoding; column= for the default.")]
-SetCompression = Annotated[Texts, typer.Option("--set-compression", help="column=lz4; column= for none.")]
-SetComment = Annotated[Texts, typer.Option("--set-comment", help="column=text; =text for that of the table.")]
-SetOption = Annotated[Texts, typer.Option("--set-option", help="name=value, a table option; repeat it.")]
-AddRange = Annotated[Texts, typer.Option("--add-range", help="lower..upper, a new range of rows; repeat it.")]
-DropRange = Annotated[Texts, typer.Option("--drop-range", help="lower..upper, a range that goes with its rows.")]
-Split = Annotated[str | None, typer.Option("--split", help="Cut a range at this value; goes with no other step.")]
+SetDefault = Annotated[
+    Texts, typer.Option("--set-default", help="column=value: default for new rows; column= removes it.")
+]
+SetEncoding = Annotated[Texts, typer.Option("--set-encoding", help="column=encoding; column= restores the default.")]
+SetCompression = Annotated[Texts, typer.Option("--set-compression", help="column=lz4; column= removes compression.")]
+SetComment = Annotated[Texts, typer.Option("--set-comment", help="column=text; =text sets the table's comment.")]
+SetOption = Annotated[Texts, typer.Option("--set-option", help="name=value: a table option; repeatable.")]
+AddRange = Annotated[Texts, typer.Option("--add-range", help="lower..upper: add a range; repeatable.")]
+DropRange = Annotated[Texts, typer.Option("--drop-range", help="lower..upper: drop a range and its rows.")]
+Split = Annotated[str | None, typer.Option("--split", help="Split a range at this value; excludes other steps.")]
 RenameTo = Annotated[str | None, typer.Option("--rename-to", help="The table's new name.")]
-IfVersion = Annotated[int | None, typer.Option(help="Only while this is the table's schema version.")]
+IfVersion = Annotated[int | None, typer.Option(help="Apply only if this is the table's schema version.")]
 
 
 def alter(
@@ -58,7 +60,7 @@ def alter(
     data: Data = None,
     json_output: Json = False,
 ) -> None:
-    """Change a table, all steps or none, in the order of the options below: first drop, then rename, and so on.
+    """Alter a table: all steps or none, in the order of the options below (first drop, then rename, and so on).
 
     nyala alter homes --drop town --rename dest=to --add "price decimal(10,2) not null default 0"
 
@@ -136,7 +138,7 @@ class _Steps:
 
     def set_default(self, name: str, text: str | None) -> None:
         if name not in self._kinds:
-            raise InvalidArgumentError(f"there is no column {name!r}; there are {', '.join(self._kinds)}")
+            raise InvalidArgumentError(f"there is no column {name!r}; known: {', '.join(self._kinds)}")
         self.change.set_default(name, None if text is None else default_of(name, text, self._kinds[name]))
 
     def set_option(self, option: str, text: str) -> None:

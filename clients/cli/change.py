@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Sets = Annotated[
     list[str] | None,
-    typer.Option("--set", help="column=expression in SQL, text in single quotes; repeat it.", show_default=False),
+    typer.Option("--set", help="column=SQL expression, text in single quotes; repeatable.", show_default=False),
 ]
 
 
@@ -29,12 +29,14 @@ def update(
     data: Data = None,
     json_output: Json = False,
 ) -> None:
-    """Set columns of the rows that a condition selects, as one commit (docs/statements.md).
+    """Update the rows that match a condition, in one commit (docs/statements.md).
 
     nyala update homes --set "price=price * 1.1" --where "city = 'Oslo'"
     """
     if not sets:
-        raise InvalidArgumentError('say what to set, as in --set "price=price * 1.1" or --set "city=\'Oslo\'"')
+        raise InvalidArgumentError(
+            'give at least one column to set, as in --set "price=price * 1.1" or --set "city=\'Oslo\'"'
+        )
     wanted = _named(sets)
     condition = _condition(where, "update")
     with database(context, url, data) as db:
@@ -50,7 +52,7 @@ def delete(
     data: Data = None,
     json_output: Json = False,
 ) -> None:
-    """Delete the rows that a condition selects, as one commit (docs/statements.md).
+    """Delete the rows that match a condition, in one commit (docs/statements.md).
 
     nyala delete homes --where "price > 900 or city is null"
     """
@@ -65,13 +67,13 @@ def restore(
     name: Name,
     as_of: Annotated[
         str,
-        typer.Option(help="The moment: a timestamp as `nyala commits` has it, ISO time with zone, or how long ago."),
+        typer.Option(help="The time: a timestamp from `nyala commits`, ISO time with zone, or an age such as 2h."),
     ],
     url: Url = None,
     data: Data = None,
     json_output: Json = False,
 ) -> None:
-    """Bring a table back to what it was at a moment, as one commit; "nyala job restore" is for backups.
+    """Restore a table to an earlier state, in one commit; for backups see "nyala job restore".
 
     nyala restore homes --as-of 2h
     """
@@ -79,7 +81,7 @@ def restore(
     assert start is not None
     with database(context, url, data) as db:
         result = db.table(name).restore(start)
-    _say(result, f"restored {name}: {result.applied:,} rows differed", name, json_output)
+    _say(result, f"restored {name}: {result.applied:,} rows changed", name, json_output)
 
 
 def commits(
@@ -87,14 +89,16 @@ def commits(
     name: Name,
     since: Annotated[
         str | None,
-        typer.Option(help="After this moment: a timestamp, ISO time with zone, or how long ago.", show_default="all"),
+        typer.Option(
+            help="Only later than this: a timestamp, ISO time with zone, or an age such as 2h.", show_default="all"
+        ),
     ] = None,
     url: Url = None,
     data: Data = None,
     json_output: JsonRows = False,
     csv_output: CsvRows = False,
 ) -> None:
-    """Print the commits to a table, oldest first: when, by which writer, and how many rows they changed.
+    """Print a table's commits, oldest first: time, writer and number of changed rows.
 
     nyala commits homes --since 2h
     """
@@ -120,7 +124,7 @@ def _named(texts: Sequence[str]) -> dict[str, str]:
 
 def _condition(where: str | None, verb: str) -> str:
     if where is None or not where.strip():
-        raise InvalidArgumentError(f"say which rows to {verb} with --where; --where true means all of them")
+        raise InvalidArgumentError(f"give --where to select the rows to {verb}; --where true selects all rows")
     return where
 
 
@@ -130,5 +134,5 @@ def _say(result: WriteResult, said: str, name: str, as_json: bool) -> None:
     if as_json:
         print_json(result.model_dump(mode="json"))
         return
-    undo = f"; nyala restore {name} --as-of {result.timestamp - 1} undoes it" if result.applied else ""
+    undo = f"; to undo: nyala restore {name} --as-of {result.timestamp - 1}" if result.applied else ""
     typer.echo(f"{said}{undo}")

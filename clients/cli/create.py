@@ -19,25 +19,30 @@ from .target import Data, Json, Name, Url, database
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Key = Annotated[str | None, typer.Option(help="The primary key: column names, with commas.")]
+Key = Annotated[str | None, typer.Option(help="The primary key: comma-separated column names.")]
 ColumnTexts = Annotated[
-    list[str] | None, typer.Option("--column", help='name:type, name:type!, or "name type not null ..."; repeat it.')
+    list[str] | None,
+    typer.Option("--column", help='name:type, name:type! (NOT NULL), or "name type not null ..."; repeatable.'),
 ]
-Schema = Annotated[str | None, typer.Option(help='"id int64, city string, ..."; or @FILE with such a text.')]
-Like = Annotated[Path | None, typer.Option(help="Take the columns of this file: Parquet, Arrow, CSV, JSON.")]
-Hash = Annotated[list[str] | None, typer.Option("--hash", help="columns:buckets, as in carrier:4; repeat it.")]
-Range = Annotated[str | None, typer.Option("--range", help="Cut by ranges of these key columns, with commas.")]
-Splits = Annotated[list[str] | None, typer.Option("--split", help="Where the ranges are cut; repeat it.")]
-Bounds = Annotated[list[str] | None, typer.Option("--bound", help="lower..upper of a range; repeat it.")]
-Encodings = Annotated[list[str] | None, typer.Option("--encoding", help="column=encoding; repeat it.")]
-Compressions = Annotated[list[str] | None, typer.Option("--compression", help="column=lz4 or zstd; repeat it.")]
-Defaults = Annotated[list[str] | None, typer.Option("--default", help="column=value for new rows; repeat it.")]
-Comments = Annotated[list[str] | None, typer.Option("--comment", help="column=text, or text; repeat it.")]
-Options = Annotated[list[str] | None, typer.Option("--option", help="A table option, name=value; repeat it.")]
-UniqueKey = Annotated[
-    bool, typer.Option("--unique-key/--no-unique-key", help="Whether each key may be there only once.")
+Schema = Annotated[str | None, typer.Option(help='"id int64, city string, ..."; or @FILE to read it from a file.')]
+Like = Annotated[Path | None, typer.Option(help="Infer the columns from this Parquet, Arrow, CSV or JSON file.")]
+Hash = Annotated[
+    list[str] | None, typer.Option("--hash", help="Hash partitions, columns:buckets, as in carrier:4; repeatable.")
 ]
-IfNotExists = Annotated[bool, typer.Option("--if-not-exists", help="Leave a table that is there as it is.")]
+Range = Annotated[str | None, typer.Option("--range", help="Range partitions: comma-separated key columns.")]
+Splits = Annotated[list[str] | None, typer.Option("--split", help="A value that splits the ranges; repeatable.")]
+Bounds = Annotated[list[str] | None, typer.Option("--bound", help="lower..upper of a range; repeatable.")]
+Encodings = Annotated[list[str] | None, typer.Option("--encoding", help="column=encoding; repeatable.")]
+Compressions = Annotated[list[str] | None, typer.Option("--compression", help="column=lz4 or column=zstd; repeatable.")]
+Defaults = Annotated[
+    list[str] | None, typer.Option("--default", help="column=value: default for new rows; repeatable.")
+]
+Comments = Annotated[
+    list[str] | None, typer.Option("--comment", help="column=text, or text for the table; repeatable.")
+]
+Options = Annotated[list[str] | None, typer.Option("--option", help="name=value: a table option; repeatable.")]
+UniqueKey = Annotated[bool, typer.Option("--unique-key/--no-unique-key", help="Whether keys are unique.")]
+IfNotExists = Annotated[bool, typer.Option("--if-not-exists", help="Do nothing if the table exists.")]
 
 
 def create(
@@ -105,7 +110,7 @@ def table_definition(
         InvalidArgumentError: there is no key, or it names no column.
     """
     if not key:
-        raise InvalidArgumentError("name the primary key, as in --key id")
+        raise InvalidArgumentError("give the primary key, as in --key id")
     if unknown := [column for column in key if column not in columns]:
         known = f"the columns are {', '.join(columns)}" if columns else "give columns, as in --column id:int64"
         raise InvalidArgumentError(f"there is no column {unknown[0]!r} for the key; {known}")
@@ -146,7 +151,7 @@ def _columns(
     given: set[str] = set()
     for column in map(parse_column, texts):
         if column.name in given or (schema is not None and column.name in found):
-            raise InvalidArgumentError(f"two columns are called {column.name!r}")
+            raise InvalidArgumentError(f"two columns are named {column.name!r}")
         given.add(column.name)
         found[column.name] = column  # in the place of the file's
     return found, key
@@ -154,7 +159,7 @@ def _columns(
 
 def _add(found: dict[str, ColumnDefinition], column: ColumnDefinition) -> None:
     if column.name in found:
-        raise InvalidArgumentError(f"two columns are called {column.name!r}")
+        raise InvalidArgumentError(f"two columns are named {column.name!r}")
     found[column.name] = column
 
 
@@ -206,7 +211,7 @@ def ends_of(text: str, kinds: Sequence[str]) -> tuple[list[Any] | None, list[Any
     """Return the two ends of ``lower..upper``; one left out is no bound."""
     lower, found, upper = text.partition("..")
     if not found:
-        raise InvalidArgumentError(f"{text!r} is not of the form lower..upper; an end that is left out is no bound")
+        raise InvalidArgumentError(f"{text!r} is not of the form lower..upper; leave out an end for no bound")
     return row_of(lower, kinds), row_of(upper, kinds)
 
 
@@ -226,7 +231,7 @@ def _levels(
         levels.append({"hash": names(given), "buckets": int(count), "seed": int(seed or 0)})
     if range_columns is None:
         if splits or bounds:
-            raise InvalidArgumentError("--split and --bound go with --range, which names the columns")
+            raise InvalidArgumentError("--split and --bound need --range, which names the columns")
         return levels
     chosen = names(range_columns)
     if unknown := [name for name in chosen if name not in columns]:

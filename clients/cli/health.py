@@ -9,7 +9,7 @@ from .target import Data, Json, Url, database
 
 
 def health(context: typer.Context, url: Url = None, data: Data = None, json_output: Json = False) -> None:
-    """Print how a server is: ok, or what is wrong with it; exit with 1 unless it is ok."""
+    """Print a server's health: ok, or what is wrong; exit with 1 unless ok."""
     from .output import print_json
 
     with database(context, url, data) as db:

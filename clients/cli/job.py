@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Verify, back up, restore, load, compact, copy and export whole tables.")
 app.command("load")(load)
 
-Root = Annotated[str, typer.Argument(help="A folder, or a URI as s3://bucket/backups.")]
-OtherUrl = Annotated[str | None, typer.Option("--other-url", help="The server of the other store.")]
-OtherData = Annotated[Path | None, typer.Option("--other-data", help="Or its data directory.")]
+Root = Annotated[str, typer.Argument(help="A folder, or a URI such as s3://bucket/backups.")]
+OtherUrl = Annotated[str | None, typer.Option("--other-url", help="The other store's server.")]
+OtherData = Annotated[Path | None, typer.Option("--other-data", help="The other store's data directory.")]
 
 
 @app.command("checksum")
@@ -33,7 +33,7 @@ def checksum_command(
     name: Name,
     as_of: AsOf = None,
 ) -> None:
-    """Print the checksum of a table's rows, by tablet: equal for equal rows, however they are stored."""
+    """Print a checksum of a table's rows, by tablet; it does not depend on how the rows are stored."""
     from ..jobs import checksum
     from .output import print_table
 
@@ -52,12 +52,12 @@ def verify_command(
     name: Name,
     other_url: OtherUrl = None,
     other_data: OtherData = None,
-    other_table: Annotated[str | None, typer.Option(help="What it is called there.", show_default="the same")] = None,
+    other_table: Annotated[str | None, typer.Option(help="The table's name there.", show_default="the same")] = None,
     as_of: AsOf = None,
     other_as_of: AsOf = None,
-    differences: Annotated[int, typer.Option(min=1, help="How many keys that differ are named.")] = 100,
+    differences: Annotated[int, typer.Option(min=1, help="Print at most this many differing keys.")] = 100,
 ) -> None:
-    """Compare a table with that of another store, or of the same under another name; exit with 1 if they differ."""
+    """Compare two tables, in one store or two; exit with 1 if they differ."""
     from ..jobs import verify
 
     with job.database() as db, other_database(job.context, db, other_url, other_data) as other:
@@ -90,7 +90,7 @@ def _print_verification(found: Any) -> None:
         typer.echo(f"tablets on the left with differences: {', '.join(map(str, found.tablets))}")
     if found.differences:
         names = list(found.differences[0].key)
-        caption = "" if found.complete else "there are more"
+        caption = "" if found.complete else "more rows differ"
         print_table([*names, "what"], [[*each.key.values(), each.what] for each in found.differences], caption)
 
 
@@ -101,19 +101,19 @@ def backup_command(
     name: Name,
     root: Root,
     force_full: Annotated[
-        bool, typer.Option("--force-full", help="All rows, not what changed since the last backup.")
+        bool, typer.Option("--force-full", help="Back up all rows, not only the changes since the last backup.")
     ] = False,
     with_checksum: Annotated[
         bool | None,
         typer.Option(
             "--checksum/--no-checksum",
-            help="Compare the checksum with a scan; or have none.",
-            show_default="it follows from what is read",
+            help="Check the checksum with a scan of the table, or store none.",
+            show_default="computed from the rows read",
         ),
     ] = None,
     as_of: AsOf = None,
 ) -> None:
-    """Back a table up: in full the first time, then what changed. A run that was killed is gone on with."""
+    """Back up a table: in full the first time, then only changes. Resumes an interrupted run."""
     from ..jobs import backup
 
     with job.database() as db:
@@ -130,7 +130,7 @@ def backup_command(
         typer.echo(f"{made.kind} backup of {name} up to {made.until}: {made.rows:,} rows, {made.bytes:,} bytes")
         typer.echo(f"in {made.files} files in {made.folder}")
         if made.why_full:
-            typer.echo(f"It is a full one: {made.why_full}.")
+            typer.echo(f"It is a full backup: {made.why_full}.")
 
 
 @app.command("restore")
@@ -139,11 +139,17 @@ def restore_command(
     job: JobOptions,
     name: Name,
     root: Root,
-    at: Annotated[str | None, typer.Option(help="The newest that ended by then.", show_default="the newest")] = None,
-    new_name: Annotated[str | None, typer.Option("--as", help="What it is called.", show_default="as it was")] = None,
-    check: Annotated[bool, typer.Option("--verify/--no-verify", help="Sum up the rows, and compare.")] = True,
+    at: Annotated[
+        str | None, typer.Option(help="Restore the newest backup that ended by then.", show_default="the newest")
+    ] = None,
+    new_name: Annotated[
+        str | None, typer.Option("--as", help="The restored table's name.", show_default="as it was")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--verify/--no-verify", help="Verify the checksum of the restored rows.")
+    ] = True,
 ) -> None:
-    """Make a table from its backups. A run that was killed is gone on with."""
+    """Restore a table from its backups. Resumes an interrupted run."""
     from ..jobs import restore
 
     with job.database(create=True) as db:
@@ -185,10 +191,10 @@ def copy_command(
     name: Name,
     other_url: OtherUrl = None,
     other_data: OtherData = None,
-    new_name: Annotated[str | None, typer.Option("--as", help="Its name there.", show_default="the same")] = None,
+    new_name: Annotated[str | None, typer.Option("--as", help="The copy's name.", show_default="the same")] = None,
     as_of: AsOf = None,
 ) -> None:
-    """Copy a table to another store. A run that was killed is gone on with."""
+    """Copy a table to another store. Resumes an interrupted run."""
     from ..jobs import copy_table
 
     with job.database() as db, other_database(job.context, db, other_url, other_data, create=True) as other:
@@ -202,12 +208,12 @@ def copy_command(
 def export_command(
     job: JobOptions,
     name: Name,
-    folder: Annotated[str, typer.Argument(help="An empty folder, or a URI as s3://bucket/homes.")],
-    columns: Annotated[str | None, typer.Option(help="Column names, with commas.")] = None,
-    where: Annotated[str | None, typer.Option(help="A filter in SQL.")] = None,
+    folder: Annotated[str, typer.Argument(help="An empty folder, or a URI such as s3://bucket/homes.")],
+    columns: Annotated[str | None, typer.Option(help="Comma-separated column names.")] = None,
+    where: Annotated[str | None, typer.Option(help="An SQL condition.")] = None,
     as_of: AsOf = None,
 ) -> None:
-    """Write rows to a folder of Parquet files. A run that was killed is gone on with."""
+    """Export rows to a folder of Parquet files. Resumes an interrupted run."""
     from ..jobs import export
 
     chosen = [each.strip() for each in columns.split(",")] if columns else None
@@ -230,13 +236,13 @@ def export_command(
 def import_command(
     job: JobOptions,
     name: Name,
-    sources: Annotated[list[Path], typer.Argument(help="Parquet files, or directories of such.")],
+    sources: Annotated[list[Path], typer.Argument(help="Parquet files or directories of Parquet files.")],
     directory: Annotated[
         Path | None, typer.Option(help="The store's directory as executors see it; not with --import-storage.")
     ] = None,
-    mode: Annotated[str, typer.Option(help="insert_only, or upsert: rows that are there are changed.")] = "insert_only",
+    mode: Annotated[str, typer.Option(help="insert_only, or upsert to change existing rows.")] = "insert_only",
 ) -> None:
-    """Load Parquet files past the server: executors build the table's files, attached as one commit (docs/bulk.md)."""
+    """Import Parquet files in one commit: executors build the table's files directly (docs/bulk.md)."""
     with job.database() as db:
         result = db.table(name).bulk_import(sources, directory=directory, mode=mode, executor=job.executor)
     if not job.prints_json(result):
@@ -251,9 +257,9 @@ def compact_command(
     directory: Annotated[
         Path | None, typer.Option(help="The store's directory as executors see it.", show_default="that of --data")
     ] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="End what a run that was killed has begun.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace a run that was killed.")] = False,
 ) -> None:
-    """Merge a table's rowsets past the server (docs/bulk.md); run again, it does what is left. Exit 1 if any is."""
+    """Merge a table's rowsets outside the server (docs/bulk.md). Run again if some tasks fail (exit code 1)."""
     with job.database() as db:
         table = db.table(name)
         made = table.bulk_compact(directory=directory, replace=replace, **job.running)
@@ -271,13 +277,13 @@ def compact_command(
 def apply_command(
     job: JobOptions,
     name: Name,
-    files: Annotated[list[str], typer.Argument(help="Files and folders of changes, in their order.")],
-    op_column: Annotated[str, typer.Option(help="The column that says what became of the key.")] = "_op",
-    order_by: Annotated[str | None, typer.Option(help="A column that orders the changes of a file.")] = None,
-    batch_rows: Annotated[int, typer.Option(min=1, help="Changes that are one commit.")] = 250_000,
-    run: Annotated[str, typer.Option(help="Name another to apply unchanged files a second time.")] = "",
+    files: Annotated[list[str], typer.Argument(help="Files and folders of changes, in order.")],
+    op_column: Annotated[str, typer.Option(help="The column with the operation of each change.")] = "_op",
+    order_by: Annotated[str | None, typer.Option(help="Order the changes of a file by this column.")] = None,
+    batch_rows: Annotated[int, typer.Option(min=1, help="Changes per commit.")] = 250_000,
+    run: Annotated[str, typer.Option(help="A new run name applies unchanged files again.")] = "",
 ) -> None:
-    """Apply files of changes, the last of each key, in commits of many; run again, those that are in are skipped."""
+    """Apply files of changes, keeping the last of each key. A second run skips commits already applied."""
     from ..jobs import apply_changes
 
     with job.database() as db:
@@ -285,7 +291,7 @@ def apply_command(
             db, name, files, op_column=op_column, order_by=order_by, batch_rows=batch_rows, run=run, show="lines"
         )
     if not job.prints_json(made):
-        parts = f"{made.applied:,} keys in {made.commits} commits, {made.skipped} commits were there already"
+        parts = f"{made.applied:,} keys in {made.commits} commits, {made.skipped} already applied"
         typer.echo(f"applied {made.changes:,} changes of {made.files} files: {parts}")
 
 

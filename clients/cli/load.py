@@ -32,25 +32,27 @@ if TYPE_CHECKING:
 
 ERRORS_SHOWN = 10
 
-Files = Annotated[list[str], typer.Argument(help="Files, folders and URIs; - is standard input, with --format.")]
-Op = Annotated[str, typer.Option(help="insert, upsert, update, delete, or one of them with _ignore.")]
-Atomic = Annotated[bool, typer.Option("--atomic", help="All files are one commit, which any refused row stops.")]
-Create = Annotated[bool, typer.Option("--create", help="Create the table from the first file if it is not there.")]
-Key = Annotated[str | None, typer.Option(help="With --create: the primary key, column names with commas.")]
+Files = Annotated[list[str], typer.Argument(help="Files, folders and URIs; - reads standard input (needs --format).")]
+Op = Annotated[str, typer.Option(help="insert, upsert, update or delete, optionally with _ignore.")]
+Atomic = Annotated[bool, typer.Option("--atomic", help="Load all files in one commit; any rejected row rejects it.")]
+Create = Annotated[bool, typer.Option("--create", help="Create the table from the first file if it does not exist.")]
+Key = Annotated[str | None, typer.Option(help="With --create: the primary key, comma-separated columns.")]
 Format = Annotated[
     str | None, typer.Option(help="csv, tsv, json, jsonl, parquet or arrow.", show_default="by the suffix")
 ]
-Delimiter = Annotated[str | None, typer.Option(help="Between the cells of CSV.", show_default="a comma")]
-Quote = Annotated[str, typer.Option(help="Around cells of CSV; empty for none.")]
-Header = Annotated[bool, typer.Option("--header/--no-header", help="Whether the first line names the columns.")]
-ColumnNames = Annotated[str | None, typer.Option(help="Names for the columns of CSV, with commas, for those it has.")]
-SkipLines = Annotated[int, typer.Option(min=0, help="Lines of CSV before the header.")]
-Nulls = Annotated[list[str] | None, typer.Option("--null", help="A word for NULL in CSV, in place of the usual.")]
-Charset = Annotated[str, typer.Option(help="What text CSV is in, such as latin-1.")]
-RejectFile = Annotated[Path | None, typer.Option("--rejects", help="Set refused rows aside: a .csv or .jsonl.")]
-Run = Annotated[str, typer.Option(help="Name another run to load unchanged files a second time.")]
+Delimiter = Annotated[str | None, typer.Option(help="The CSV delimiter.", show_default="a comma")]
+Quote = Annotated[str, typer.Option(help="The CSV quote character; empty for none.")]
+Header = Annotated[bool, typer.Option("--header/--no-header", help="Whether the first CSV line names the columns.")]
+ColumnNames = Annotated[str | None, typer.Option(help="Comma-separated names that replace the CSV header's.")]
+SkipLines = Annotated[int, typer.Option(min=0, help="Skip this many lines before the CSV header.")]
+Nulls = Annotated[
+    list[str] | None, typer.Option("--null", help="The CSV text for NULL; repeatable; replaces the defaults.")
+]
+Charset = Annotated[str, typer.Option(help="The CSV character set, such as latin-1.")]
+RejectFile = Annotated[Path | None, typer.Option("--rejects", help="Write rejected rows to this .csv or .jsonl file.")]
+Run = Annotated[str, typer.Option(help="A new run name loads unchanged files again.")]
 _DELIMITERS = re.compile(r"[;|\t]")
-Again = Annotated[bool, typer.Option("--again", help="Load the files, whatever earlier runs have loaded.")]
+Again = Annotated[bool, typer.Option("--again", help="Load the files even if an earlier run loaded them.")]
 
 
 @takes_job_options()
@@ -74,7 +76,7 @@ def load(
     run: Run = "",
     again: Again = False,
 ) -> None:
-    """Write the rows of files to a table; run again, it skips those that are in. Exit with 1 if any is refused.
+    """Load files into a table. A second run skips rows already loaded. Exit with 1 if any row is rejected.
 
     nyala load homes homes.csv --create --key id
 
@@ -142,7 +144,7 @@ def inputs(places: Sequence[str], options: ReadOptions) -> Iterator[list[InputFi
                 found += input_files(place, options)
                 continue
             if options.format is None:
-                raise InvalidArgumentError(f"{place} has no suffix that names a format: give --format")
+                raise InvalidArgumentError(f"{place}: unknown suffix; give --format")
             copy = Path(scratch) / str(number)
             with sys.stdin.buffer if place == "-" else open(place, "rb") as source, copy.open("wb") as sink:
                 shutil.copyfileobj(source, sink, 1 << 20)
@@ -163,7 +165,7 @@ def _known(db: Database, name: str) -> str:
     try:
         db.table(name)
     except NotFoundError as error:
-        raise NotFoundError(f"{error.message}; --create --key COLUMNS makes it from the file") from None
+        raise NotFoundError(f"{error.message}; to create it from the file, add --create --key COLUMNS") from None
     return ""
 
 
@@ -174,7 +176,7 @@ def _create(db: Database, name: str, key: str | None, files: Sequence[InputFile]
     if name in db.tables():
         return ""
     if key is None:
-        raise InvalidArgumentError(f"there is no table {name!r} yet: name its primary key, as in --key id")
+        raise InvalidArgumentError(f"there is no table {name!r} yet: give its primary key, as in --key id")
     made = db.create_table_as(table_definition(name, _columns_of(files[0], names(key)), names(key)))
     columns = ", ".join(f"{column['name']} {column['type']}" for column in made.describe()["columns"])
     return f"created {name}: {columns}; key {', '.join(made.primary_key)}"
@@ -187,7 +189,7 @@ def _columns_of(file: InputFile, key: Sequence[str]) -> dict[str, ColumnDefiniti
     (only, *others) = schema.names or [""]
     is_cut = file.format != "csv" or others or only in key
     if not is_cut and (mark := _DELIMITERS.search(only)):
-        said = f"--delimiter {mark[0]!r} may be what stands between its cells"
+        said = f"try --delimiter {mark[0]!r}"
         raise InvalidArgumentError(f"{file} has one column only, {only!r}: {said}")
     try:
         return columns_like(schema)
@@ -200,11 +202,11 @@ def _report(made: LoadResult, rejects: Path | None, seconds: float) -> None:
         typer.secho(f"{error.place}: {error.code}: {error.message}", fg=typer.colors.RED, err=True)
     if made.error_count > ERRORS_SHOWN:
         typer.secho(f"and {made.error_count - ERRORS_SHOWN:,} more", fg=typer.colors.RED, err=True)
-    parts = f"{made.applied:,} applied, {made.ignored:,} ignored, {made.error_count:,} refused"
+    parts = f"{made.applied:,} applied, {made.ignored:,} ignored, {made.error_count:,} rejected"
     if made.rejected:
-        parts += f" ({made.rejected:,} of them in {rejects})"
+        parts += f" ({made.rejected:,} written to {rejects})"
     if made.skipped:
-        parts += f", {made.skipped:,} were in from an earlier run (--again loads them once more)"
+        parts += f", {made.skipped:,} skipped: loaded by an earlier run (--again loads them again)"
     rate = made.rows / max(seconds, 1e-9)
     count = f"{made.files} file{'' if made.files == 1 else 's'}"
     typer.echo(f"{made.rows:,} rows of {count} in {seconds:.1f} s ({rate:,.0f} a second): {parts}")

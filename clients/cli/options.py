@@ -12,16 +12,18 @@ import typer
 from ...schemas.errors import InvalidArgumentError
 
 Runs = Annotated[str, typer.Option("--executor", envvar="NYALA_EXECUTOR", help="local (threads) or spark.")]
-Workers = Annotated[int | None, typer.Option(min=1, help="How many tasks at once.", show_default="by the machine")]
-AsOf = Annotated[
-    str | None, typer.Option(help="A timestamp, ISO time with zone, or how long ago: 2h.", show_default="now")
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Number of concurrent tasks.", show_default="from the CPU count")
 ]
-Columns = Annotated[str | None, typer.Option(help="Column names, with commas.", show_default="all")]
-WhereText = Annotated[str | None, typer.Option("--where", help="A filter in SQL.")]
-Limit = Annotated[int | None, typer.Option(min=0, help="At most so many rows.")]
-Output = Annotated[Path | None, typer.Option(help="Write a file instead: .parquet .csv .arrow .jsonl")]
-JsonRows = Annotated[bool, typer.Option("--json", help="Print JSON lines, all rows.")]
-CsvRows = Annotated[bool, typer.Option("--csv", help="Print CSV, all rows.")]
+AsOf = Annotated[
+    str | None, typer.Option(help="A timestamp, ISO time with zone, or an age such as 2h.", show_default="now")
+]
+Columns = Annotated[str | None, typer.Option(help="Comma-separated column names.", show_default="all")]
+WhereText = Annotated[str | None, typer.Option("--where", help="An SQL condition.")]
+Limit = Annotated[int | None, typer.Option(min=0, help="Maximum number of rows.")]
+Output = Annotated[Path | None, typer.Option(help="Write to a file: .parquet .csv .arrow .jsonl")]
+JsonRows = Annotated[bool, typer.Option("--json", help="Print all rows as JSON lines.")]
+CsvRows = Annotated[bool, typer.Option("--csv", help="Print all rows as CSV.")]
 
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}

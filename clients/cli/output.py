@@ -82,7 +82,7 @@ def write_scan(scan: Scan, path: Path) -> int:
     """
     write = _WRITERS.get(path.suffix)
     if write is None:
-        raise InvalidArgumentError(f"{path.name}: the suffix names no format; there are {', '.join(_WRITERS)}")
+        raise InvalidArgumentError(f"{path.name}: unknown suffix; known: {', '.join(_WRITERS)}")
     reader = scan.to_reader()  # what is wrong with the scan is said before the file is touched
     with path.open("wb") as file:
         return write(reader, file)

@@ -87,7 +87,7 @@ def as_store_error(error: Exception) -> StoreError:
     text = _ERRNO.sub("", str(error).partition("\n")[0].partition(". Detail: ")[0])
     if isinstance(error, ModuleNotFoundError):
         extra = _EXTRAS.get((error.name or "").partition(".")[0], "server")
-        return UnavailableError(f"this needs the module {error.name}; install it with: pip install 'nyala[{extra}]'")
+        return UnavailableError(f"the module {error.name} is missing; install it with: pip install 'nyala[{extra}]'")
     if isinstance(error, OSError):
         return _of_system(error, text)
     if isinstance(error, pa.ArrowException | ValueError):

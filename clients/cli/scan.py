@@ -21,22 +21,20 @@ def scan(
     columns: Columns = None,
     where: WhereText = None,
     as_of: AsOf = None,
-    ordered: Annotated[bool, typer.Option("--ordered", help="In the order of the primary key.")] = False,
-    order_by: Annotated[
-        str | None, typer.Option(help='In the order of any columns: "price desc nulls first, city".')
-    ] = None,
+    ordered: Annotated[bool, typer.Option("--ordered", help="Sort by the primary key.")] = False,
+    order_by: Annotated[str | None, typer.Option(help='Sort by any columns: "price desc nulls first, city".')] = None,
     limit: Limit = None,
-    offset: Annotated[int, typer.Option(min=0, help="Pass over so many rows first.")] = 0,
+    offset: Annotated[int, typer.Option(min=0, help="Skip this many rows first.")] = 0,
     output: Output = None,
-    count: Annotated[bool, typer.Option("--count", help="Only count the rows.")] = False,
-    explain: Annotated[bool, typer.Option("--explain", help="Only say how the scan would run.")] = False,
-    analyze: Annotated[bool, typer.Option("--analyze", help="Run it, and say what it took.")] = False,
+    count: Annotated[bool, typer.Option("--count", help="Only print the number of rows.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Only print how the scan would run.")] = False,
+    analyze: Annotated[bool, typer.Option("--analyze", help="Run the scan and print its cost.")] = False,
     url: Url = None,
     data: Data = None,
     json_output: JsonRows = False,
     csv_output: CsvRows = False,
 ) -> None:
-    """Print rows, or write them to a file. A terminal shows the first 100, a pipe or file gets all."""
+    """Print rows, or write them to a file. A terminal shows the first 100 rows, a pipe or file gets all."""
     from .output import print_json
 
     with database(context, url, data) as db:
@@ -55,21 +53,21 @@ def changes(
     context: typer.Context,
     name: Name,
     since: Annotated[
-        str, typer.Option(help="From after this moment: a timestamp, ISO time with zone, or how long ago: 2h.")
+        str, typer.Option(help="Only changes after this: a timestamp, ISO time with zone, or an age such as 2h.")
     ],
     until: AsOf = None,
     columns: Columns = None,
     where: WhereText = None,
-    before: Annotated[bool, typer.Option("--before", help="Also the values before, as _before_<column>.")] = False,
-    every: Annotated[bool, typer.Option("--every", help="Every single change, not the net change of a key.")] = False,
-    ordered: Annotated[bool, typer.Option("--ordered", help="In the order of the primary key.")] = False,
+    before: Annotated[bool, typer.Option("--before", help="Add the previous values as _before_<column>.")] = False,
+    every: Annotated[bool, typer.Option("--every", help="Print every change, not the net change of each key.")] = False,
+    ordered: Annotated[bool, typer.Option("--ordered", help="Sort by the primary key.")] = False,
     output: Output = None,
     url: Url = None,
     data: Data = None,
     json_output: JsonRows = False,
     csv_output: CsvRows = False,
 ) -> None:
-    """Print what changed between two moments: _op, _timestamp and the columns of each row (docs/changes.md)."""
+    """Print the changes between two times: _op, _timestamp and the columns of each row (docs/changes.md)."""
     with database(context, url, data) as db:
         chosen = names(columns) if columns else None
         start, end = moment(since), moment(until)

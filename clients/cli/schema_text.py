@@ -58,7 +58,7 @@ def parse_column(text: str) -> ColumnDefinition:
     parser.column()
     parser.end()
     if parser.found.key:
-        raise InvalidArgumentError(f"{text!r}: name the primary key by --key")
+        raise InvalidArgumentError(f"{text!r}: give the primary key as --key")
     return parser.found.columns[0]
 
 
@@ -176,11 +176,11 @@ class _Parser:
     def _next(self) -> None:
         match = _TOKEN.match(self._text, self._at)
         if match is None and self._text[self._at :].strip():
-            raise InvalidArgumentError(f"{self._text!r}: a quote is opened and not closed")
+            raise InvalidArgumentError(f"{self._text!r}: a quote is not closed")
         self._kind = match.lastgroup if match else None
         self._token = match[match.lastgroup or 0] if match else ""
         self._at = match.end() if match else len(self._text)
 
     def _wrong(self, expected: str) -> InvalidArgumentError:
         place = f"at {self._token!r}" if self._kind else "at the end"
-        return InvalidArgumentError(f"{self._text!r}: {expected} is expected {place}")
+        return InvalidArgumentError(f"{self._text!r}: expected {expected} {place}")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(no_args_is_help=True, help="Prepare the use of tables in Spark.")
+app = typer.Typer(no_args_is_help=True, help="Prepare Spark for Nyala tables.")
 
 
 @app.callback()
@@ -18,10 +18,10 @@ def spark() -> None:
 @app.command("build-shim")
 def build_shim_command(
     folder: Annotated[
-        Path | None, typer.Option(help="Where to put the jar.", show_default="where `configure` finds it")
+        Path | None, typer.Option(help="The folder for the jar.", show_default="where `configure` looks for it")
     ] = None,
 ) -> None:
-    """Compile the shim in Java, by which Spark prunes columns, pushes filters and has a catalog. Needs a JDK 17."""
+    """Compile the Java shim, which gives Spark column pruning, filter pushdown and a catalog. Needs JDK 17."""
     from ..spark_session.shim import build_shim, spark_version
 
     print(f"{build_shim(folder)}, for Spark {spark_version()}")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def list_tables(
     context: typer.Context,
     dropped: Annotated[
-        bool, typer.Option("--dropped", help="Those that were dropped and can be recalled, with their ids.")
+        bool, typer.Option("--dropped", help="Print dropped tables that can be recalled, with their ids.")
     ] = False,
     url: Url = None,
     data: Data = None,
@@ -79,7 +79,7 @@ def describe(context: typer.Context, name: Name, url: Url = None, data: Data = N
     ]
     options = ", ".join(f"{option} = {value}" for option, value in about["options"].items())
     levels = ", ".join(_level(level) for level in about["partitions"])
-    options += f"\ncut by {levels}" if levels else ""
+    options += f"\npartitioned by {levels}" if levels else ""
     print_table(["column", "type", "", "encoding", "compression", "comment"], rows, options)
 
 
@@ -102,7 +102,7 @@ def _level(level: dict[str, Any]) -> str:
 
 
 def stats(context: typer.Context, name: Name, url: Url = None, data: Data = None, json_output: Json = False) -> None:
-    """Print a table's live rows, and the bytes of each column."""
+    """Print a table's number of live rows and the bytes of each column."""
     from .output import print_json, print_table
 
     with database(context, url, data) as db:
@@ -126,20 +126,21 @@ def stats(context: typer.Context, name: Name, url: Url = None, data: Data = None
 def drop(
     context: typer.Context,
     name: Name,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     keep: Annotated[
-        str, typer.Option(help="For how long it can be recalled: 45s, 30m, 12h or 7d.", show_default="not at all")
+        str,
+        typer.Option(help="Keep the table recallable for this long: 45s, 30m, 12h or 7d.", show_default="not at all"),
     ] = "0s",
     url: Url = None,
     data: Data = None,
 ) -> None:
-    """Drop a table with its data; with --keep "nyala table recall" brings it back."""
+    """Drop a table and its data; with --keep, "nyala table recall" can bring it back."""
     keep_seconds = _seconds(keep)
     with database(context, url, data) as db:
         table = db.table(name)
         if not yes:
             if not sys.stdin.isatty():
-                raise InvalidArgumentError("dropping a table needs --yes where nobody can be asked")
+                raise InvalidArgumentError("without a terminal, dropping a table needs --yes")
             typer.confirm(f"drop {name} with its {table.stats()['live_rows']:,} rows?", abort=True)
         db.drop_table(name, keep_seconds)
     typer.echo(f"dropped {name}")
@@ -149,19 +150,21 @@ def _seconds(text: str) -> int:
     """Return the seconds that ``text`` says."""
     number, unit = text[:-1], text[-1:]
     if unit not in UNITS or not (number.isascii() and number.isdigit()):
-        raise InvalidArgumentError(f"--keep {text!r} is no time; 45s, 30m, 12h and 7d are")
+        raise InvalidArgumentError(f"--keep {text!r} is not a duration such as 45s, 30m, 12h or 7d")
     return int(number) * UNITS[unit]
 
 
 def recall(
     context: typer.Context,
-    name: Annotated[str | None, typer.Argument(help="The table, as it was called.")] = None,
-    table_id: Annotated[int | None, typer.Option("--id", help="Or its id, of several with one name.")] = None,
-    new_name: Annotated[str | None, typer.Option("--as", help="What it is called from now on.")] = None,
+    name: Annotated[str | None, typer.Argument(help="The dropped table's name.")] = None,
+    table_id: Annotated[
+        int | None, typer.Option("--id", help="The dropped table's id, if several have the name.")
+    ] = None,
+    new_name: Annotated[str | None, typer.Option("--as", help="A new name for the table.")] = None,
     url: Url = None,
     data: Data = None,
 ) -> None:
-    """Bring back a table that was dropped with --keep; "nyala table list --dropped" shows which can be."""
+    """Recall a table that was dropped with --keep; "nyala table list --dropped" lists them."""
     if name is not None and table_id is not None:
         raise InvalidArgumentError("give a name or --id, not both")
     wanted = table_id if name is None else name
@@ -176,13 +179,13 @@ def maintain(
     context: typer.Context,
     name: Name,
     ops: Annotated[
-        list[MaintenanceKind], typer.Argument(help="What to do, in this order.", metavar="OP...", show_default=False)
+        list[MaintenanceKind], typer.Argument(help="Operations, in order.", metavar="OP...", show_default=False)
     ],
     url: Url = None,
     data: Data = None,
     json_output: Json = False,
 ) -> None:
-    """Do maintenance now: flush, flush_deltas, minor_compact, major_compact, compact, gc. Readers see no difference.
+    """Run maintenance now: flush, flush_deltas, minor_compact, major_compact, compact, gc. Readers see no difference.
 
     nyala maintain homes flush compact
     """
@@ -218,6 +221,6 @@ VERBS: Mapping[str, Callable[..., None]] = {
 }
 """What can be done with tables: ``nyala table VERB``, or shorter ``nyala VERB``."""
 
-app = typer.Typer(no_args_is_help=True, help='Look at tables, make, fill and drop them; "nyala VERB" is short for it.')
+app = typer.Typer(no_args_is_help=True, help='Create, inspect, load and drop tables; "nyala VERB" is short for it.')
 for _name, _verb in VERBS.items():
     app.command(_name)(_verb)

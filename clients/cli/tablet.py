@@ -11,14 +11,14 @@ from .target import Data, Json, Name, Url, database
 if TYPE_CHECKING:
     from ...schemas.partition_schema import TabletPartition
 
-app = typer.Typer(no_args_is_help=True, help="See where the tablets of a table are, and move them.")
+app = typer.Typer(no_args_is_help=True, help="List the tablets of a table and move them between servers.")
 
 
 @app.command("list")
 def list_tablets(
     context: typer.Context, name: Name, url: Url = None, data: Data = None, json_output: Json = False
 ) -> None:
-    """Print the tablets of a table, what they hold and which server has them."""
+    """Print the tablets of a table, their contents and their servers."""
     from .output import print_json, print_table
 
     with database(context, url, data) as db:
@@ -34,14 +34,14 @@ def list_tablets(
 def move_tablet(
     context: typer.Context,
     name: Name,
-    tablet: Annotated[int, typer.Argument(help="Its number on the server that has it, as `nyala tablet list` tells.")],
-    to: Annotated[str, typer.Option("--to", help="The server that is to have it, by its name in the placement.")],
+    tablet: Annotated[int, typer.Argument(help="The tablet's number on its server, from `nyala tablet list`.")],
+    to: Annotated[str, typer.Option("--to", help="The target server's name in the placement.")],
     server: Annotated[
-        str | None, typer.Option("--from", help="The server that has it, where several have one of this number.")
+        str | None, typer.Option("--from", help="The source server's name, if several have a tablet of this number.")
     ] = None,
     url: Url = None,
 ) -> None:
-    """Move a tablet to another server while it is used; if that was interrupted, the same command goes on."""
+    """Move a tablet to another server while it is in use. Resumes an interrupted move."""
     from ..api.progress import LoadProgress
 
     with database(context, url, None) as db, LoadProgress(f"move tablet {tablet}", None) as shown:

@@ -15,11 +15,13 @@ if TYPE_CHECKING:
 DEFAULT_URL = "grpc://127.0.0.1:8815"
 
 Url = Annotated[
-    str | None, typer.Option("--url", envvar="NYALA_URL", help=f"The server to ask.  [default: {DEFAULT_URL}]")
+    str | None, typer.Option("--url", envvar="NYALA_URL", help=f"The server's URL.  [default: {DEFAULT_URL}]")
 ]
-Data = Annotated[Path | None, typer.Option("--data", help="A data directory that no server has open, instead.")]
+Data = Annotated[
+    Path | None, typer.Option("--data", help="A data directory to open instead; no server may have it open.")
+]
 Name = Annotated[str, typer.Argument(help="The table.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def database(context: typer.Context, url: str | None, data: Path | None, create: bool = False) -> Database:
@@ -37,9 +39,9 @@ def database(context: typer.Context, url: str | None, data: Path | None, create:
     if url is not None and not _is_from_environment(context, "url"):
         raise InvalidArgumentError("give --url or --data, not both")
     if data.exists() and not data.is_dir():
-        raise InvalidArgumentError(f"{data} is a file, where --data names the directory of a store")
+        raise InvalidArgumentError(f"{data} is a file; --data must name the directory of a store")
     if not create and not data.is_dir():
-        raise NotFoundError(f"there is no directory {data}: --data names the directory of a store")
+        raise NotFoundError(f"there is no directory {data}; --data must name the directory of a store")
     return context.obj(data, create=create)
 
 

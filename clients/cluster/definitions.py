@@ -33,7 +33,7 @@ def create(servers: Servers, definition: TableDefinition) -> TableDescription:
     if before and is_whole([servers.store(name).tablets(definition.name) for name in before]):
         if definition.if_not_exists:
             return same(before)
-        raise AlreadyPresentError(f"there is a table {definition.name!r} already, on {', '.join(before)}")
+        raise AlreadyPresentError(f"table {definition.name!r} already exists, on {', '.join(before)}")
     lacking = definition.model_copy(update={"if_not_exists": True})
     return same({name: servers.store(name).create_table(lacking) for name in servers.names})
 
@@ -62,7 +62,9 @@ def alter(servers: Servers, alteration: Alteration) -> TableDescription:
         _check_new_ranges(servers, alteration.table, lacking)
     oldest = min(each.schema_version for each in present.values())
     if any(each.schema_version > oldest + 1 for each in present.values()):
-        raise ConflictError(f"the versions of table {alteration.table!r} on the servers lie too far apart to be healed")
+        raise ConflictError(
+            f"the schema versions of table {alteration.table!r} on the servers are too far apart to repair"
+        )
     behind = [name for name, each in present.items() if each.schema_version == oldest]
     wanted = alteration.model_copy(update={"if_version": alteration.if_version or oldest})
     done: dict[str, TableDescription] = {}
@@ -71,7 +73,7 @@ def alter(servers: Servers, alteration: Alteration) -> TableDescription:
             done[name] = servers.store(name).alter_table(wanted)
     except StoreError as error:
         if done:
-            error.add_note(f"{', '.join(done)} made the change before; make it again to bring it to the others")
+            error.add_note(f"{', '.join(done)} applied the alteration before; repeat it to apply it on the others")
         raise
     new_name = next(iter(done.values())).name
     rest = [name for name, each in found.items() if name not in done and not isinstance(each, NotFoundError)]
@@ -88,7 +90,7 @@ def drop(servers: Servers, name: str, keep_seconds: int) -> None:
 def recall(servers: Servers, table: str | int, new_name: str | None) -> TableDescription:
     """Recall a table where it was dropped. Raises NotFoundError where it can be recalled on no server."""
     if isinstance(table, int):
-        raise InvalidArgumentError("the ids of tables are each server's own: recall a table of several by its name")
+        raise InvalidArgumentError("table ids differ between servers: recall a table of several servers by its name")
     _wherever(servers, lambda store: store.recall_table(table, new_name))
     return same(servers.each_with(lambda store: store.describe_table(new_name or table)))
 
@@ -129,8 +131,8 @@ def half_altered(table: str, versions: Mapping[str, int]) -> ConflictError:
     """Return the error that tells of an alteration which has reached only some of the servers."""
     told = ", ".join(f"{name}: {version}" for name, version in versions.items())
     return ConflictError(
-        f"table {table!r} has not the same schema version on all servers ({told}): an alteration has reached only some "
-        "of them; make it again, which brings it to the others"
+        f"table {table!r} has different schema versions on the servers ({told}): an alteration reached only some "
+        "of them; repeat it to apply it on the others"
     )
 
 
@@ -155,8 +157,8 @@ def _check_new_ranges(servers: Servers, table: str, lacking: Sequence[str]) -> N
     """Refuse ranges that might go to a server which came later than the table, and would be nowhere."""
     if placed := sorted(servers.placement.servers_of(table).intersection(lacking)):
         raise InvalidArgumentError(
-            f"table {table!r} is not on {', '.join(placed)}, where its new range might go: name the servers that have "
-            f"it, as servers of [tables.{table}], in the placement file of all"
+            f"table {table!r} is not on {', '.join(placed)}, where its new range might go: list the servers that have "
+            f"it under [tables.{table}] in the placement files of all servers"
         )
 
 
@@ -169,5 +171,5 @@ def _check(definition: TableDefinition) -> None:
     used = {name for level in levels for name in (getattr(level, "hash", None) or getattr(level, "range", ()))}
     if AUTO_INCREMENTING in used:
         raise InvalidArgumentError(
-            f"{AUTO_INCREMENTING} is given to a row by the server that has its tablet: it cannot say which that is"
+            f"{AUTO_INCREMENTING} cannot choose the server: the server that has the tablet assigns it"
         )

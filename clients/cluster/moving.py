@@ -62,7 +62,7 @@ def move(
     """
     for name in (to, server):
         if name is not None and name not in servers.names:
-            raise InvalidArgumentError(f"there is no server {name!r}; there are {', '.join(servers.names)}")
+            raise InvalidArgumentError(f"unknown server {name!r}; known: {', '.join(servers.names)}")
     settle(servers, table, servers.names)
     source = _source(servers, table, tablet, to, server)
     if source is not None:
@@ -96,7 +96,7 @@ def check_given_up(servers: Servers, note: MoveNote) -> None:
     """Raise ConflictError unless the source of a move knows it no more: what was prepared may be all that there is."""
     state = mover(servers, note.server).move_status(note.move).state
     if state is not MoveState.UNKNOWN:
-        raise ConflictError(f"the move {note.move!r} is {state.value} at {note.server!r}, and not to be given up here")
+        raise ConflictError(f"the move {note.move!r} is {state.value} at {note.server!r} and cannot be aborted here")
 
 
 def check_taken_over(servers: Servers, table: str, note: MoveNote) -> None:
@@ -108,7 +108,7 @@ def check_taken_over(servers: Servers, table: str, note: MoveNote) -> None:
         NotFoundError: the target knows no such table, so that nobody can say.
     """
     if any(each.move == note.move for each in mover(servers, note.server).moves(table).arriving):
-        raise ConflictError(f"the server {note.server!r} has yet to take over the tablet of the move {note.move!r}")
+        raise ConflictError(f"the server {note.server!r} has not taken over the tablet of the move {note.move!r} yet")
 
 
 def _settle(servers: Servers, name: str, note: MoveNote) -> None:
@@ -136,7 +136,7 @@ def _source(servers: Servers, table: str, tablet: int, to: str, server: str | No
     owners = [name for name, numbers in here.items() if server in (None, name) and tablet in numbers]
     if len(owners) > 1:
         raise InvalidArgumentError(
-            f"{' and '.join(owners)} have each a tablet {tablet} of table {table!r}: say from which server it is to go"
+            f"{' and '.join(owners)} each have a tablet {tablet} of table {table!r}: name the server to move it from"
         )
     if owners:
         return None if owners == [to] else owners[0]
@@ -180,7 +180,7 @@ class _Move:
             little = self._fetch(current) <= _LITTLE_BYTES and number > 0
             if last and (told := self._hand_over(current)):
                 return told
-        raise UnavailableError("the tablet is changed faster than it can be moved; try again later", 1.0)
+        raise UnavailableError("the tablet changes faster than it can be moved; try again later", 1.0)
 
     def _fetch(self, current: MoveRound) -> int:
         """Let the target fetch what it lacks of a round; return how many bytes that were."""

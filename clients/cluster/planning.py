@@ -94,8 +94,9 @@ def _latest(servers: Servers, told: Mapping[str, int]) -> int:
             servers.each(lambda store: store.now(latest), behind)
         except InvalidArgumentError as error:  # the only argument is the timestamp
             raise UnavailableError(
-                f"the clock of the server {ahead!r} is too far ahead ({error.message}): correct it; if it has been "
-                "corrected, its timestamps stay ahead until that time: see 'A clock that was ahead' in docs/servers.md"
+                f"the clock of the server {ahead!r} is too far ahead ({error.message}): correct it; if it was "
+                "corrected already, its timestamps stay ahead until that time: see 'A clock that was ahead' in "
+                "docs/servers.md"
             ) from None
     return latest
 
@@ -111,7 +112,7 @@ def planned(servers: Servers, spec: ScanSpec) -> ServersPlan:
     """
     spec.checked()
     if spec.tablet is not None or spec.partition is not None:
-        raise InvalidArgumentError("a ticket for a tablet is for the server that made it")
+        raise InvalidArgumentError("a ticket for a tablet is valid only at the server that made it")
     patient = False
     for pause in (*_PAUSES, None):
         snapshot, asked = _snapshot(servers, spec, patient)

@@ -28,7 +28,7 @@ def get(servers: Servers, cache: TabletLocationsCache, table: str, keys: pa.Reco
             return _gathered(servers, table, keys, parts)
         except WrongServerError:
             cache.forget(table)
-    raise UnavailableError("the tablets of the keys are moved faster than they can be followed; try again", 1.0)
+    raise UnavailableError("the tablets of the keys keep moving between servers; try again", 1.0)
 
 
 def _gathered(servers: Servers, table: str, keys: pa.RecordBatch, parts: dict[str, np.ndarray]) -> pa.Table:
@@ -39,8 +39,8 @@ def _gathered(servers: Servers, table: str, keys: pa.RecordBatch, parts: dict[st
         found = servers.store(name).get(table, asked)
         if answers and found.schema != answers[0].schema:
             raise ConflictError(
-                f"table {table!r} has not the same columns on all servers: an alteration has reached only some of "
-                "them; make it again, which brings it to the others"
+                f"table {table!r} has different columns on the servers: an alteration reached only some of "
+                "them; repeat it to apply it on the others"
             )
         answers.append(found)
         positions.append(rows[_places(asked, found)])

@@ -92,7 +92,7 @@ def followed(servers: Servers, ticket: ScanSpec) -> ScanStream:
         if pause is not None:
             servers.each_with(lambda store: store.tablets(ticket.table))  # who was handed a tablet over takes it now
             time.sleep(pause)
-    raise WrongServerError("no server has the tablet that the scan is to read: plan it again")
+    raise WrongServerError("no server has the tablet to read: plan the scan again")
 
 
 def _going_on(servers: Servers, stream: ScanStream) -> ScanStream:

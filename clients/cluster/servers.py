@@ -39,7 +39,7 @@ class Servers:
             UnavailableError: it cannot be reached, if ``patient`` for as long as one that goes away is waited for.
         """
         if name not in self.placement.servers:
-            raise InvalidArgumentError(f"there is no server {name!r}; there are {', '.join(self.names)}")
+            raise InvalidArgumentError(f"unknown server {name!r}; known: {', '.join(self.names)}")
         with self._lock:
             if name in self._stores:
                 return self._stores[name]
@@ -125,7 +125,7 @@ class Servers:
         answers, away = self.there(_or_not_found(act))
         missing = [answer for answer in answers.values() if isinstance(answer, NotFoundError)]
         if away and len(missing) == len(answers):
-            raise NotFoundError(f"{missing[0].message}; a server that is away was not asked: {away.message}")
+            raise NotFoundError(f"{missing[0].message}; not all servers could be asked: {away.message}")
         return self.each_with(act) if away else _found(answers)
 
     def there_with(

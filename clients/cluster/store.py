@@ -248,7 +248,7 @@ class PlacedStore:
             described = self.servers.store(name).describe_table(spec.table)
             if described.schema_version == first.schema_version:
                 return plan, described
-        raise ConflictError(f"table {spec.table!r} is altered again and again while the scan is planned")
+        raise ConflictError(f"table {spec.table!r} keeps being altered while the scan is planned; try again")
 
     def _released(self, plan: ServersPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the batches; tell the servers when not all of them are wanted."""
@@ -294,7 +294,7 @@ class PlacedStore:
                 if isinstance(error, UnavailableError) and error.retry_after_seconds is None:
                     raise
                 plan = planned(self.servers, plan.spec)
-        raise UnavailableError("tablets are moved faster than the scan can follow; try again", 1.0)
+        raise UnavailableError("tablets keep moving between servers during the scan; try again", 1.0)
 
     def _parts(self, plan: ServersPlan) -> dict[str, Iterator[pa.RecordBatch]]:
         return self.servers.each_named(
@@ -370,7 +370,7 @@ _HOW_BAD = ("ok", "degraded", "read_only")
 
 
 def _for_one(what: str) -> InvalidArgumentError:
-    return InvalidArgumentError(f"{what} where several servers share the table: its files are in several stores")
+    return InvalidArgumentError(f"{what} when several servers share the table: its files are in several stores")
 
 
 def _added(first: ColumnStats, other: ColumnStats) -> ColumnStats:

@@ -112,8 +112,8 @@ class TabletLocationsCache:
 def incomplete(table: str) -> UnavailableError:
     """Return the error that tells of a tablet which no server has."""
     return UnavailableError(
-        f"no server has all tablets of table {table!r} that the others have not: one is on its way between them, or "
-        "create_table has not reached all; then make the table again"
+        f"a tablet of table {table!r} is on no server: it is moving between servers, or "
+        "create_table did not reach all servers; then repeat create_table"
     )
 
 
@@ -143,7 +143,7 @@ def _owners(tablets: Sequence[TabletPartition], maps: Iterable[TabletMap]) -> np
     for place, found in enumerate(maps):
         for tablet in found.tablets:
             if tablet.server is None and here.setdefault(tablet.partition, place) != place:
-                raise UnavailableError("a tablet was moved meanwhile; look again", 0.1)
+                raise UnavailableError("a tablet has moved meanwhile; try again", 0.1)
     undivided = [(partition, here[partition]) for partition in here.keys() - set(tablets)]
     return np.array([here.get(tablet, _before_division(tablet, undivided)) for tablet in tablets], np.int64)
 

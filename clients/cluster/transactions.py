@@ -54,7 +54,7 @@ class _Feed:
     def _batches(self) -> Iterator[StagedBatch]:
         while (batch := self._waiting.get()) is not None:
             if batch is _BROKEN:
-                raise InterruptedError("the part is not whole")
+                raise InterruptedError("the part is incomplete")
             yield batch
 
 
@@ -127,7 +127,7 @@ def execute(servers: Servers, asked: Statement) -> WriteResult:
             except StoreError as error:
                 if found:
                     is_half_done = asked.writer is not None
-                    error.add_note(f"it was executed before that on {', '.join(servers.names[: len(found)])}")
+                    error.add_note(f"it was executed on {', '.join(servers.names[: len(found)])} before that")
                 raise
             if found[-1].error_count:
                 break

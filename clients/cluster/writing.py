@@ -140,7 +140,7 @@ class PlacedWrite:
             self._settle(first)
             self._sent.popleft()
             return _whole(first)
-        raise UnavailableError("the tablets of the rows are moved faster than they can be followed; try again", 1.0)
+        raise UnavailableError("the tablets of the rows keep moving between servers; try again", 1.0)
 
     def _turn(self) -> None:
         """Let all lanes come to rest, and send again what was refused, by where tablets are now."""

@@ -110,7 +110,7 @@ def cast(values: pa.Array, target: LogicalType, name: str) -> pa.Array:
     except pa.ArrowException as error:
         why = str(error).partition("\n")[0]
         raise InvalidArgumentError(
-            f"column {name!r} is {values.type} and holds what does not fit {target}: {why}"
+            f"column {name!r} is {values.type} and holds a value that does not fit {target}: {why}"
         ) from None
 
 
@@ -120,7 +120,7 @@ def _check_names(names: Sequence[str], columns: dict[str, ColumnSchema]) -> None
         raise InvalidArgumentError(f"the table has no column {', '.join(map(repr, unknown[:5]))}; it has {known}")
     if len(set(names)) < len(names):
         twice = sorted({name for name in names if list(names).count(name) > 1})
-        raise InvalidArgumentError(f"the data has more than one column called {', '.join(map(repr, twice))}")
+        raise InvalidArgumentError(f"the data has more than one column named {', '.join(map(repr, twice))}")
 
 
 def misfit_of(field: pa.Field, target: LogicalType) -> str | None:
@@ -129,4 +129,4 @@ def misfit_of(field: pa.Field, target: LogicalType) -> str | None:
     if given == "null" or given in fitting:
         return None
     works = ", ".join(_WORDS[kind] for kind in fitting)
-    return f"column {field.name!r} is {field.type}, which does not become {target}; what works is {works}"
+    return f"column {field.name!r} is {field.type}, which cannot be cast to {target}; accepted types: {works}"

@@ -91,14 +91,14 @@ def read_data(data: Any, columns: Mapping[str, ColumnSchema]) -> GivenData:
         return _read_columns(data, columns)
     if isinstance(data, list | tuple) and all(isinstance(row, Mapping) for row in data):
         return _read_columns(_transposed(data), columns)
-    raise InvalidArgumentError(f"data is {_KNOWN}, not a {type(data).__name__}{_instead(data)}")
+    raise InvalidArgumentError(f"data must be {_KNOWN}, not a {type(data).__name__}{_instead(data)}")
 
 
 def _instead(data: Any) -> str:
     """Return what to do with something that is often given for data."""
     if isinstance(data, str | PathLike):
-        return "; files are loaded by `nyala load`, or nyala.jobs.load"
-    return "; give its collect()" if hasattr(data, "collect") else ""
+        return "; to load files, use `nyala load` or nyala.jobs.load"
+    return "; pass the result of its collect()" if hasattr(data, "collect") else ""
 
 
 def _is_pandas(data: Any, kind: str) -> bool:
@@ -115,8 +115,8 @@ def _read_stream(data: Any) -> GivenData:
             return _read_stream(readable)._replace(misfits=list(misfits.values()))
         kind = type(data).__name__
         if kind == "Series":
-            raise InvalidArgumentError("a Series is one column without rows of a table: give a DataFrame") from None
-        raise InvalidArgumentError(f"the stream of a {kind} holds no columns: {error}") from None
+            raise InvalidArgumentError("a Series is one column, not rows of a table: pass a DataFrame") from None
+        raise InvalidArgumentError(f"the stream of a {kind} has no columns: {error}") from None
     return GivenData(reader.schema, reader, None)
 
 
@@ -127,7 +127,7 @@ def _unreadable(frame: Any) -> dict[str, str]:
         try:
             pa.RecordBatchReader.from_stream(frame.select([name]))
         except (pa.ArrowException, TypeError) as error:
-            misfits[name] = f"column {name!r} has a type that Arrow does not know: {error}"
+            misfits[name] = f"column {name!r} has a type that Arrow does not support: {error}"
     return misfits
 
 
@@ -135,7 +135,7 @@ def _read_pandas(frame: Any, columns: Mapping[str, ColumnSchema]) -> GivenData:
     """The index is not data. NaN, NaT and None are NULL, as pandas means them."""
     odd = [name for name in frame.columns if not isinstance(name, str)]
     if odd:
-        raise InvalidArgumentError(f"the DataFrame's columns need names that are strings, not {odd[0]!r}")
+        raise InvalidArgumentError(f"the DataFrame's column names must be strings, not {odd[0]!r}")
     check_names(list(frame.columns))
     return _read_columns({name: frame[name] for name in frame.columns}, columns)
 
@@ -143,7 +143,7 @@ def _read_pandas(frame: Any, columns: Mapping[str, ColumnSchema]) -> GivenData:
 def check_names(names: Sequence[str]) -> None:
     """Refuse columns of which two have one name. Raises InvalidArgumentError, which says which."""
     if twice := [name for name, count in Counter(names).items() if count > 1]:
-        raise InvalidArgumentError(f"the data has more than one column called {twice[0]!r}: rename or drop one")
+        raise InvalidArgumentError(f"the data has more than one column named {twice[0]!r}: rename or drop one")
 
 
 def _transposed(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
@@ -152,8 +152,8 @@ def _transposed(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     for number, row in enumerate(rows):
         if row.keys() != rows[0].keys():
             raise InvalidArgumentError(
-                f"row {number} has the columns {list(row)}, row 0 has {names}: give None for NULL, "
-                "or write rows with different columns apart"
+                f"row {number} has the columns {list(row)}, row 0 has {names}: use None for NULL, "
+                "or write rows with different columns separately"
             )
     return {name: [row[name] for row in rows] for name in names}
 
@@ -176,7 +176,7 @@ def _read_columns(given: Mapping[str, Any], columns: Mapping[str, ColumnSchema])
 def _column(name: str, values: Any, column: ColumnSchema | None) -> pa.Array | pa.ChunkedArray:
     """Return one column's values as Arrow; ``column`` is what the table knows of it."""
     if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
-        raise InvalidArgumentError(f"column {name!r} is one {type(values).__name__}, not a list of values")
+        raise InvalidArgumentError(f"column {name!r} must be a list of values, not a {type(values).__name__}")
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values
     try:
@@ -187,8 +187,8 @@ def _column(name: str, values: Any, column: ColumnSchema | None) -> pa.Array | p
         raise InvalidArgumentError(f"column {name!r} {error}") from None
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         why = str(error).partition("\n")[0]
-        wanted = f", which the table holds as {column.logical}" if column else ""
-        raise InvalidArgumentError(f"the values of column {name!r}{wanted} are of no one type: {why}") from None
+        wanted = f", which the table stores as {column.logical}" if column else ""
+        raise InvalidArgumentError(f"the values of column {name!r}{wanted} have no common type: {why}") from None
 
 
 def _from_anything(values: Any) -> pa.Array | pa.ChunkedArray:
@@ -202,7 +202,7 @@ def _from_anything(values: Any) -> pa.Array | pa.ChunkedArray:
             if digits <= _DIGITS_MAX:
                 raise
             raise _TooManyDigitsError(
-                f"has integers of {digits} digits, and a column at most {_DIGITS_MAX}: give them as text"
+                f"has integers of {digits} digits, and a column holds at most {_DIGITS_MAX}: pass them as text"
             ) from None
 
 

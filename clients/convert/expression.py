@@ -40,8 +40,8 @@ _OTHER_NAMES = {
     "and": "& (and_kleene)",
     "or": "| (or_kleene)",
     "match_substring_regex": "match_like",
-    "utf8_lower": "a comparison with every spelling",
-    "utf8_upper": "a comparison with every spelling",
+    "utf8_lower": "a comparison with each value",
+    "utf8_upper": "a comparison with each value",
 }
 
 
@@ -68,7 +68,7 @@ def tree_of(expression: Any) -> Tree:
     try:
         written = expression.__reduce__()[1][0]
     except pa.ArrowNotImplementedError:
-        raise _refusal("a column is named as in pc.field('price'), not by its position") from None
+        raise _refusal("name a column, as in pc.field('price'), instead of giving its position") from None
     batch = pa.ipc.open_file(written).get_batch(0)
     return _Reader(batch, _metadata(batch.schema)).read()
 
@@ -97,7 +97,7 @@ class _Reader:
                 open_calls[-1].append(_called(text, arguments, options))
                 options = {}
             else:
-                raise _refusal("a nested field is no column of a table" if "nested" in kind else f"it has a {kind}")
+                raise _refusal("a table has no nested columns" if "nested" in kind else f"it has a {kind}")
         return _condition(open_calls[0][0])
 
     def _options(self, column: int) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def _comparison(op: str, left: _Part, right: _Part) -> Tree:
     if not isinstance(left, _Field):
         raise _refusal("one side of a comparison must be a column")
     if not isinstance(right, _Literal):
-        raise _refusal(f"column {str(left)!r} is compared with something else than a literal")
+        raise _refusal(f"column {str(left)!r} can be compared only with a literal")
     value = right.scalar
     if not value.is_valid:
         test = "is_valid()" if op == "<>" else "is_null()"
@@ -203,7 +203,7 @@ def _like(before: str, after: str, escape: bool = True) -> Callable[[list[_Part]
 def _cast(arguments: list[_Part], options: dict[str, Any]) -> _Literal:
     (argument,) = arguments
     if not isinstance(argument, _Literal):
-        raise _refusal("a column is not cast; compare it with a literal of its own type")
+        raise _refusal("a column cannot be cast; compare it with a literal of its own type")
     try:
         return _Literal(argument.scalar.cast(options["to_type"].type))
     except (pa.ArrowException, ValueError) as error:
@@ -233,14 +233,14 @@ def _condition(part: _Part) -> Tree:
     if isinstance(part, _Literal):
         value = part.scalar.as_py()
         if not isinstance(value, bool):
-            raise _refusal("a literal alone is no condition")
+            raise _refusal("a literal alone is not a condition")
         return {"op": "and" if value else "or", "args": []}
     return part
 
 
 def _column(part: _Part, what: str) -> str:
     if not isinstance(part, _Field):
-        raise _refusal(f"{what} takes a column")
+        raise _refusal(f"{what} needs a column")
     return str(part)
 
 

@@ -35,7 +35,7 @@ def keys_of(keys: Any, table: TableDescription) -> Iterable[pa.RecordBatch]:
         return [pa.concat_batches([key_of(key, table) for key in keys])] if keys else []
     data = WriteData(keys, _columns(table))
     if missing := [name for name in table.primary_key if name not in data.names]:
-        raise InvalidArgumentError(f"the keys lack the key column {missing[0]!r}")
+        raise InvalidArgumentError(f"the keys have no column {missing[0]!r}, which is part of the primary key")
     return data
 
 
@@ -45,7 +45,7 @@ def _columns(table: TableDescription) -> list[ColumnSchema]:
 
 def _cell(column: ColumnSchema, value: Any) -> pa.Array:
     if value is None:
-        raise InvalidArgumentError(f"key column {column.name!r} is NULL, which no row has")
+        raise InvalidArgumentError(f"key column {column.name!r} is NULL; no row has a NULL in its key")
     return pa.array([from_json(value, column.logical, f"key column {column.name!r}:")], column.field.type)
 
 
@@ -57,4 +57,6 @@ def _values(key: Any, table: TableDescription) -> list[Any]:
         return list(key)
     if len(names) == 1 and not isinstance(key, Mapping | tuple | list):
         return [key]
-    raise InvalidArgumentError(f"a key of table {table.name!r} is {tuple(names)}, as a dict or a tuple, not {key!r}")
+    raise InvalidArgumentError(
+        f"a key of table {table.name!r} must be {tuple(names)}, as a dict or a tuple, not {key!r}"
+    )

@@ -57,7 +57,7 @@ def read_new(data: Any, primary_key: Sequence[str], options: Options) -> NewTabl
     check_names(known)
     if not given.misfits and (missing := [name for name in primary_key if name not in known]):
         raise InvalidArgumentError(
-            f"primary_key names {missing[0]!r}, which is no column of the data; it has "
+            f"primary_key names {missing[0]!r}, which is not a column of the data; it has "
             f"{', '.join(known[:20]) or 'none'}"
         )
     names = [name for name in primary_key if name in known] + [name for name in known if name not in primary_key]
@@ -97,7 +97,7 @@ def _new_schema(
 
 def _chosen(options: ColumnOptions | Mapping[str, Any] | None) -> LogicalType | None:
     if not isinstance(options, ColumnOptions | Mapping | None):
-        raise InvalidArgumentError(f"the options of a column are a ColumnOptions or a dict, not {options!r}")
+        raise InvalidArgumentError(f"the options of a column must be a ColumnOptions or a dict, not {options!r}")
     word = options.type if isinstance(options, ColumnOptions) else (options or {}).get("type")
     return LogicalType.parse(word) if isinstance(word, str) else None
 
@@ -105,7 +105,7 @@ def _chosen(options: ColumnOptions | Mapping[str, Any] | None) -> LogicalType | 
 def _no_type(field: pa.Field) -> str:
     if pa.types.is_null(field.type):
         return (
-            f"column {field.name!r} has no value to tell its type by: name one, as in "
+            f"column {field.name!r} has no value to infer its type from: give a type, as in "
             f"column_options={{{field.name!r}: {{'type': 'string'}}}}, or leave it out"
         )
     if pa.types.is_decimal(bare := bare_type(field.type)):
@@ -126,7 +126,7 @@ def _note(field: pa.Field, kind: LogicalType) -> Iterator[str]:
         why += ", for whole microseconds only" if bare.unit == "ns" else ""
     elif pa.types.is_uint64(bare):
         why = ", which holds all of its values"
-    yield f"column {field.name!r} is {field.type} and is kept as {kind}{why}"
+    yield f"column {field.name!r} is {field.type} and is stored as {kind}{why}"
 
 
 def _looked_at(rows: pa.Table) -> tuple[dict[str, LogicalType], list[str]]:
@@ -142,7 +142,7 @@ def _looked_at(rows: pa.Table) -> tuple[dict[str, LogicalType], list[str]]:
             if largest <= _INT64_MAX:
                 held[field.name] = LogicalType("int64")
         elif bare == pa.timestamp("ns", getattr(bare, "tz", None)) and any(map(_is_finer, _cells(column))):
-            lossy.append(f"column {field.name!r} is {field.type} and has parts of a microsecond: round it")
+            lossy.append(f"column {field.name!r} is {field.type} and has fractions of a microsecond: round it")
     return held, lossy
 
 

@@ -28,7 +28,7 @@ def where_json(where: Where) -> str | dict[str, Any] | None:
     if isinstance(where, dict):
         if "op" not in where:
             raise InvalidArgumentError(
-                f"where={where!r:.200} is no filter: write it as text, as in \"city = 'Oslo'\", or as tuples, as in "
+                f"where={where!r:.200} is not a filter: write it as text, as in \"city = 'Oslo'\", or as tuples, as in "
                 "[('city', '=', 'Oslo')]"
             )
         return _jsonable(where)
@@ -39,7 +39,7 @@ def where_json(where: Where) -> str | dict[str, Any] | None:
     if _is_expression(where):
         return tree_of(where)
     raise InvalidArgumentError(
-        f"where of type {type(where).__name__} is not understood: give SQL text as in \"delay > 60 and dest = 'LAX'\", "
+        f"where cannot be of type {type(where).__name__}: give SQL text as in \"delay > 60 and dest = 'LAX'\", "
         "or a list of tuples, as in [('delay', '>', 60), ('dest', '=', 'LAX')], or a pyarrow.compute.Expression, "
         "as in pc.field('delay') > 60, or a filter tree"
     )

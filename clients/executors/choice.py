@@ -21,5 +21,5 @@ def executor_of(where: ExecutorChoice, workers: int | None = None) -> Executor:
     if where == "spark":
         return SparkExecutor(tasks_at_once=workers)
     if isinstance(where, str):
-        raise InvalidArgumentError(f"no executor is called {where!r}; there are local and spark")
+        raise InvalidArgumentError(f"unknown executor {where!r}; known: local, spark")
     return where if hasattr(where, "run") else MappedExecutor(where)  # pyright: ignore[reportReturnType, reportArgumentType]

@@ -80,7 +80,7 @@ class LocalExecutor:
 
     def __init__(self, workers: int | None = None) -> None:
         if workers is not None and workers < 1:
-            raise InvalidArgumentError(f"{workers} workers run nothing: it takes at least one")
+            raise InvalidArgumentError(f"workers must be at least 1, not {workers}")
         self._workers = workers or min(LOCAL_WORKERS_MAX, 2 * (os.cpu_count() or 2))
 
     @property

@@ -123,7 +123,7 @@ def _context(spark: SparkSession | None) -> SparkContext:
     try:
         from pyspark.sql import SparkSession
     except ModuleNotFoundError as error:
-        raise InvalidArgumentError("the executor spark needs pyspark: pip install 'nyala[spark]'") from error
+        raise InvalidArgumentError("the spark executor needs pyspark: pip install 'nyala[spark]'") from error
     if spark is None:
         from ..spark_session.session import configure
 
@@ -132,7 +132,7 @@ def _context(spark: SparkSession | None) -> SparkContext:
         return spark.sparkContext
     except Exception:  # Connect raises by a class that classic Spark need not have
         raise InvalidArgumentError(
-            "a session of Spark Connect runs no tasks of ours: take a classic session, or executor='local'"
+            "Spark Connect sessions are not supported: use a classic session, or executor='local'"
         ) from None
 
 

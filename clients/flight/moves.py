@@ -34,7 +34,7 @@ class FlightMoves:
         self, table: str, tablet: int, to: str, server: str | None = None, progress: MoveProgress | None = None
     ) -> None:
         """Not possible. Raises InvalidArgumentError."""
-        raise InvalidArgumentError("this server shares its tables with no other: a tablet has nowhere to move to")
+        raise InvalidArgumentError("this server shares its tables with no other server: tablets cannot be moved")
 
     def moves(self, table: str) -> Moves:
         """See MovingService."""

@@ -95,8 +95,8 @@ class FlightStore(FlightMoves):
             self._client = fl.connect(url, generic_options=_RECONNECT)
         except (pa.ArrowException, ValueError, TypeError) as error:
             raise InvalidArgumentError(
-                f"{url!r} is no location, as grpc://127.0.0.1:8815 is: {error}; "
-                "nyala.open opens a directory, connect(placement=...) several servers"
+                f"invalid URL {url!r}, expected one such as grpc://127.0.0.1:8815: {error}; "
+                "use nyala.open for a directory, connect(placement=...) for several servers"
             ) from None
         self._point_reads = PointReads(self._client)
         self._patiently(self.health) if patient else self.health()

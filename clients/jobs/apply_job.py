@@ -82,10 +82,10 @@ def apply_changes(
     link = StoreLink.to(store)
     about = link.service.describe_table(table)
     if batch_rows < 1:
-        raise InvalidArgumentError(f"a batch has at least one change, not {batch_rows}")
+        raise InvalidArgumentError(f"batch_rows must be at least 1, not {batch_rows}")
     files = input_files(source)
     if len(files) > FILES_MAX:
-        raise InvalidArgumentError(f"{len(files):,} files are too many for one run, which takes up to {FILES_MAX:,}")
+        raise InvalidArgumentError(f"{len(files):,} files are too many for one run; at most {FILES_MAX:,} are allowed")
     results: list[TransactionResult] = []
     changes = 0
     with JobProgress(f"apply changes to {table}", len(files), show) as progress:
@@ -120,7 +120,7 @@ def _apply(
             if there.num_rows:
                 transaction.write(about.name, there, replacing(about))
     except RowErrors as error:
-        error.add_note(f"that was batch {number + 1} of {file}; nothing of it was applied, the batches before are in")
+        error.add_note(f"this is batch {number + 1} of {file}; none of it was applied, all earlier batches were")
         raise
     assert transaction.result is not None
     return transaction.result
@@ -137,7 +137,7 @@ def net_changes(changes: pa.Table, about: TableDescription, op_column: str) -> t
     if place.null_count:
         unknown = changes.filter(pc.is_null(place))[op_column][0].as_py()
         raise InvalidArgumentError(
-            f"the column {op_column!r} says {unknown!r}, which is no operation; there are {', '.join(OPERATIONS)}"
+            f"column {op_column!r} has the unknown operation {unknown!r}; known: {', '.join(OPERATIONS)}"
         )
     kinds = pc.take(pa.array(list(OPERATIONS.values())), place)
     told = changes.append_column(_KIND, kinds).filter(pc.not_equal(kinds, "skip"))
@@ -174,12 +174,12 @@ def _check_columns(
 ) -> None:
     needed = [*about.primary_key, op_column, *([order_by] if order_by else [])]
     if missing := [name for name in needed if name not in schema.names]:
-        raise InvalidArgumentError(f"{file} lacks the column {missing[0]!r}; it has {', '.join(schema.names[:20])}")
+        raise InvalidArgumentError(f"{file} has no column {missing[0]!r}; it has {', '.join(schema.names[:20])}")
     known = {column.name for column in about.columns} | set(needed)
     if unknown := [name for name in schema.names if name not in known and not name.startswith("_")]:
         raise InvalidArgumentError(
-            f"{file} has the column {unknown[0]!r}, which table {about.name!r} has not: leave it out, or let its name "
-            "begin with _"
+            f"{file} has the column {unknown[0]!r}, which is not in table {about.name!r}: remove it, or let its name "
+            "start with _"
         )
 
 

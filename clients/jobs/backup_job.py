@@ -118,7 +118,7 @@ def backup(
             done = _attempt(run)
             if done:
                 return done
-    raise ConflictError(f"table {table!r} was altered again and again while it was backed up: run the job again")
+    raise ConflictError(f"table {table!r} kept being altered during the backup: run the job again")
 
 
 def _identity(about: TableDescription) -> str:
@@ -206,7 +206,7 @@ def _begun(backups: TableBackups, about: TableDescription, run: _Run) -> tuple[s
     last = None if why_full else last
     until = snapshot_of(service, run.as_of)
     if (newest := backups.last) and until <= newest.until:
-        raise InvalidArgumentError(f"the moment {until} is not after the last backup, which ended at {newest.moment}")
+        raise InvalidArgumentError(f"the last backup ended at {newest.moment}; {until} must be later")
     sums = run.checksum is not False and can_sum()
     about, tablets, splits = _planned(service, run, last, until, sums)
     plan = BackupPlan(
@@ -244,7 +244,7 @@ def _planned(
             raise _gone(error) from None
         if found:
             return about, *found
-    raise ConflictError(f"table {run.table!r} was altered, or tablets of it moved, again and again: run the job again")
+    raise ConflictError(f"table {run.table!r} kept being altered, or its tablets kept moving: run the job again")
 
 
 def _splits(
@@ -340,7 +340,7 @@ def _sums(
             str(folder),
             0,
             f"the table has {found.rows:,} rows with the checksum {found.checksum}, and its changes since the last "
-            "backup add up to {:,} with {}: take a full backup, with force_full".format(*total_of(sums)),
+            "backup add up to {:,} with {}: take a full backup (force_full, --force-full)".format(*total_of(sums)),
         )
     is_as_planned = [label_of(each.server, each.tablet) for each in found.tablets] == plan.tablets
     return found.tablets if is_as_planned else None, found.rows, found.checksum
@@ -381,6 +381,6 @@ def _same_columns(left: TableDescription, right: TableDescription) -> bool:
 
 def _gone(error: SnapshotTooOldError) -> SnapshotTooOldError:
     return SnapshotTooOldError(
-        f"{error.message}. What changed since the last backup is no longer known: take a full backup, with force_full "
-        "(--force-full), and back up more often or keep history for longer (history_max_age_seconds)"
+        f"{error.message}. The changes since the last backup are no longer kept: take a full backup (force_full, "
+        "--force-full), and back up more often or keep history longer (history_max_age_seconds)"
     )

@@ -49,9 +49,9 @@ class _Span(BaseModel):
     @model_validator(mode="after")
     def _check_span(self) -> Self:
         if (self.kind == "full") != (self.since is None):
-            raise ValueError("an increment says since when it is, and a full backup does not")
+            raise ValueError("an increment must have `since`, and a full backup must not")
         if self.since is not None and self.since >= self.until:
-            raise ValueError(f"it begins at {self.since}, which is not before {self.until}, where it ends")
+            raise ValueError(f"it begins at {self.since}, which is not before its end {self.until}")
         return self
 
 
@@ -75,7 +75,7 @@ class Backup(_Span):
     def _check_seal(cls, given: Any) -> Any:
         seal = given.get("seal") if isinstance(given, dict) else None
         if seal is not None and seal != _seal_of(given):
-            raise ValueError("it was edited or damaged: what it says has not the SHA-256 that it was written with")
+            raise ValueError("it was edited or damaged: its SHA-256 does not match its content")
         return given
 
     @model_validator(mode="after")
@@ -85,11 +85,11 @@ class Backup(_Span):
         if (self.rows, self.bytes) != (sum(each.rows for each in self.parts), sum(each.bytes for each in self.parts)):
             raise ValueError(f"its parts do not add up to {self.rows:,} rows and {self.bytes:,} bytes")
         if strange := {part.tablet for part in self.parts} - set(self.tablets):
-            raise ValueError(f"there are parts of tablets that the table has not: {', '.join(map(str, strange))}")
+            raise ValueError(f"it has parts of tablets that the table does not have: {', '.join(map(str, strange))}")
         if self.kind == "full" and any(part.kind != "rows" for part in self.parts):
             raise ValueError("a full backup has a part with changes")
         if self.sums is not None and total_of(self.sums) != (self.table_rows, self.checksum):
-            raise ValueError("the checksums of its tablets do not add up to that of the table")
+            raise ValueError("the checksums of its tablets do not add up to the table's checksum")
         return self
 
     def sealed(self) -> Backup:
@@ -151,7 +151,7 @@ class TableBackups:
         """
         reaching = [backup for backup in self.finished.values() if at is None or backup.until <= at]
         if not reaching:
-            raise NotFoundError(f"{self.folder} holds no backup{'' if at is None else f' that ended by {at}'}")
+            raise NotFoundError(f"{self.folder} has no backup{'' if at is None else f' that ended by {at}'}")
         links = [max(reaching, key=lambda backup: backup.until)]
         while links[0].since is not None:
             links.insert(0, self._before(links[0], links[-1]))
@@ -177,7 +177,7 @@ def _read(folder: Folder, name: str) -> Backup:
     """
     found = folder.read_model(METADATA, Backup)
     if name != name_of(found):
-        raise CorruptionError(f"{folder}/{METADATA}", 0, f"it is the note of {name_of(found)}, not of {name}")
+        raise CorruptionError(f"{folder}/{METADATA}", 0, f"it describes the backup {name_of(found)}, not {name}")
     return found
 
 
@@ -208,7 +208,7 @@ def backups_of(root: Folder, about: TableDescription) -> TableBackups:
     if chosen.last and (is_other or _key(chosen.last.table) != _key(about)):
         raise InvalidArgumentError(
             f"{chosen.folder} holds backups of another table with the id {about.table_id}, {chosen.last.table.name!r}: "
-            "use one place for the backups of one store only"
+            "use a separate place for the backups of each store"
         )
     return chosen
 
@@ -236,7 +236,7 @@ def backups_called(root: Folder, table: str, at: int | None = None) -> TableBack
         raise damaged[0]
     if not called:
         known = ", ".join(sorted({each.last.table.name for each in all_of_them if each.last})) or "none"
-        raise NotFoundError(f"{root} holds no backup of a table called {table!r}; there are backups of: {known}")
+        raise NotFoundError(f"{root} has no backup of a table named {table!r}; there are backups of: {known}")
     return max(called, key=lambda each: (each.newest_by(at), each.newest_by(None)))
 
 

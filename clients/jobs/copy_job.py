@@ -74,7 +74,7 @@ def copy_table(
     runner = executor_of(executor, workers)
     about = reads.service.describe_table(table)
     name = name or table
-    is_there = AlreadyPresentError(f"there is a table {name!r} already: copy under another name, or drop that first")
+    is_there = AlreadyPresentError(f"table {name!r} already exists: copy to another name, or drop it first")
     if name in writes.service.tables():
         raise is_there
     begun = _begun(writes.service, name) if as_of is None else None
@@ -115,7 +115,7 @@ def copy_split(task: CopyTask) -> int:
     projection = Projection(task.was, task.into)
     stream = task.source.scan(task.split)
     if [column.name for column in task.was.columns] != stream.schema.names:
-        raise ConflictError(f"the columns of table {task.was.name!r} were changed while it was copied: copy anew")
+        raise ConflictError(f"the columns of table {task.was.name!r} changed during the copy: copy it again")
     rows = map(projection.rows, stream.batches)
     return write_rows(task.target.service, task.into, rows, projection.schema, replacing(task.into))
 
@@ -140,4 +140,4 @@ def _split(
     try:
         return split_table(service, spec, split_bytes)
     except SnapshotTooOldError as error:
-        raise SnapshotTooOldError(f"{error.message}. Drop {unfinished!r} and copy anew") from None
+        raise SnapshotTooOldError(f"{error.message}. Drop {unfinished!r} and copy again") from None

@@ -76,7 +76,7 @@ def export(
     place = Folder.at(folder)
     runner = executor_of(executor, workers)
     if isinstance(columns, str):
-        raise InvalidArgumentError("columns is a list of column names, not one name")
+        raise InvalidArgumentError("columns must be a list of column names, not one name")
     asked = ScanSpec(
         table=table, columns=None if columns is None else list(columns), where=where_json(where), as_of=as_of
     )
@@ -109,9 +109,9 @@ def _planned(link: StoreLink, place: Folder, asked: ScanSpec, split_bytes: int) 
         plan = place.read_model(PLAN, _Plan)
         if plan.asked == request:
             return plan, True
-        raise AlreadyPresentError(f"{place} holds the beginning of another export: empty it, or take another folder")
+        raise AlreadyPresentError(f"{place} contains another, unfinished export: empty it, or use another folder")
     if [name for name in place.names() if not name.startswith(_LEASE)]:
-        raise AlreadyPresentError(f"{place} is not empty: take another folder")
+        raise AlreadyPresentError(f"{place} is not empty: use another folder")
     snapshot = snapshot_of(link.service, asked.as_of)
     pinned = asked.pinned(snapshot)
     splits = split_table(link.service, pinned, split_bytes).splits

@@ -37,7 +37,7 @@ class ReadOptions(BaseModel):
     quote: str = Field(default='"', max_length=1)
     """Around cells that hold a delimiter or a line end; empty: nothing is quoted."""
     header: bool = True
-    """Whether the first line names the columns."""
+    """Whether the first CSV line names the columns."""
     columns: tuple[str, ...] = ()
     """The names of the columns, in the place of those in the file."""
     skip_lines: NonNegativeInt = 0
@@ -58,13 +58,11 @@ def format_of(path: str, options: ReadOptions) -> tuple[str, str | None]:
     compression = COMPRESSIONS.get(suffixes[-1]) if suffixes else None
     if options.format is not None:
         if options.format not in FORMATS:
-            raise InvalidArgumentError(f"no format is called {options.format!r}; there are {', '.join(FORMATS)}")
+            raise InvalidArgumentError(f"unknown format {options.format!r}; known: {', '.join(FORMATS)}")
         return options.format, compression
     if compression:
         suffixes.pop()
     name = _BY_SUFFIX.get(suffixes[-1]) if suffixes else None
     if name is None:
-        raise InvalidArgumentError(
-            f"{path}: the suffix names no format; there are {known}, also with .gz or .zst; else give a format"
-        )
+        raise InvalidArgumentError(f"{path}: unknown suffix; known: {known}, also with .gz or .zst; else give a format")
     return name, compression

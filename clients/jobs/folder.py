@@ -40,7 +40,7 @@ class Folder:
             try:
                 files, path = pafs.FileSystem.from_uri(place)
             except (ValueError, OSError) as error:  # ArrowInvalid is a ValueError
-                raise InvalidArgumentError(f"{place!r} is no place for files: {_line(error)}") from None
+                raise InvalidArgumentError(f"invalid folder or URI {place!r}: {_line(error)}") from None
             return cls(files, path.rstrip("/"))
         return cls(pafs.LocalFileSystem(), str(Path(place).absolute()))
 
@@ -122,7 +122,7 @@ class Folder:
         """
         data = model.model_dump_json(indent=1).encode()
         if only_new and self.has(name):
-            raise AlreadyPresentError(f"there is a file {self.path}/{name} already")
+            raise AlreadyPresentError(f"the file {self.path}/{name} already exists")
         if not self.is_local:  # an object appears when it is whole
             with self.files.open_output_stream(f"{self.path}/{name}") as stream:
                 stream.write(data)
@@ -142,7 +142,7 @@ class Folder:
         try:
             os.link(f"{self.path}/{under_way}", f"{self.path}/{name}")
         except FileExistsError:
-            raise AlreadyPresentError(f"there is a file {self.path}/{name} already") from None
+            raise AlreadyPresentError(f"the file {self.path}/{name} already exists") from None
         except OSError:  # a file system without links
             self.files.move(f"{self.path}/{under_way}", f"{self.path}/{name}")
             return

@@ -149,7 +149,7 @@ def _at(place: Folder, options: ReadOptions) -> list[InputFile]:
 def _file(place: Folder, info: pafs.FileInfo, options: ReadOptions) -> InputFile:
     name, compression = format_of(info.path, options)
     if compression and name == "parquet":
-        raise InvalidArgumentError(f"{info.path}: Parquet compresses by itself; unpack the file")
+        raise InvalidArgumentError(f"{info.path}: a Parquet file cannot be compressed as a whole; decompress it first")
     file = InputFile(place.files, info.path, info.size, info.mtime_ns or 0, name, compression, options)
     if name == "tsv":
         return replace(file, options=options.model_copy(update={"delimiter": options.delimiter or "\t"}))
@@ -199,7 +199,9 @@ def _same_columns(file: InputFile, first: pa.RecordBatch, others: Iterator[pa.Re
     for batch in others:
         if batch.schema != first.schema:
             name = next(name for name in batch.schema.names if name not in first.schema.names)
-            raise InvalidArgumentError(f"{file}: the column {name!r} comes first after many rows: name it in the first")
+            raise InvalidArgumentError(
+                f"{file}: the column {name!r} first appears after many rows: include it in the first row"
+            )
         yield batch
 
 
@@ -222,7 +224,7 @@ class _Wanted:
             listed = ", ".join(list(self.known)[:20])
             raise InvalidArgumentError(f"the table has no column {', '.join(map(repr, unknown[:5]))}; it has {listed}")
         if twice := sorted({name for name in names if list(names).count(name) > 1}):
-            raise InvalidArgumentError(f"more than one column is called {', '.join(map(repr, twice))}")
+            raise InvalidArgumentError(f"more than one column is named {', '.join(map(repr, twice))}")
         return [self.known[name] for name in names if name in self.known]
 
 

@@ -150,7 +150,7 @@ def _by_python(
     bad: list[BadRow] = []
     for row, (line, value) in enumerate(values, first_row):
         if not isinstance(value, dict):
-            what = "no JSON" if isinstance(value, bytes) else "no JSON object"
+            what = "no JSON" if isinstance(value, bytes) else "not a JSON object"
             text = value.decode(errors="replace") if isinstance(value, bytes) else json.dumps(value)
             bad.append(BadRow(row, line, f"it is {what}", {"_text": text}))
         elif unknown := value.keys() - columns.keys() - set(overlooked):
@@ -224,7 +224,7 @@ class _Text:
 
     def broken(self) -> InvalidArgumentError:
         """Return what says that the array is wrong here."""
-        return InvalidArgumentError(f"the JSON array is broken at {self._text[self.at : self.at + 20]!r}")
+        return InvalidArgumentError(f"the JSON array is malformed at {self._text[self.at : self.at + 20]!r}")
 
     def _more(self) -> bool:
         read = self._stream.read(_BLOCK)

@@ -74,15 +74,15 @@ class Holder(BaseModel):
 def held_by(what: str, holder: Holder) -> UnavailableError:
     """Return the error that tells who is at work."""
     return UnavailableError(
-        f"{what} is being worked on by another run ({holder}): let it end, then run this again. A run that was killed "
-        f"is taken over {LEASE_SECONDS:.0f} seconds after its last sign of life"
+        f"{what} is in use by another run ({holder}): wait for it to end, then try again. A run that was killed "
+        f"can be taken over {LEASE_SECONDS:.0f} seconds after its last heartbeat"
     )
 
 
 def lost(what: str) -> ConflictError:
     """Return the error of a run whose lease another may have taken over."""
     return ConflictError(
-        f"{what} may have been taken over by another run, since this one was stopped for more than "
+        f"{what} may have been taken over by another run, because this one was suspended for more than "
         f"{LEASE_SECONDS / 2:.0f} seconds; nothing was published: run the job again"
     )
 

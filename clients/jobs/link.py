@@ -36,7 +36,9 @@ class StoreLink:
         if isinstance(store, str):
             return cls(store)
         if not isinstance(store, Database):
-            raise InvalidArgumentError(f"a store is a Database or the URL of a server, not a {type(store).__name__}")
+            raise InvalidArgumentError(
+                f"a store must be a Database or the URL of a server, not a {type(store).__name__}"
+            )
         service = store._store
         if isinstance(service, FlightStore):
             return cls(service.url, service if service.health().server is None else None)
@@ -78,8 +80,8 @@ class StoreLink:
         service = self.service
         if not isinstance(service, PlacedStore):
             raise InvalidArgumentError(
-                f"the part is of the server {split.server!r}, and {service!r} shares no tables with others: name the "
-                "servers that the job was begun with"
+                f"the part is on the server {split.server!r}, and {service!r} does not share tables: give the "
+                "servers that the job started with"
             )
         return service.scan_split(split.server, split.scan)
 
@@ -87,8 +89,8 @@ class StoreLink:
         """Raise InvalidArgumentError, if other processes cannot reach the store."""
         if self.location is None:
             raise InvalidArgumentError(
-                "an embedded database lives in one process: tasks of other processes need a server; start one on the "
-                "directory and give its URL, or let the job run with executor='local'"
+                "an embedded database cannot be used by other processes: serve its "
+                "directory and give the server's URL, or run the job with executor='local'"
             )
 
     def __reduce__(self) -> tuple[Any, ...]:

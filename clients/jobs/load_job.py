@@ -111,7 +111,7 @@ def _rejects(
     if path is None:
         return None
     if executor != "local":
-        raise InvalidArgumentError("rejected rows are set aside by a load of this process: leave the executor out")
+        raise InvalidArgumentError("rejects needs a load in this process: leave out the executor")
     if any(file.format in ("json", "jsonl") for file in files):
         return Rejects(Path(path), [column.name for column in about.columns])
     return Rejects(Path(path), list(dict.fromkeys(name for file in files for name in file.schema().names)))
@@ -121,7 +121,7 @@ def _operation(op: str | Operation) -> Operation:
     try:
         return Operation(op)
     except ValueError:
-        raise InvalidArgumentError(f"no operation is called {op!r}; there are {', '.join(Operation)}") from None
+        raise InvalidArgumentError(f"unknown operation {op!r}; known: {', '.join(Operation)}") from None
 
 
 def _is_places(source: Any) -> bool:

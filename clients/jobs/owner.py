@@ -42,9 +42,9 @@ def check_owner(root: Folder, about: TableDescription, told: Iterable[TableDescr
         known = {each.store_uuid for table in told for each in table.stores}
     if known and not known & mine:
         raise InvalidArgumentError(
-            f"{root} holds backups of another store ({_shown(known)}), and table {about.name!r} is of the store "
-            f"{_shown(mine)}: give another folder for its backups, which begin with a full one. This is so for a table "
-            "that was restored into a new store, too"
+            f"{root} contains backups of another store ({_shown(known)}), and table {about.name!r} is in store "
+            f"{_shown(mine)}: use another folder, and begin with a full backup. This also applies to a table "
+            "that was restored into a new store"
         )
     if not is_told or not mine <= known:
         root.make()
@@ -59,13 +59,13 @@ def is_same_table(then: Sequence[TableStore], now: Sequence[TableStore]) -> bool
 def why_not_continued(then: Sequence[TableStore], now: Sequence[TableStore]) -> str | None:
     """Return why changes since a backup cannot be told from what the stores hold now; None where they can."""
     if not then:
-        return "the last backup does not say of which store it is"
+        return "the last backup does not name its store"
     if not now:
-        return "the server does not say which store it has"
+        return "the server does not name its store"
     names = {each.server: each.store_uuid for each in now}
     are_there = _ids(then) <= _ids(now)
     if not are_there or any(names.get(each.server, each.store_uuid) != each.store_uuid for each in then):
-        return "servers that share the table were taken away or replaced since the last backup"
+        return "servers that share the table were removed or replaced since the last backup"
     return None
 
 

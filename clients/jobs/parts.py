@@ -83,9 +83,7 @@ def write_part(task: PartTask) -> DataFile:
     file = f"{task.name}-{uuid.uuid4().hex[:8]}.parquet"
     stream = task.link.scan(task.split)
     if not stream.schema.equals(task.schema):
-        raise ConflictError(
-            f"the columns of table {task.split.scan.table!r} were changed while it was read: begin again"
-        )
+        raise ConflictError(f"the columns of table {task.split.scan.table!r} changed during the read: start again")
     sums = PartSums() if task.sums else None
     schema = pa.schema([field for field in stream.schema if not field.name.startswith(BEFORE)])
     rows, size, sha256 = _write_file(task.folder, file, schema, stream.batches, sums)
@@ -132,20 +130,20 @@ def read_part(folder: Folder, part: DataFile, schema: pa.Schema) -> Iterator[pa.
     if size is None:
         raise wrong("the file is missing")
     if size != part.bytes:
-        raise wrong(f"it has {size:,} bytes, and was written with {part.bytes:,}")
+        raise wrong(f"it has {size:,} bytes, not {part.bytes:,}")
     data = folder.read(part.file)
     if hashlib.sha256(data).hexdigest() != part.sha256:
-        raise wrong(f"its SHA-256 is not {part.sha256}, which it was written with")
+        raise wrong(f"its SHA-256 is not {part.sha256}")
     try:
         file = pq.ParquetFile(pa.BufferReader(data))
         told = file.schema_arrow
         if (told.names, told.types) != (schema.names, schema.types):
-            raise wrong(f"it has the columns {_columns(told)}, and was to have {_columns(schema)}")
+            raise wrong(f"it has the columns {_columns(told)}, not {_columns(schema)}")
         if file.metadata.num_rows != part.rows:
-            raise wrong(f"it has {file.metadata.num_rows:,} rows, and the note says {part.rows:,}")
+            raise wrong(f"it has {file.metadata.num_rows:,} rows, not {part.rows:,}")
         for batch in file.iter_batches():
             if "_op" in schema.names and not pc.all(pc.is_in(batch.column("_op"), pa.array(OPS))).as_py():
-                raise wrong(f"its column _op says what is none of {', '.join(OPS)}")
+                raise wrong(f"its column _op has a value other than {', '.join(OPS)}")
             yield batch
     except (pa.ArrowException, OSError, ValueError) as error:
         raise wrong(f"it cannot be read as Parquet: {str(error).partition(chr(10))[0]}") from None

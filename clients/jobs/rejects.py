@@ -32,7 +32,7 @@ class Rejects:
             InvalidArgumentError: the suffix names no format.
         """
         if path.suffix not in _CSV + _JSON:
-            raise InvalidArgumentError(f"rejected rows go to a file called .csv or .jsonl, not {path.name}")
+            raise InvalidArgumentError(f"the file for rejected rows must end in .csv or .jsonl, not {path.name}")
         self.path = path
         self.rows = 0
         self._columns = [*columns, *NOTES]

@@ -91,7 +91,7 @@ def restore(
     chain = backups.chain(moment)
     wanted = chain[-1][1]
     name = name or wanted.table.name
-    is_there = AlreadyPresentError(f"there is a table {name!r} already: restore by another name, or drop that first")
+    is_there = AlreadyPresentError(f"table {name!r} already exists: restore to another name, or drop it first")
     if name in link.service.tables():
         raise is_there
     unfinished = f"{name}.restoring-{wanted.until}"

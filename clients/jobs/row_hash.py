@@ -93,7 +93,7 @@ def _words(values: pa.Array, name: str) -> Words:
         return _decimals(values)
     if is_.is_string(kind) or is_.is_binary(kind) or is_.is_large_string(kind) or is_.is_large_binary(kind):
         return _bytes(values)
-    raise InvalidArgumentError(f"column {name!r} is {kind}, which has no checksum: no table holds it")
+    raise InvalidArgumentError(f"column {name!r} is {kind}, a type without checksum: no table can hold it")
 
 
 def _fixed(values: pa.Array, kind: np.dtype) -> np.ndarray:

@@ -21,7 +21,7 @@ def write_spark_frame(link: StoreLink, table: str, frame: Any, op: Operation) ->
     from ..spark.api import write_table  # pyright: ignore[reportAttributeAccessIssue]
 
     if link.location is None:
-        raise InvalidArgumentError("a DataFrame of Spark is written to a server: give its URL")
+        raise InvalidArgumentError("a Spark DataFrame can be written only to a server: give its URL")
     seen = Observation()
     write_table(frame.observe(seen, count(lit(1)).alias("rows")), table, link.location, operation=str(op))
     return seen.get["rows"]

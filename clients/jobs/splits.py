@@ -95,7 +95,7 @@ def split_table(service: StoreService, spec: ScanSpec, split_bytes: int | None =
         ConflictError: the table is altered, or its tablets moved, faster than it can be planned.
     """
     if split_bytes is not None and split_bytes < 1:
-        raise InvalidArgumentError(f"split_bytes is a positive number of bytes, not {split_bytes}")
+        raise InvalidArgumentError(f"split_bytes must be a positive number of bytes, not {split_bytes}")
     asked = spec.model_copy(update={"split_bytes": split_bytes, "all_parts": True}).checked()
     for pause in (*_PAUSES, None):
         plan = service.plan(asked)
@@ -121,13 +121,15 @@ def check_cover(name: str, splits: Iterable[ScanSplit], schema_version: int, tab
     Raises:
         ConflictError: they do not; the text says which tablet is missing or there twice.
     """
-    again = "a tablet was moved, or the table altered meanwhile; run the job again"
+    again = "a tablet has moved or the table was altered meanwhile; run the job again"
     if schema_version != table.schema_version:
-        raise ConflictError(f"table {name!r} was altered while the job planned what to read: {again}")
+        raise ConflictError(f"table {name!r} was altered during planning: {again}")
     parts: dict[TabletPartition, list[ScanSplit]] = {each: [] for each in table.partitions.tablets()}
     for split in splits:
         if split.partition not in parts:
-            raise ConflictError(f"tablet {_called(split)} of table {name!r} holds what no partition is: {again}")
+            raise ConflictError(
+                f"tablet {_called(split)} of table {name!r} does not match a partition of the table: {again}"
+            )
         parts[split.partition].append(split)
     for partition, found in parts.items():
         tablets = list(dict.fromkeys(map(_called, found)))
@@ -147,7 +149,7 @@ def _check_keys(name: str, splits: list[ScanSplit]) -> None:
         before.key_upper is None or before.key_upper != after.key_lower for before, after in pairwise(ordered)
     ):
         raise ConflictError(
-            f"the parts of tablet {_called(ordered[0])} of table {name!r} leave out keys, or hold some twice: report it"
+            f"the parts of tablet {_called(ordered[0])} of table {name!r} overlap or have gaps: please report this bug"
         )
 
 
@@ -180,5 +182,5 @@ def check_count(what: str, rows: int, expected: int | None) -> None:
     if expected is not None and rows != expected:
         raise ConflictError(
             f"{what} had {expected:,} rows when the job began, and {rows:,} were read: a range of it was dropped "
-            "meanwhile, or made anew; run the job again"
+            "or added again meanwhile; run the job again"
         )

@@ -35,11 +35,13 @@ def backups_of_table(root: Folder, about: TableDescription) -> TableBackups:
             continue
         if found.last and is_same_table(found.last.table.stores, about.stores):
             if _key_of(found.last.table) != _key_of(about):
-                raise InvalidArgumentError(f"{found.folder} is of table {about.name!r} when it had another key")
+                raise InvalidArgumentError(
+                    f"{found.folder} is a backup of table {about.name!r} with another primary key"
+                )
             return found
     if damaged:
         raise damaged[0]
-    raise NotFoundError(f"{root} holds no backup of table {about.name!r} of this store")
+    raise NotFoundError(f"{root} has no backup of table {about.name!r} of this store")
 
 
 def write_tablet(

@@ -98,7 +98,7 @@ def cell_of_text(text: str, kind: LogicalType) -> Any:
     else:
         if not (kind.is_integer or kind.is_floating):
             return from_json(bare, kind)
-    raise InvalidArgumentError(f"the value {text!r} is no {kind}")
+    raise InvalidArgumentError(f"the value {text!r} is not a valid {kind}")
 
 
 def _cell_of_value(value: Any, kind: LogicalType) -> Any:
@@ -129,7 +129,7 @@ def _one_by_one(
             cells.append(None if value is None else read(value, kind))
         except InvalidArgumentError:
             cells.append(None)
-            wrong[row] = f"column {column.name!r}: {_shown(value)} is no {kind}"
+            wrong[row] = f"column {column.name!r}: {_shown(value)} is not a valid {kind}"
     try:
         return pa.array(cells, target), wrong
     except (pa.ArrowException, OverflowError):  # one of them is a cell of Python that Arrow cannot hold
@@ -142,7 +142,7 @@ def _with_gaps(cells: list[Any], column: ColumnSchema, wrong: dict[int, str]) ->
             pa.scalar(cell, column.field.type)
         except (pa.ArrowException, OverflowError):
             cells[row] = None
-            wrong[row] = f"column {column.name!r}: {_shown(cell)} is no {column.logical}"
+            wrong[row] = f"column {column.name!r}: {_shown(cell)} is not a valid {column.logical}"
     return pa.array(cells, column.field.type), wrong
 
 

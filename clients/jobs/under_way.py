@@ -142,7 +142,7 @@ class TableUnderWay:
                     create_like(self._service, self._like, self._name, comment, self._partition_by)
             except ConflictError:  # another run has changed it between
                 time.sleep(random.uniform(0.5, 1 + attempt) * _PAUSE_SECONDS)
-        raise ConflictError(f"table {self._name!r} is taken by other runs again and again: let them end")
+        raise ConflictError(f"table {self._name!r} is in use by other runs: wait for them to end, then try again")
 
     def _is_dead(self, holder: Holder, renewed: int) -> bool:
         silent = microseconds_of(self._service.now()) - microseconds_of(renewed)  # both by the clock of the store
@@ -185,7 +185,8 @@ class TableUnderWay:
         state = _read(comment)
         if state is None or state.made_from != self._origin:
             raise InvalidArgumentError(
-                f"there is a table {self._name!r} that was not made from {self._origin}: drop it, or take another name"
+                f"table {self._name!r} already exists and does not come from {self._origin}: drop it, or use another "
+                "name"
             )
         return state
 

@@ -63,7 +63,7 @@ def bulk_compact(
     if where is None:
         raise InvalidArgumentError(
             "give the store's directory, as this process and its executors see it, by --directory or "
-            "directory=: files lie there"
+            "directory=: files are merged there"
         )
     wanted = None if tablets is None else tuple(tablets)
     asked = CompactionBegin(table=table, tablets=wanted, replace=replace, ttl_seconds=ttl_seconds)
@@ -114,7 +114,7 @@ def _renewed(store: StoreService, plan: CompactionPlan) -> Iterator[None]:
 
 def _check_shared(where: Directory, plan: CompactionPlan) -> None:
     if not file_system(where).exists(plan.tasks[0].directory):
-        raise InvalidArgumentError(f"{where} is not the directory of this store: it has no {plan.tasks[0].directory}")
+        raise InvalidArgumentError(f"{where} is not the directory of this store: {plan.tasks[0].directory} is missing")
 
 
 def _summary(plan: CompactionPlan, done: Sequence[CompactionDone], conflicts: list[str]) -> CompactionSummary:

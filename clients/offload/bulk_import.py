@@ -162,7 +162,7 @@ def _mode(mode: str | ImportMode) -> ImportMode:
         return ImportMode(mode)
     except ValueError:
         known = ", ".join(ImportMode)
-        raise InvalidArgumentError(f"no mode of an import is called {mode!r}; there are {known}") from None
+        raise InvalidArgumentError(f"unknown import mode {mode!r}; known: {known}") from None
 
 
 def _parts(source: Any) -> list[Any]:
@@ -190,7 +190,7 @@ def _row_groups(path: Path) -> list[Any]:
     try:
         metadata = pq.read_metadata(path)
     except pa.ArrowInvalid as error:
-        raise InvalidArgumentError(f"{path} is no Parquet file: {error}") from None
+        raise InvalidArgumentError(f"{path} is not a Parquet file: {error}") from None
     parts: list[Any] = []
     groups: list[int] = []
     size = 0
@@ -214,7 +214,7 @@ def _shared(store: StoreService, directory: Directory | None, plan: ImportPlan) 
             "directory=: files are built there"
         )
     if not file_system(where).exists(plan.staging):
-        raise InvalidArgumentError(f"{where} is not the directory of this store: it has no {plan.staging}")
+        raise InvalidArgumentError(f"{where} is not the directory of this store: {plan.staging} is missing")
     return where
 
 

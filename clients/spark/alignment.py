@@ -51,7 +51,7 @@ class Alignment:
         numbered = not table.unique_key and options.operation.base is Operation.INSERT
         needed = table.primary_key[:-1] if numbered else table.primary_key
         if absent := [name for name in needed if name not in names.values()]:
-            raise InvalidArgumentError(f"the rows lack the key column {absent[0]!r} of table {table.name!r}")
+            raise InvalidArgumentError(f"the rows have no column {absent[0]!r}, a key column of table {table.name!r}")
         key, only_keys = table.primary_key, options.ignore_null
         return cls(key, options.operation, operations, only_keys, table.columns, names, walls)
 
@@ -99,7 +99,9 @@ def operations_of(words: pa.Array) -> tuple[pa.Int32Array, list[Operation]]:
     found = [known.get(word) for word in coded.dictionary.to_pylist()]
     if None in found:
         wrong = coded.dictionary[found.index(None)].as_py()
-        raise InvalidArgumentError(f"the operation column says {wrong!r}; what works is {', '.join(Operation)}")
+        raise InvalidArgumentError(
+            f"the operation column has the unknown operation {wrong!r}; known: {', '.join(Operation)}"
+        )
     return coded.indices, [operation for operation in found if operation is not None]
 
 
@@ -112,7 +114,7 @@ def _operation_column(schema: StructType, options: WriteOptions | StreamWriteOpt
     except InvalidArgumentError:
         there = ", ".join(schema.fieldNames())
         raise InvalidArgumentError(
-            f"there is no operationColumn {options.operation_column!r}; there are {there}"
+            f"operationColumn {options.operation_column!r} is not a column of the rows; they have {there}"
         ) from None
     if not isinstance(schema[name].dataType, StringType):
         raise InvalidArgumentError(f"operationColumn {name!r} is {schema[name].dataType.simpleString()}, not string")
@@ -126,7 +128,7 @@ def _names_in(table: TableDescription, rows: StructType) -> dict[str, str]:
     for name, meant in names.items():
         if twice := [other for other in names if names[other] == meant and other != name]:
             raise InvalidArgumentError(
-                f"the rows have {name!r} and {twice[0]!r}, and the table has one column {meant!r}"
+                f"the rows have {name!r} and {twice[0]!r}, but the table has only one column {meant!r}"
             )
     return names
 

@@ -25,7 +25,7 @@ def answer(options: _Options) -> StructType:
     """
     question = options.pop(ASK)
     if question not in _ANSWERS:
-        raise InvalidArgumentError(f"no question is called {question!r}: the shim is of another version, build it anew")
+        raise InvalidArgumentError(f"unknown question {question!r}: the Java shim has another version; build it again")
     server_at(options["uri"], patient=False)  # a server that is not there is told at once
     return _ANSWERS[question](options)
 

@@ -101,7 +101,7 @@ class BatchWriter(DataSourceArrowWriter):
             StoreError: they cannot be written to it.
         """
         if overwrite and (options.operation_column or options.operation.base in (Operation.UPDATE, Operation.DELETE)):
-            raise InvalidArgumentError("overwrite empties the table first, so it goes with insert and upsert only")
+            raise InvalidArgumentError("overwrite empties the table first: it works only with insert and upsert")
         table = server_at(options.uri, patient=False).describe_table(options.table)
         self._options, self._adds_only = as_meant(options, schema, table, overwrite)
         self._overwrite = overwrite

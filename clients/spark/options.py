@@ -41,7 +41,7 @@ def _names(text: Any) -> Any:
         try:
             return json.loads(text)
         except ValueError as error:
-            raise ValueError(f"no list in JSON: {error}") from None
+            raise ValueError(f"not a JSON list: {error}") from None
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
@@ -49,7 +49,7 @@ def _measures(text: Any) -> Any:
     try:
         return json.loads(text) if isinstance(text, str) else text
     except ValueError as error:
-        raise ValueError(f"no JSON: {error}") from None
+        raise ValueError(f"not valid JSON: {error}") from None
 
 
 Moment = Annotated[int | str, BeforeValidator(_moment)]
@@ -119,15 +119,17 @@ class BatchReadOptions(_Selection):
         parsed = self.model_copy(update={name: parse_moment(value, to_camel(name)) for name, value in given.items()})
         snapshots = [to_camel(name) for name in given if name in self._SNAPSHOTS]
         if len(snapshots) > 1:
-            raise InvalidArgumentError(f"{' and '.join(snapshots)} say the same twice: keep one of them")
+            raise InvalidArgumentError(f"{' and '.join(snapshots)} exclude each other: keep one of them")
         if self.start_timestamp is not None and snapshots:
-            raise InvalidArgumentError(f"{snapshots[0]} does not go with startTimestamp, which ends at endTimestamp")
+            raise InvalidArgumentError(
+                f"{snapshots[0]} cannot be combined with startTimestamp, which ends at endTimestamp"
+            )
         for name in ("end_timestamp", "read_change_feed", "before_values"):
             if getattr(self, name) and self.start_timestamp is None:
-                raise InvalidArgumentError(f"{to_camel(name)} is of changes: say since when, by startTimestamp")
+                raise InvalidArgumentError(f"{to_camel(name)} applies to changes only: set startTimestamp too")
         if self.aggregate is not None and (self.columns is not None or self.start_timestamp is not None):
             other = "columns" if self.columns is not None else "startTimestamp"
-            raise InvalidArgumentError(f"aggregate does not go with {other}: it is of all rows that match")
+            raise InvalidArgumentError(f"aggregate cannot be combined with {other}: it covers all rows that match")
         return parsed
 
     @property
@@ -155,10 +157,10 @@ class StreamReadOptions(_Selection):
     def checked(self) -> Self:
         """See Place."""
         if not self.read_change_feed:
-            raise InvalidArgumentError("a stream is one of changes, with the columns _op and _timestamp: say so by "
+            raise InvalidArgumentError("a stream reads changes, with the columns _op and _timestamp: set "
                                        "readChangeFeed=true")  # fmt: skip
         if self.max_rows_per_trigger is not None and self.max_bytes_per_trigger is not None:
-            raise InvalidArgumentError("maxRowsPerTrigger and maxBytesPerTrigger limit the same: keep one of them")
+            raise InvalidArgumentError("maxRowsPerTrigger and maxBytesPerTrigger exclude each other: keep one of them")
         if self.starting_timestamp in ("earliest", "latest"):
             return self
         return self.model_copy(
@@ -177,7 +179,7 @@ class _Writing(Place):
     def checked(self) -> Self:
         """See Place."""
         if self.operation_column is not None and "operation" in self.model_fields_set:
-            raise InvalidArgumentError("operation and operationColumn both say what to do: keep one of them")
+            raise InvalidArgumentError("operation and operationColumn exclude each other: keep one of them")
         return self
 
 
@@ -193,7 +195,7 @@ class WriteOptions(_Writing):
     def checked(self) -> Self:
         """See Place."""
         if (self.txn_app_id is None) != (self.txn_version is None):
-            raise InvalidArgumentError("txnAppId and txnVersion go together: a version means something only to its app")
+            raise InvalidArgumentError("txnAppId and txnVersion must be given together")
         return super().checked()
 
 
@@ -262,14 +264,16 @@ def _placed(given: Mapping[str, str]) -> dict[str, str]:
     """Return options by name in lower case; ``load("name")`` comes as ``path``, ``load(["a", "b"])`` as ``paths``."""
     named = {name.lower(): value for name, value in given.items()}
     if "paths" in named:
-        raise InvalidArgumentError("load() takes one table; read others by themselves, and unite them with union()")
+        raise InvalidArgumentError("load() takes one table; read each table separately and combine them with union()")
     path = named.pop("path", None)
     if path is not None and named.setdefault("table", path) != path:
-        raise InvalidArgumentError(f"the table is {path!r} by load() or save(), and {named['table']!r} by its option")
+        raise InvalidArgumentError(
+            f"load() or save() names the table {path!r}, but option table names {named['table']!r}"
+        )
     return named
 
 
 def _unknown(name: str, known: list[str], what: str) -> str:
     close = get_close_matches(name, [each.lower() for each in known], 1)
     hint = next((f", did you mean {each}?" for each in known if close and each.lower() == close[0]), ";")
-    return f"no option of {what} is called {name!r}{hint} there are {', '.join(known)}"
+    return f"unknown {what} option {name!r}{hint} known: {', '.join(known)}"

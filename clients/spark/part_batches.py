@@ -36,5 +36,5 @@ def _followed(uri: str, part: ScanPart) -> Iterator[pa.RecordBatch]:
 
     store, ticket = all_servers_at(uri), ScanSpec.model_validate_json(part.ticket)
     if not isinstance(store, PlacedStore) or ticket.partition is None:
-        raise WrongServerError("the part is of a tablet that was moved to another server: plan the scan again")
+        raise WrongServerError("a tablet has moved to another server: plan the scan again")
     return store.follow(ticket)

@@ -31,10 +31,12 @@ _DEFAULT, _DEFAULT_BEFORE = "CURRENT_DEFAULT", "EXISTS_DEFAULT"
 """Where Spark looks for what it fills a column with. It wants the second too, which it has no use for here."""
 _CHANGES_CELLS = (Operation.UPSERT, Operation.UPDATE)
 _WORKS = (
-    "name all columns, let NULLs leave cells as they are by the option ignoreNull, use the shim in Java with its "
-    "extension of the session, or write by df.write.format(nyala)"
+    "name all columns, set the option ignoreNull so that NULLs leave cells unchanged, use the Java shim with its "
+    "session extension, or write with df.write.format(nyala)"
 )
-_REFUSAL = f"raise_error('without the shim Spark does not tell which columns a statement leaves out: {_WORKS}')"
+_REFUSAL = (
+    f"raise_error('without the Java shim, Spark does not pass on which columns a statement leaves out: {_WORKS}')"
+)
 """No constant, so that Spark refuses a statement that needs it, and quotes it."""
 
 
@@ -59,8 +61,8 @@ def as_meant(
         return options.model_copy(update={"operation": Operation.INSERT}), True
     if options.statement is None and _may_erase(options) and not _refuses(schema):
         raise InvalidArgumentError(
-            f"operation {str(options.operation)!r} of a statement may erase cells of the columns that it leaves out: "
-            f"{_WORKS}; a view may be made with the operation among its OPTIONS"
+            f"operation {str(options.operation)!r} in a statement may erase cells of the columns that it leaves out: "
+            f"{_WORKS}; or create a view with the operation in its OPTIONS"
         )
     return options, False
 
@@ -70,7 +72,7 @@ def only_new(error: RowErrors) -> AlreadyPresentError | RowErrors:
     if error.code != AlreadyPresentError.code:
         return error
     return AlreadyPresentError(
-        f"{error.message}; an INSERT adds rows, and the option operation=upsert also changes those that are there"
+        f"{error.message}; INSERT only adds rows; the option operation=upsert also changes existing rows"
     )
 
 

@@ -186,7 +186,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except SnapshotTooOldError as error:
             if self._options.fail_on_data_loss:
                 raise SnapshotTooOldError(
-                    f"{error.message}: changes after {since} are lost; start anew with another checkpoint, or go on "
+                    f"{error.message}: changes after {since} are lost; start again with a new checkpoint, or continue "
                     "without them with failOnDataLoss=false"
                 ) from None
         oldest = _oldest(server_at(self._options.uri), self._options.table)

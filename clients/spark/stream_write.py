@@ -47,7 +47,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
             StoreError: they cannot be written to it.
         """
         if overwrite and (options.operation_column or options.operation.base in (Operation.UPDATE, Operation.DELETE)):
-            raise InvalidArgumentError("output mode complete empties the table first: it goes with insert and upsert")
+            raise InvalidArgumentError(
+                "output mode complete empties the table first: it works only with insert and upsert"
+            )
         self._options = options
         self._overwrite = overwrite
         self._stager = Stager(schema, options, server_at(options.uri).describe_table(options.table))
@@ -72,7 +74,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             return
         app = self._options.txn_app_id or (first.query if first else "")
         if not app:
-            raise InvalidArgumentError("Spark does not tell which query this is: give the option txnAppId")
+            raise InvalidArgumentError("Spark does not pass on which query this is: set the option txnAppId")
         transaction = first.transaction if first else f"{self._made}-{batchId}"
         application = self._stager.application(app)
         commit_parts(self._options, transaction, messages, self._overwrite, application, batchId)

@@ -115,7 +115,7 @@ def chosen(columns: Sequence[ColumnSchema], names: Sequence[str] | None) -> list
     by_name = {column.name: column for column in columns}
     found = [same_name(name, list(by_name)) for name in names]
     if len(set(found)) < len(found):
-        raise InvalidArgumentError(f"a column is named twice in {', '.join(names)}")
+        raise InvalidArgumentError(f"duplicate column in {', '.join(names)}")
     return [by_name[name] for name in found]
 
 
@@ -128,10 +128,12 @@ def becomes_moment(given: spark.StructField, column: ColumnSchema) -> bool:
     kind, target = given.dataType, column.logical.name
     if target == "timestamp[us]" and isinstance(kind, spark.StringType):
         raise InvalidArgumentError(
-            f"column {given.name!r} is string, and the table holds moments: cast it to timestamp"
+            f"column {given.name!r} is string, but the table's column is a timestamp: cast it to timestamp"
         )
     if target == "date" and isinstance(kind, spark.TimestampType):
-        raise InvalidArgumentError(f"column {given.name!r} is timestamp, and the table holds dates: cast it to date")
+        raise InvalidArgumentError(
+            f"column {given.name!r} is timestamp, but the table's column is a date: cast it to date"
+        )
     return target == "timestamp[us]" and isinstance(kind, spark.TimestampNTZType | spark.DateType)
 
 
@@ -145,7 +147,7 @@ def same_name(name: str, known: Sequence[str]) -> str:
         return name
     alike = [each for each in known if each.lower() == name.lower()]
     if len(alike) > 1:
-        raise InvalidArgumentError(f"column {name!r} may be {' or '.join(map(repr, alike))}: write it as one of them")
+        raise InvalidArgumentError(f"column {name!r} is ambiguous: write {' or '.join(map(repr, alike))}")
     if not alike:
         raise missing(name, list(known))
     return alike[0]
@@ -170,17 +172,17 @@ def projection(asked: spark.StructType, there: spark.StructType) -> dict[str, st
         InvalidArgumentError: for a column that is not there, has another type, or may be NULL against the schema.
     """
     if not asked.fields:
-        raise InvalidArgumentError("a schema needs one column at least")
+        raise InvalidArgumentError("a schema needs at least one column")
     names = {field.name: same_name(field.name, there.fieldNames()) for field in asked}
     for field in asked:
         have = there[names[field.name]]
         if not _reads_as(have.dataType, field.dataType):
             raise InvalidArgumentError(
                 f"column {field.name!r} is {have.dataType.simpleString()}, not {field.dataType.simpleString()}: "
-                "leave the schema out, load the table anew if it was altered, or cast in Spark"
+                "leave out the schema, load the table again if it was altered, or cast in Spark"
             )
         if have.nullable and not field.nullable:
-            raise InvalidArgumentError(f"column {field.name!r} may be NULL, and the schema says NOT NULL")
+            raise InvalidArgumentError(f"column {field.name!r} may be NULL, but the schema declares it NOT NULL")
     return names
 
 

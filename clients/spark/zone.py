@@ -41,7 +41,7 @@ def session_zone(told: pa.Schema | None = None) -> str:
     zone = next(zones, None) or (context and context.getLocalProperty(SETTING))
     if not zone:
         raise InvalidArgumentError(
-            f"which moments timestamps without a zone are depends on the session's time zone, which is not told: set "
+            f"timestamps without a zone depend on the session's time zone, which is unknown: set "
             f"{SETTING}, or cast them to timestamp in Spark"
         )
     return zone
@@ -74,9 +74,7 @@ def _zone(name: str) -> dt.tzinfo:
     try:
         return ZoneInfo("UTC" if name == "Z" else name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise InvalidArgumentError(
-            f"the time zone {name!r} of the session is not known here; Area/City and +HH:MM work"
-        ) from None
+        raise InvalidArgumentError(f"unknown session time zone {name!r}; use Area/City or +HH:MM") from None
 
 
 def _offset(moment: dt.datetime) -> int:

@@ -67,9 +67,10 @@ def _usable(shim: bool | str | Path | None) -> Path | None:
     if reason is None:
         return jar
     if shim is not None:
-        raise InvalidArgumentError(f"the shim in Java cannot be used: {reason}; `nyala spark build-shim` builds it")
+        raise InvalidArgumentError(f"the Java shim cannot be used: {reason}; build it with `nyala spark build-shim`")
     warnings.warn(
-        f"the shim in Java is not used, and all works without it: {reason}; `nyala spark build-shim` builds it anew",
+        f"the Java shim is not used: {reason}; everything works without it; build it again with `nyala spark "
+        "build-shim`",
         RuntimeWarning,
         stacklevel=3,
     )

@@ -46,7 +46,7 @@ def build_shim(folder: Path | None = None) -> Path:
     jar = default_jar() if folder is None else folder / JAR_NAME
     version = spark_version()
     if not version.startswith(_SERIES + "."):
-        raise InvalidArgumentError(f"the shim is written for Spark {_SERIES}; this is {version}")
+        raise InvalidArgumentError(f"the Java shim needs Spark {_SERIES}; this is {version}")
     with tempfile.TemporaryDirectory() as scratch:
         _compile(Path(scratch))
         files = {path.relative_to(scratch).as_posix(): path.read_bytes() for path in Path(scratch).rglob("*.class")}
@@ -55,7 +55,7 @@ def build_shim(folder: Path | None = None) -> Path:
         _write_jar(jar, files, version)
     except OSError as error:
         raise InvalidArgumentError(
-            f"the jar cannot be written to {jar.parent} ({error.strerror}): name another folder, and give the jar to "
+            f"the jar cannot be written to {jar.parent} ({error.strerror}): use another folder and pass the jar to "
             "configure(builder, shim=...)"
         ) from None
     return jar
@@ -72,7 +72,7 @@ def why_not(jar: Path) -> str | None:
     if built_for != running:
         return f"it was compiled against Spark {built_for}, and this is {running}"
     if said.get("Source-Digest") != _digest():
-        return "it was compiled from other sources than those of this version of nyala"
+        return "it was compiled from the sources of another version of nyala"
     return None
 
 
@@ -100,7 +100,9 @@ def _javac() -> str:
     found = shutil.which("javac", path=f"{home}/bin") if home else None
     found = found or shutil.which("javac")
     if found is None:
-        raise InvalidArgumentError("there is no javac: install a JDK 17 or later, as openjdk-17-jdk-headless on Debian")
+        raise InvalidArgumentError(
+            "javac not found: install a JDK 17 or later, such as openjdk-17-jdk-headless on Debian"
+        )
     return found
 
 

@@ -68,7 +68,7 @@ class Merger:
         self._merged = merged
         if merged.nbytes > self._bytes_max:
             raise InvalidArgumentError(
-                f"the aggregate has {merged.num_rows:,} groups so far, which take {merged.nbytes:,} "
+                f"the aggregate has {merged.num_rows:,} groups so far, which use {merged.nbytes:,} "
                 f"bytes of the {self._bytes_max:,} allowed (limits.aggregate_bytes); group by fewer columns, or scan"
             )
 

@@ -49,7 +49,7 @@ def put_in_place(table: Table, state: TableState, environment: Environment) -> l
         _new_memrowsets(kept, state.schema) as successors,
     ):
         environment.manifest.commit(lambda manifest: _altered(manifest, table, state, kept, added))
-        with environment.latch.on_failure("an altered table could not be put in place"):
+        with environment.latch.on_failure("an altered table could not be installed"):
             for tablet, successor in zip(kept, successors, strict=True):
                 tablet.schema = state.schema
                 if successor is not None:

@@ -83,7 +83,7 @@ class Catalog:
             if found := self._tables.get(definition.name):
                 if definition.if_not_exists:
                     return found
-                raise AlreadyPresentError(f"there is a table {definition.name!r} already")
+                raise AlreadyPresentError(f"table {definition.name!r} already exists")
             here = self._environment.here
             elsewhere = here.elsewhere(definition.name, partitions) if here else {}
             table = self._make(definition.name, schema, definition.options, partitions, elsewhere)
@@ -134,12 +134,12 @@ class Catalog:
         if wanted is not None and wanted != version.schema.version:
             raise ConflictError(
                 f"table {table.name!r} has the schema version {version.schema.version}, not {wanted}: "
-                "it was altered meanwhile; look at it again"
+                "it was altered meanwhile; read it again"
             )
         before = TableState(table.name, version.schema, version.options, version.partitions)
         state = altered(before, alteration.steps, self._limits)
         if state.name != table.name and state.name in self._tables:
-            raise AlreadyPresentError(f"there is a table {state.name!r} already")
+            raise AlreadyPresentError(f"table {state.name!r} already exists")
         return state
 
     def _put_in_place(self, table: Table, state: TableState) -> list[Tablet]:
@@ -197,8 +197,8 @@ class Catalog:
             name = table.name if new_name is None else new_name
             if name in self._tables:
                 raise AlreadyPresentError(
-                    f"there is a table {name!r} already: recall the one that was dropped, with the id "
-                    f"{table.table_id}, under another name, as new_name"
+                    f"table {name!r} already exists: recall the dropped table, with the id "
+                    f"{table.table_id}, under a new name (new_name)"
                 )
             with write_locks(table.tablets):
                 self._commit(table, name, None)
@@ -253,9 +253,11 @@ class Catalog:
             return found[0]
         if found:
             ids = ", ".join(str(table.table_id) for table in found)
-            raise ConflictError(f"{len(found)} tables {name_or_id!r} were dropped: recall one by its id, of {ids}")
+            raise ConflictError(
+                f"{len(found)} dropped tables have the name {name_or_id!r}: recall one by its id: {ids}"
+            )
         known = ", ".join(f"{table.name!r} (id {table.table_id})" for table in list(self._dropped.values())[:20])
-        raise NotFoundError(f"no dropped table {name_or_id!r} can be recalled; there are: {known or 'none'}")
+        raise NotFoundError(f"no dropped table {name_or_id!r} can be recalled; known: {known or 'none'}")
 
     def table(self, name: str) -> Table:
         """Return a table. Raises NotFoundError naming the tables there are."""
@@ -312,7 +314,7 @@ class Catalog:
 def _checked_seconds(keep_seconds: int) -> int:
     if isinstance(keep_seconds, int) and 0 <= keep_seconds <= KEEP_SECONDS_MAX:
         return keep_seconds
-    raise InvalidArgumentError(f"keep_seconds {keep_seconds!r} is no whole number from 0 to {KEEP_SECONDS_MAX:,}")
+    raise InvalidArgumentError(f"keep_seconds must be an integer from 0 to {KEEP_SECONDS_MAX:,}, not {keep_seconds!r}")
 
 
 def _is_over(table: Table, now: int) -> bool:

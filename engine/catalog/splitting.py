@@ -69,8 +69,8 @@ def _check_settled(tablet: Tablet, environment: Environment) -> None:
     entry = environment.manifest.current.tablet(tablet.tablet_id)
     if entry and entry.elsewhere and (entry.arriving or entry.moved):
         raise UnavailableError(
-            f"a tablet of the range is being moved between this server and {entry.elsewhere!r}: make the change again "
-            "when that is over",
+            f"a tablet of the range is moving between this server and {entry.elsewhere!r}: try again "
+            "when the move has ended",
             1.0,
         )
 
@@ -89,7 +89,7 @@ def _divide(table: Table, state: TableState, divisions: Sequence[Division], envi
             if all(division.is_ready(little) for division in divisions):
                 _put_in_place(table, version, divisions, environment)
                 return
-    raise UnavailableError("the tablet is loaded faster than it can be divided; try again later")
+    raise UnavailableError("writes to the tablet outpace its split; try again later")
 
 
 def _divided_version(table: Table, state: TableState, divisions: Sequence[Division]) -> TableVersion:
@@ -114,7 +114,7 @@ def _put_in_place(table: Table, version: TableVersion, divisions: Sequence[Divis
         return entry.model_copy(update=update)
 
     environment.manifest.commit(lambda manifest: manifest.with_altered(table.table_id, edited))
-    with environment.latch.on_failure("a divided tablet could not be put in place"):
+    with environment.latch.on_failure("a split tablet could not be installed"):
         for tablet in _kept(table, divisions):
             tablet.schema = version.schema
         table.version = version

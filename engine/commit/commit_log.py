@@ -86,7 +86,7 @@ class CommitLog:
                 heappush(self._applied[durability], (lsn, timestamp))
             self._finish_durable()
         except BaseException as error:
-            why = "a commit was logged and could not be applied"
+            why = "a commit was logged but could not be applied"
             self._latch.stop(f"{why} ({error!r})")
             self._mvcc.poison(why)
             raise InternalError(f"{why}; restart the store") from error

@@ -158,9 +158,9 @@ class MemoryGate:
     def _refuse(self, left_bytes: int) -> None:
         self._refused += 1
         seconds = round(min(max(self._relief_seconds, _RETRY_SECONDS[0]), _RETRY_SECONDS[1]), 1)
-        left = f"; {left_bytes:,} bytes are of tables whose maintenance is off" if left_bytes else ""
+        left = f"; {left_bytes:,} bytes belong to tables whose maintenance is off" if left_bytes else ""
         raise UnavailableError(
-            f"unflushed rows and changes take all of the memory they may (memory_bytes={self._hard:,}){left}: "
+            f"unflushed rows and changes use all their memory (memory_bytes={self._hard:,}){left}: "
             f"retry in {seconds:g} s; with maintenance off call maintain('flush') and maintain('flush_deltas') first",
             retry_after_seconds=seconds,
         )

@@ -50,7 +50,7 @@ class Number:
 def number_of(table_id: int, writer: str, seq: int) -> Number:
     """Return the name of a write. Raises InvalidArgumentError when ``seq`` counts no writes."""
     if not 0 <= seq <= SEQ_MAX:
-        raise InvalidArgumentError(f"seq {seq} is not from 0 to {SEQ_MAX}")
+        raise InvalidArgumentError(f"seq must be from 0 to {SEQ_MAX}, not {seq}")
     return Number(table_id, writer, seq)
 
 
@@ -70,7 +70,7 @@ class Answered:
     def check(self, rows: int) -> None:
         """Raise InvalidArgumentError when a batch of ``rows`` cannot be the one that was answered."""
         if (first := _Answer.model_validate_json(self.body).rows) != rows:
-            raise InvalidArgumentError(f"this number was given to a batch of {first:,} rows already, not {rows:,}")
+            raise InvalidArgumentError(f"seq was already used for a batch of {first:,} rows, not {rows:,}")
 
 
 class _Answer(WriteResult):
@@ -244,8 +244,8 @@ class NumberedWrites:
             return found
         if number.seq < writer.floor:
             raise InvalidArgumentError(
-                f"write {number.seq} of writer {number.writer!r} is older than the answers that are kept, from "
-                f"{writer.floor} on: whether it was applied is not known any more"
+                f"write {number.seq} of writer {number.writer!r} is older than the kept answers, which begin at "
+                f"{writer.floor}, so it is unknown whether it was applied"
             )
         return None
 

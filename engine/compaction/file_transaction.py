@@ -41,7 +41,7 @@ def read_only_if_half_done(tablet_id: int, environment: Environment) -> Iterator
         now = environment.manifest.current.tablet(tablet_id)
         # By the rowsets: up to where files hold the log is noted in the entry by others at any moment.
         if now is not None and (before is None or now.rowsets is not before.rowsets):
-            environment.latch.stop(f"new files of tablet {tablet_id} could not be put in place ({error!r})")
+            environment.latch.stop(f"new files of tablet {tablet_id} could not be installed ({error!r})")
         raise
 
 

@@ -27,7 +27,7 @@ from .merge_rows import Merge, MergeInput, RowFilter
 from .outputs import Moment, Outputs
 from .switch_over import MovedRowSet
 
-_FAILED = "rowsets could not be merged and stay as they are"
+_FAILED = "rowsets could not be merged; the tablet is unchanged"
 TARGET_BYTES = 64 << 20
 TARGET_ROWS = 1 << 22
 

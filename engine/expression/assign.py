@@ -28,7 +28,7 @@ def convert(value: Value, target: LogicalType, is_cast: bool) -> Value:
         value = _number(value, kind, is_cast)
     elif not _goes(given, kind, is_cast):
         raise InvalidArgumentError(
-            f"{word(given)} does not become {target}; CAST(... AS ...) converts where that makes sense"
+            f"{word(given)} cannot be stored as {target}; use CAST(... AS ...) if that makes sense"
         )
     else:
         value = value.cast(kind, safe=not pa.types.is_date(kind))

@@ -49,10 +49,8 @@ def evaluate(expression: Expression, rows: pa.RecordBatch, target: LogicalType) 
     except (pa.ArrowException, OverflowError, ValueError) as error:
         why = str(error).partition("\n")[0].lower()
         if "divide by zero" in why:
-            why = "a division by zero; NULLIF(..., 0) makes it NULL"
-        raise InvalidArgumentError(
-            f"{expression.text!r} cannot be worked out as {target} for all rows: {why}"
-        ) from None
+            why = "division by zero; NULLIF(..., 0) makes it NULL"
+        raise InvalidArgumentError(f"{expression.text!r} cannot be computed as {target} for all rows: {why}") from None
 
 
 class _Evaluator:
@@ -73,7 +71,7 @@ class _Evaluator:
         if method := _NODES.get(kind):
             return method(self, node)
         what = node.name if isinstance(node, exp.Anonymous) else node.sql()[:40]
-        raise InvalidArgumentError(f"{what!r} is not supported; there are + - * / % ||, comparisons, CASE and {NAMES}")
+        raise InvalidArgumentError(f"{what!r} is not supported; known: + - * / % ||, comparisons, CASE and {NAMES}")
 
     def _column(self, node: exp.Column) -> Value:
         return self._rows.column(node.name)
@@ -93,7 +91,7 @@ class _Evaluator:
     def _interval(self, node: exp.Interval) -> Value:
         unit = (node.args["unit"].name if node.args.get("unit") else "").upper().rstrip("S")
         if unit not in _UNITS or not isinstance(node.this, exp.Literal):
-            raise InvalidArgumentError(f"an interval is a number of {', '.join(_UNITS)}, as in INTERVAL '1' DAY")
+            raise InvalidArgumentError(f"an interval must be a number of {', '.join(_UNITS)}, as in INTERVAL '1' DAY")
         return pa.scalar(timedelta(seconds=float(node.this.this) * _UNITS[unit]), pa.duration("us"))
 
     def _cast(self, node: exp.Cast) -> Value:
@@ -115,7 +113,7 @@ class _Evaluator:
     def _condition(self, node: exp.Expr) -> Value:
         value = self.value(node)
         if not (pa.types.is_boolean(value.type) or pa.types.is_null(value.type)):
-            raise InvalidArgumentError(f"a condition is true or false, not {word(value.type)}")
+            raise InvalidArgumentError(f"a condition must be true or false, not {word(value.type)}")
         return value.cast(pa.bool_())
 
     def _is(self, node: exp.Is) -> Value:
@@ -242,8 +240,8 @@ def _type_of(node: exp.DataType) -> LogicalType:
         return LogicalType.varchar(sizes[0]) if sizes else LogicalType("string")
     if node.this not in _SQL_TYPES:
         raise InvalidArgumentError(
-            f"CAST knows no type {node.sql()}; there are INT, BIGINT, DOUBLE, DECIMAL(p,s), TEXT, "
-            "VARCHAR(n), DATE, TIMESTAMP, BOOLEAN and BINARY"
+            f"CAST: unknown type {node.sql()}; known: INT, BIGINT, DOUBLE, DECIMAL(p,s), TEXT, "
+            "VARCHAR(n), DATE, TIMESTAMP, BOOLEAN, BINARY"
         )
     return LogicalType(_SQL_TYPES[node.this])
 

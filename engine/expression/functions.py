@@ -40,7 +40,7 @@ def _whole(node: Any, what: str) -> int:
     negative = isinstance(node, exp.Neg)
     literal = node.this if negative else node
     if not (isinstance(literal, exp.Literal) and not literal.is_string and literal.this.isdigit()):
-        raise InvalidArgumentError(f"{what} takes a whole number there, not {node.sql()!r}")
+        raise InvalidArgumentError(f"{what} takes an integer there, not {node.sql()!r}")
     return -int(literal.this) if negative else int(literal.this)
 
 

@@ -110,7 +110,7 @@ def _of_moments(op: str, left: Value, right: Value) -> Value:
             return _of_moments(op, left, pa.scalar(int(seconds // _DAY_SECONDS)))
         return getattr(pc, f"{op}_checked")(left.cast(pa.timestamp("us")), right)
     raise InvalidArgumentError(
-        f"{_SYMBOLS[op]} does not go with {word(left.type)} and {word(right.type)}; what works is DATE + days, "
+        f"{_SYMBOLS[op]} cannot combine {word(left.type)} and {word(right.type)}; possible are DATE + days, "
         "DATE - DATE and TIMESTAMP + INTERVAL '...' DAY"
     )
 
@@ -152,6 +152,6 @@ def spread(value: Value, count: int) -> pa.Array:
 def mask(value: Value, count: int) -> np.ndarray:
     """Return where a condition is true; NULL is not."""
     if not (pa.types.is_boolean(value.type) or pa.types.is_null(value.type)):
-        raise InvalidArgumentError(f"a condition is true or false, not {word(value.type)}")
+        raise InvalidArgumentError(f"a condition must be true or false, not {word(value.type)}")
     known = pc.fill_null(spread(value.cast(pa.bool_()), count), False)
     return np.asarray(known.to_numpy(zero_copy_only=False), np.bool_)

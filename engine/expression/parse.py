@@ -37,11 +37,11 @@ def parse(text: str, schema: TableSchema) -> Expression:
         InvalidArgumentError: it cannot be read, is too long or too deep, or names a column that is not there.
     """
     if len(text) > TEXT_MAX:
-        raise InvalidArgumentError(f"an expression of {len(text):,} characters is too long; {TEXT_MAX:,} are allowed")
+        raise InvalidArgumentError(f"the expression has {len(text):,} characters; at most {TEXT_MAX:,} are allowed")
     try:
         tree = sqlglot.parse_one(text)
     except (ParseError, TokenError) as error:
-        raise InvalidArgumentError(f"the expression {_short(text)} cannot be read: {_why(error)}") from None
+        raise InvalidArgumentError(f"the expression {_short(text)} cannot be parsed: {_why(error)}") from None
     except RecursionError:
         raise _too_deep(text) from None
     if _depth(tree) > DEPTH_MAX:
@@ -53,12 +53,13 @@ def parse(text: str, schema: TableSchema) -> Expression:
 def _column(node: exp.Column, schema: TableSchema, text: str) -> str:
     if len(node.parts) > 1:
         raise InvalidArgumentError(
-            f"{node.sql()!r} in {_short(text)} has a qualifier: a column is its name, in double quotes if it has a dot"
+            f"{node.sql()!r} in {_short(text)} has a qualifier: write only the column's name, in double quotes if it "
+            "has a dot"
         )
     if node.name not in schema.by_name:
         known = ", ".join(list(schema.by_name)[:20])
         raise InvalidArgumentError(
-            f"there is no column {node.name!r}, named in {_short(text)}; the columns are {known}. Text stands in "
+            f"there is no column {node.name!r}, in {_short(text)}; the columns are {known}. Put text in "
             f"single quotes, as in '{node.name}'"
         )
     return node.name
@@ -84,7 +85,7 @@ def _why(error: ParseError | TokenError) -> str:
 
 
 def _too_deep(text: str) -> InvalidArgumentError:
-    return InvalidArgumentError(f"the expression {_short(text)} has more than {DEPTH_MAX} levels inside each other")
+    return InvalidArgumentError(f"the expression {_short(text)} has more than {DEPTH_MAX} nested levels")
 
 
 def _short(text: str) -> str:

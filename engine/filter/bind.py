@@ -68,7 +68,7 @@ class _Column:
         except ValueError:
             raise InvalidArgumentError(
                 f"column {self.name!r} has the type {self.kind} and cannot be compared with {shown(value)}; "
-                f"it takes {expected(self.kind)}"
+                f"expected {expected(self.kind)}"
             ) from None
 
 

@@ -70,7 +70,7 @@ def parse_sql(text: str, limits: Limits) -> Predicate:
     """
     if len(text) > MAX_TEXT:
         raise InvalidArgumentError(
-            f"the filter has {len(text):,} characters; text may have {MAX_TEXT:,}, a longer filter is sent as a tree"
+            f"the filter has {len(text):,} characters; at most {MAX_TEXT:,} are allowed; send a longer filter as a tree"
         )
     if not text.isascii():
         _check_unicode(text)
@@ -84,7 +84,7 @@ def _check_unicode(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidArgumentError(f"the filter is no Unicode text at character {error.start + 1}") from None
+        raise InvalidArgumentError(f"the filter is not valid Unicode at character {error.start + 1}") from None
 
 
 @dataclass(slots=True)
@@ -212,7 +212,7 @@ class _Parser:
         if op is None:
             if value is True or value is False:
                 return Junction(op="and" if value else "or", args=[])
-            _refuse(word, "a literal stands alone")
+            _refuse(word, "a literal alone is not a condition")
         self._take()
         if not self._is_column(self._peek()):
             _refuse(self._peek(), "one side of a comparison must be a column")
@@ -233,7 +233,7 @@ class _Parser:
         if word.is_keyword("NOT", "BETWEEN", "IN", "LIKE"):
             return self._range_or_list(column)
         if not (word.kind is Kind.END or word.is_symbol(")") or word.is_keyword("AND", "OR")):
-            _refuse(word, "what follows a column must be a comparison")
+            _refuse(word, "expected a comparison after a column")
         return Comparison(op="=", column=column, value=True)
 
     def _range_or_list(self, column: str) -> Predicate:
@@ -375,14 +375,14 @@ def _known_form(word: Word) -> str | None:
 
 def _why_no_literal(word: Word, after: Word) -> str:
     if word.is_keyword("NULL"):
-        return "NULL is no literal to compare with; write IS NULL or IS NOT NULL"
+        return "NULL cannot be compared; write IS NULL or IS NOT NULL"
     if word.kind not in (Kind.WORD, Kind.QUOTED) or word.is_keyword(*_RESERVED):
         return "expected a literal"
     if word.kind is Kind.WORD and (after.is_symbol("(") or after.kind is Kind.LIST):
         return f"functions are not supported, such as {word.text}(...)"
     return (
-        f"column {word.text!r} stands where a literal must; columns are not compared with each other, text "
-        "stands in single quotes"
+        f"expected a literal, not column {word.text!r}; columns cannot be compared with each other, and text "
+        "needs single quotes"
     )
 
 

@@ -22,4 +22,4 @@ def parse_where(where: str | dict[str, Any] | None, limits: Limits) -> Predicate
         return parse_sql(where, limits)
     if isinstance(where, dict):
         return parse_tree(where, limits)
-    raise InvalidArgumentError(f"where is SQL text or a filter tree, not {type(where).__name__}")
+    raise InvalidArgumentError(f"where must be SQL text or a filter tree, not {type(where).__name__}")

@@ -121,8 +121,8 @@ def words_of(text: str, limits: Limits) -> list[Word]:
 def _check_plain(size: int) -> None:
     if size > MAX_PLAIN_TEXT:
         raise InvalidArgumentError(
-            f"the filter has more than {MAX_PLAIN_TEXT:,} characters besides long lists of literals; a longer one is "
-            "sent as a tree"
+            f"the filter has more than {MAX_PLAIN_TEXT:,} characters besides long lists of literals; send a longer one "
+            "as a tree"
         )
 
 
@@ -203,7 +203,7 @@ def _number_of(digits: str) -> Any:
 def error_at(word: Word, why: str) -> InvalidArgumentError:
     """Return the error that points at ``word``."""
     near = "the end" if word.kind is Kind.END else repr(word.text[:40])
-    return InvalidArgumentError(f"the filter is wrong at character {word.start + 1}, {near}: {why}")
+    return InvalidArgumentError(f"invalid filter at character {word.start + 1}, {near}: {why}")
 
 
 def _cut(text: str, offset: int) -> Iterator[Word]:
@@ -211,7 +211,7 @@ def _cut(text: str, offset: int) -> Iterator[Word]:
         tokens = _Tokenizer().tokenize(text)
     except TokenError:
         raise InvalidArgumentError(
-            "the filter cannot be read: a quote or a comment is not closed, or X'...' is not hexadecimal"
+            "the filter cannot be parsed: a quote or a comment is not closed, or X'...' is not hexadecimal"
         ) from None
     for token in tokens:
         source = text[token.start : token.end + 1]
@@ -232,7 +232,7 @@ def _number(word: Word) -> Word:
         return Word(word.kind, word.text, word.start, number_value(word.text))
     except ValueError:
         raise error_at(
-            word, f"a number is decimal, such as 12, -1.5 or 1e-3, of at most {_MOST_DIGITS} digits"
+            word, f"a number must be decimal, such as 12, -1.5 or 1e-3, of at most {_MOST_DIGITS} digits"
         ) from None
 
 

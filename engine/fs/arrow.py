@@ -39,7 +39,7 @@ class ArrowFileSystem:
             if not root:
                 raise ValueError("it has no bucket")
         except (pa.ArrowException, ValueError, OSError) as error:
-            raise InvalidArgumentError(f"{uri.split('?')[0]!r} names no place that files can be put: {error}") from None
+            raise InvalidArgumentError(f"{uri.split('?')[0]!r} is not a valid place for files: {error}") from None
         return cls(inner, root)
 
     def __repr__(self) -> str:

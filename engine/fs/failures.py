@@ -43,7 +43,9 @@ def named(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         if isinstance(error, FileExistsError | NotADirectoryError):
-            raise InvalidArgumentError(f"{what}: there is a file where a directory should be; name another") from error
+            raise InvalidArgumentError(
+                f"{what}: there is a file where a directory should be; choose another"
+            ) from error
         if is_full(error):
             raise StorageFullError(f"the disk is full: {what}") from error
         raise UnavailableError(f"{what}: the disk failed ({error.strerror or error})") from error
@@ -63,7 +65,9 @@ def reading(path: str, offset: int = 0) -> Iterator[None]:
     except OSError as error:
         why = error.strerror or str(error)
         if not is_of_the_file(error):
-            raise UnavailableError(f"{path} cannot be read now: {why}") from error
+            raise UnavailableError(f"{path} cannot be read: {why}") from error
         if error.errno in _GONE:
-            raise CorruptionError(path, offset, f"the file is not there any more as it was opened: {why}") from error
+            raise CorruptionError(
+                path, offset, f"the file was replaced, removed or truncated after it was opened: {why}"
+            ) from error
         raise UnreadableFileError(path, f"{why}, at byte {offset}") from error

@@ -144,10 +144,10 @@ class LocalFileSystem:
             os.close(descriptor)
             if os.path.realpath(self._locate(path)) in _LOCKED:
                 raise UnavailableError(
-                    "this process has the store open already: use that Database, from any thread, or close it first"
+                    "this process already has the store open: use that Database, from any thread, or close it first"
                 ) from None
             raise UnavailableError(
-                f"another process has the store in {self.root} open: connect to it, by --url or nyala.connect, or "
+                f"another process has the store in {self.root} open: connect to it with --url or nyala.connect, or "
                 "close it there"
             ) from None
         except BaseException:
@@ -205,7 +205,7 @@ class LocalWritableFile:
     def check(self) -> None:
         found = os.stat(self._where, follow_symlinks=False)
         if _identity(found) != self._identity:
-            raise OSError(errno.ESTALE, "another file has taken the place of this one")
+            raise OSError(errno.ESTALE, "another file has replaced this one")
         if found.st_size < max(self._preallocated, self._size):
             raise OSError(errno.ESTALE, f"the file was cut to {found.st_size:,} bytes")
 
@@ -340,7 +340,7 @@ def _open_to_read(where: str) -> int:
     descriptor = os.open(where, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is no plain file", where)
+        raise OSError(errno.EINVAL, "it is not a regular file", where)
     return descriptor
 
 

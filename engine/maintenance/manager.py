@@ -112,14 +112,14 @@ class MaintenanceManager:
             return self.run_once() is not None
         except (CorruptionError, UnreadableFileError) as error:
             self._failed(error)
-            log.warning("maintenance has met a damaged file and leaves it for a while: %s", error.message)
+            log.warning("maintenance found a damaged file and skips it for a while: %s", error.message)
             if self._now:
                 return True
         except StoreError as error:
             self._failed(error)
-            log.warning("maintenance failed and will be tried again: %s: %s", error.code, error.message)
+            log.warning("maintenance failed and will be retried: %s: %s", error.code, error.message)
         except Exception:
-            log.exception("maintenance failed and will be tried again")
+            log.exception("maintenance failed and will be retried")
         if not self._stopping:
             self._wake.wait(_BACK_OFF_SECONDS)
         return False

@@ -257,7 +257,7 @@ def _rewriting(tablet: Tablet, environment: Environment) -> Iterator[None]:
         if tablet.handed_out:
             raise ConflictError(
                 f"tablet {tablet.tablet_id} is being compacted outside, by compaction {tablet.handed_out!r}: "
-                "it can be flushed meanwhile; compaction_abort ends that"
+                "until then it can only be flushed; compaction_abort ends the compaction"
             )
         yield
 

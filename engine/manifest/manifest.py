@@ -404,7 +404,7 @@ class ManifestFile:
 
     def _fail(self, error: OSError) -> None:
         why = self._stop(error.strerror or error)
-        raise UnavailableError(f"{why}; reads go on; restart the store to recover") from error
+        raise UnavailableError(f"{why}; reads continue; restart the store to recover") from error
 
     def _stop(self, error: object) -> str:
         self.failed = f"the manifest cannot be written ({error})"
@@ -442,19 +442,19 @@ def read_with_damage(fs: FileSystem) -> tuple[Manifest, CorruptionError | None]:
 def unpack_manifest(document: bytes) -> Manifest:
     """Return what the bytes of a manifest say. Raises CorruptionError when they are not what was written."""
     if len(document) < _HEADER.size:
-        raise CorruptionError(PATH, 0, f"{len(document)} bytes are too few for a manifest")
+        raise CorruptionError(PATH, 0, f"{len(document)} bytes are too short for a manifest")
     magic, version, length, crc = _HEADER.unpack_from(document)
     body = document[_HEADER.size :]
     if zlib.crc32(body, zlib.crc32(document[: _HEADER.size - 4])) != crc or length != len(body):
         raise CorruptionError(PATH, 0, "checksum of the manifest")
     if magic != _MAGIC:
-        raise CorruptionError(PATH, 0, "this is no manifest")
+        raise CorruptionError(PATH, 0, "this is not a manifest")
     if version != _VERSION:
         raise InvalidArgumentError(f"the manifest has format version {version}; this build reads version {_VERSION}")
     try:
         return Manifest.model_validate_json(body)
     except ValidationError as error:
-        raise CorruptionError(PATH, _HEADER.size, f"the manifest cannot be understood: {error}") from error
+        raise CorruptionError(PATH, _HEADER.size, f"the manifest cannot be parsed: {error}") from error
 
 
 def _twin(fs: FileSystem, damaged: bytes) -> Manifest | None:

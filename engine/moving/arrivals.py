@@ -95,7 +95,7 @@ class Arrivals:
         with self._lock:
             arrival = self._open.get(asked.move)
             done = arrival.done if arrival else ()
-            with named("a tablet could not be taken in"):
+            with named("a tablet could not be received"):
                 self._room.check_disk(sum(file.bytes for file in asked.files if file.name not in done))
             if arrival is None:
                 self._room.check_count("moves to this server", len(self._open), None)
@@ -115,10 +115,10 @@ class Arrivals:
         """
         arrival = self._of(move)
         if file not in arrival.round.files:
-            raise NotFoundError(f"no file {file.name!r} of these bytes is in the newest round of the move")
+            raise NotFoundError(f"the latest round of the move has no file {file.name!r} with this size and checksum")
         path = f"{ROOT}/{arrival.tablet}/{file.name}"
         fs = self._environment.fs
-        with named("a file of a tablet that is moved here could not be written"):
+        with named("a file of an arriving tablet could not be written"):
             try:
                 self._write_as_it_is(path, file, chunks)
                 self._renumber(arrival, file, path)
@@ -142,7 +142,9 @@ class Arrivals:
         arrival = self._of(asked.move)
         missing = [file.name for file in asked.files if file.name not in arrival.done]
         if missing or not asked.last:
-            raise ConflictError(f"the move cannot be prepared by a round that lacks {missing or 'its end'}")
+            raise ConflictError(
+                f"the move cannot be prepared: its round is incomplete, without {missing or 'the last round'}"
+            )
         arriving = ArrivingEntry(
             name=asked.move,
             server=asked.source,
@@ -153,19 +155,19 @@ class Arrivals:
             history_floor=asked.history_floor,
         )
         self._remove_others(arriving)
-        with named("the files of a tablet that is moved here could not be made durable"):
+        with named("the files of an arriving tablet could not be made durable"):
             self._environment.fs.sync_directory(files.directory(arriving.tablet))
         with table.alteration_lock:
             empty = self._check(asked, table)
             self._verify(arriving, empty, table)
             with self._lock:
                 if self._open.get(asked.move) is not arrival:
-                    raise ConflictError(f"the move {asked.move!r} was given up")
+                    raise ConflictError(f"the move {asked.move!r} was aborted")
                 old = self._arriving_at(empty)
                 if old and old.name != arriving.name:
                     raise ConflictError(
-                        f"the tablet has been prepared by another move, {old.name!r}, from {old.server!r}: try again "
-                        "when that has come to its end"
+                        f"another move, {old.name!r} from {old.server!r}, has prepared the tablet: try again "
+                        "when it has ended"
                     )
                 self._set_arriving(empty, arriving)
 
@@ -191,7 +193,7 @@ class Arrivals:
                 self._put_in_place(table, asked, empty, entry, tablet)
             with self._lock:
                 self._open.pop(asked.move, None)
-        retire(self._environment, [empty], "a tablet came in its place")
+        retire(self._environment, [empty], "another tablet took its place")
         remove_quietly(self._environment.fs, f"{ROOT}/{entry.id}")
 
     def abort(self, move: str) -> bool:
@@ -237,21 +239,21 @@ class Arrivals:
         here = self._environment.here
         if here is None or here.server != asked.to:
             name = repr(here.server) if here else "alone"
-            raise InvalidArgumentError(f"the tablet is to be moved to {asked.to!r}; this server is {name}")
+            raise InvalidArgumentError(f"the tablet moves to {asked.to!r}, but this server is {name}")
         found = next((each for each in table.tablets if each.partition == asked.partition), None)
         if found is None or table.schema.version != asked.schema_.version:
             raise ConflictError(
-                f"table {table.name!r} is not the same on {asked.source!r} and {asked.to!r}: an alteration has reached "
-                "only some of the servers; make it again, which brings it to the others"
+                f"table {table.name!r} differs between {asked.source!r} and {asked.to!r}: an alteration reached "
+                "only some of the servers; repeat it to apply it on the others"
             )
         if found.elsewhere is None:
-            raise AlreadyPresentError(f"the tablet is here already, with the number {found.tablet_id}")
+            raise AlreadyPresentError(f"the tablet is already here, with the number {found.tablet_id}")
         self._snapshots.check_not_ahead(asked.clock, asked.clock, f"the clock of the server {asked.source!r},")
         return found
 
     def _make_directories(self, number: int) -> None:
         fs = self._environment.fs
-        with named("the directory of a tablet that is moved here could not be made"):
+        with named("the directory of an arriving tablet could not be created"):
             fs.make_directory(ROOT)
             fs.make_directory(f"{ROOT}/{number}")
             fs.make_directory(files.directory(number))
@@ -260,7 +262,7 @@ class Arrivals:
     def _of(self, move: str) -> _Arrival:
         arrival = self._open.get(move)
         if arrival is None:
-            raise NotFoundError(f"no move {move!r} to this server has begun: begin it anew")
+            raise NotFoundError(f"there is no move {move!r} to this server: start a new move")
         return arrival
 
     def _number(self, arrival: _Arrival, number: int) -> int:
@@ -284,7 +286,7 @@ class Arrivals:
         finally:
             new.close()
         if (size, crc) != (file.bytes, file.crc):
-            why = f"{size:,} bytes came of the {file.bytes:,} bytes of the source, or others: the checksum"
+            why = f"received {size:,} of {file.bytes:,} bytes, or different bytes: the checksum"
             raise CorruptionError(path, min(size, file.bytes), why)
 
     def _renumber(self, arrival: _Arrival, file: MoveFile, path: str) -> None:
@@ -330,7 +332,7 @@ class Arrivals:
 
     def _verify(self, arriving: ArrivingEntry, empty: Tablet, table: Table) -> None:
         """Open the tablet as it will be, and check that its rows are those of its partition."""
-        with named("the files of a tablet that is moved here could not be read"):
+        with named("the files of an arriving tablet could not be read"):
             tablet = open_tablet(_entry(empty, arriving), table.schema, self._environment)
         try:
             version = table.version
@@ -385,7 +387,7 @@ class Arrivals:
             )
 
         self._environment.manifest.commit(lambda manifest: manifest.with_altered(table.table_id, edited))
-        with self._environment.latch.on_failure("a tablet that was moved could not be put in place"):
+        with self._environment.latch.on_failure("an arrived tablet could not be installed"):
             table.changed(asked.last_change)
             table.version = version
 

@@ -155,7 +155,7 @@ class Departures:
             departure.used_at = self._now()
             file = departure.opened.get(asked.name)
         if file is None:
-            raise NotFoundError(f"no file {asked.name!r} is in the newest round of the move")
+            raise NotFoundError(f"the latest round of the move has no file {asked.name!r}")
         return map(bytes, _pieces(file))
 
     def hand_over(self, asked: MoveHandOver) -> HandedOver:
@@ -171,13 +171,13 @@ class Departures:
                 return known
             departure = self._of(asked.move)
             if (departure.number, departure.asked.to) != (asked.number, asked.to) or not departure.is_last:
-                raise ConflictError(f"round {asked.number} of the move is not its last: begin another")
+                raise ConflictError(f"round {asked.number} of the move is not its last: begin another round")
             self._leave(departure)
             told = self._told(asked.move)  # nobody can end the move before it is known as handed over
             del self._open[asked.move]
         retire(self._environment, [departure.tablet], _WHY)
         if told is None:
-            raise NotFoundError(f"table {asked.table!r} was dropped at the moment at which its tablet was handed over")
+            raise NotFoundError(f"table {asked.table!r} was dropped while its tablet was handed over")
         return told
 
     def status(self, move: str) -> MoveStatus:
@@ -225,15 +225,15 @@ class Departures:
     def _check_target(self, to: str) -> None:
         here = self._environment.here
         if here is None:
-            raise InvalidArgumentError("this server shares its tables with no other: a tablet has nowhere to move to")
+            raise InvalidArgumentError("this server shares its tables with no other server: tablets cannot be moved")
         if to not in here.placement.servers or to == here.server:
             others = ", ".join(name for name in here.placement.servers if name != here.server)
-            raise InvalidArgumentError(f"a tablet of this server can be moved to {others}, not to {to!r}")
+            raise InvalidArgumentError(f"a tablet of this server can move only to {others}, not to {to!r}")
 
     def _check_unstaged(self, table: Table) -> None:
         if self._staging.holds(table.table_id):
             raise UnavailableError(
-                f"a transaction has rows of table {table.name!r} staged: move its tablets when that is committed", 1.0
+                f"a transaction has staged rows of table {table.name!r}: commit it before you move tablets", 1.0
             )
 
     def _opened(self, entry: TabletEntry, known: dict[str, CFileReader]) -> dict[str, CFileReader]:
@@ -281,7 +281,7 @@ class Departures:
                 table.check_in_use()
                 self._check_same(departure)
                 self._commit(departure, empty)
-                with environment.latch.on_failure("a tablet that was moved could not be taken out"):
+                with environment.latch.on_failure("a moved tablet could not be removed"):
                     table.version = with_tablet(table.version, tablet, empty)
 
     def _check_same(self, departure: _Departure) -> None:
@@ -291,7 +291,7 @@ class Departures:
         self._environment.latch.check()
         is_same = now and known and (now.rowsets, now.history_floor) == (known.rowsets, known.history_floor)
         if not is_same or tablet.version.attached or tablet.first_unflushed_lsn() is not None:
-            raise UnavailableError("the tablet has changed since the last round of the move: begin another", 0.0)
+            raise UnavailableError("the tablet has changed since the last round of the move: begin another round", 0.0)
         self._check_unstaged(departure.table)
 
     def _commit(self, departure: _Departure, empty: Tablet) -> None:
@@ -376,4 +376,4 @@ def _pieces(file: CFileReader) -> Iterator[memoryview]:
 
 
 def _given_up(move: str) -> ConflictError:
-    return ConflictError(f"the move {move!r} of a tablet was given up, by another or by an alteration: begin anew")
+    return ConflictError(f"the move {move!r} was aborted by another move or an alteration: start a new move")

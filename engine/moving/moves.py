@@ -112,14 +112,14 @@ class Mover:
         is_known = self.departures.status(move).state is not MoveState.UNKNOWN
         status = self.departures.abort(move)
         if status.state is MoveState.UNKNOWN and not (self.arrivals.abort(move) or is_known):
-            raise NotFoundError(f"there is no move {move!r} here: it has ended, was given up, or never began")
+            raise NotFoundError(f"there is no move {move!r} here: it has ended, was aborted, or never began")
         return status
 
     def removals(self) -> list[MaintenanceOp]:
         """Return the work of letting go of moves that nobody drives any more."""
         before = self._now() - _IDLE_SECONDS * 1_000_000
         return [
-            TabletOp(f"give up move {move}", lambda: 1.0, partial(drop, move))
+            TabletOp(f"abort move {move}", lambda: 1.0, partial(drop, move))
             for idle, drop in (
                 (self.departures.idle, self.departures.abort),
                 (self.arrivals.idle, self.arrivals.drop_idle),

@@ -58,7 +58,7 @@ class Leases(Generic[T]):
                 peers = [each.peer for each in self._leases.values() if each.users or each.until > now]
                 peers.extend(self._beginning.elements())
                 self._room.check_count(f"{self._what}s", len(peers), peers.count(who) if who else None)
-                with named(f"a {self._what} could not be begun"):
+                with named(f"a {self._what} could not be started"):
                     self._room.check_disk(0)
             self._beginning[who] += 1
         try:
@@ -124,6 +124,5 @@ class Leases(Generic[T]):
 
     def _gone(self, lease_id: str) -> NotFoundError:
         return NotFoundError(
-            f"there is no {self._what} {lease_id!r}: its time is over, it was ended, or the server was restarted "
-            "since; begin a new one"
+            f"there is no {self._what} {lease_id!r}: it expired, it ended, or the server was restarted; start a new one"
         )

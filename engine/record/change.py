@@ -132,7 +132,7 @@ def _change(tablet_id: int, kind: ChangeKind, form: int, body: memoryview) -> Ch
         change = Change(tablet_id, kind, rows)
         change.__dict__["cells"] = cells  # what the property would make of the rows again
         return change
-    require(form == _ARROW, f"a change in the form {form}, which there is not")
+    require(form == _ARROW, f"a change of unknown form {form}")
     return Change(tablet_id, kind, pa.ipc.open_stream(pa.py_buffer(body)).read_next_batch())
 
 

@@ -36,7 +36,7 @@ def dump_file(path: str | Path) -> dict[str, Any]:
     if kind == "stage":
         return _dump_staged(LocalFileSystem(file.parent), file.name)
     known = "manifest, wal/*, *.base, *.undo, *.redo, *.stage"
-    raise InvalidArgumentError(f"{file.name} is no file of a store: they are {known}")
+    raise InvalidArgumentError(f"{file.name} is not a file of a store; known: {known}")
 
 
 def _dump_staged(fs: FileSystem, name: str) -> dict[str, Any]:

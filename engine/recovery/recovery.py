@@ -67,7 +67,7 @@ def open_log(fs: FileSystem, manifest: Manifest, options: StoreOptions) -> Write
 def check_log(wal: WriteAheadLog, manifest: Manifest) -> None:
     """Check that the log reaches back to what the files do not hold. Raises CorruptionError when it does not."""
     if wal.first_lsn > manifest.log_needed_from:
-        why = f"the log starts at record {wal.first_lsn}, but is needed from record {manifest.log_needed_from} on"
+        why = f"the log starts at record {wal.first_lsn}, but records from {manifest.log_needed_from} are needed"
         raise CorruptionError("wal", 0, why)
 
 
@@ -185,7 +185,7 @@ def saying_what_to_do() -> Iterator[None]:
     try:
         yield
     except CorruptionError as error:
-        step = "the store stays closed and as it is: `nyala repair` says what can be kept of it"
+        step = "the store was not opened and is unchanged: `nyala repair` shows what can be saved"
         raise CorruptionError(error.path, error.offset, f"{error.why}; {step}") from error
 
 
@@ -210,6 +210,6 @@ def _bound_memory(tablet: Tablet, environment: Environment, options: StoreOption
         if sum(rowset.deltas.memory_bytes for rowset in tablet.version.disk) > options.flush_deltas_bytes:
             flush_all_deltas(tablet, environment, 0)
     except StorageFullError as error:
-        log.warning("the replay goes on in memory: %s", error.message)
+        log.warning("the replay continues in memory: %s", error.message)
         return False
     return True

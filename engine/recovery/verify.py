@@ -78,7 +78,7 @@ class _Scope:
 
     def present(self, path: str) -> str:
         if not self.fs.exists(path):
-            raise CorruptionError(path, 0, "the manifest names this file, but it is not there")
+            raise CorruptionError(path, 0, "the manifest names this file, but it is missing")
         return path
 
     def verify(self, reader: CFileReader) -> None:
@@ -108,7 +108,7 @@ def verify_store(fs: FileSystem, progress: Progress | None = None) -> VerifyRepo
             return report
         manifest, damage = found
         if damage:
-            report.problems.append(f"{damage.code}: {damage.message}; its copy is sound, and stands for it")
+            report.problems.append(f"{damage.code}: {damage.message}; its intact copy is used instead")
         report.files += 1
         manifest = with_logged(manifest, _attached(fs, manifest))
         _verify_tables(fs, manifest, report, progress or (lambda path: None))
@@ -160,7 +160,7 @@ def _verify_tables(fs: FileSystem, manifest: Manifest, report: VerifyReport, pro
                 _attempt(report, partial(_verify_disjoint, sound))
     for path in _all_files(fs):
         if path not in named:
-            report.notes.append(f"{path}: no table names this file; a crash left it, the next start removes it")
+            report.notes.append(f"{path}: no table refers to this file; a crash left it, and the next start removes it")
 
 
 def _held(tablet: TabletEntry) -> list[TabletEntry]:
@@ -208,7 +208,7 @@ def _verify_columns(scope: _Scope, path: str, file_id: int, column_ids: Sequence
     rowset.load_columns(dict.fromkeys(column_ids, file))
     for column_id in column_ids:
         if StreamKey(column_id, "base") not in file.reader.streams():
-            raise CorruptionError(path, 0, f"the manifest finds column {column_id} in this file, but it is not there")
+            raise CorruptionError(path, 0, f"the manifest says this file has column {column_id}, but it does not")
     verify_nulls(scope.schema, file.reader)
     _verify_cells(scope, file.reader)
     file.close()
@@ -228,7 +228,7 @@ def _verify_deltas(
             raise CorruptionError(path, 0, f"column {column_id} has {kind} deltas on the wrong side of its base")
         column = scope.schema.by_id.get(column_id)
         if column and not column.nullable and _has_null(file.reader.stream(StreamKey(column_id, "value"))):
-            raise CorruptionError(path, 0, f"column {column.name!r} has a NULL, though it is not nullable")
+            raise CorruptionError(path, 0, f"column {column.name!r} is NOT NULL, but has a NULL")
     file.close()
 
 
@@ -252,7 +252,7 @@ def _has_null(stream: StreamReader) -> bool:
 def _verify_log(fs: FileSystem, manifest: Manifest, report: VerifyReport) -> None:
     reader = log_reader(fs, manifest)
     if reader.first_lsn > manifest.log_needed_from:
-        why = f"the log starts at record {reader.first_lsn}, but is needed from {manifest.log_needed_from} on"
+        why = f"the log starts at record {reader.first_lsn}, but records from {manifest.log_needed_from} are needed"
         raise CorruptionError("wal", 0, why)
     writers, transaction_memory = NumberedWrites(), TransactionMemory()
     for group in reader.groups():
@@ -267,13 +267,13 @@ def _verify_log(fs: FileSystem, manifest: Manifest, report: VerifyReport) -> Non
     report.bytes += sum(segment.size_bytes for segment in reader.segments)
     if reader.torn_bytes:
         report.notes.append(
-            f"wal: a torn tail of {reader.torn_bytes} bytes, never acknowledged, is cut at the next start"
+            f"wal: a torn tail of {reader.torn_bytes} bytes, never acknowledged; the next start removes it"
         )
 
 
 def _verify_staged(fs: FileSystem, path: str, report: VerifyReport) -> None:
     if read_info(fs, path) is None:
-        report.notes.append(f"{path}: staged rows without their end, never acknowledged, are removed at the next start")
+        report.notes.append(f"{path}: incomplete staged rows, never acknowledged; the next start removes them")
         return
     for _ in read_rows(fs, path):
         pass

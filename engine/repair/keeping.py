@@ -26,7 +26,7 @@ def keep(fs: FileSystem, paths: Sequence[str]) -> None:
                 bring(fs, path, fs, f"{kept}{_PARTIAL}")
                 fs.rename(f"{kept}{_PARTIAL}", kept)  # where there are no links, a crash leaves half a copy
             except OSError as error:
-                why = f"it cannot be kept under {ROOT}/ ({error.strerror}): move it away by hand"
+                why = f"it cannot be moved to {ROOT}/ ({error.strerror}): move it away by hand"
                 raise UnreadableFileError(path, why) from error
     above = {parent_of(directory) for directory in directories}
     for directory in (*sorted(directories), *sorted(above - directories - {""}), ""):

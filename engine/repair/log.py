@@ -78,7 +78,8 @@ class LogFound:
         except UnreadableFileError as error:
             return f"{error.path}: {error.why}"
         if reader.first_lsn > self._manifest.log_needed_from:
-            return f"{LOG}: it starts at record {reader.first_lsn}, and is needed from {self._manifest.log_needed_from}"
+            needed = self._manifest.log_needed_from
+            return f"{LOG}: it starts at record {reader.first_lsn}, but records from {needed} are needed"
         return None
 
     def _salvage(self) -> LogSalvage:

@@ -81,8 +81,8 @@ def repair_store(fs: FileSystem, apply: bool = False, backups: Backups | None = 
         try:
             manifest, damage = read_with_damage(fs)
         except CorruptionError as error:
-            step = "restore its tables into a new one, each by `nyala job restore TABLE FOLDER --data DIRECTORY`"
-            why = f"{error.why}; this cannot be repaired: take the store from a copy, or {step}"
+            step = "restore each table into a new store with `nyala job restore TABLE FOLDER --data DIRECTORY`"
+            why = f"{error.why}; this cannot be repaired: use a copy of the store, or {step}"
             raise CorruptionError(error.path, error.offset, why) from error
         if apply and damage:
             set_aside(fs, PATH)
@@ -171,7 +171,7 @@ class _Repair:
             path = f"{files.directory(entry.home)}/{name}"
             try:
                 if not self._fs.exists(path):
-                    raise CorruptionError(path, 0, "the file is not there")
+                    raise CorruptionError(path, 0, "the file is missing")
                 reader = CFileReader.open(self._fs, path, int(name.partition(".")[0]), self._files.page_cache)
                 reader.verify()
                 reader.close()
@@ -191,7 +191,7 @@ class _Repair:
         try:
             backup = self._backups.of(self._described(table), (entry.id, *entry.aliases, *entry.ancestors))
         except StoreError as error:
-            told = f"nothing is taken from a backup of {table.name}: {error.message}"
+            told = f"no backup of {table.name} can be used: {error.message}"
             if told not in self._report.advice:
                 self._report.advice.append(told)
             return None

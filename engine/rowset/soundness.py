@@ -92,7 +92,7 @@ def verify_nulls(schema: TableSchema, reader: CFileReader) -> None:
         if key.role != "base" or column is None or column.nullable:
             continue
         if any(zone.null_count for zone in reader.stream(key).zone_maps):
-            raise CorruptionError(reader.path, 0, f"column {column.name!r} has a NULL, though it is not nullable")
+            raise CorruptionError(reader.path, 0, f"column {column.name!r} is NOT NULL, but has a NULL")
 
 
 def verify_cells(schema: TableSchema, reader: CFileReader, cell_bytes: int | None = None) -> None:

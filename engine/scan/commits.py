@@ -82,5 +82,5 @@ def commits(
 
 def _too_many(table: Table) -> InvalidArgumentError:
     return InvalidArgumentError(
-        f"table {table.name!r} has more than {COMMITS_MAX:,} commits since then: ask since a later moment"
+        f"table {table.name!r} has more than {COMMITS_MAX:,} commits since then: ask from a later time"
     )

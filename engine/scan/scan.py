@@ -19,7 +19,7 @@ from .read import read_chunk
 
 Result = TypeVar("Result")
 
-_CLOSED = "the store was closed while it was scanned"
+_CLOSED = "the store was closed during the scan"
 
 
 def scan_unordered(

@@ -127,8 +127,8 @@ def resolve_ticket(
         InvalidArgumentError, NotFoundError: for a column or filter that cannot be.
     """
     why = (
-        f"the scan was planned before table {table.name!r} was altered, or made anew, and its columns are not the same "
-        f"any more (the schema version is {version.schema.version} now): plan it again, with GetFlightInfo"
+        f"table {table.name!r} was altered or created again after the scan was planned, and its columns differ "
+        f"(schema version {version.schema.version} now): plan the scan again, with GetFlightInfo"
     )
     try:
         request = resolve(spec, version, snapshot, changes, limits, chunk_bytes)
@@ -159,7 +159,7 @@ def wanted_tablets(spec: ScanSpec, table: Table, version: TableVersion, request:
         CorruptionError: a tablet is in quarantine.
     """
     if spec.tablets_here is not None and spec.tablets_here != version.tablets_here:
-        raise WrongServerError("tablets were moved between servers meanwhile; plan the scan again")
+        raise WrongServerError("tablets have moved between servers meanwhile; plan the scan again")
     wanted = _wanted(spec, table, version, request)
     if spec.here and spec.tablet is None and version.elsewhere is not None:
         here = [tablet for tablet in wanted.tablets if tablet.elsewhere is None]
@@ -196,8 +196,8 @@ def _heirs(tablet_id: int, table: Table, version: TableVersion) -> list[Tablet]:
         )
     if sum(2.0**-divisions for _, divisions in found) < 1:
         raise NotFoundError(
-            f"tablet {tablet_id} of table {table.name!r} was divided since the scan was planned, and the range of a "
-            "part of it was dropped; plan again"
+            f"tablet {tablet_id} of table {table.name!r} was split after the scan was planned, and the range of a "
+            "part of it was dropped; plan the scan again"
         )
     return [tablet for tablet, _ in found]
 
@@ -213,7 +213,7 @@ def _within(partition: TabletPartition, table: Table, version: TableVersion) -> 
             return found
         lower = tablet.partition.upper
     raise NotFoundError(
-        f"table {table.name!r} has no tablets that hold what the scan was planned for: its range was dropped; plan "
+        f"table {table.name!r} no longer has the tablets that the scan was planned for: their range was dropped; plan "
         "the scan again"
     )
 
@@ -299,7 +299,7 @@ def pinned(spec: ScanSpec, tablets: list[Tablet], table: Table, request: ScanReq
     snapshot = request.oldest
     versions = [tablet.version for tablet in tablets]
     if not _is_empty(spec, request) and any(snapshot < version.history_floor for version in versions):
-        raise SnapshotTooOldError(f"snapshot {snapshot} lies before the history that table {table.name!r} still has")
+        raise SnapshotTooOldError(f"snapshot {snapshot} is older than the history that table {table.name!r} keeps")
     return versions
 
 

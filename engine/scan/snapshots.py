@@ -39,7 +39,7 @@ class Snapshots:
         if feed.until is None:
             until = max(until, since)  # a moment a little ahead of the clock is taken for now
         if until < since:
-            raise InvalidArgumentError(f"until {feed.until!r} lies before since {feed.since!r}")
+            raise InvalidArgumentError(f"until {feed.until!r} is before since {feed.since!r}")
         return until, ChangeRange(since, feed.before, feed.every, frozenset(version.schema.by_id))
 
     def of(self, moment: int | str | None, table: Table, what: str) -> int:
@@ -58,7 +58,7 @@ class Snapshots:
         age = table.options.history_max_age_seconds
         if snapshot < min([last_of(now - age * 1_000_000), *self._held_of(table)]):
             raise SnapshotTooOldError(
-                f"{what} {moment!r} lies before the history of table {table.name!r}, which keeps {age:,} seconds"
+                f"{what} {moment!r} is older than the history of table {table.name!r}, which keeps {age:,} seconds"
             )
         return snapshot
 
@@ -86,7 +86,8 @@ class Snapshots:
         if snapshot > max(latest, self._mvcc.snapshot()):  # a clock that was set back makes no commit lie in the future
             ahead = (microseconds_of(snapshot) - now) / 1e6
             raise InvalidArgumentError(
-                f"{what} {moment!r} lies in the future: {ahead:,.1f} s ahead of {self._whose}, which follows others by "
+                f"{what} {moment!r} is in the future: {ahead:,.1f} s ahead of {self._whose}, which follows other "
+                "clocks by "
                 f"at most {self._clock_error_seconds:,} s (clock_error_seconds)"
             )
 

@@ -113,7 +113,7 @@ class Statements:
                 gathered = self._gather(statement, work, version, moment)
                 if result := self._settle(table, statement, work, version, gathered, durability, ticket):
                     return result
-        raise ConflictError(f"table {table.name!r} is altered all the time; nothing was applied: try again")
+        raise ConflictError(f"table {table.name!r} keeps being altered; nothing was applied: try again")
 
     def _gather(self, statement: Statement, work: Work, version: TableVersion, moment: int) -> _Gathered:
         gathered = _Gathered(StatementRows(version, self._options.limits.batch_bytes), moment)

@@ -45,7 +45,7 @@ class StatementRows:
         if self.size_bytes > self._bytes_max:
             raise InvalidArgumentError(
                 f"the statement changes rows of more than {self._bytes_max:,} bytes (keys and changed columns): it is "
-                "one commit; cut it into several by where, such as ranges of the key"
+                "one commit; split it into several with where, such as by ranges of the key"
             )
 
     def take_out(self, ids: pa.Array) -> None:

@@ -99,14 +99,15 @@ def _check_settable(name: str, version: TableVersion) -> None:
     column = version.schema.by_name.get(name)
     if column is None:
         known = ", ".join(each.name for each in version.schema.values[:20])
-        raise InvalidArgumentError(f"there is no column {name!r} to set; there are {known}")
+        raise InvalidArgumentError(f"there is no column {name!r} to set; known: {known}")
     if column in version.schema.key:
         raise InvalidArgumentError(
-            f"column {name!r} is part of the primary key, which never changes: insert rows with other keys and delete "
-            "these, in one transaction"
+            f"column {name!r} is part of the primary key, which cannot change: insert rows with the new keys and "
+            "delete "
+            "the old ones, in one transaction"
         )
     if column.immutable:
-        raise InvalidArgumentError(f"column {name!r} is immutable: a row keeps the cell that it was inserted with")
+        raise InvalidArgumentError(f"column {name!r} is immutable: a row keeps the value it was inserted with")
 
 
 class _Restore:
@@ -164,7 +165,7 @@ class _Restore:
             return
         if fixed := [name for name in names if self._version.schema.by_name[name].immutable]:
             raise InvalidArgumentError(
-                f"column {fixed[0]!r} is immutable, and rows were deleted and inserted anew with other cells "
+                f"column {fixed[0]!r} is immutable, and rows were deleted and inserted again with other values "
                 "since then: delete these rows first, then restore"
             )
         chosen = pa.array(np.logical_or.reduce([differ[name] for name in names]))

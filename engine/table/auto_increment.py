@@ -58,7 +58,7 @@ class AutoIncrement:
         ids = checked.rows.column(place).to_numpy(zero_copy_only=False)
         not_ids = ids < 1
         if not_ids.any():
-            message = f"column {column.name!r} counts from 1: the store gives the ids"
+            message = f"column {column.name!r} counts from 1: the store assigns the ids"
             checked = checked.without(not_ids, "INVALID_ARGUMENT", message)
         self._raise_to(int(ids.max(initial=0)))
         return checked
@@ -81,7 +81,7 @@ class AutoIncrement:
         with self._lock:
             if count > ID_MAX - self._last:
                 raise InvalidArgumentError(
-                    f"the table has given the id {self._last:,}: there are not {count:,} more; upsert rows with ids"
+                    f"the last id is {self._last:,}: fewer than {count:,} are left; upsert rows with ids of your own"
                 )
             self._last += count
             return self._last - count + 1

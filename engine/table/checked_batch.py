@@ -156,7 +156,7 @@ def in_one_batch(batches: Iterable[pa.RecordBatch], limits: Limits) -> list[pa.R
         if size > limits.batch_bytes:
             raise InvalidArgumentError(
                 f"a stream that is one commit is too large with {size:,} bytes: at most {limits.batch_bytes:,} are "
-                "allowed; cut it into several"
+                "allowed; split it into several"
             )
         staged.append(batch)
     return [in_one(staged)] if staged else []
@@ -173,23 +173,21 @@ def _validate(batch: pa.RecordBatch) -> None:
 def _columns(batch: pa.RecordBatch, schema: TableSchema, operation: Operation) -> list[ColumnSchema]:
     names = batch.schema.names
     if len(set(names)) < len(names):
-        raise InvalidArgumentError("a column is named twice in the data")
+        raise InvalidArgumentError("the data has a column twice")
     if unknown := [name for name in names if name not in schema.by_name]:
         known = ", ".join(schema.by_name)
         raise InvalidArgumentError(f"the table has no column {unknown[0]!r}; its columns are {known}")
     present = set(names)
     key = [column for column in schema.key if not _is_given(column, schema, operation)]
     if (given := schema.auto_incrementing) and given not in key and given.name in present:
-        raise InvalidArgumentError(
-            f"the store gives new rows their {given.name!r}: leave the column out of {operation}"
-        )
+        raise InvalidArgumentError(f"the store assigns {given.name!r} to new rows: leave the column out of {operation}")
     if missing := [column.name for column in key if column.name not in present]:
-        raise InvalidArgumentError(f"the data lacks the key column {missing[0]!r}")
+        raise InvalidArgumentError(f"the data has no column {missing[0]!r}, which is part of the primary key")
     values = [column for column in schema.values if column.name in present]
     if operation.base is Operation.DELETE and values:
-        raise InvalidArgumentError(f"delete takes the key columns only, not {values[0].name!r}")
+        raise InvalidArgumentError(f"delete takes only the key columns, not {values[0].name!r}")
     if operation.base is Operation.UPDATE and not values:
-        raise InvalidArgumentError("update needs at least one column beside the key")
+        raise InvalidArgumentError("update needs at least one column besides the key")
     return [*key, *values]
 
 
@@ -202,7 +200,7 @@ def _checked(array: pa.Array, column: ColumnSchema, refusals: RowRefusals, limit
     array = _cast(array, column, refusals, limits)
     kind = column.logical
     if array.null_count and not column.nullable:
-        message = f"column {column.name!r} is NULL and may not be"
+        message = f"column {column.name!r} is NOT NULL, but the value is NULL"
         refusals.refuse(bools(array.is_null()), "INVALID_ARGUMENT", message)
     if kind.name == "varchar":
         array = _cut(array, kind.length)
@@ -213,7 +211,7 @@ def _checked(array: pa.Array, column: ColumnSchema, refusals: RowRefusals, limit
     if kind.name == "date" and len(array):
         days = array.view(pa.int32())
         outside = pc.or_(pc.less(days, _FIRST_DATE), pc.greater(days, _LAST_DATE))
-        message = f"column {column.name!r} holds a date outside 0001-01-01 to 9999-12-31"
+        message = f"column {column.name!r} has a date outside 0001-01-01 to 9999-12-31"
         refusals.refuse(bools(outside), "INVALID_ARGUMENT", message)
     return array
 
@@ -241,7 +239,7 @@ def _check_decoded_size(array: pa.DictionaryArray, column: ColumnSchema, limits:
 
 def over_limit(size: int, limits: Limits) -> str:
     """Say how much too large a batch is."""
-    return f"have {size:,} bytes: a batch is one commit, of at most {limits.batch_bytes:,} bytes; cut it into several"
+    return f"have {size:,} bytes: a batch is one commit, of at most {limits.batch_bytes:,} bytes; split it into several"
 
 
 def _cut(array: pa.Array, length: int) -> pa.Array:

@@ -82,7 +82,7 @@ def _covered(
         return checked, keys, numbers
     names = ", ".join(column.name for column in version.partitions.range_keys(version.schema))
     kept = np.flatnonzero(~missing)
-    checked = checked.without(missing, "NO_PARTITION", f"no range partition holds the row's values of ({names})")
+    checked = checked.without(missing, "NO_PARTITION", f"no range partition covers the row's values of ({names})")
     return checked, take_keys(keys, kept), numbers[kept]
 
 

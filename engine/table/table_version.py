@@ -121,7 +121,9 @@ class TableVersion:
         self.check_here(numbers)
         closed = [number for number, tablet in enumerate(self.tablets) if tablet.is_closed and tablet.is_closed()]
         if closed and (numbers is None or np.isin(closed, numbers).any()):
-            raise UnavailableError("a tablet of the rows is being moved, or rows imported: come again", _CLOSED_SECONDS)
+            raise UnavailableError(
+                "a tablet of the rows is moving, or an import is in progress: try again", _CLOSED_SECONDS
+            )
 
     def covers(self, rows: pa.RecordBatch) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Return where in ``tablets`` the tablet of each row is, and which rows (bool) have none.
@@ -145,7 +147,7 @@ def check_here(tablet: Tablet) -> None:
     """
     if tablet.elsewhere is not None:
         raise WrongServerError(
-            f"tablet {tablet.tablet_id} of the table is not here but on the server {tablet.elsewhere!r}: ask that one, "
+            f"tablet {tablet.tablet_id} of the table is on the server {tablet.elsewhere!r}: ask that server, "
             "or connect with the placement of the servers"
         )
     tablet.check_sound()

@@ -15,7 +15,7 @@ _REASONS = {
     outcome.NOT_FOUND: ("NOT_FOUND", "there is no row with the key {key}"),
     outcome.INCOMPLETE: ("INVALID_ARGUMENT", "a new row needs {missing}: not nullable and without a default"),
     outcome.CONFLICT: ("CONFLICT", "the row with the key {key} changed after if_timestamp"),
-    outcome.IMMUTABLE: ("IMMUTABLE", "the row with the key {key} is there, and {immutable} cannot change"),
+    outcome.IMMUTABLE: ("IMMUTABLE", "the row with the key {key} exists, and {immutable} cannot change"),
 }
 _SHOWN_MAX = 200
 """Characters of a key's cell in a message."""

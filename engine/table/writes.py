@@ -63,7 +63,7 @@ class Writes:
         if batch.nbytes > limits.batch_bytes:
             raise InvalidArgumentError(
                 f"a batch of {batch.nbytes:,} bytes is too large: it is one commit, of at most "
-                f"{limits.batch_bytes:,} bytes; cut it into several"
+                f"{limits.batch_bytes:,} bytes; split it into several"
             )
         if command.writer is None or seq is None:
             return self._begun(table, command, batch, None)

@@ -14,7 +14,7 @@ from .tablet import Tablet
 def make_directories(environment: Environment, tablets: Iterable[Tablet]) -> None:
     """Make the directories of new tablets, durably. Raises StorageFullError or UnavailableError when it fails."""
     fs = environment.fs
-    with named("the directory of a tablet could not be made"):
+    with named("the directory of a tablet could not be created"):
         for tablet in tablets:
             fs.make_directory(files.directory(tablet.directory_id))
         fs.sync_directory(files.ROOT)

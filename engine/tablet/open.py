@@ -56,8 +56,8 @@ def quarantined(tablet: Tablet, error: StoreError, environment: Environment) -> 
         return False
     environment.damage.note(error)
     why = (
-        f"{damage.why}; tablet {tablet.tablet_id} is in quarantine: its rows can be neither read nor written until it "
-        "is repaired or dropped, all other tablets work; to repair it, stop the server and run `nyala repair`"
+        f"{damage.why}; tablet {tablet.tablet_id} is in quarantine: its rows cannot be read or written until it "
+        "is repaired or dropped; all other tablets work; to repair it, stop the server and run `nyala repair`"
     )
     tablet.set_in_quarantine(CorruptionError(damage.path, damage.offset, why))
     return True
@@ -133,7 +133,7 @@ def _open_file(fs: FileSystem, where: str, open_file: Callable[[str], Opened]) -
     """Open a file that the manifest names."""
     try:
         if not fs.exists(where):
-            raise CorruptionError(where, 0, "the manifest names this file, but it is not there")
+            raise CorruptionError(where, 0, "the manifest names this file, but it is missing")
         return open_file(where)
     except OSError as error:
         if is_of_the_file(error):

@@ -36,7 +36,7 @@ class Slots:
             if place is None:
                 return slot
         if len(self._places) == SLOTS_MAX:
-            raise UnavailableError(f"tablet {self._tablet_id} has {SLOTS_MAX:,} rowsets, as many as it can")
+            raise UnavailableError(f"tablet {self._tablet_id} has {SLOTS_MAX:,} rowsets, the maximum")
         self._places.append(None)
         return len(self._places) - 1
 

@@ -248,7 +248,7 @@ class Tablet:
             SnapshotTooOldError: the tablet's history no longer tells what changed since then.
         """
         if unchanged_since is not None and unchanged_since < self.version.history_floor:
-            raise SnapshotTooOldError(f"if_timestamp {unchanged_since} lies before the history that the table has")
+            raise SnapshotTooOldError(f"if_timestamp {unchanged_since} is older than the history that the table keeps")
 
         def find(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             if len(rows) == len(hashes):

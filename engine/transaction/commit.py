@@ -99,7 +99,7 @@ class Transactions:
 
     def _once(self, asked: TransactionCommit) -> TransactionResult:
         if (asked.app_id is None) != (asked.app_version is None):
-            raise InvalidArgumentError("app_id and app_version go together")
+            raise InvalidArgumentError("app_id and app_version must be given together")
         with self._transaction_memory.alone(asked.transaction, asked.app_id):
             if (known := self._known(asked)) is None:
                 return self._commit(asked)
@@ -122,7 +122,7 @@ class Transactions:
 
     def _commit(self, asked: TransactionCommit) -> TransactionResult:
         if len(set(asked.parts)) < len(asked.parts):
-            raise InvalidArgumentError("a part is named twice: its rows would be applied twice")
+            raise InvalidArgumentError("parts names a part twice: its rows would be applied twice")
         with self._area.taken(asked.transaction, asked.parts) as parts:
             result = self._apply(asked, parts)
         if not result.error_count:
@@ -141,9 +141,7 @@ class Transactions:
                     return self._refused(asked, plan)
             finally:
                 plan.close()
-        raise ConflictError(
-            "others alter the tables or bring the same new keys all the time; nothing was applied: commit again"
-        )
+        raise ConflictError("concurrent writers or alterations kept conflicting; nothing was applied: commit again")
 
     def _works(self, asked: TransactionCommit, parts: Sequence[StagedPart]) -> list[TableWork]:
         """Return the tables that are touched, with their parts in order."""

@@ -235,8 +235,8 @@ class Plan:
         self.held_bytes += size
         if self.held_bytes > self._most:
             raise InvalidArgumentError(
-                "the transaction is too large: rows that change ones that are there, keys that it names more than once "
-                f"and the keys of truncated tables go through memory, and have more than {self._most:,} bytes: commit "
+                "the transaction is too large: changes of existing rows, keys that it has more than once "
+                f"and the keys of truncated tables need memory, and have more than {self._most:,} bytes: commit "
                 "them in several transactions, or raise transaction_bytes of the store. New rows have no such limit"
             )
 

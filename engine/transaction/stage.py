@@ -28,9 +28,9 @@ def stage(
         StorageFullError, UnavailableError: the rows could not be written.
     """
     if command.stage is None:
-        raise InvalidArgumentError('rows are staged as a part of a transaction: the command lacks "stage"')
+        raise InvalidArgumentError('rows can be staged only as a part of a transaction: the command has no "stage"')
     if command.writer or command.atomic or command.if_timestamp is not None or command.commit is not CommitMode.BATCH:
-        raise InvalidArgumentError("writer, atomic, commit and if_timestamp do not go with stage")
+        raise InvalidArgumentError("writer, atomic, commit and if_timestamp cannot be combined with stage")
     part = area.write(command.stage, table.table_id, _checked(table.schema, command.op, batches, limits))
     return StageResult(
         transaction=part.info.transaction, part=part.info.part, rows=part.rows, seconds_to_live=area.seconds_to_live

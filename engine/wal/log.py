@@ -85,7 +85,7 @@ class WriteAheadLog:
                 fs.make_directory(directory)
             fs.sync_directory(parent_of(directory))
         except OSError as error:
-            raise UnavailableError(f"{directory} cannot be made: {error}") from error
+            raise UnavailableError(f"{directory} cannot be created: {error}") from error
         reader = LogReader(fs, directory, store_uuid, expect, reached)
         return cls(fs, directory, options or WalOptions(), reader)
 
@@ -233,11 +233,11 @@ class WriteAheadLog:
                 self._fs.unlink(path)
             self._fs.sync_directory(self._directory)
         except OSError as error:
-            raise UnavailableError(f"{self._directory} cannot be made ready: {error}") from error
+            raise UnavailableError(f"{self._directory} cannot be prepared: {error}") from error
         self.torn_bytes = reader.torn_bytes
         if reader.torn_bytes:
             _logger.warning(
-                "%s: cut a torn tail of %d bytes after lsn %d; it was never acknowledged",
+                "%s: removed a torn tail of %d bytes after lsn %d, which was never acknowledged",
                 reader.segments[-1].path,
                 reader.torn_bytes,
                 reader.last_lsn,

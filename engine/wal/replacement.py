@@ -26,7 +26,7 @@ _FILLERS_AT_ONCE = 1 << 16
 def check_not_under_way(fs: FileSystem) -> None:
     """Raise CorruptionError when the log is about to be replaced."""
     if fs.exists(_COMPLETE):
-        why = "a repair of the log was interrupted: run `nyala repair --apply` again, which ends it"
+        why = "a repair of the log was interrupted: run `nyala repair --apply` again to finish it"
         raise CorruptionError(DIRECTORY, 0, why)
 
 

@@ -348,7 +348,7 @@ class LogWriter:
         with self._mutex:
             if self.failed is None:
                 self.failed = UnavailableError(
-                    f"the log cannot be written: {error or type(error).__name__}; reads go on; restart to recover"
+                    f"the log cannot be written: {error or type(error).__name__}; reads continue; restart to recover"
                 )
                 self.failed.__cause__ = error
                 _logger.error("%s", self.failed.message)

@@ -51,7 +51,7 @@ def _cancel() -> Any:
     try:
         address = Library(arrow_library("libarrow_flight"), _ANCHOR).address(_CANCEL)
     except (LookupError, OSError) as error:
-        _LOG.warning("stuck streams can only be ended with their connections, with this pyarrow: %s", error)
+        _LOG.warning("with this pyarrow, stuck streams end only with their connections: %s", error)
         return None
     types = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p
     return ctypes.CFUNCTYPE(ctypes.c_int, *types)(address)

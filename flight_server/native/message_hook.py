@@ -97,7 +97,7 @@ def install() -> bool:
     try:
         _install()
     except (LookupError, OSError, RuntimeError) as error:
-        _LOG.warning("compressed batches are decoded before their size is known, with this pyarrow: %s", error)
+        _LOG.warning("with this pyarrow, compressed batches are decoded before their size is checked: %s", error)
         return False
     return True
 
@@ -147,7 +147,7 @@ def check_first_message() -> None:
     """
     why = _first_refusals.pop(threading.get_ident(), None)
     if why is not None:
-        raise InvalidArgumentError(f"the stream does not begin with a schema that is valid Arrow: {why}")
+        raise InvalidArgumentError(f"the stream does not begin with a valid Arrow schema: {why}")
 
 
 def _is_of_server() -> bool:

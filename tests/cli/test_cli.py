@@ -212,7 +212,7 @@ def test_verify_and_dump(run: Run, tmp_path: Path) -> None:
         db.create_table("homes", CITIES.schema, ["id"]).insert(CITIES)
         db.table("homes").maintain("flush")
     sound = run("verify", folder)
-    assert sound.code == 0 and sound.lines[-1] == "all is well"
+    assert sound.code == 0 and sound.lines[-1] == "no problems found"
     assert run("verify", folder, "--json").json["problems"] == []
     assert run("dump", folder / "manifest").json["tables"]
     (base,) = folder.rglob("*.base")

@@ -71,7 +71,7 @@ def test_backup_restore_and_verify(run: Run, data: Path, url: str, tmp_path: Pat
     code, out, _ = run("restore", "homes", tmp_path / "backups", "--url", url)
     assert code == 0 and "from 2 backups" in out
     code, _, err = run("restore", "homes", tmp_path / "backups", "--url", url)
-    assert code == 5 and err.strip().splitlines()[-1].startswith("ALREADY_PRESENT: there is a table 'homes' already")
+    assert code == 5 and err.strip().splitlines()[-1].startswith("ALREADY_PRESENT: table 'homes' already exists")
 
     code, out, _ = run("verify", "homes", "--data", data, "--other-url", url)
     assert code == 0 and out.startswith("equal: 3 rows")
@@ -124,7 +124,7 @@ def test_wrong_usage(run: Run, data: Path, url: str, tmp_path: Path) -> None:
     code, _, err = run("backup", "nothing", tmp_path, "--data", data)
     assert code == 4 and err.startswith("NOT_FOUND")
     code, _, err = run("checksum", "homes", "--data", data, "--executor", "abacus")
-    assert code == 3 and "there are local and spark" in err
+    assert code == 3 and "known: local, spark" in err
     code, _, err = run("verify", "homes", "--data", data, "--other-url", url, "--other-data", tmp_path)
     assert code == 3 and "--other-url or --other-data" in err
 
@@ -134,7 +134,7 @@ def test_parquet_files_are_imported_past_the_server(run: Run, data: Path, tmp_pa
     code, out, _ = run("import", "homes", tmp_path / "more.parquet", "--data", data, "--json")
     assert code == 0 and json.loads(out)["applied"] == 2
     code, _, err = run("import", "homes", tmp_path / "more.parquet", "--data", data)
-    assert code == 5 and "in the table already" in err
+    assert code == 5 and "already in the table" in err
     code, out, _ = run("import", "homes", tmp_path / "more.parquet", "--data", data, "--mode", "upsert")
     assert code == 0 and "imported 2 rows" in out
 
@@ -158,5 +158,5 @@ def test_a_restored_store_does_not_continue_the_backups_it_came_from(run: Run, t
     code, out, _ = run("restore", "t", root, "--data", two)
     assert code == 0 and "its checksum verified" in out
     code, _, err = run("backup", "t", root, "--data", two)
-    assert code != 0 and "backups of another store" in err and "give another folder" in err
+    assert code != 0 and "backups of another store" in err and "use another folder" in err
     assert run("backup", "t", tmp_path / "another", "--data", two)[0] == 0

@@ -47,22 +47,22 @@ SAID: dict[str, tuple[Callable[[Database, Table], Any], str]] = {
     ),
     "a type that is none": (lambda db, t: t.alter().add_column("a", 5), "'int64'"),  # pyright: ignore[reportArgumentType]
     "measures": (lambda db, t: t.scan().aggregate(["price"]), "a dict"),  # pyright: ignore[reportArgumentType]
-    "set as text": (lambda db, t: t.update_where("price = 3"), "set is a dict, as in {'price': 'price * 1.1'}"),  # pyright: ignore[reportArgumentType]
+    "set as text": (lambda db, t: t.update_where("price = 3"), "set must be a dict, as in {'price': 'price * 1.1'}"),  # pyright: ignore[reportArgumentType]
     "one condition": (lambda db, t: t.scan(where=("id", ">", 3)), "put it into a list, as in [('id', '>', 3)]"),  # pyright: ignore[reportArgumentType]
     "a float as moment": (lambda db, t: t.scan(as_of=1.5), "not a float"),  # pyright: ignore[reportArgumentType]
-    "a word as moment": (lambda db, t: t.scan(as_of="yesterday"), "as 2026-01-31T12:00:00Z is"),
+    "a word as moment": (lambda db, t: t.scan(as_of="yesterday"), "such as 2026-01-31T12:00:00Z"),
     "a moment without zone": (lambda db, t: t.scan(as_of="2020-01-01"), "as_of 2020-01-01T00:00:00 needs a time zone"),
-    "text in double quotes": (lambda db, t: t.scan(where='city = "Oslo"').to_arrow(), "text stands in single quotes"),
+    "text in double quotes": (lambda db, t: t.scan(where='city = "Oslo"').to_arrow(), "text needs single quotes"),
     "two columns of one name": (
         lambda db, t: db.create_table("x", data=pa.table([[1], [2]], names=["a", "a"]), primary_key=["a"]),
-        "the data has more than one column called 'a'",
+        "the data has more than one column named 'a'",
     ),
     "no columns": (lambda db, t: db.create_table("x", data={}, primary_key=["a"]), "it has none"),
-    "a path as data": (lambda db, t: t.insert("homes.csv"), "files are loaded by `nyala load`"),
-    "a frame yet to come": (lambda db, t: t.insert(_Lazy()), "give its collect()"),
+    "a path as data": (lambda db, t: t.insert("homes.csv"), "to load files, use `nyala load`"),
+    "a frame yet to come": (lambda db, t: t.insert(_Lazy()), "pass the result of its collect()"),
     "too many digits": (
         lambda db, t: db.create_table("x", data={"id": [1], "d": [10**40]}, primary_key=["id"]),
-        "column 'd' has integers of 41 digits, and a column at most 38: give them as text",
+        "column 'd' has integers of 41 digits, and a column holds at most 38: pass them as text",
     ),
     "a decimal too wide": (
         lambda db, t: db.create_table("x", pa.schema({"id": pa.int64(), "d": pa.decimal256(40, 2)}), ["id"]),
@@ -70,21 +70,21 @@ SAID: dict[str, tuple[Callable[[Database, Table], Any], str]] = {
     ),
     "a key of floats": (
         lambda db, t: db.create_table("x", data={"id": [1.5]}, primary_key=["id"]),
-        "which no key may have: integers, decimals",
+        "a key may have integers, decimals",
     ),
     "a column that options are for": (
         lambda db, t: db.create_table("x", data={"id": [1]}, primary_key=["id"], column_options={"i": {}}),
-        "no column of the schema: i; it has id",
+        "unknown columns: i; the schema has id",
     ),
     "one level for a list": (
         lambda db, t: db.create_table("x", data={"id": [1]}, primary_key=["id"], partition_by=LEVEL),
-        "partition_by is a list of levels",
+        "partition_by must be a list of levels",
     ),
     "a name for a level": (
         lambda db, t: db.create_table("x", data={"id": [1]}, primary_key=["id"], partition_by=["id"]),  # pyright: ignore[reportArgumentType]
-        "partition_by is a list of levels",
+        "partition_by must be a list of levels",
     ),
-    "a number that is none": (lambda db, t: t.insert({"id": [1]}, writer="a", seq="b"), "whole number"),  # pyright: ignore[reportArgumentType]
+    "a number that is none": (lambda db, t: t.insert({"id": [1]}, writer="a", seq="b"), "seq an integer"),  # pyright: ignore[reportArgumentType]
 }
 
 
@@ -118,7 +118,10 @@ def test_a_column_that_is_not_there_has_one_code(homes: Table, act: Callable[[Ta
 
 
 def test_a_store_that_is_open_already(tmp_path: Path) -> None:
-    with nyala.open(tmp_path / "store"), pytest.raises(nyala.UnavailableError, match="this process has the store open"):
+    with (
+        nyala.open(tmp_path / "store"),
+        pytest.raises(nyala.UnavailableError, match="this process already has the store open"),
+    ):
         nyala.open(tmp_path / "store")
     nyala.open(tmp_path / "store").close()
 
@@ -131,7 +134,7 @@ def test_a_file_where_the_directory_should_be(tmp_path: Path) -> None:
 
 
 def test_options_of_open(tmp_path: Path) -> None:
-    with pytest.raises(nyala.InvalidArgumentError, match="no 'durabilty': did you mean 'durability'"):
+    with pytest.raises(nyala.InvalidArgumentError, match="unknown 'durabilty': did you mean 'durability'"):
         nyala.open(tmp_path / "store", durabilty="os")  # pyright: ignore[reportCallIssue]
     with pytest.raises(
         nyala.InvalidArgumentError, match=r"the call of nyala\.open is wrong at memory_bytes: input should"
@@ -141,11 +144,11 @@ def test_options_of_open(tmp_path: Path) -> None:
 
 def test_a_url_is_no_directory_and_a_directory_no_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(nyala.InvalidArgumentError, match=r"'grpc://127\.0\.0\.1:8815' is for nyala\.connect"):
+    with pytest.raises(nyala.InvalidArgumentError, match=r"use nyala\.connect for 'grpc://127\.0\.0\.1:8815'"):
         nyala.open("grpc://127.0.0.1:8815")
     assert not any(tmp_path.iterdir())
     for no_url in ("data/", ["grpc://127.0.0.1:8815"]):
-        with pytest.raises(nyala.InvalidArgumentError, match=r"nyala\.open opens a directory, connect"):
+        with pytest.raises(nyala.InvalidArgumentError, match=r"use nyala\.open for a directory, connect"):
             nyala.connect(no_url)  # pyright: ignore[reportArgumentType]
 
 
@@ -184,7 +187,7 @@ def test_a_port_in_use(store: Store) -> None:
     first = FlightServer(store, "grpc://127.0.0.1:0")
     with pytest.raises(nyala.UnavailableError, match="the port is in use"):
         FlightServer(store, f"grpc://127.0.0.1:{first.port}")
-    with pytest.raises(nyala.UnavailableError, match="the port is in use; take another by --listen"):
+    with pytest.raises(nyala.UnavailableError, match="the port is in use; choose another with --listen"):
         check_free(f"grpc://127.0.0.1:{first.port}")
     first.shutdown()
     for free in (f"grpc://127.0.0.1:{first.port}", "grpc://127.0.0.1:0", "grpc+unix:///tmp/x"):

@@ -72,10 +72,10 @@ def test_a_table_is_made_and_loaded_from_data_of_every_form(db: Database, form: 
 def test_notes_say_what_became_of_types(db: Database) -> None:
     homes = db.create_table("homes", data=PANDAS, primary_key=["id"])
     assert homes.notes == [
-        "column 'id' is uint32 and is kept as int64",
-        "column 'city' is large_string and is kept as string",
-        "column 'kind' is dictionary<values=large_string, indices=int8, ordered=0> and is kept as string",
-        "column 'at' is timestamp[us, tz=Europe/Oslo] and is kept as timestamp[us], the same moments in UTC",
+        "column 'id' is uint32 and is stored as int64",
+        "column 'city' is large_string and is stored as string",
+        "column 'kind' is dictionary<values=large_string, indices=int8, ordered=0> and is stored as string",
+        "column 'at' is timestamp[us, tz=Europe/Oslo] and is stored as timestamp[us], the same moments in UTC",
     ]
     assert homes.notes[1] in repr(homes)
     assert db.create_table("plain", data={"id": [1], "x": ["a"]}, primary_key=["id"]).notes == []
@@ -123,7 +123,7 @@ def test_a_schema_of_such_types_is_taken_too(db: Database, case: tuple[pa.Array,
     cells, _, value = case
     schema = pa.schema([("id", pa.int64()), ("x", cells.type)])
     made = db.create_table("made", schema, ["id"])
-    assert len(made.notes) == 1 and "kept as" in made.notes[0]
+    assert len(made.notes) == 1 and "stored as" in made.notes[0]
     made.insert(pa.table({"id": pa.array(range(len(cells)), pa.int64()), "x": cells}))
     assert made.get(0)["x"] == value  # pyright: ignore[reportOptionalSubscript]
 
@@ -146,8 +146,8 @@ def test_what_no_table_holds_is_refused_in_one_message(db: Database) -> None:
     assert "5 of the columns" in text and "\n" not in text and "'name'" not in text
     assert "'tags' is list<item: string>: convert it, string (as JSON) would work" in text
     assert "'took' is duration[ns]: convert it, int64 would work" in text
-    assert "'mixed' are of no one type" in text and "'none' has no value" in text
-    assert "'fine' is timestamp[ns] and has parts of a microsecond: round it" in text
+    assert "'mixed' have no common type" in text and "'none' has no value" in text
+    assert "'fine' is timestamp[ns] and has fractions of a microsecond: round it" in text
     assert db.tables() == []
     schema = pa.schema([("id", pa.int64()), ("tags", pa.list_(pa.string())), ("took", pa.duration("s"))])
     with pytest.raises(InvalidArgumentError, match=r"'tags'.*'took'"):
@@ -209,7 +209,7 @@ def test_a_table_that_cannot_be_loaded_is_not_made(db: Database) -> None:
 def test_if_not_exists_loads_nothing_into_a_table_that_is_there(db: Database) -> None:
     first = db.create_table("homes", data={"id": [1]}, primary_key=["id"], if_not_exists=True)
     again = db.create_table("homes", data={"id": [2]}, primary_key=["id"], if_not_exists=True)
-    assert rows(first) == rows(again) == [{"id": 1}] and "nothing was loaded" in again.notes[0]
+    assert rows(first) == rows(again) == [{"id": 1}] and "no data was loaded" in again.notes[0]
 
 
 def test_data_goes_into_a_schema_that_is_given(db: Database) -> None:
@@ -224,7 +224,7 @@ def test_data_goes_into_a_schema_that_is_given(db: Database) -> None:
         ({"primary_key": ["id"]}, "schema"),
         ({"data": {"id": [1]}}, "primary_key"),
         ({"data": {"id": [1]}, "primary_key": "id"}, "list of column names"),
-        ({"data": {"id": [1]}, "primary_key": ["no"]}, "'no', which is no column of the data; it has id"),
+        ({"data": {"id": [1]}, "primary_key": ["no"]}, "'no', which is not a column of the data; it has id"),
         ({"schema": PANDAS, "primary_key": ["id"]}, "data="),
         ({"data": 5, "primary_key": ["id"]}, "not a int"),
         ({"data": {"id": [1.5]}, "primary_key": ["id"]}, "key"),
@@ -249,7 +249,10 @@ def test_frames_that_were_read_go_back_in(db: Database) -> None:
 def test_refused_rows_of_a_new_table_are_told_as_rows_of_the_data(db: Database) -> None:
     with pytest.raises(nyala.RowErrors) as refused:
         db.create_table("t", data={"id": [1, None], "n": [1, 2]}, primary_key=["id"])
-    assert refused.value.message == "1 of 2 rows refused: row 1: INVALID_ARGUMENT: column 'id' is NULL and may not be"
+    assert (
+        refused.value.message
+        == "1 of 2 rows rejected: row 1: INVALID_ARGUMENT: column 'id' is NOT NULL, but the value is NULL"
+    )
     with pytest.raises(nyala.RowErrors, match=r"refused: row 2: ALREADY_PRESENT: a row with the key \(id=1\)"):
         db.create_table("t", data={"id": [1, 2, 1]}, primary_key=["id"])
     assert db.tables() == []

@@ -50,17 +50,19 @@ def test_rows_may_share_a_key(db: Database) -> None:
 def test_what_must_and_must_not_carry_the_number(db: Database) -> None:
     table = make(db)
     for write in (table.insert, table.insert_ignore):
-        with pytest.raises(InvalidArgumentError, match=r"the store gives new rows their 'auto_incrementing_id'"):
+        with pytest.raises(InvalidArgumentError, match=r"the store assigns 'auto_incrementing_id' to new rows"):
             write({"k": ["a"], ID: [1], "v": [1]})
     for write in (table.upsert, table.update, table.delete):
-        with pytest.raises(InvalidArgumentError, match="lacks the key column 'auto_incrementing_id'"):
+        with pytest.raises(
+            InvalidArgumentError, match="has no column 'auto_incrementing_id', which is part of the primary key"
+        ):
             write({"k": ["a"]})
     result = table.write({"k": ["a", "b", "c"], ID: [0, 5, None], "v": [1, 2, 3]}, "upsert", on_error="return")
     assert [(error.row, error.code) for error in result.errors] == [(0, "INVALID_ARGUMENT"), (2, "INVALID_ARGUMENT")]
     refused = table.write({"k": ["x", None, "y"], "v": [1, 2, 3]}, "insert", on_error="return")
     assert refused.errors[0].row == 1 and rows(table) == [("b", 5, 2), ("x", 6, 1), ("y", 7, 3)]
     table.upsert({"k": ["z"], ID: [(1 << 63) - 1]})
-    with pytest.raises(InvalidArgumentError, match="there are not 1 more"):
+    with pytest.raises(InvalidArgumentError, match="fewer than 1 are left"):
         table.insert({"k": ["a"]})
 
 

@@ -39,7 +39,7 @@ def test_a_server_is_connected_to_by_either_name(embedded: Database, url: str) -
     for connected in (nyala.connect(url), nyala.connect(uri=url), nyala.connect(url=url)):
         with connected as database:
             assert database.list_tables() == ["t"]
-    with pytest.raises(nyala.InvalidArgumentError, match="the uri of a server, or a placement"):
+    with pytest.raises(nyala.InvalidArgumentError, match="the uri of a server or a placement"):
         nyala.connect()
 
 

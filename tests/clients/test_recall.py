@@ -58,7 +58,7 @@ def test_at_once_as_always(db: Database) -> None:
     made(db, "homes", "Oslo")
     db.drop_table("homes")
     assert db.dropped_tables() == []
-    with pytest.raises(NotFoundError, match="there are: none"):
+    with pytest.raises(NotFoundError, match="known: none"):
         db.recall_table("homes")
 
 

@@ -178,7 +178,7 @@ def test_values_that_do_not_fit_refuse_their_rows_and_no_others(homes: Table) ->
     ]
     assert "'small' is int16, whole numbers from -32,768 to 32,767" in result.errors[0].message
     assert homes.scan().count() == count - 3
-    with pytest.raises(nyala.RowErrors, match="3 of 150,000 rows refused: row 5"):
+    with pytest.raises(nyala.RowErrors, match="3 of 150,000 rows rejected: row 5"):
         homes.delete_ignore({"id": np.arange(count)})
         homes.insert(data, atomic=True)
     assert homes.scan().count() == 0

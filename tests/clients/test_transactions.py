@@ -222,7 +222,7 @@ def test_what_makes_no_sense_is_refused(db: Database) -> None:
     wrongs: list[dict[str, Any]] = [{"writer": "w"}, {"atomic": True}, {"if_timestamp": 5}]
     for wrong in wrongs:
         command = WriteCommand(table="t", stage=Stage(transaction="T", part="w"), **wrong)
-        with pytest.raises(InvalidArgumentError, match="do not go with stage"):
+        with pytest.raises(InvalidArgumentError, match="cannot be combined with stage"):
             db._store.stage(command, [StagedBatch(rows((1, "a", 1)))])
     db.drop_table("t")
     with pytest.raises(NotFoundError, match="dropped"):

@@ -222,7 +222,7 @@ def test_a_scan_in_order_reads_no_other_table_of_its_name(
         return whole(store, plan)
 
     monkeypatch.setattr(PlacedStore, "_streams", altered)
-    with pytest.raises(nyala.ConflictError, match="plan it again"):
+    with pytest.raises(nyala.ConflictError, match="plan the scan again"):
         pair.db.table("t").scan(**how).to_arrow()
 
 

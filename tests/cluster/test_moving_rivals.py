@@ -23,9 +23,9 @@ def test_what_was_handed_over_is_not_replaced_by_another_move(pair: Pair, table:
     begun = first.brought()  # ends the second's move at the source; its files stay at the target
     first.target.move_prepare(begun)
     told = first.handed_over(begun)
-    with pytest.raises(ConflictError, match="'second' of a tablet was given up"):
+    with pytest.raises(ConflictError, match="'second' was aborted"):
         second.target.move_prepare(late)
-    with pytest.raises(ConflictError, match="prepared by another move, 'first', from 'a'"):
+    with pytest.raises(ConflictError, match="another move, 'first' from 'a', has prepared the tablet"):
         pair.stores["b"].move_prepare(late)  # the source was asked before it handed the tablet over
     pair.crash("b")
     first.target.move_take_over(told)
@@ -38,7 +38,7 @@ def test_a_move_that_was_given_up_does_not_come_back(pair: Pair, table: Table) -
     first, second = Rival(pair, table, "first"), Rival(pair, table, "second")
     first.target.move_prepare(first.brought())
     second.brought()
-    with pytest.raises(ConflictError, match="'first' of a tablet was given up"):
+    with pytest.raises(ConflictError, match="'first' was aborted"):
         first.brought(again=True)
     pair.db.move_tablet("t", first.tablet, "b", server="a")  # finds what the first has prepared, and throws it away
     assert pair.owners("t") == ["b", "b"]
@@ -93,7 +93,7 @@ def test_a_range_is_divided_after_it_was_prepared_elsewhere(pair: Pair, source: 
     rival = Rival(pair, table, "first", source, target)
     rival.target.move_prepare(rival.brought())
     if target == "a":  # it is asked first, and waits for the move, which another one ends
-        with pytest.raises(UnavailableError, match="being moved between this server and 'b'"):
+        with pytest.raises(UnavailableError, match="moving between this server and 'b'"):
             table.alter().split_partition(30).apply()
         pair.db.move_tablet("t", rival.tablet, target)
     table.alter().split_partition(30).apply()

@@ -270,7 +270,7 @@ def test_what_reached_one_server_is_brought_to_the_other_by_doing_it_again(clust
     table.insert(rows())
     steps = [{"op": "add_column", "name": "note", "type": "string"}]
     alone.alter_table(Alteration.model_validate({"table": "t", "steps": steps}))
-    with pytest.raises(ConflictError, match="make it again"):
+    with pytest.raises(ConflictError, match="repeat it to apply"):
         table.scan().to_arrow()
     table.alter().add_column("note", "string").apply()
     assert table.scan(["note"]).count() == COUNT

@@ -104,7 +104,7 @@ class FakeStore:
             if definition.name in self._tables:
                 if definition.if_not_exists:
                     return self._tables[definition.name].description
-                raise AlreadyPresentError(f"there is a table {definition.name!r} already")
+                raise AlreadyPresentError(f"table {definition.name!r} already exists")
             table = self._tables[definition.name] = FakeTable(definition, len(self._tables) + 1)
             return table.description
 
@@ -257,7 +257,7 @@ class FakeStore:
         schema = pa.schema([table.schema.column(name).field for name in names])
         snapshot = self._timestamp if spec.as_of is None else parse_moment(spec.as_of)
         if snapshot > self._timestamp:
-            raise InvalidArgumentError(f"as_of {spec.as_of} lies in the future")
+            raise InvalidArgumentError(f"as_of {spec.as_of} is in the future")
         state = table.at(snapshot)
         keys = sorted(state) if spec.ordered else list(state)
         rows = [state[key] for key in keys if self._matches(table, state[key], spec.where)]
@@ -325,7 +325,7 @@ class FakeStore:
     def maintain(self, table: str, op: str) -> dict[str, Any]:
         self._table(table)
         if op not in ("flush", "flush_deltas"):
-            raise InvalidArgumentError(f"no maintenance is called {op!r}")
+            raise InvalidArgumentError(f"unknown maintenance operation {op!r}")
         return {"op": op, "rows": 0}
 
     def now(self, at_least: int = 0) -> int:

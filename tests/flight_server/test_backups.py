@@ -173,7 +173,7 @@ def test_a_table_without_a_backup_is_repaired_without(tmp_path: Path) -> None:
     (repair,) = report.repairs
     assert repair.action == "give it up" and repair.backup is None
     (advice,) = report.advice
-    assert "holds no backup of table 't' of this store" in advice
+    assert "has no backup of table 't' of this store" in advice
 
 
 def test_a_backup_from_before_an_alteration_and_a_split(tmp_path: Path) -> None:

@@ -69,4 +69,4 @@ def test_a_client_that_is_killed_is_one_warning(caplog: pytest.LogCaptureFixture
         served.server.shutdown()
     (record,) = caplog.records
     assert record.levelno == logging.WARNING and not record.exc_info
-    assert "the client went away" in record.getMessage()
+    assert "client disconnected" in record.getMessage()

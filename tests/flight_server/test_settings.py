@@ -80,15 +80,15 @@ def test_the_printed_file_is_read_as_it_was_printed(tmp_path: Path) -> None:
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "an unknown name": ({"assignments": ["scan_max=3"]}, "no option 'scan_max'; the nearest is 'scans_max'"),
+    "an unknown name": ({"assignments": ["scan_max=3"]}, "unknown option 'scan_max'; did you mean 'scans_max'"),
     "no value": ({"assignments": ["scans_max"]}, "name=value"),
-    "a wrong value": ({"assignments": ["scans_max=many"]}, r"scans_max = 'many' \(from --set\) is wrong"),
+    "a wrong value": ({"assignments": ["scans_max=many"]}, r"scans_max = 'many' \(from --set\): "),
     "a count of nothing": ({"assignments": ["scans_max=0"]}, "greater than 0"),
-    "a variable that is nearly one": ({"environment": {"NYALA_SCAN_MAX": "3"}}, "nearest is NYALA_SCANS_MAX"),
+    "a variable that is nearly one": ({"environment": {"NYALA_SCAN_MAX": "3"}}, "did you mean NYALA_SCANS_MAX"),
     "a wrong variable": ({"environment": {"NYALA_MAINTENANCE": "maybe"}}, "from NYALA_MAINTENANCE"),
-    "an unknown name in a file": ({"file": "memory_byte = 3"}, "nearest is 'memory_bytes'"),
-    "an unknown limit": ({"file": "[limits]\ncel_bytes = 3"}, "nearest is 'cell_bytes'"),
-    "limits that are none": ({"file": "limits = 3"}, "limits is a table"),
+    "an unknown name in a file": ({"file": "memory_byte = 3"}, "did you mean 'memory_bytes'"),
+    "an unknown limit": ({"file": "[limits]\ncel_bytes = 3"}, "did you mean 'cell_bytes'"),
+    "limits that are none": ({"file": "limits = 3"}, "limits must be a table"),
     "no TOML": ({"file": "scans_max ="}, "is not TOML"),
 }
 

@@ -113,11 +113,11 @@ def test_the_change_feed_keeps_a_copy_up(source: Database, homes: Table, target:
 
 
 def test_what_cannot_be_applied(target: Database, table: Table, tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgumentError, match="says 'paint', which is no operation"):
+    with pytest.raises(InvalidArgumentError, match="unknown operation 'paint'"):
         apply_changes(target, "cities", write(tmp_path / "a.parquet", [("c", 1, "x"), ("paint", 2, "x")]))
-    with pytest.raises(InvalidArgumentError, match="lacks the column '_op'"):
+    with pytest.raises(InvalidArgumentError, match="has no column '_op'"):
         apply_changes(target, "cities", write(tmp_path / "b.parquet", [("c", 1, "x")], "op id city"))
-    with pytest.raises(InvalidArgumentError, match="column 'colour', which table 'cities' has not"):
+    with pytest.raises(InvalidArgumentError, match="column 'colour', which is not in table 'cities'"):
         apply_changes(target, "cities", write(tmp_path / "c.parquet", [("c", 1, "x")], "_op id colour"))
     assert table.scan().count() == 0
     strict = target.create_table(

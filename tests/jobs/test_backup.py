@@ -352,7 +352,7 @@ def test_history_that_is_gone(make_database: Make, tmp_path: Path) -> None:
     homes.delete({"id": [3]})
     homes.maintain("flush")
     homes.maintain("gc")
-    with pytest.raises(SnapshotTooOldError, match="take a full backup, with force_full"):
+    with pytest.raises(SnapshotTooOldError, match=r"take a full backup \(force_full"):
         backup(source, "homes", tmp_path)
     made = backup(source, "homes", tmp_path, force_full=True)
     assert_restored(source, make_database(), tmp_path, made.until)
@@ -377,14 +377,14 @@ def test_what_cannot_be_backed_up_or_restored(source: Database, homes: Table, ta
     with pytest.raises(NotFoundError):
         backup(source, "nothing", tmp_path)
     made = backup(source, "homes", tmp_path)
-    with pytest.raises(InvalidArgumentError, match="not after the last backup"):
+    with pytest.raises(InvalidArgumentError, match=r"the last backup ended at .* must be later"):
         backup(source, "homes", tmp_path, as_of=made.until)
     with pytest.raises(NotFoundError, match="there are backups of: homes"):
         restore(target, tmp_path, "houses")
     early = dt.datetime(2001, 1, 1, tzinfo=dt.UTC).isoformat()
     with pytest.raises(NotFoundError, match="no backup that ended by"):
         restore(target, tmp_path, "homes", at=early)
-    with pytest.raises(InvalidArgumentError, match="no place for files"):
+    with pytest.raises(InvalidArgumentError, match="invalid folder or URI"):
         backup(source, "homes", "nowhere://x/y")
     target.create_table("homes", pa.schema([("id", pa.string())]), ["id"])
     with pytest.raises(InvalidArgumentError, match="backups of another store"):

@@ -71,8 +71,8 @@ def test_a_killed_copy_is_gone_on_with(source: Database, target: Database, monke
 def test_what_lies_in_the_way(source: Database, homes: Table, target: Database) -> None:
     now = source.now()
     target.create_table(f"homes.copying-{now}", SCHEMA, ["id"], comment="mine")
-    with pytest.raises(InvalidArgumentError, match="was not made from"):
+    with pytest.raises(InvalidArgumentError, match="does not come from"):
         copy_table(source, target, "homes")
     assert target.table(f"homes.copying-{now}").scan().count() == 0
-    with pytest.raises(SnapshotTooOldError, match="copy anew"):
+    with pytest.raises(SnapshotTooOldError, match="copy again"):
         copy_table(source, target, "homes", as_of=1)

@@ -53,7 +53,7 @@ def test_a_killed_export_is_gone_on_with(
         with pytest.raises(KeyboardInterrupt):
             export(source, "homes", tmp_path, workers=1)
     homes.delete({"id": list(range(100))})
-    with pytest.raises(AlreadyPresentError, match="another export"):
+    with pytest.raises(AlreadyPresentError, match="another, unfinished export"):
         export(source, "homes", tmp_path, columns=["id"])
     made = export(source, "homes", tmp_path)
     assert made.resumed and made.rows == 500

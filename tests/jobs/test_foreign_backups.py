@@ -32,7 +32,7 @@ def test_a_restored_table_does_not_continue_the_folder_it_came_from(
     fresh.table("homes").delete({"id": [7]})
     kept = sorted(str(path) for path in tmp_path.rglob("*"))
     for force_full in (False, True):
-        with pytest.raises(InvalidArgumentError, match=r"backups of another store .* give another folder"):
+        with pytest.raises(InvalidArgumentError, match=r"backups of another store .* use another folder"):
             backup(fresh, "homes", tmp_path, force_full=force_full)
     assert kept == sorted(str(path) for path in tmp_path.rglob("*"))
     own = backup(fresh, "homes", tmp_path / "of the fresh one")
@@ -91,7 +91,7 @@ def test_notes_that_do_not_say_whose_they_are(
     homes.delete({"id": [1]})
     made = backup(source, "homes", tmp_path)
     assert made.kind == "full"
-    assert made.why_full is not None and "of which store" in made.why_full
+    assert made.why_full is not None and "not name its store" in made.why_full
     homes.delete({"id": [2]})
     last = backup(source, "homes", tmp_path)
     assert (last.kind, last.why_full) == ("increment", None)

@@ -21,7 +21,7 @@ from nyala.clients.jobs.lease import FolderLease, Holder
 from nyala.clients.jobs.under_way import TableUnderWay
 from nyala.schemas.errors import AlreadyPresentError, ConflictError, UnavailableError
 
-OWNER = rf"another run \(process {os.getpid()} on .*\): let it end"
+OWNER = rf"another run \(process {os.getpid()} on .*\): wait for it to end"
 
 
 @pytest.mark.parametrize("seed", [0, 3])

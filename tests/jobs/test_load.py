@@ -144,7 +144,7 @@ def test_what_cannot_be_loaded(target: Database, table: Table, tmp_path: Path) -
     with pytest.raises(NotFoundError, match="no file or folder"):
         load(target, "homes", tmp_path / "nothing")
     (tmp_path / "a.txt").write_text("x")
-    with pytest.raises(InvalidArgumentError, match="names no format"):
+    with pytest.raises(InvalidArgumentError, match="unknown suffix"):
         load(target, "homes", tmp_path)
     (tmp_path / "a.txt").rename(tmp_path / "a.parquet")
     with pytest.raises(InvalidArgumentError, match="cannot be read"):
@@ -152,5 +152,5 @@ def test_what_cannot_be_loaded(target: Database, table: Table, tmp_path: Path) -
     pq.write_table(pa.table({"id": [1], "colour": ["red"]}), tmp_path / "a.parquet")
     with pytest.raises(InvalidArgumentError, match="no column 'colour'"):
         load(target, "homes", tmp_path)
-    with pytest.raises(InvalidArgumentError, match="no operation"):
+    with pytest.raises(InvalidArgumentError, match="unknown operation 'paint'"):
         load(target, "homes", tmp_path, op="paint")

@@ -86,7 +86,7 @@ def test_a_column_becomes_the_type_that_holds_all_of_its_values(
 ) -> None:
     table = db.create_table("t", pa.schema([("k", pa.int64()), pa.field("c", kind)]), ["k"])
     assert types(table) == {"k": "int64", "c": word}
-    assert table.notes == [f"column 'c' is {kind} and is kept as {word}{why}"]
+    assert table.notes == [f"column 'c' is {kind} and is stored as {word}{why}"]
 
 
 FORBIDDEN: list[tuple[pa.DataType, str]] = [
@@ -131,7 +131,7 @@ def test_all_columns_that_a_table_cannot_hold_are_named_at_once(db: Database) ->
     assert refused.value.message == (
         "a table cannot hold 3 of the columns as given: "
         f"column 'c' is {wrong[0][1]}: convert it, string (as JSON) would work, or leave it out; "
-        "column 'd' has no value to tell its type by: name one, as in column_options={'d': {'type': 'string'}}, "
+        "column 'd' has no value to infer its type from: give a type, as in column_options={'d': {'type': 'string'}}, "
         "or leave it out; column 'e' is duration[s]: convert it, int64 would work, or leave it out"
     )
     assert db.tables() == []
@@ -194,15 +194,15 @@ def test_a_few_bytes_that_stand_for_many_rows_are_measured_before_they_are_spell
 REFUSED_DEFAULTS = [
     ("varchar(3)", "abcd", "more than 3 characters"),
     ("string", "x" * 65_537, "more than 65,536 bytes"),
-    ("string", "\ud800", "is no string"),
-    ("float", 1e300, "is no float"),
-    ("int8", 128, "is no int8"),
-    ("int8", 1.5, "is no int8"),
-    ("date", -719_163, "is no date"),
-    ("timestamp[us]", 2**63, r"is no timestamp\[us\]"),
-    ("decimal(5,2)", "1.234", r"is no decimal\(5,2\)"),
-    ("decimal(5,2)", "1000", r"is no decimal\(5,2\)"),
-    ("decimal(5,2)", "NaN", r"is no decimal\(5,2\)"),
+    ("string", "\ud800", "is not a valid string"),
+    ("float", 1e300, "is not a valid float"),
+    ("int8", 128, "is not a valid int8"),
+    ("int8", 1.5, "is not a valid int8"),
+    ("date", -719_163, "is not a valid date"),
+    ("timestamp[us]", 2**63, r"is not a valid timestamp\[us\]"),
+    ("decimal(5,2)", "1.234", r"is not a valid decimal\(5,2\)"),
+    ("decimal(5,2)", "1000", r"is not a valid decimal\(5,2\)"),
+    ("decimal(5,2)", "NaN", r"is not a valid decimal\(5,2\)"),
 ]
 
 
@@ -237,7 +237,7 @@ def test_an_option_chooses_a_type_that_the_values_can_become(db: Database, kind:
 def test_an_option_that_the_values_cannot_become_is_refused(db: Database, kind: pa.DataType, chosen: str) -> None:
     with pytest.raises(nyala.InvalidArgumentError) as refused:
         db.create_table("t", pa.schema([("k", pa.int64()), ("c", kind)]), ["k"], column_options={"c": {"type": chosen}})
-    said = f"column 'c' is {kind}, which does not become {chosen}; what works is strings"
+    said = f"column 'c' is {kind}, which cannot be cast to {chosen}; accepted types: strings"
     assert refused.value.message == REFUSED + said
     assert db.tables() == []
 

@@ -52,7 +52,7 @@ def test_a_type_that_cannot_be_held_is_refused_by_name_with_the_nearest(arrow, a
         LogicalType.from_arrow(pa.field("price", arrow))
     assert "'price'" in refused.value.message
     assert str(arrow) in refused.value.message
-    assert advice in refused.value.message.partition("nearest that works is")[2]
+    assert advice in refused.value.message.partition("nearest type that works is")[2]
 
 
 @pytest.mark.parametrize("word", WORDS)

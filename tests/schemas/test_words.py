@@ -33,7 +33,7 @@ def test_row_errors_say_the_first_and_count_the_rest():
     row = RowError(row=4, code="NOT_FOUND", message="there is no row")
     error = errors.RowErrors(WriteResult(timestamp=1, rows=9, applied=7, error_count=2, errors=[row, row]))
     assert error.code == "NOT_FOUND"
-    assert "2 of 9 rows refused: row 4" in str(error)
+    assert "2 of 9 rows rejected: row 4" in str(error)
     assert pickle.loads(pickle.dumps(error)).result == error.result, "Spark sends errors between processes"
 
 

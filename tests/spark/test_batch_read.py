@@ -147,7 +147,7 @@ WRONG_SCHEMAS = {
     "other type": (StructType().add("id", "string"), "'id' is bigint, not string"),
     "wider type": (StructType().add("small", "integer"), "'small' is tinyint, not int"),
     "not null": (StructType().add("city", "string", False), "may be NULL"),
-    "no columns": (StructType(), "one column at least"),
+    "no columns": (StructType(), "at least one column"),
 }
 
 
@@ -161,7 +161,7 @@ def test_a_schema_that_does_not_fit_is_refused(homes: Table, source: Source, cas
 def test_an_altered_table_is_not_read_by_an_old_schema(homes: Table, source: Source) -> None:
     old = source().schema()
     homes.alter().widen_column("small", "int32").apply()
-    with pytest.raises(InvalidArgumentError, match="load the table anew"):
+    with pytest.raises(InvalidArgumentError, match="load the table again"):
         source().reader(schema=old)
 
 
@@ -169,7 +169,7 @@ WRONG: dict[str, tuple[dict[str, object], type[StoreError], str]] = {
     "no table": ({"table": "barns"}, NotFoundError, "barns"),
     "no column": ({"columns": "id,town"}, InvalidArgumentError, "town"),
     "column twice": ({"columns": "id,id"}, InvalidArgumentError, "twice"),
-    "wrong filter": ({"filter": "id <"}, InvalidArgumentError, "the filter is wrong"),
+    "wrong filter": ({"filter": "id <"}, InvalidArgumentError, "invalid filter"),
     "too old": ({"startTimestamp": "1"}, SnapshotTooOldError, "history"),
     "wrong option": ({"filters": "id > 1"}, InvalidArgumentError, "did you mean filter"),
 }

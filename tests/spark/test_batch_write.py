@@ -111,7 +111,7 @@ def test_names_in_another_case(homes: Table, source: Source) -> None:
     writer = source(operationColumn="OP").writer(StructType().add("ID", "long").add("Op", "string"), False)
     writer.commit(write(writer, [batch(ID=[1], Op=["delete"])]))
     assert sorted(state(homes)) == [2, 3]
-    with pytest.raises(InvalidArgumentError, match="'id' and 'ID', and the table has one column 'id'"):
+    with pytest.raises(InvalidArgumentError, match="'id' and 'ID', but the table has only one column 'id'"):
         source().writer(StructType().add("id", "long").add("ID", "long"), False)
 
 
@@ -179,7 +179,7 @@ def test_a_version_of_an_application_is_written_once(homes: Table, source: Sourc
 
 WRONG: dict[str, tuple[StructType, bool, dict[str, object], str]] = {
     "unknown column": (StructType().add("id", "long").add("cty", "string"), False, {}, "did you mean 'city'"),
-    "no key": (StructType().add("city", "string"), False, {}, "lack the key column 'id'"),
+    "no key": (StructType().add("city", "string"), False, {}, "have no column 'id', a key column"),
     "other type": (StructType().add("id", "long").add("price", "string"), False, {}, "'price' is string"),
     "text for moments": (StructType().add("id", "long").add("at", "string"), False, {}, "cast it to timestamp"),
     "moments for days": (StructType().add("id", "long").add("day", "timestamp"), False, {}, "cast it to date"),

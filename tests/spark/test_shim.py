@@ -62,7 +62,7 @@ def test_what_was_set_before_stays() -> None:
 
 UNFIT = {
     "of another Spark": ({"version": "4.3.1"}, "compiled against Spark 4.3.1, and this is 4.3.0"),
-    "of other sources": ({"digest": "0" * 40}, "from other sources"),
+    "of other sources": ({"digest": "0" * 40}, "from the sources of another version"),
 }
 
 
@@ -85,7 +85,7 @@ def test_without_a_jar_nothing_is_said(tmp_path: Path, monkeypatch: pytest.Monke
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert settings()["spark.jars"] == "other.jar"
-    with pytest.raises(InvalidArgumentError, match="`nyala spark build-shim` builds it"):
+    with pytest.raises(InvalidArgumentError, match="build it with `nyala spark build-shim`"):
         settings(shim=True)
 
 
@@ -98,10 +98,10 @@ def test_a_file_that_is_no_jar(tmp_path: Path) -> None:
 def test_building_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(InvalidArgumentError, match="there is no javac: install a JDK 17"):
+    with pytest.raises(InvalidArgumentError, match="javac not found: install a JDK 17"):
         shim.build_shim(tmp_path)
     monkeypatch.setattr(shim, "spark_version", lambda: "5.0.0")
-    with pytest.raises(InvalidArgumentError, match=r"written for Spark 4\.3; this is 5\.0\.0"):
+    with pytest.raises(InvalidArgumentError, match=r"needs Spark 4\.3; this is 5\.0\.0"):
         shim.build_shim(tmp_path)
 
 
@@ -144,5 +144,5 @@ def test_an_aggregate_is_one_row(db: Database, uri: str) -> None:
     reader = source.reader(schema=source.schema())
     rows = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
     assert [tuple(map(int, row.values())) for row in rows] == [(3, 3, 2)]
-    with pytest.raises(InvalidArgumentError, match="aggregate does not go with columns"):
+    with pytest.raises(InvalidArgumentError, match="aggregate cannot be combined with columns"):
         NyalaDataSource({"uri": uri, "table": "homes", "columns": "id", "aggregate": asked}).schema()

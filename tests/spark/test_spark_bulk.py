@@ -31,5 +31,5 @@ def test_tasks_build_and_read_files(spark: SparkSession, tmp_path: Path) -> None
         made = table.bulk_compact(directory=home, executor=executor)
         assert (made.rowsets, made.rows, made.conflicts) == (2, 1_001, [])
         assert table.scan(where="city = 'moved'").to_arrow().num_rows == 22
-        with pytest.raises(nyala.AlreadyPresentError, match="in the table already"):
+        with pytest.raises(nyala.AlreadyPresentError, match="already in the table"):
             table.bulk_import(files[0], directory=home, executor=executor)

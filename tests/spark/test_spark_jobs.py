@@ -58,7 +58,7 @@ def test_errors_are_those_of_the_tasks(
     executor = SparkExecutor(spark)
     backup(uri, "homes", tmp_path)
     next(tmp_path.rglob("*.parquet")).write_bytes(b"not what was written")
-    with pytest.raises(CorruptionError, match="it has 20 bytes, and was written with"):
+    with pytest.raises(CorruptionError, match="it has 20 bytes, not"):
         restore(uri, tmp_path, "homes", name="restored", executor=executor)
-    with pytest.raises(InvalidArgumentError, match="lives in one process"):
+    with pytest.raises(InvalidArgumentError, match="cannot be used by other processes"):
         verify(db, uri, "homes", executor=executor)

@@ -232,7 +232,7 @@ WRONG_SQL = {
     "SELECT * FROM nyala.default.barns": "TABLE_OR_VIEW_NOT_FOUND",
     "SELECT * FROM nyala.other.homes": "TABLE_OR_VIEW_NOT_FOUND",
     "SELECT * FROM nyala.default.homes VERSION AS OF 'yesterday'": "versionAsOf is 'yesterday'",
-    "SELECT * FROM nyala.default.homes.changes": "say since when, by startTimestamp",
+    "SELECT * FROM nyala.default.homes.changes": "set startTimestamp too",
     "SELECT * FROM nyala.default.homes WITH (startTimestamp = '1')": r"read nyala\.default\.homes\.changes",
     "CREATE TABLE nyala.default.barns (id bigint)": "does not create tables",
     "DROP TABLE nyala.default.homes": "does not drop tables",

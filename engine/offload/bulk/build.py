@@ -59,7 +59,9 @@ def number_files(target: Target, runs: Sequence[ScratchRun]) -> dict[int, tuple[
         tasks[tablet_id] = (target.plan.first_file_id + count, found)
         count += file_count(target, found)
     if count > IMPORT_FILES_MAX:
-        raise InvalidArgumentError(f"an import has at most {IMPORT_FILES_MAX:,} files, not {count:,}: make several")
+        raise InvalidArgumentError(
+            f"an import has at most {IMPORT_FILES_MAX:,} files, not {count:,}: split it into several"
+        )
     return tasks
 
 
@@ -107,7 +109,7 @@ def _check_distinct(target: Target, rows: pa.Table, order: np.ndarray, keys: Key
     if len(repeated):
         key = key_of(target.version, rows, int(order[repeated[0]]))
         raise AlreadyPresentError(
-            f"{len(repeated):,} keys occur again in the data of the import, the first is {key}: leave one row of each"
+            f"{len(repeated):,} keys occur more than once in the import, the first is {key}: keep one row of each"
         )
 
 

@@ -39,15 +39,17 @@ def check_file(file: ImportFile, version: TableVersion, fs: FileSystem, path: st
         raise _wrong(file, f"the table has no tablet {file.tablet}")
     check_here(version.tablets[number])
     if not fs.exists(path):
-        raise _wrong(file, "it is not in the staging directory, as far as the server can see")
+        raise _wrong(file, "the server does not find it in the staging directory")
     try:
         size, crc = crc32_of(pieces_of(fs, path))
     except OSError as error:
         if error.errno in _NO_FILE:
-            raise _wrong(file, "it is a link or no plain file: builders write into the staging directory") from error
+            raise _wrong(
+                file, "it is a link or not a regular file: write files directly into the staging directory"
+            ) from error
         raise
     if (size, crc) != (file.bytes, file.crc):
-        raise _wrong(file, f"its {size:,} bytes are not the {file.bytes:,} that were written: the checksum")
+        raise _wrong(file, f"its {size:,} bytes are not the {file.bytes:,} written: the checksum")
     try:
         _check_content(file, version, number, fs, path, limits)
     except CorruptionError as error:
@@ -62,9 +64,9 @@ def _check_content(
     try:
         said = rowset.metadata
         if (said.row_count, said.min_key, said.max_key) != (file.rows, file.min_key, file.max_key):
-            raise _wrong(file, "its footer has other rows or keys than the manifest of the import says")
+            raise _wrong(file, "its footer and the manifest of the import disagree on rows or keys")
         if said.schema_version != schema.version:
-            raise _wrong(file, f"it was written by version {said.schema_version} of the schema, not {schema.version}")
+            raise _wrong(file, f"it was written with schema version {said.schema_version}, not {schema.version}")
         verify_streams(schema, files.encodings(schema), rowset)
         verify_keys(rowset)
         verify_nulls(schema, rowset.reader)
@@ -87,9 +89,9 @@ def check_names(found: tuple[ImportFile, ...], first_id: int, last_id: int) -> N
         if not file.name or posixpath.basename(file.name) != file.name or file.name in (".", "..") or "\0" in file.name:
             raise _wrong(file, "its name is a path")
         if not first_id <= file.file_id < last_id:
-            raise _wrong(file, f"its number {file.file_id} is not from {first_id} to {last_id - 1}, as the plan has it")
+            raise _wrong(file, f"its number {file.file_id} is outside the plan's {first_id} to {last_id - 1}")
         if file.name in names or file.file_id in numbers:
-            raise _wrong(file, "its name or number is there twice: name one attempt of each task")
+            raise _wrong(file, "its name or number occurs twice: give one attempt of each task")
         names.add(file.name)
         numbers.add(file.file_id)
 

@@ -88,7 +88,9 @@ class Importer:
                 raise
             if commit:
                 return commit
-        raise UnavailableError("the keys of the import are being written at the same time: nothing was applied", 1.0)
+        raise UnavailableError(
+            "other writers change keys of the import at the same time: nothing was applied; try again", 1.0
+        )
 
     def _attempt(
         self, table: Table, version: TableVersion, staged: StagedImport, rows: int, ticket: Ticket
@@ -141,8 +143,8 @@ class Importer:
         if size > self.limits.batch_bytes:
             count = sum(batch.num_rows for batch in staged.changes)
             raise InvalidArgumentError(
-                f"{count:,} keys of the import are in the table already, and their rows of {size:,} bytes are more "
-                f"than one commit can change, {self.limits.batch_bytes:,}: upsert them, and import the others"
+                f"{count:,} keys of the import are already in the table, and their rows of {size:,} bytes are more "
+                f"than the {self.limits.batch_bytes:,} that one commit can change: upsert these and import the others"
             )
         rows = pa.concat_batches(staged.changes)
         numbers, _ = version.covers(rows)
@@ -151,9 +153,9 @@ class Importer:
 
 def _check_there(table: Table, version: TableVersion) -> None:
     if table.dropped_until is not None:
-        raise NotFoundError(f"table {table.name!r} was dropped while rows were imported: nothing was applied")
+        raise NotFoundError(f"table {table.name!r} was dropped during the import: nothing was applied")
     if table.version is not version:
-        raise ConflictError(f"table {table.name!r} was altered while rows were imported: begin a new import")
+        raise ConflictError(f"table {table.name!r} was altered during the import: start a new import")
 
 
 def _decided(version: TableVersion, part: TabletRows) -> list[TabletChange]:
@@ -164,7 +166,7 @@ def _decided(version: TableVersion, part: TabletRows) -> list[TabletChange]:
     if (refused := np.flatnonzero(decided.status < outcome.IGNORED)).size:
         key = key_of(version, part.rows, int(refused[0]))
         raise InvalidArgumentError(
-            f"{len(refused):,} rows of the import are in the table and may not be changed, since the table has "
+            f"{len(refused):,} rows of the import are in the table and cannot be changed, because the table has "
             f"immutable columns; the first has the key {key}"
         )
     return tablet_changes(version, part.tablet, part.rows, decided)
@@ -183,5 +185,5 @@ def _check_distinct(version: TableVersion, staged: StagedImport) -> None:
 
 def _twice(version: TableVersion, rows: pa.RecordBatch, row: int) -> AlreadyPresentError:
     return AlreadyPresentError(
-        f"the key {key_of(version, rows, row)} is in two files of the import: nothing was applied"
+        f"two files of the import have the key {key_of(version, rows, row)}: nothing was applied"
     )

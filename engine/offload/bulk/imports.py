@@ -109,11 +109,12 @@ class Imports:
         schema = version.schema
         if schema.auto_incrementing:
             raise InvalidArgumentError(
-                f"table {table.name!r} has no unique key: the store numbers its rows, so they cannot be built elsewhere"
+                f"table {table.name!r} has no unique key: only the store can number its rows, so it cannot be "
+                "imported into"
             )
         import_id = f"{table.table_id}-{self._new_timestamp():x}"
         directory = self._storage.directory(import_id)
-        with named("the directory of an import could not be made"):
+        with named("the directory of an import could not be created"):
             self._storage.fs.make_directory(directory)
         first = self._importer.environment.manifest.new_ids(IMPORT_FILES_MAX)
         self._open.add(import_id, _Import(table, version, first), asked.ttl_seconds)

@@ -67,7 +67,9 @@ def read_run(scratch: FileSystem, run: ScratchRun) -> list[pa.RecordBatch]:
         finally:
             file.close()
     if crc32(view) != run.crc:
-        raise CorruptionError(run.path, 0, "checksum of a run: the scratch directory does not keep what is written")
+        raise CorruptionError(
+            run.path, 0, "checksum of a run: the scratch directory returns other bytes than were written"
+        )
     return list(pa.ipc.open_stream(pa.py_buffer(view)))
 
 

@@ -64,7 +64,7 @@ def staged_import(
     found = StagedImport()
     by_id = {tablet.tablet_id: tablet for tablet in version.tablets}
     try:
-        with named("the files of the import could not be brought in"):
+        with named("the files of the import could not be copied into the store"):
             for file in imported:
                 _stage(environment, version, by_id[file.tablet], staging, file, mode, found)
             for directory in {files.directory(by_id[file.tablet].directory_id) for file in imported}:
@@ -135,6 +135,6 @@ def _opened(environment: Environment, tablet: Tablet, file_id: int) -> DiskRowSe
 def _already_present(version: TableVersion, rows: pa.RecordBatch, count: int, file: ImportFile) -> AlreadyPresentError:
     key = key_of(version, rows, 0)
     return AlreadyPresentError(
-        f"{count:,} keys of file {file.name!r} of the import are in the table already, the first is {key}: import with "
-        'mode="upsert", or leave them out; nothing was applied'
+        f"{count:,} keys of file {file.name!r} of the import are already in the table, the first is {key}: import with "
+        'mode="upsert", or remove them; nothing was applied'
     )

@@ -51,7 +51,7 @@ class Target:
         checked, _ = keyed(version, checked, Operation.INSERT, limits)
         numbers, missing = version.covers(checked.rows)
         if missing is not None:
-            checked = checked.without(missing, "NO_PARTITION", "no range partition holds the row's values")
+            checked = checked.without(missing, "NO_PARTITION", "no range partition covers the row's values")
         _check_no_refusals(checked)
         version.check_here(numbers)
         rows = _decoded(whole_rows(version, checked.rows, checked.rows))

@@ -36,7 +36,7 @@ from ...tablet.tablet import Tablet
 from .concurrent_deltas import LaterDeltas, write_later, write_returned
 from .row_places import place_rows
 
-_FAILED = "rowsets that were merged outside could not be put in place; all rows are where they were"
+_FAILED = "rowsets merged outside could not be installed; the table is unchanged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +108,8 @@ def check_current(tablet: Tablet, environment: Environment, handed_out: Sequence
             update={"redo": (*old.redo, *now.redo[len(old.redo) :]), "durable_lsn": now.durable_lsn}
         ):
             raise ConflictError(
-                f"tablet {tablet.tablet_id} was compacted, divided or dropped since its rowsets were handed out to be "
-                "merged: nothing was applied; begin a new compaction"
+                f"tablet {tablet.tablet_id} was compacted, split or dropped after its rowsets were handed out to be "
+                "merged: nothing was applied; start a new compaction"
             )
 
 

@@ -96,7 +96,7 @@ class Pins:
                 break
             remove_quietly(self._environment.fs, directory)
         else:
-            raise UnavailableError(f"table {table.name!r} is being altered again and again: try later", 1.0)
+            raise UnavailableError(f"table {table.name!r} keeps being altered: try again later", 1.0)
         self._leases.add(pin_id, linked, asked.ttl_seconds)
         return PinnedTable(
             pin_id=pin_id,
@@ -150,7 +150,7 @@ class Pins:
         """Return the pin that is to be released early, None while all may stay: the first that keeps anything."""
         pins = self._leases.values()
         kept = self._kept(pins)
-        with named("what pins keep could not be looked at"):
+        with named("the size of pinned files could not be determined"):
             if not self._room.is_over(sum(kept.values())):
                 return None
         return next((pin_id for pin_id, linked in pins.items() if not kept.keys().isdisjoint(linked)), None)
@@ -158,7 +158,7 @@ class Pins:
     def _release_early(self, pin_id: str) -> None:
         if self._leases.end(pin_id):
             _LOG.warning(
-                "pin %s is released before its time: pins keep more than pinned_bytes of files that nothing else "
+                "pin %s is released early: pins keep more than pinned_bytes of files that nothing else "
                 "needs, or the disk is full but for disk_reserve_bytes",
                 pin_id,
             )
@@ -185,7 +185,7 @@ class Pins:
             if entry is None:
                 raise NotFoundError(f"table {name!r} was dropped")
             if snapshot < entry.history_floor:
-                raise SnapshotTooOldError(f"snapshot {snapshot} lies before the history that table {name!r} still has")
+                raise SnapshotTooOldError(f"snapshot {snapshot} is older than the history that table {name!r} keeps")
             home = files.directory(entry.home)
             fs.make_directory(join(directory, home))
             for file in (file for rowset in entry.rowsets for file in rowset.file_names):

@@ -58,7 +58,7 @@ class PinnedReader:
             self._check_there(store)
             raise
         except ValidationError as error:
-            raise InvalidArgumentError(f"this is no pin that this version can read: {error}") from None
+            raise InvalidArgumentError(f"this version cannot read this pin: {error}") from None
         version = TableVersion(pinned.schema_, TableOptions(), tuple(self._tablets), pinned.partitions)
         self._table = Table(pinned.table_id, pinned.table, version)
 
@@ -96,7 +96,7 @@ class PinnedReader:
         pinned = self._pinned
         if spec.changes is not None or spec.as_of not in (None, pinned.snapshot):
             raise InvalidArgumentError(
-                f"files are pinned for one snapshot, {pinned.snapshot}: scan by the server instead"
+                f"files are pinned for one snapshot, {pinned.snapshot}: for another, scan through the server"
             )
         version = self._table.version
         return scanning.resolve(spec, version, pinned.snapshot, None, pinned.limits, _DEFAULTS.scan_batch_bytes)
@@ -105,5 +105,5 @@ class PinnedReader:
         if not store.exists(self._pinned.directory):
             raise NotFoundError(
                 f"the files of pin {self._pinned.pin_id!r} are not in this directory: it is not the store's, or the "
-                "pin's time is over, it was released, or the server was restarted since; pin the table again"
+                "pin expired, was released, or the server was restarted; pin the table again"
             )

@@ -48,19 +48,19 @@ def _check_numbers(merged: MergedTask, task: CompactionTask) -> None:
     numbers: set[int] = set()
     for file in (file for rowset in merged.rowsets for file in (rowset.base, rowset.undo) if file):
         if not first <= file.file_id < first + TASK_FILES_MAX:
-            raise _wrong(file, f"its number is not from {first} to {first + TASK_FILES_MAX - 1}, as the plan has it")
+            raise _wrong(file, f"its number is outside the plan's {first} to {first + TASK_FILES_MAX - 1}")
         if file.file_id in numbers:
-            raise _wrong(file, "its number is there twice")
+            raise _wrong(file, "its number occurs twice")
         numbers.add(file.file_id)
 
 
 def _check_whole(file: MergedFile, kind: str, tablet: Tablet, fs: FileSystem) -> None:
     path = files.path(tablet.directory_id, file.file_id, kind)
     if not fs.exists(path):
-        raise _wrong(file, "it is not there, as far as the server can see")
+        raise _wrong(file, "the server does not find it")
     size, crc = crc32_of(pieces_of(fs, path))
     if (size, crc) != (file.bytes, file.crc):
-        raise _wrong(file, f"its {size:,} bytes are not the {file.bytes:,} that were written: the checksum")
+        raise _wrong(file, f"its {size:,} bytes are not the {file.bytes:,} written: the checksum")
 
 
 def _check_content(
@@ -72,7 +72,7 @@ def _check_content(
     try:
         said = rowset.metadata
         if (said.row_count, said.min_key, said.max_key) != (merged.rows, merged.min_key, merged.max_key):
-            raise _wrong(merged.base, "its footer has other rows or keys than were told")
+            raise _wrong(merged.base, "its footer and the result disagree on rows or keys")
         if (said.schema_version, said.base_timestamp) != (schema.version, task.timestamp):
             raise _wrong(merged.base, "it was written by another version of the schema, or shows another moment")
         verify_streams(schema, files.encodings(schema), rowset, may_have_dead_rows=True)
@@ -97,13 +97,13 @@ def _check_undo(
         file = DeltaFile.open(fs, path, merged.file_id, "undo", rowset.rowset_id, PageCache())
         for column_id in file.column_ids:
             if column_id != LIVE and column_id not in schema.by_id:
-                raise _wrong(merged, f"it has changes of column {column_id}, which the table has not")
+                raise _wrong(merged, f"it has changes of column {column_id}, which is not in the table")
             if (verify_deltas(file.reader, column_id, len(rowset)) > task.timestamp).any():
-                raise _wrong(merged, "it has changes that came after the moment that the base shows")
+                raise _wrong(merged, "it has changes later than its base")
         file.close()
     except CorruptionError as error:
         raise _wrong(merged, error.why) from error
 
 
 def _wrong(file: MergedFile, why: str) -> InvalidArgumentError:
-    return InvalidArgumentError(f"file {file.file_id} of the compaction cannot be put in place: {why}")
+    return InvalidArgumentError(f"file {file.file_id} of the compaction cannot be installed: {why}")

@@ -137,7 +137,7 @@ class Compactions:
                 break
             self._drop(found)
         else:
-            raise UnavailableError(f"table {table.name!r} is being altered again and again: try later", 1.0)
+            raise UnavailableError(f"table {table.name!r} keeps being altered: try again later", 1.0)
         if found.tasks:
             self._open[found.compaction_id] = found
             self._leases.add(found.compaction_id, found, asked.ttl_seconds)
@@ -212,8 +212,8 @@ class Compactions:
         with work_on(tablet, environment):
             if tablet.handed_out:
                 raise ConflictError(
-                    f"rowsets of tablet {tablet.tablet_id} are handed out already, to compaction "
-                    f"{tablet.handed_out!r}: wait until it has ended, or end it: replace=True"
+                    f"rowsets of tablet {tablet.tablet_id} are already handed out to compaction "
+                    f"{tablet.handed_out!r}: wait until it ends, or replace it with replace=True"
                 )
             timestamp = prepared(tablet, environment, ancient_history_mark)
             entry = environment.manifest.current.tablet(tablet.tablet_id)

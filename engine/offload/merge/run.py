@@ -38,7 +38,7 @@ class _Names:
     def name(self, kind: str) -> tuple[int, str]:
         """See Names."""
         if self._next == self._last:
-            raise InvalidArgumentError(f"a task has at most {TASK_FILES_MAX:,} files: compact outside in smaller parts")
+            raise InvalidArgumentError(f"a task has at most {TASK_FILES_MAX:,} files: compact smaller parts")
         self._next += 1
         return self._next - 1, files.path(self._directory_id, self._next - 1, kind)
 
@@ -74,7 +74,7 @@ def _opened(plan: CompactionPlan, task: CompactionTask, store: FileSystem) -> Ta
     try:
         entry = TabletEntry.model_validate(task.entry)
     except ValidationError as error:
-        raise InvalidArgumentError(f"this is no task that this version can do: {error}") from None
+        raise InvalidArgumentError(f"this version cannot run this task: {error}") from None
     inputs = DirectoryFileSystem(store, join(task.directory, INPUTS))
     return open_tablet(entry, plan.schema_, LooseFiles(inputs, PageCache()))
 
@@ -124,6 +124,6 @@ def _told(output: OutputRowSet, staging: FileSystem, directory_id: int) -> Merge
 def _check_there(task: CompactionTask, store: FileSystem) -> None:
     if not store.exists(task.directory):
         raise NotFoundError(
-            f"the files of task {task.number} are not in this directory: it is not the store's, or the time of the "
-            "compaction is over, it was ended, or the server was restarted since; begin a new one"
+            f"the files of task {task.number} are not in this directory: it is not the store's, or the "
+            "compaction expired or ended, or the server was restarted; start a new one"
         )

@@ -81,7 +81,7 @@ class StagingArea:
         self._bytes: Counter[str] = Counter()
         """Of all files, by who brought them."""
         self._last_number = 0
-        with named("the directory of staged rows could not be made ready"):
+        with named("the directory of staged rows could not be prepared"):
             if not fs.exists(ROOT):
                 fs.make_directory(ROOT)
                 fs.sync_directory("")
@@ -153,8 +153,8 @@ class StagingArea:
                 parts = [there[name] for name in names if name in there]
             if missing:
                 raise NotFoundError(
-                    f"transaction {transaction!r} has no part {missing[0]!r}: it was never staged to its end, or "
-                    f"thrown away after {self.seconds_to_live:,.0f} seconds in which no other part came"
+                    f"transaction {transaction!r} has no part {missing[0]!r}: it was never staged completely, or was "
+                    f"removed after {self.seconds_to_live:,.0f} seconds without another part"
                 )
             yield parts
 
@@ -175,7 +175,7 @@ class StagingArea:
         with self._lock:
             found = self._transactions.get(transaction)
             if found and found.users:
-                raise ConflictError(f"transaction {transaction!r} is in use: try again when that is over")
+                raise ConflictError(f"transaction {transaction!r} is in use: try again later")
             self._transactions.pop(transaction, None)
         self._remove_all(found)
 

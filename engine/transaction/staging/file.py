@@ -132,7 +132,7 @@ def read_rows(fs: FileSystem, path: str) -> Iterator[tuple[Operation, pa.RecordB
                 raise CorruptionError(path, at, "checksum of a block")
             if kind == _END:
                 if count != rows or end != file.size:
-                    raise CorruptionError(path, at, f"{rows} rows, and then an end that tells of {count}")
+                    raise CorruptionError(path, at, f"{rows} rows, but the end mark says {count}")
                 return
             yield _batch(path, at, kind, number, count, body)
             rows += count
@@ -164,7 +164,7 @@ def _read_head(file: ReadableFile, path: str) -> tuple[PartInfo, int]:
     try:
         return PartInfo.model_validate_json(bytes(body)), _HEAD.size + length
     except ValidationError as error:
-        raise CorruptionError(path, _HEAD.size, f"the head cannot be understood: {error}") from error
+        raise CorruptionError(path, _HEAD.size, f"the head cannot be parsed: {error}") from error
 
 
 def _batch(
@@ -172,13 +172,13 @@ def _batch(
 ) -> tuple[Operation, pa.RecordBatch]:
     operation = _BY_NUMBER.get(number)
     if kind != _ROWS or operation is None:
-        raise CorruptionError(path, at, f"a block of kind {kind} and operation {number}, which there is not")
+        raise CorruptionError(path, at, f"a block of unknown kind {kind} or operation {number}")
     try:
         batch = pa.ipc.open_stream(pa.py_buffer(body)).read_next_batch()
     except (pa.ArrowException, OSError, StopIteration) as error:
         raise CorruptionError(path, at, f"the rows cannot be read: {error}") from error
     if batch.num_rows != count:
-        raise CorruptionError(path, at, f"{batch.num_rows} rows, where the block tells of {count}")
+        raise CorruptionError(path, at, f"{batch.num_rows} rows, but the block says {count}")
     return operation, batch
 
 

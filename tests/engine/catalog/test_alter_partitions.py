@@ -258,7 +258,7 @@ def test_a_ticket_for_a_divided_tablet_has_all_of_it_or_says_what_was_dropped() 
             assert sorted(rows["k"].to_pylist()) == sorted(WHOLE)
         low, middle, _ = (tablet.tablet_id for tablet in store._catalog.table("t").tablets)
         table.alter().drop_range_partition(10, 13).apply()
-        with pytest.raises(NotFoundError, match=r"was divided since.*part of it was dropped; plan again"):
+        with pytest.raises(NotFoundError, match=r"was split after.*part of it was dropped; plan the scan again"):
             store.scan(ticket)
         with pytest.raises(NotFoundError, match="its range was dropped"):
             store.scan(ticket.model_copy(update={"tablet": middle}))

@@ -124,7 +124,7 @@ def test_maintenance_removes_what_is_over_and_only_that() -> None:
     clock.advance(1)
     assert str(store.run_maintenance_once()).startswith("remove the dropped table")
     assert store.dropped_tables() == [] and not fs.exists(place)
-    with pytest.raises(NotFoundError, match="there are: none"):
+    with pytest.raises(NotFoundError, match="known: none"):
         store.recall_table("t")
     store.close()
     with Store.open(fs, OPTIONS, clock) as store:

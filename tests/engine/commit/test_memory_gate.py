@@ -209,7 +209,7 @@ def test_nobody_waits_for_flushes_that_never_come() -> None:
     tablets.parts[0].memory_bytes = 63 * MIB
     assert admit(gate, 8 * MIB) < 5 and tablets.asked == 0 and not gate.is_pressed() and not gate.is_relieved()
     tablets.parts[0].memory_bytes = 64 * MIB
-    with pytest.raises(UnavailableError, match="67,108,864 bytes are of tables whose maintenance is off"):
+    with pytest.raises(UnavailableError, match="67,108,864 bytes belong to tables whose maintenance is off"):
         admit(gate, 8 * MIB)
     assert gate.state().throttled_batches == 0
     tablets.parts[0].memory_bytes, tablets.parts[1].memory_bytes = 40 * MIB, 20 * MIB

@@ -82,7 +82,7 @@ def test_a_failure_right_after_the_commit(monkeypatch: pytest.MonkeyPatch, work:
     failing(monkeypatch, ManifestFile, "commit", error, after=True)
     with pytest.raises(type(error)):
         subject.store.maintain("t", work)
-    assert_halted(subject, "could not be put in place")
+    assert_halted(subject, "could not be installed")
     assert_whole_after_a_restart(subject, monkeypatch)
 
 
@@ -92,7 +92,7 @@ def test_a_failure_while_a_rowset_is_replaced(monkeypatch: pytest.MonkeyPatch, w
     failing(monkeypatch, Tablet, "replace_diskrowset", MemoryError())
     with pytest.raises(MemoryError):
         subject.store.maintain("t", work)
-    assert_halted(subject, "could not be put in place")
+    assert_halted(subject, "could not be installed")
     assert_whole_after_a_restart(subject, monkeypatch)
 
 

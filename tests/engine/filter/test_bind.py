@@ -249,7 +249,7 @@ def test_a_literal_of_the_wrong_type_is_named(name, value, shown):
             bind(predicate, SCHEMA)
         start = f"column {name!r} has the type {TYPES[name]} and cannot be compared with {shown}"
         assert caught.value.message.startswith(start)
-        assert "; it takes " in caught.value.message
+        assert "; expected " in caught.value.message
         assert len(caught.value.message) < 250
 
 

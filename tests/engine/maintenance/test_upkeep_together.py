@@ -139,7 +139,7 @@ def test_a_failure_between_two_tablets_halts_the_store(monkeypatch: pytest.Monke
         monkeypatch.setattr(swapping.SwitchOver, "put", put_once)
         with pytest.raises(MemoryError):
             store.maintain("t", "flush")
-        with pytest.raises(UnavailableError, match="could not be put in place"):
+        with pytest.raises(UnavailableError, match="could not be installed"):
             write(store, [1], 1)
         assert values(store) == dict.fromkeys(range(100), 0)
     monkeypatch.undo()

@@ -86,7 +86,7 @@ def test_staged_rows_say_whose_they_are(tmp_path: Path) -> None:
 
 
 def test_what_is_no_file_of_a_store_is_refused(root: Path, tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgumentError, match="lock is no file of a store"):
+    with pytest.raises(InvalidArgumentError, match="lock is not a file of a store"):
         dump_file(root / "lock")
     (tmp_path / "1.base").write_bytes(b"too short")
     with pytest.raises(CorruptionError):

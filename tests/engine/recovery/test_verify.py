@@ -64,7 +64,7 @@ def test_a_missing_file_is_named(kind: str) -> None:
     (path,) = names(fs, kind)
     fs.unlink(path)
     problem = only_problem(verify_store(fs))
-    assert problem.startswith("CORRUPTION") and path in problem and "not there" in problem
+    assert problem.startswith("CORRUPTION") and path in problem and "is missing" in problem
 
 
 def test_files_that_nothing_names_are_only_noted() -> None:
@@ -107,7 +107,7 @@ def test_a_log_that_starts_too_late_is_found() -> None:
     subject.store.close()
     assert manifest.current.log_needed_from == 1
     fs.unlink(f"wal/{fs.list('wal')[0]}")
-    assert "needed from 1 on" in only_problem(verify_store(fs))
+    assert "records from 1 are needed" in only_problem(verify_store(fs))
 
 
 def test_a_log_that_ends_before_what_files_hold_is_found() -> None:
@@ -225,7 +225,7 @@ def test_a_null_where_none_may_be_is_found(
     schema = pa.schema([pa.field("k", pa.int64(), False), pa.field("v", pa.int32(), False), ("s", pa.string())])
     monkeypatch.setattr(subjects, "SCHEMA", schema)
     fs = planted(monkeypatch, kind, (owner, "append", damage))
-    assert "column 'v' has a NULL" in only_problem(verify_store(fs))
+    assert "column 'v' is NOT NULL, but has a NULL" in only_problem(verify_store(fs))
 
 
 def test_a_key_in_two_rowsets_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -233,7 +233,7 @@ def test_rowsets_that_are_sound_stay_as_they_are(tmp_path: Path) -> None:
 
 def test_a_store_that_is_open_is_not_repaired(tmp_path: Path) -> None:
     filled(tmp_path)
-    with open_store(tmp_path), pytest.raises(UnavailableError, match="has the store open already"):
+    with open_store(tmp_path), pytest.raises(UnavailableError, match="already has the store open"):
         repair_store(LocalFileSystem(tmp_path), apply=True)
 
 

@@ -117,7 +117,7 @@ def test_it_is_altered_for_files_written_from_then_on(db: Database) -> None:
 
 @pytest.mark.parametrize("wrong", [0, 1_000, 512, 131_072, -1_024])
 def test_other_numbers_are_refused(db: Database, wrong: int) -> None:
-    with pytest.raises(InvalidArgumentError, match="block_rows is a power of two from 1,024 to 65,536"):
+    with pytest.raises(InvalidArgumentError, match="block_rows must be a power of two from 1,024 to 65,536"):
         db.create_table("t", SCHEMA, ["id"], column_options={"x": {"block_rows": wrong}})
     table = db.create_table("t", SCHEMA, ["id"])
     with pytest.raises(InvalidArgumentError, match="block_rows"):

@@ -53,5 +53,5 @@ def test_a_scan_of_a_store_that_was_closed_says_so(threads: int) -> None:
     batches = iter(table.scan())
     assert next(batches).num_rows
     store.close()
-    with pytest.raises(UnavailableError, match="closed while it was scanned"):
+    with pytest.raises(UnavailableError, match="closed during the scan"):
         list(batches)

@@ -360,7 +360,7 @@ def test_moments_in_the_future_and_ranges_that_end_before_they_begin_are_refused
         start_feed(store, since=now, until=later)
     with pytest.raises(InvalidArgumentError, match=r"until .* before since"):
         start_feed(store, since=now, until=now - 1)
-    with pytest.raises(InvalidArgumentError, match="since 'noon' is no ISO"):
+    with pytest.raises(InvalidArgumentError, match="since 'noon' is not an ISO"):
         start_feed(store, since="noon")
     with pytest.raises(InvalidArgumentError, match="as_of"):
         store.scan(ScanSpec(table="t", as_of=now, changes=ChangeSpec(since=now)))

@@ -27,6 +27,6 @@ def test_moments_that_the_store_gave_are_read_after_the_clock_was_set_back() -> 
     subject.clock = ManualClock(1_700_000_000_000_000)
     subject.restart()
     subject.check()
-    with pytest.raises(InvalidArgumentError, match="lies in the future"):
+    with pytest.raises(InvalidArgumentError, match="is in the future"):
         subject.scan(as_of=subject.store.now() + (HOUR << 12))
     subject.close()

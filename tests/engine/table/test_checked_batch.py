@@ -236,11 +236,11 @@ def test_reasons_are_numbered_within_what_a_row_can_name() -> None:
 
 
 WRONG = [
-    ("twice", {"k": [1], "c": [1]}, "upsert", ["k", "c", "c"], "named twice"),
+    ("twice", {"k": [1], "c": [1]}, "upsert", ["k", "c", "c"], "a column twice"),
     ("unknown", {"k": [1], "x": [1]}, "upsert", None, "no column 'x'; its columns are k, c"),
-    ("no key", {"c": [1]}, "upsert", None, "lacks the key column 'k'"),
-    ("update without values", {"k": [1]}, "update", None, "at least one column beside the key"),
-    ("delete with values", {"k": [1], "c": [1]}, "delete", None, "key columns only, not 'c'"),
+    ("no key", {"c": [1]}, "upsert", None, "has no column 'k', which is part of the primary key"),
+    ("update without values", {"k": [1]}, "update", None, "at least one column besides the key"),
+    ("delete with values", {"k": [1], "c": [1]}, "delete", None, "only the key columns, not 'c'"),
 ]
 
 

@@ -43,7 +43,7 @@ def test_a_missing_file_is_named(kind: str) -> None:
     (path,) = (f"tablets/2/{name}" for name in fs.list("tablets/2") if name.endswith(kind))
     fs.unlink(path)
     subject = Subject(fs)
-    with pytest.raises(CorruptionError, match="not there") as caught:
+    with pytest.raises(CorruptionError, match="is missing") as caught:
         subject.scan()
     assert path in caught.value.message
     subject.store.close()

@@ -264,7 +264,9 @@ def test_a_failed_sync_stops_the_log_for_good() -> None:
     assert put(log, b"durable") == 1
     log.reserve(5)
     lsn = log.append(1, [b"lost?"])
-    with pytest.raises(UnavailableError, match=r"the log cannot be written: .*EIO.*; reads go on; restart to recover"):
+    with pytest.raises(
+        UnavailableError, match=r"the log cannot be written: .*EIO.*; reads continue; restart to recover"
+    ):
         log.wait(lsn)
     log.wait(1)
     assert isinstance(log.failed, UnavailableError)

@@ -24,7 +24,7 @@ from tests.engine.subject import SCHEMA, Subject, batch
 
 
 def test_writers_of_the_same_keys_do_not_keep_an_import_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whenever keys were looked up, one more comes; writers are told to come again before the import gives up."""
+    """Whenever keys were looked up, one more comes; writers are told to try again before the import gives up."""
     subject = Subject()
     told: list[str] = []
     came = iter(range(1_000))
@@ -42,7 +42,7 @@ def test_writers_of_the_same_keys_do_not_keep_an_import_out(monkeypatch: pytest.
     monkeypatch.setattr(commit, "_check_distinct", check_while_a_key_comes)
     result = bring(subject, rows_of(*range(50)), "upsert")
     assert result.applied == 50
-    assert len(told) == 1 and "come again" in told[0]
+    assert len(told) == 1 and "try again" in told[0]
     subject.upsert(*range(10))  # they are let in again
     subject.close()
 
@@ -54,7 +54,7 @@ def test_a_table_that_is_dropped_is_no_failed_disk(tmp_path: Path) -> None:
             plan = store.import_begin(ImportBegin(table="t"))
             files = tuple(built(plan, store._fs, [batch(rows_of(1, 2))]))
             store.drop_table("t", keep_seconds)
-            with pytest.raises(NotFoundError, match="table 't' was dropped while rows were imported"):
+            with pytest.raises(NotFoundError, match="table 't' was dropped during the import"):
                 store.import_commit(ImportCommit(import_id=plan.import_id, files=files))
         assert store.health().status == "ok"
 
@@ -102,7 +102,7 @@ def test_links_and_pipes_in_staging_are_no_files(tmp_path: Path) -> None:
         staged_file.rename(outside)
         for make in (staged_file.symlink_to, lambda _: os.mkfifo(staged_file), lambda _: staged_file.mkdir()):
             make(outside)
-            with pytest.raises(InvalidArgumentError, match="a link or no plain file"):
+            with pytest.raises(InvalidArgumentError, match="a link or not a regular file"):
                 store.import_commit(asked)
             staged_file.rmdir() if staged_file.is_dir() else staged_file.unlink()
         outside.rename(staged_file)

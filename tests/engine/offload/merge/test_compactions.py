@@ -287,7 +287,7 @@ def test_tablets_that_are_named() -> None:
             store.maintain("t", "flush")
         some = store.compaction_begin(CompactionBegin(table="t", tablets=(3, 4, 3)))
         assert [task.tablet for task in some.tasks] == [3, 4]
-        with pytest.raises(ConflictError, match="tablet 3 are handed out already"):
+        with pytest.raises(ConflictError, match="tablet 3 are already handed out"):
             store.compaction_begin(BEGIN)
         with pytest.raises(NotFoundError, match="no tablet 9"):
             store.compaction_begin(CompactionBegin(table="t", tablets=(9,)))
@@ -343,7 +343,7 @@ def test_maintenance_leaves_what_is_handed_out_alone() -> None:
     done = {subject.store.run_maintenance_once() for _ in range(8)}
     assert done <= {"flush deltas of tablet 2", "index keys of tablet 2", None} and "flush deltas of tablet 2" in done
     assert set(files) < set(subject.fs.list("tablets/2"))
-    with pytest.raises(ConflictError, match="handed out already"):
+    with pytest.raises(ConflictError, match="already handed out"):
         subject.store.compaction_begin(BEGIN)
     newer = subject.store.compaction_begin(BEGIN.model_copy(update={"replace": True}))
     with pytest.raises(NotFoundError, match="no compaction"):
@@ -362,7 +362,7 @@ def test_maintenance_leaves_what_is_handed_out_alone() -> None:
 
 def refuses_for_good(subject: Subject, commit: CompactionCommit) -> None:
     for _ in range(2):
-        with pytest.raises(ConflictError, match="begin a new compaction"):
+        with pytest.raises(ConflictError, match="start a new compaction"):
             subject.store.compaction_commit(commit)
     assert not subject.fs.list("compactions")
 
@@ -415,12 +415,12 @@ def test_a_file_that_is_not_what_it_should_be_is_named() -> None:
 
     name = first.base.file_id
     refused("no task 7", told=good.task.model_copy(update={"number": 7}))
-    refused("is not there", told=good.task.model_copy(update={"attempt": "ab"}))
+    refused("does not find it", told=good.task.model_copy(update={"attempt": "ab"}))
     refused(f"file {name} .* the checksum", base(crc=first.base.crc ^ 1))
-    refused("number is not from", base(file_id=3))
-    refused("is there twice", first, first)
-    refused("is not there", base(file_id=name + 5000))
-    refused("other rows or keys", first.model_copy(update={"rows": first.rows + 1}))
+    refused("number is outside the plan's", base(file_id=3))
+    refused("occurs twice", first, first)
+    refused("does not find it", base(file_id=name + 5000))
+    refused("disagree on rows or keys", first.model_copy(update={"rows": first.rows + 1}))
     refused("moment", told=attempt(timestamp=task.timestamp - 1))
     fewer = {**task.entry, "rowsets": task.entry["rowsets"][:-1]}
     refused("lack a row", told=attempt(entry=fewer))
@@ -454,7 +454,7 @@ def test_a_task_is_committed_once() -> None:
     subject.upsert(1, 2, v=4)
     assert subject.store.compaction_commit(commit) == done
     subject.restart()
-    with pytest.raises(NotFoundError, match="begin a new one"):
+    with pytest.raises(NotFoundError, match="start a new one"):
         subject.store.compaction_commit(commit)
     subject.close()
 
@@ -479,9 +479,9 @@ def test_a_compaction_has_a_time_to_live_and_does_not_survive_the_process() -> N
     clock.advance(9_000_000)
     upkeep()
     assert not subject.fs.list("compactions") and not subject.tablet.handed_out
-    with pytest.raises(NotFoundError, match="begin a new one"):
+    with pytest.raises(NotFoundError, match="start a new one"):
         merged(subject, plan)
-    with pytest.raises(NotFoundError, match="its time is over"):
+    with pytest.raises(NotFoundError, match="it expired"):
         subject.store.compaction_renew(plan.compaction_id)
     subject.upsert(4)
     subject.store.compaction_begin(CompactionBegin(table="t", ttl_seconds=1))
