@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from ...schemas.description import TableDescription
 from ...schemas.errors import InvalidArgumentError, RowErrors
 from ...schemas.operation import Operation
-from ...schemas.transaction import StagedBatch, TransactionCommit, TransactionResult
+from ...schemas.transaction import StagedBatch, TransactionCommit
 from ...schemas.write import Stage, WriteCommand
 from ..api.per_process import all_servers_at, server_at
 from ..convert.batching import in_batches, in_slices
@@ -38,7 +38,7 @@ class StagedParts(WriterCommitMessage):
 
 
 class Stager:
-    """Stages what tasks are handed. Sent to tasks: it holds plain data only."""
+    """Stages what tasks are handed, and commits it. Sent to tasks: it holds plain data only."""
 
     def __init__(self, schema: StructType, options: WriteOptions | StreamWriteOptions, table: TableDescription) -> None:
         """Check the columns against the table.
@@ -72,9 +72,34 @@ class Stager:
             staged.parts += result.parts
         return staged
 
-    def application(self, app: str) -> str:
-        """Return what the store knows an application by: its versions count for each table on their own."""
-        return f"{app}@{self.table_id}"
+    def commit(
+        self,
+        transaction: str,
+        messages: Sequence[WriterCommitMessage | None],
+        truncate: bool,
+        app: str | None,
+        version: int | None,
+    ) -> None:
+        """Commit what the messages of the tasks name, in the place of all rows if ``truncate``.
+
+        The store counts the versions of an ``app`` for each table on its own.
+
+        Raises:
+            RowErrors: rows were refused, so nothing was applied, and what was staged is thrown away.
+        """
+        parts = [part for message in messages if isinstance(message, StagedParts) for part in message.parts]
+        store = all_servers_at(self.options.uri)
+        commit = TransactionCommit(
+            transaction=transaction,
+            parts=parts,
+            truncate=[self.options.table] if truncate else [],
+            app_id=None if app is None else f"{app}@{self.table_id}",
+            app_version=version,
+        )
+        result = store.commit_transaction(commit)
+        if result.error_count:
+            store.abort_transaction(transaction)
+            raise RowErrors(result)
 
     def _rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[StagedBatch]:
         """Yield rows as they are staged: of a good size, each batch of one operation and set of columns."""
@@ -120,11 +145,9 @@ class BatchWriter(DataSourceArrowWriter):
         Raises:
             RowErrors: rows were refused, so nothing was applied.
         """
-        app = self._options.txn_app_id
-        application = None if app is None else self._stager.application(app)
-        version = self._options.txn_version
+        app, version = self._options.txn_app_id, self._options.txn_version
         try:
-            commit_parts(self._options, self._transaction, messages, self._overwrite, application, version)
+            self._stager.commit(self._transaction, messages, self._overwrite, app, version)
         except RowErrors as error:
             raise only_new(error) if self._adds_only else error from None
 
@@ -132,32 +155,6 @@ class BatchWriter(DataSourceArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Throw away what tasks have staged, also those that have left no message."""
         all_servers_at(self._options.uri).abort_transaction(self._transaction)
-
-
-def commit_parts(
-    options: WriteOptions | StreamWriteOptions,
-    transaction: str,
-    messages: Sequence[WriterCommitMessage | None],
-    truncate: bool,
-    application: str | None,
-    version: int | None,
-) -> TransactionResult:
-    """Commit what the messages name.
-
-    Raises:
-        RowErrors: rows were refused, so nothing was applied, and what was staged is thrown away.
-    """
-    parts = [part for message in messages if isinstance(message, StagedParts) for part in message.parts]
-    store = all_servers_at(options.uri)
-    truncated = [options.table] if truncate else []
-    commit = TransactionCommit(
-        transaction=transaction, parts=parts, truncate=truncated, app_id=application, app_version=version
-    )
-    result = store.commit_transaction(commit)
-    if result.error_count:
-        store.abort_transaction(transaction)
-        raise RowErrors(result)
-    return result
 
 
 def _attempt() -> str:

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.operation import Operation
 from ..api.per_process import all_servers_at, server_at
-from .batch_write import StagedParts, Stager, commit_parts
+from .batch_write import StagedParts, Stager
 from .options import StreamWriteOptions
 from .plain_errors import plain_errors
 
@@ -76,8 +76,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if not app:
             raise InvalidArgumentError("Spark does not pass on which query this is: set the option txnAppId")
         transaction = first.transaction if first else f"{self._made}-{batchId}"
-        application = self._stager.application(app)
-        commit_parts(self._options, transaction, messages, self._overwrite, application, batchId)
+        self._stager.commit(transaction, messages, self._overwrite, app, batchId)
 
     @plain_errors
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
