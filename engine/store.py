@@ -386,9 +386,7 @@ class Store:
 
     def move_fetch(self, asked: MoveFetch) -> None:
         """Not possible: a store alone reaches no other. Raises InvalidArgumentError."""
-        raise InvalidArgumentError(
-            "this store shares its tables with no other: there is no server to fetch a file from"
-        )
+        raise InvalidArgumentError("this store shares its tables with no server that it could fetch a file from")
 
     # The store
 
