@@ -1,37 +1,53 @@
 #!/usr/bin/env bash
 # All tests:  .ci/test.sh WORKERS [arguments of pytest]
-# First those without Spark, on all processors; then those with it, in one process: each would start a Java machine.
-# In continuous integration a test that failed runs once more, alone; both results are printed at the end. One that then
-# passes depends on time or load: it does not stop the run, and has to be mended all the same.
+# Those without Spark run on all processors. Those with Spark run beside them in one process, because each process would
+# start a Java machine; their output comes last.
+# In continuous integration a test that failed runs once more, alone, and both results are printed. A test that then
+# passes depends on time or load: it does not fail the run, but it needs mending all the same.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 workers=$1
 shift
-none=5 # what pytest ends with when nothing was to be run
+none=5 # pytest's exit code when no test was selected
 few=10 # more failures than this are no accident
-status=$none
-again=""
 
+# run NAME [arguments of pytest]
 run() {
-    local code=0 failed
-    .venv/bin/python -m pytest -q --durations=15 --durations-min=5 "$@" || code=$?
+    local cache=.pytest_cache/$1 code=0 failed
+    shift
+    .venv/bin/python -m pytest -q --durations=15 --durations-min=5 -o cache_dir="$cache" "$@" || code=$?
     if [ "$code" -eq 1 ] && [ -n "${CI:-}" ]; then
-        failed=$(sed -nE 's/^  "(.*)": true,?$/\1/p' .pytest_cache/v/cache/lastfailed)
+        failed=$(sed -nE 's/^  "(.*)": true,?$/\1/p' "$cache/v/cache/lastfailed")
         if [ "$(wc -l <<<"$failed")" -le "$few" ]; then
             code=0
-            .venv/bin/python -m pytest -q --last-failed "$@" -n 0 || code=$?
-            again+="failed, then run again alone (pytest ended with $code):"$'\n'"$failed"$'\n'
+            .venv/bin/python -m pytest -q --last-failed -o cache_dir="$cache" "$@" -n 0 || code=$?
+            printf 'failed, then run again alone (pytest ended with %s):\n%s\n' "$code" "$failed"
         fi
     fi
-    if [ "$code" -ne "$none" ] && { [ "$status" -eq "$none" ] || [ "$status" -eq 0 ]; }; then status=$code; fi
+    return "$code"
 }
 
-run -n "$workers" --dist worksteal -m "not spark" "$@"
-if .ci/java.sh javac || .ci/java.sh || [ -n "${CI:-}" ]; then
-    [ $# -gt 0 ] || set -- tests/spark tests/test_docs.py
-    run -m spark "$@"
-else
-    echo "the tests with Spark are left out"
-fi
-printf '%s' "$again"
-exit "$status"
+with_spark() {
+    if .ci/java.sh javac || .ci/java.sh || [ -n "${CI:-}" ]; then
+        [ $# -gt 0 ] || set -- tests/spark tests/test_docs.py
+        run spark -m spark "$@"
+    else
+        echo "the tests with Spark are left out"
+        return "$none"
+    fi
+}
+
+output=$(mktemp)
+with_spark "$@" >"$output" 2>&1 &
+spark=$!
+trap 'rm -f "$output"; kill "$spark" 2>/dev/null' EXIT
+spark_code=0
+if [ "$workers" = 0 ]; then wait "$spark" || spark_code=$?; fi # one after the other
+plain_code=0
+run plain -n "$workers" --dist worksteal -m "not spark" "$@" || plain_code=$?
+wait "$spark" || spark_code=$?
+cat "$output"
+if [ "$plain_code" -ne 0 ] && [ "$plain_code" -ne "$none" ]; then exit "$plain_code"; fi
+if [ "$spark_code" -ne 0 ] && [ "$spark_code" -ne "$none" ]; then exit "$spark_code"; fi
+if [ "$plain_code" -eq "$none" ]; then exit "$spark_code"; fi
+exit 0
