@@ -1,9 +1,9 @@
 """Splitting: each tablet of a range becomes two, while the table is used.
 
-All that is to be written or indexed is so before (`compaction.division`), with the maintenance locks of the tablets
+All that is to be written or indexed is so before (`tablet_split`), with the maintenance locks of the tablets
 held and their write locks free. Then, under the write locks of the table, the last few rows are copied, the manifest is
 committed, which is the one commit point, and the version is replaced: as long as any alteration takes. Scans that run
-keep the tablets that they began with; tickets for a tablet that was divided are answered by its heirs.
+keep the tablets that they began with; tickets for a tablet that was split are answered by its halves.
 
 It may take long. Other tables are created, altered and dropped meanwhile; so may this one be dropped, which ends it.
 """
@@ -21,7 +21,7 @@ from ..manifest.manifest import TableEntry
 from ..table.table import Table
 from ..table.table_version import TableVersion, write_locks
 from ..tablet.tablet import Tablet
-from .division import LITTLE, Division, index_keys
+from .tablet_split import LITTLE, TabletSplit, index_keys
 
 _ROUNDS = 8
 """So often writers may bring new rowsets, or too many rows, at the last moment. What is copied while they wait doubles
@@ -34,9 +34,9 @@ def split_in_place(table: Table, state: TableState, split: RangeSplit, environme
     Raises:
         NotFoundError: the table was dropped meanwhile.
         CorruptionError: a tablet of the range is in quarantine.
-        StorageFullError: the disk is full; no tablet was divided.
+        StorageFullError: the disk is full; no tablet was split.
         UnavailableError: the log or the manifest cannot be written, or rowsets are attached faster than they can be
-            divided.
+            split.
     """
     whole = (split.whole.lower, split.whole.upper)
     old = [tablet for tablet in table.tablets if (tablet.partition.lower, tablet.partition.upper) == whole]
@@ -47,24 +47,24 @@ def split_in_place(table: Table, state: TableState, split: RangeSplit, environme
             if tablet.retired:
                 raise UnavailableError(tablet.retired)
             _check_settled(tablet, environment)
-        divisions = [Division(tablet, environment, state, split) for tablet in old]
+        tablet_splits = [TabletSplit(tablet, environment, state, split) for tablet in old]
         try:
-            _divide(table, state, divisions, environment)
+            _split(table, state, tablet_splits, environment)
         except BaseException:
-            for division in divisions:
-                division.give_up()
+            for tablet_split in tablet_splits:
+                tablet_split.give_up()
             raise
         for tablet in old:
-            tablet.retired = "the tablet was divided"
+            tablet.retired = "the tablet was split"
             tablet.key_lookup.release()
-    for heir in [heir for division in divisions for heir in division.heirs]:
-        with heir.maintenance_lock:
-            if not heir.retired:  # there is the memory of the old index now
-                index_keys(heir)
+    for half in [half for tablet_split in tablet_splits for half in tablet_split.halves]:
+        with half.maintenance_lock:
+            if not half.retired:  # there is the memory of the old index now
+                index_keys(half)
 
 
 def _check_settled(tablet: Tablet, environment: Environment) -> None:
-    """Refuse to divide a tablet that is between two servers, or in quarantine."""
+    """Refuse to split a tablet that is between two servers, or in quarantine."""
     tablet.check_sound()
     entry = environment.manifest.current.tablet(tablet.tablet_id)
     if entry and entry.elsewhere and (entry.arriving or entry.moved):
@@ -75,52 +75,54 @@ def _check_settled(tablet: Tablet, environment: Environment) -> None:
         )
 
 
-def _divide(table: Table, state: TableState, divisions: Sequence[Division], environment: Environment) -> None:
-    """Prepare the divisions until their heirs can take the places of the tablets, and put them there."""
-    version = _divided_version(table, state, divisions)
+def _split(table: Table, state: TableState, tablet_splits: Sequence[TabletSplit], environment: Environment) -> None:
+    """Prepare the splits until their halves can take the places of the tablets, and put them there."""
+    version = _split_version(table, state, tablet_splits)
     for attempt in range(_ROUNDS):
         little = LITTLE << attempt
-        for division in divisions:
+        for tablet_split in tablet_splits:
             environment.latch.check()
             table.check_in_use()
-            division.prepare(little)
+            tablet_split.prepare(little)
         with write_locks(table.tablets):
             table.check_in_use()
-            if all(division.is_ready(little) for division in divisions):
-                _put_in_place(table, version, divisions, environment)
+            if all(tablet_split.is_ready(little) for tablet_split in tablet_splits):
+                _put_in_place(table, version, tablet_splits, environment)
                 return
     raise UnavailableError("writes to the tablet outpace its split; try again later")
 
 
-def _divided_version(table: Table, state: TableState, divisions: Sequence[Division]) -> TableVersion:
+def _split_version(table: Table, state: TableState, tablet_splits: Sequence[TabletSplit]) -> TableVersion:
     """Return what the table will be made of, ready for the first batch."""
-    kept = _kept(table, divisions)
-    new = [heir for division in divisions for heir in division.heirs]
+    kept = _kept(table, tablet_splits)
+    new = [half for tablet_split in tablet_splits for half in tablet_split.halves]
     version = TableVersion(state.schema, state.options, (*kept, *new), state.partitions)
     _ = version.router, version.defaults, version.default_bytes, version.encoder
     return version
 
 
-def _put_in_place(table: Table, version: TableVersion, divisions: Sequence[Division], environment: Environment) -> None:
-    """Commit the heirs and install the table version with them, under the write locks of all tablets."""
-    for division in divisions:
-        division.take_over()
-    by_id = {division.tablet.tablet_id: division for division in divisions}
+def _put_in_place(
+    table: Table, version: TableVersion, tablet_splits: Sequence[TabletSplit], environment: Environment
+) -> None:
+    """Commit the halves and install the table version with them, under the write locks of all tablets."""
+    for tablet_split in tablet_splits:
+        tablet_split.take_over()
+    by_id = {tablet_split.tablet.tablet_id: tablet_split for tablet_split in tablet_splits}
 
     def edited(entry: TableEntry) -> TableEntry:
         kept = [tablet for tablet in entry.tablets if tablet.id not in by_id]
-        new = [heir for tablet in entry.tablets if tablet.id in by_id for heir in by_id[tablet.id].entries(tablet)]
+        new = [half for tablet in entry.tablets if tablet.id in by_id for half in by_id[tablet.id].entries(tablet)]
         update = {"schema_": version.schema, "partitions": version.partitions, "tablets": (*kept, *new)}
         return entry.model_copy(update=update)
 
     environment.manifest.commit(lambda manifest: manifest.with_altered(table.table_id, edited))
     with environment.latch.on_failure("a split tablet could not be installed"):
-        for tablet in _kept(table, divisions):
+        for tablet in _kept(table, tablet_splits):
             tablet.schema = version.schema
         table.version = version
 
 
-def _kept(table: Table, divisions: Sequence[Division]) -> list[Tablet]:
+def _kept(table: Table, tablet_splits: Sequence[TabletSplit]) -> list[Tablet]:
     """Return the tablets that stay."""
-    divided = {division.tablet.tablet_id for division in divisions}
+    divided = {tablet_split.tablet.tablet_id for tablet_split in tablet_splits}
     return [tablet for tablet in table.tablets if tablet.tablet_id not in divided]

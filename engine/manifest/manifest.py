@@ -110,7 +110,7 @@ class TabletEntry(_ManifestEntry):
     directory: PositiveInt | None = None
     """The number of the directory of its files, which tablets that were divided share; None: its own id."""
     ancestors: tuple[int, ...] = ()
-    """The tablets that it was a part of before they were divided: what the log tells of them is for their heirs."""
+    """The tablets that it was a part of before they were split: what the log tells of them is for their descendants."""
 
     elsewhere: str | None = None
     """The server that has its rows, where several share a table and it is another one; None: this one."""

@@ -83,32 +83,32 @@ def assume_attached(wal: WriteAheadLog, manifest: ManifestFile) -> None:
 
 
 class LoggedTablets:
-    """Whom records of the log are for, by the ids of tablets: a tablet that was divided since has heirs."""
+    """Whom records of the log are for, by the ids of tablets: a tablet that was split since has descendants."""
 
     def __init__(self, tables: Iterable[Table]) -> None:
         self._tablets: dict[int, Tablet] = {}
-        self._heirs: dict[int, list[Tablet]] = {}
+        self._descendants: dict[int, list[Tablet]] = {}
         self._tables: dict[int, Table] = {}
         for table in tables:
             for tablet in table.tablets:
                 if tablet.elsewhere is None:  # else its rows have gone to another server, with all that the log tells
                     self._tablets[tablet.tablet_id] = tablet
                     for ancestor in tablet.ancestors:
-                        self._heirs.setdefault(ancestor, []).append(tablet)
+                        self._descendants.setdefault(ancestor, []).append(tablet)
                 self._tables |= dict.fromkeys((tablet.tablet_id, *tablet.ancestors), table)
 
     def owners(self, tablet_id: int) -> list[Tablet]:
-        """Return the tablet if it is there, else its heirs."""
+        """Return the tablet if it is there, else its descendants."""
         tablet = self._tablets.get(tablet_id)
-        return [tablet] if tablet else self._heirs.get(tablet_id, [])
+        return [tablet] if tablet else self._descendants.get(tablet_id, [])
 
     def ids(self, tablet_id: int) -> AutoIncrement | None:
-        """Return what numbers the rows of a tablet or its heirs; None when none is there."""
+        """Return what numbers the rows of a tablet or its descendants; None when none is there."""
         table = self._tables.get(tablet_id)
         return table.auto_increment if table else None
 
     def changed(self, tablet_id: int, timestamp: int) -> None:
-        """Tell the table of a tablet or its heirs, if it is there, that a commit changed rows."""
+        """Tell the table of a tablet or its descendants, if it is there, that a commit changed rows."""
         if table := self._tables.get(tablet_id):
             table.changed(timestamp)
 
@@ -116,15 +116,17 @@ class LoggedTablets:
         """Return a change cut by the tablets that it is for now; nothing of it when they were dropped."""
         if tablet := self._tablets.get(change.tablet_id):
             return [(tablet, change)]
-        heirs = self._heirs.get(change.tablet_id)
-        if not heirs:
+        descendants = self._descendants.get(change.tablet_id)
+        if not descendants:
             return []
         version = self._tables[change.tablet_id].version
         numbers = version.router.numbers_of_cells(change.cells, change.rows.num_rows)
-        parts = [(heir, np.flatnonzero(numbers == version.tablets.index(heir))) for heir in heirs]
+        parts = [
+            (descendant, np.flatnonzero(numbers == version.tablets.index(descendant))) for descendant in descendants
+        ]
         return [
-            (heir, Change(heir.tablet_id, change.kind, change.rows.take(pa.array(rows))))
-            for heir, rows in parts
+            (descendant, Change(descendant.tablet_id, change.kind, change.rows.take(pa.array(rows))))
+            for descendant, rows in parts
             if len(rows)
         ]
 

@@ -171,7 +171,7 @@ def wanted_tablets(spec: ScanSpec, table: Table, version: TableVersion, request:
 
 def _wanted(spec: ScanSpec, table: Table, version: TableVersion, request: ScanRequest) -> Wanted:
     if spec.tablet is not None:
-        return Wanted(_heirs(spec.tablet, table, version), [])
+        return Wanted(_descendants(spec.tablet, table, version), [])
     if spec.partition is not None:
         return Wanted(_within(spec.partition, table, version), [])
     if request.where is None:
@@ -181,10 +181,10 @@ def _wanted(spec: ScanSpec, table: Table, version: TableVersion, request: ScanRe
     return Wanted([version.tablets[number] for number in pruned.left], pruned.levels)
 
 
-def _heirs(tablet_id: int, table: Table, version: TableVersion) -> list[Tablet]:
-    """Return the tablet, or those that it was divided into.
+def _descendants(tablet_id: int, table: Table, version: TableVersion) -> list[Tablet]:
+    """Return the tablet, or those that it was split into.
 
-    Each division makes two heirs: of what is left of a tablet after n of them each counts for one part in 2**n.
+    Each split makes two halves: of what is left of a tablet after n of them each counts for one part in 2**n.
     """
     if known := [tablet for tablet in version.tablets if tablet_id in tablet.aliases]:
         return known
@@ -203,7 +203,7 @@ def _heirs(tablet_id: int, table: Table, version: TableVersion) -> list[Tablet]:
 
 
 def _within(partition: TabletPartition, table: Table, version: TableVersion) -> list[Tablet]:
-    """Return the tablets that hold a partition, which may have been divided: from its lower end on, one at a time."""
+    """Return the tablets that hold a partition, which may have been split: from its lower end on, one at a time."""
     begins = {each.partition.lower: each for each in version.tablets if each.partition.buckets == partition.buckets}
     found: list[Tablet] = []
     lower = partition.lower

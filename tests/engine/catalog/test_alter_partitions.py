@@ -223,7 +223,7 @@ def test_a_split_rewrites_only_what_straddles_and_old_snapshots_stay() -> None:
         running = table.scan(ordered=True).to_reader()
         table.alter().split_partition(10).apply()
         low, high = store._catalog.table("t").tablets
-        after = {rowset.rowset_id for heir in (low, high) for rowset in heir.version.disk}
+        after = {rowset.rowset_id for half in (low, high) for rowset in half.version.disk}
         assert len(before & after) == 2, "the rowsets of one side are the same files"
         assert all(rowset.min_key >= (10).to_bytes(8, "big") for rowset in high.version.disk)
         assert dict(zip(*(column.to_pylist() for column in running.read_all().columns), strict=True)) == WHOLE

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from nyala.clients.api.database import Database
-from nyala.engine.catalog.divided_rows import DividedRows
-from nyala.engine.catalog.division import Division
+from nyala.engine.catalog.split_rows import SplitRows
+from nyala.engine.catalog.tablet_split import TabletSplit
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.manifest.manifest import ManifestFile
 from nyala.engine.options import StoreOptions
@@ -69,7 +69,7 @@ def in_a_thread(work: Callable[[], Any]) -> Callable[[], None]:
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize(
     "phase",
-    [(Division, "prepare"), (Division, "_adopt"), (Division, "_copy_rows"), (DividedRows, "carry_over")],
+    [(TabletSplit, "prepare"), (TabletSplit, "_adopt"), (TabletSplit, "_copy_rows"), (SplitRows, "carry_over")],
     ids=lambda phase: phase[1],
 )
 def test_writes_between_the_steps_of_a_split_are_in_its_halves(
@@ -110,9 +110,9 @@ def test_more_rows_in_memory_than_are_copied_are_flushed(monkeypatch: pytest.Mon
     with table_of(MemoryFileSystem()) as store:
         table = Database(store).table("t")
         more = {number: number for number in range(24, 60)}
-        monkeypatch.setattr("nyala.engine.catalog.division._ROWS_IN_MEMORY", 16)
+        monkeypatch.setattr("nyala.engine.catalog.tablet_split._ROWS_IN_MEMORY", 16)
         monkeypatch.setattr("nyala.engine.catalog.splitting.LITTLE", 2)
-        at(monkeypatch, (Division, "_copy_rows"), False, lambda: table.insert([{"k": key(n), "v": n} for n in more]))
+        at(monkeypatch, (TabletSplit, "_copy_rows"), False, lambda: table.insert([{"k": key(n), "v": n} for n in more]))
         table.alter().split_partition(MIDDLE).apply()
         assert content(store) == HELD | more
         assert all(not len(tablet.version.active) for tablet in store._catalog.table("t").tablets)
@@ -124,16 +124,16 @@ def test_a_tablet_is_divided_however_much_is_written_each_time_that_it_is_nearly
     """A batch may be more than is little: then a little more has to be copied while its writers wait."""
     with table_of(MemoryFileSystem()) as store:
         table, written = Database(store).table("t"), dict(HELD)
-        prepare, batches = Division.prepare, iter(range(100, 100_000, 5_000))
+        prepare, batches = TabletSplit.prepare, iter(range(100, 100_000, 5_000))
 
-        def prepare_and_write(division: Division, little: int) -> None:
+        def prepare_and_write(division: TabletSplit, little: int) -> None:
             prepare(division, little)
             first = next(batches)
             more = {number: number for number in range(first, first + 5_000)}
             table.insert({"k": [f"k{number}" for number in more], "v": list(more.values())})
             written.update(more)
 
-        monkeypatch.setattr(Division, "prepare", prepare_and_write)
+        monkeypatch.setattr(TabletSplit, "prepare", prepare_and_write)
         table.alter().split_partition(MIDDLE).apply()
         assert len(store._catalog.table("t").tablets) == 2 and content(store) == written
 
@@ -145,7 +145,7 @@ def test_rowsets_attached_while_a_split_is_prepared_are_divided_too(monkeypatch:
         more = {number: number for number in range(24, 40)}
         store._writes.direct_load = DirectLoad(store._environment, 1, 1)
         rows = [{"k": f"k00{number}", "v": 0} for number in range(3)] + [{"k": key(n), "v": n} for n in more]
-        at(monkeypatch, (Division, "_adopt"), False, lambda: table.insert(rows))
+        at(monkeypatch, (TabletSplit, "_adopt"), False, lambda: table.insert(rows))
         table.alter().split_partition(MIDDLE).apply()
         table.delete([{"k": row["k"]} for row in rows[:3]])
         assert content(store) == HELD | more
@@ -173,7 +173,12 @@ def test_a_split_that_cannot_be_committed_changes_nothing(monkeypatch: pytest.Mo
 
     with table_of(MemoryFileSystem()) as store:
         table = Database(store).table("t")
-        at(monkeypatch, (Division, "take_over"), False, lambda: monkeypatch.setattr(ManifestFile, "_write_new", full))
+        at(
+            monkeypatch,
+            (TabletSplit, "take_over"),
+            False,
+            lambda: monkeypatch.setattr(ManifestFile, "_write_new", full),
+        )
         with pytest.raises(StorageFullError):
             table.alter().split_partition(MIDDLE).apply()
         monkeypatch.undo()
@@ -195,7 +200,7 @@ def test_other_tables_come_change_and_go_while_a_tablet_is_divided(monkeypatch: 
             database.table("there").alter().rename("moved").add_column("w", pa.int32()).apply()
             database.drop_table("moved")
 
-        at(monkeypatch, (Division, "_copy_rows"), True, in_a_thread(others))
+        at(monkeypatch, (TabletSplit, "_copy_rows"), True, in_a_thread(others))
         database.table("t").alter().split_partition(MIDDLE).apply()
         assert database.tables() == ["new", "t"] and content(store) == HELD
 
@@ -207,7 +212,7 @@ def test_a_second_change_of_the_table_comes_after_the_split(monkeypatch: pytest.
             threading.Thread(target=table.alter().split_partition("k15").apply),
             threading.Thread(target=table.alter().rename_column("v", "w").apply),
         ]
-        at(monkeypatch, (Division, "prepare"), True, lambda: [change.start() for change in changes])
+        at(monkeypatch, (TabletSplit, "prepare"), True, lambda: [change.start() for change in changes])
         table.alter().split_partition(MIDDLE).apply()
         for change in changes:
             change.join(60)
@@ -228,7 +233,7 @@ def test_a_table_that_is_dropped_is_divided_no_further(monkeypatch: pytest.Monke
             while "t" in database.tables():
                 time.sleep(0.001)
 
-        at(monkeypatch, (Division, "_copy_rows"), False, drop)
+        at(monkeypatch, (TabletSplit, "_copy_rows"), False, drop)
         with pytest.raises(NotFoundError, match="was dropped"):
             database.table("t").alter().split_partition(MIDDLE).apply()
         dropped.join(60)

@@ -1,4 +1,4 @@
-"""Divide a tablet in two by range, beside its writers: what it takes before and while two tablets take its place.
+"""Split a tablet in two by range, beside its writers: what it takes before and while two tablets take its place.
 
  1. ``prepare``: rows in memory are flushed, and DiskRowSets that have rows of both sides are rewritten as two, each on
     one side, by a merge like any other. That is all that is rewritten, it is done within the old tablet, and a crash
@@ -36,7 +36,7 @@ from ..tablet.attach import name_attached
 from ..tablet.tablet import Tablet
 from ..tablet.version import Version
 from ..vectors.vector import Vector
-from .divided_rows import DividedRows
+from .split_rows import SplitRows
 
 _ROWS_IN_MEMORY = 1 << 15
 """So many rows may be copied from memory to memory; more are flushed."""
@@ -46,7 +46,7 @@ _ROUNDS = 8
 """After so many rounds, of files or of copies, writers are faster than we are, and have to wait."""
 
 
-class Division:
+class TabletSplit:
     """The division of one tablet, by whoever holds its maintenance lock."""
 
     def __init__(self, tablet: Tablet, environment: Environment, state: TableState, split: RangeSplit) -> None:
@@ -59,12 +59,12 @@ class Division:
         self._side_of: dict[int, int] = {}
         """The side of each DiskRowSet whose rows are on one, by its id."""
         self._adopted: list[DiskRowSet] = []
-        self.heirs = [self._heir(state.schema, partition) for partition in self._partitions]
+        self.halves = [self._half(state.schema, partition) for partition in self._partitions]
         """The two new tablets."""
         self._rows = self._copy_of(tablet.version.active)
 
     def prepare(self, little: int) -> None:
-        """Bring rows to disk, each DiskRowSet on one side, and give the heirs what there is, until ``little`` is left.
+        """Bring rows to disk, each DiskRowSet on one side, and give the halves what there is, until ``little`` is left.
 
         Needs no lock.
 
@@ -95,70 +95,68 @@ class Division:
         """Let the two new tablets have all that there is, under the old one's write lock."""
         tablet = self.tablet
         self._rows.carry_over()
-        for heir in self.heirs:
-            heir.last_timestamp, heir.last_lsn = tablet.last_timestamp, tablet.last_lsn
-            heir.inserts_durable_lsn = tablet.inserts_durable_lsn
-            heir.version = replace(heir.version, history_floor=tablet.version.history_floor)
+        for half in self.halves:
+            half.last_timestamp, half.last_lsn = tablet.last_timestamp, tablet.last_lsn
+            half.inserts_durable_lsn = tablet.inserts_durable_lsn
+            half.version = replace(half.version, history_floor=tablet.version.history_floor)
 
     def entries(self, old: TabletEntry) -> tuple[TabletEntry, ...]:
         """Return the manifest's entries of the new tablets."""
         return tuple(
             old.model_copy(
                 update={
-                    "id": heir.tablet_id,
-                    "partition": heir.partition,
-                    "directory": heir.directory_id,
-                    "ancestors": heir.ancestors,
+                    "id": half.tablet_id,
+                    "partition": half.partition,
+                    "directory": half.directory_id,
+                    "ancestors": half.ancestors,
                     "aliases": (),
                     "moved": None,
                     "rowsets": tuple(each for each in old.rowsets if self._side_of[each.id] == side),
                 }
             )
-            for side, heir in enumerate(self.heirs)
+            for side, half in enumerate(self.halves)
         )
 
     def give_up(self) -> None:
-        """Give the memory of the heirs' indexes back: nobody will know them."""
-        for heir in self.heirs:
-            heir.key_lookup.release()
+        """Give the memory of the halves' indexes back: nobody will know them."""
+        for half in self.halves:
+            half.key_lookup.release()
 
     @property
     def _partitions(self) -> tuple[TabletPartition, TabletPartition]:
         whole, at = self.tablet.partition, self._split.at
         return whole.model_copy(update={"upper": at}), whole.model_copy(update={"lower": at})
 
-    def _heir(self, schema: TableSchema, partition: TabletPartition) -> Tablet:
+    def _half(self, schema: TableSchema, partition: TabletPartition) -> Tablet:
         old, environment = self.tablet, self._environment
         ancestors, budget = (*old.ancestors, old.tablet_id), environment.key_index
         number, directory = environment.manifest.new_id(), old.directory_id
         return Tablet(number, schema, budget, partition, directory, ancestors, old.elsewhere)
 
     def _adopt(self, version: Version) -> None:
-        """Let the heirs have the DiskRowSets that they lack, and index their keys.
+        """Let the halves have the DiskRowSets that they lack, and index their keys.
 
         A rowset that they have stays as it is: what else would replace it waits for the maintenance lock.
         """
         for rowset in version.disk[len(self._adopted) :]:
-            self.heirs[self._side_of[rowset.rowset_id]].adopt(rowset)
+            self.halves[self._side_of[rowset.rowset_id]].adopt(rowset)
             self._adopted.append(rowset)
-        for heir in self.heirs:
-            index_keys(heir)
+        for half in self.halves:
+            index_keys(half)
 
     def _copy_rows(self, version: Version, little: int) -> None:
         if version.active is not self._rows.source:  # the rows that were copied are on disk now
-            for heir in self.heirs:
-                slot = heir.version.active.slot
-                heir.version = replace(heir.version, active=heir.new_memrowset())
-                heir.drop_slot(slot)
+            for half in self.halves:
+                slot = half.version.active.slot
+                half.version = replace(half.version, active=half.new_memrowset())
+                half.drop_slot(slot)
             self._rows = self._copy_of(version.active)
         for _ in range(_ROUNDS):
             if self._rows.carry_over() <= little // 2:
                 return
 
-    def _copy_of(self, source: MemRowSet) -> DividedRows:
-        return DividedRows(
-            source, [heir.version.active for heir in self.heirs], self._sides, self.tablet.schema.columns
-        )
+    def _copy_of(self, source: MemRowSet) -> SplitRows:
+        return SplitRows(source, [half.version.active for half in self.halves], self._sides, self.tablet.schema.columns)
 
     @property
     def _rows_in_memory(self) -> int:

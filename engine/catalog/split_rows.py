@@ -1,4 +1,4 @@
-"""Rows in memory, copied to the MemRowSets of the two tablets that a tablet is divided in, while writers go on.
+"""Rows in memory, copied to the MemRowSets of the two tablets that a tablet is split in, while writers go on.
 
 Rows are copied in rounds, each as short as the one before took, with the timestamps of their births and of their
 changes; the last, small round is made under the write lock. It is what `switch_over` does for rows that move to files.
@@ -22,7 +22,7 @@ _AT_ONCE = 1 << 16
 """Rows, and deltas of a column, that are copied at a time, however many there are."""
 
 
-class DividedRows:
+class SplitRows:
     """The rows of ``source`` that are in ``targets``, which nobody knows yet, by the side that ``sides`` gives each."""
 
     def __init__(
