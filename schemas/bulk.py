@@ -1,7 +1,7 @@
-"""Bulk import: rowset files that are built elsewhere and attached to a table; what builders and store tell each other.
+"""Bulk import: rowset files that are built elsewhere and attached to a table; the messages between builders and store.
 
-``import_begin`` gives a plan. Whoever has it builds files in its staging directory, one or more a tablet, and keeps an
-``ImportFile`` of each; ``import_commit`` names the files that count.
+``import_begin`` returns a plan. The builder writes files into its staging directory, one or more for each tablet, and
+keeps an ``ImportFile`` of each; ``import_commit`` lists the files that count.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Distributed compaction: rowsets that are merged elsewhere; what those who merge and the store tell each other.
+"""Distributed compaction: rowsets that are merged outside the store; the messages between mergers and store.
 
-``compaction_begin`` gives a plan of tasks, each some rowsets of a tablet, whose files are kept. Whoever has the plan
-merges them into new files beside them. ``compaction_commit`` puts those of one task in place.
+``compaction_begin`` returns a plan of tasks, each some rowsets of a tablet, whose files are kept. The holder of the
+plan merges them into new files beside them. ``compaction_commit`` installs the files of one task.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Moving a tablet from one server to another: what the two, and whoever drives the move, tell each other.
+"""Moving a tablet from one server to another: the messages between the two and the driver of the move.
 
 ``move_begin`` at the source gives a round: the files of the tablet. The target fetches those that it lacks, and
 prepares the tablet with the last round. ``move_hand_over`` at the source is the moment at which the owner changes;

@@ -48,7 +48,7 @@ class ScanSpec(BaseModel):
     """What the tablet holds, by which another server finds it: set by the store in the tickets that it hands out.
     Without ``tablet``: read the tablets that hold it now."""
     here: bool = False
-    """Read the tablets that this server has, and not those of others: for whoever asks all servers."""
+    """Read only the tablets on this server: for clients that ask all servers."""
     tablets_here: str | None = None
     """With ``here``: refuse unless these are still the tablets that the server has, as its plan told them."""
     key_lower: str | None = None

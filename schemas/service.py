@@ -52,12 +52,12 @@ class ScanStream:
     """A running scan: ``batches`` at ``snapshot``, all of ``schema``.
 
     ``batches`` is a generator; closing it releases what the scan pins. Batches hold rows of one rowset (or, ordered, of
-    all) and any number of bytes; whoever sends them cuts them.
+    all) and any number of bytes; the sender splits them.
     """
 
     schema: pa.Schema
     snapshot: int | None
-    """None where whoever runs the scan takes its own "now" and does not say which."""
+    """None if the scan reads at its own "now", which is not reported."""
     batches: Iterator[pa.RecordBatch]
     marked: Iterator[Marked] | None = None
     """The same batches with the keys at which the scan could go on, where it was asked for ``marks``. Read one of the

@@ -1,4 +1,4 @@
-"""Change application: files of changes (CDC) brought into a table in their order, batch by batch, each one commit."""
+"""Change application: apply files of changes (CDC) to a table in order, one commit per batch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _KIND, _PLACE = "_kind", "_place"
 
 
 class ApplyResult(BaseModel):
-    """What applying changes came to."""
+    """The outcome of applying changes."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -64,20 +64,21 @@ def apply_changes(
     run: str = "",
     show: Show = "auto",
 ) -> ApplyResult:
-    """Apply files of changes to a table: files in the order given, those of a folder in that of their paths.
+    """Apply files of changes to a table, in the order given; the files of a folder in path order.
 
-    Each row of a file has the columns of the table, or the key and some of them, and in ``op_column`` what became of
-    the key: one of ``OPERATIONS``. Columns that begin with ``_`` are for others and overlooked. A file is cut into
-    batches of ``batch_rows`` changes; in each the last one of a key counts, by ``order_by`` (then a file is sorted as a
-    whole) and by its place. A batch is one commit: its upserts and deletes become visible together, or not at all.
+    Each row of a file has the columns of the table, or the key and some of them, and in ``op_column`` the operation:
+    one of ``OPERATIONS``. Other columns that start with ``_`` are ignored. A file is split into batches of
+    ``batch_rows`` changes. In each batch the last change of a key counts, by ``order_by`` (then the whole file is
+    sorted) and by position. A batch is one commit: its upserts and deletes become visible together, or not at all.
 
-    A run that was killed is run again as it was: batches that are in are skipped. Files are known by path, size and
-    time of the last change; another ``run`` applies them once more.
+    Run an interrupted run again as it was: it skips batches already applied. Files are identified by path, size and
+    modification time; another ``run`` applies them again.
 
     Raises:
-        NotFoundError: there is no such table, file or folder.
-        InvalidArgumentError: a file lacks the key or ``op_column``, or says an operation that there is not.
-        RowErrors: rows of a batch were refused, so nothing of it was applied; a note says which. Those before are in.
+        NotFoundError: the table, a file or a folder does not exist.
+        InvalidArgumentError: a file has no key or no ``op_column``, or has an unknown operation.
+        RowErrors: rows of a batch were rejected, so none of it was applied; a note names the batch. All earlier batches
+            were applied.
     """
     link = StoreLink.to(store)
     about = link.service.describe_table(table)

@@ -1,4 +1,4 @@
-"""Backup: the rows of a table at a snapshot, or what changed since the last backup, as Parquet files."""
+"""Backup: the rows of a table at a snapshot, or the changes since the last backup, as Parquet files."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _PLANS = 20
 
 
 class BackupResult(BaseModel):
-    """What a backup came to."""
+    """The outcome of a backup."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -93,19 +93,19 @@ def backup(
     workers: int | None = None,
     show: Show = "auto",
 ) -> BackupResult:
-    """Back a table up into the folder ``root``, a path or a URI: in full the first time, then what changed since.
+    """Back up a table into the folder ``root``, a path or a URI: in full the first time, then only the changes.
 
-    A run that was killed is gone on with by the next: at its snapshot, with the files that it got done. Readers and
-    writers are not held up. The sum of all rows at that moment is stored with it, by which a restore is verified,
-    unless ``checksum`` is False (or numpy is missing): it follows from what is read, but for an increment since which
-    columns were changed, which takes a scan of the table. With ``checksum`` True an increment takes that scan anyhow,
-    and what follows from the changes is compared with it. ``root`` is for the backups of one store.
+    The next run resumes an interrupted one: at its snapshot, with the files it completed. Readers and writers are not
+    blocked. The backup stores a checksum of all rows, by which a restore is verified, unless ``checksum`` is False (or
+    numpy is missing). The checksum is computed from the rows read, except for an increment after columns were changed,
+    which needs a scan of the table. With ``checksum`` True an increment always scans the table, and the two results are
+    compared. Use ``root`` for the backups of one store only.
 
     Raises:
-        NotFoundError: there is no such table.
-        SnapshotTooOldError: what changed since the last backup is no longer known; ``force_full`` takes a full one.
-        UnavailableError: another run backs the table up into the folder; the text names it.
-        InvalidArgumentError: ``as_of`` is not after the last backup, or ``root`` holds backups of another store.
+        NotFoundError: the table does not exist.
+        SnapshotTooOldError: the changes since the last backup are no longer kept; ``force_full`` takes a full backup.
+        UnavailableError: another run is backing up the table into the folder; the message names it.
+        InvalidArgumentError: ``as_of`` is not after the last backup, or ``root`` has backups of another store.
         CorruptionError: the changes do not add up to the rows of the table.
     """
     link = StoreLink.to(store)

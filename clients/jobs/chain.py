@@ -103,7 +103,7 @@ class Backup(_Span):
 
 
 class BackupPlan(_Span):
-    """What ``plan.json`` says of a backup that is under way: whoever finds it can go on."""
+    """What ``plan.json`` says of a backup that is under way: another run can resume it."""
 
     sums: bool
     splits: list[TableSplit]

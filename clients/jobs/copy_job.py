@@ -1,4 +1,4 @@
-"""Copy: a table made in another store, or the same, of the rows of one at a snapshot."""
+"""Copy: a new table, in the same store or another, with the rows of a table at a snapshot."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .writing import Projection, replacing, write_rows
 
 
 class CopyResult(BaseModel):
-    """What a copy came to."""
+    """The outcome of a copy."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -58,17 +58,17 @@ def copy_table(
     workers: int | None = None,
     show: Show = "auto",
 ) -> CopyResult:
-    """Copy a table's definition and its rows at a snapshot, by default now, under ``name`` into another store.
+    """Copy a table's definition and its rows at a snapshot (default: now) to the table ``name`` of another store.
 
-    ``partition_by`` takes the place of its partitions. Until all rows are there the copy is called
-    ``<name>.copying-<snapshot>``; a run that was killed is gone on with by the next that copies the same, at the
-    snapshot of the first. To follow the source from there on, apply its ``changes`` since the snapshot.
+    ``partition_by`` replaces its partitions. Until all rows are copied, the copy is named
+    ``<name>.copying-<snapshot>``. The next run of the same copy resumes an interrupted one, at its snapshot. To follow
+    the source from there, apply its ``changes`` since the snapshot.
 
     Raises:
         NotFoundError: the source has no such table.
         AlreadyPresentError: the target has a table of that name.
-        UnavailableError: another run makes the same copy; the text names it.
-        SnapshotTooOldError: the source's history does not reach back to the snapshot.
+        UnavailableError: another run makes the same copy; the message names it.
+        SnapshotTooOldError: the snapshot is older than the source's history.
     """
     reads, writes = StoreLink.to(source), StoreLink.to(target)
     runner = executor_of(executor, workers)

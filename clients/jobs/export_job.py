@@ -24,7 +24,7 @@ _LEASE = "_lease"
 
 
 class ExportResult(BaseModel):
-    """What an export came to; also what ``_metadata.json`` says, which is written last."""
+    """The outcome of an export; also the content of ``_metadata.json``, which is written last."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -62,15 +62,15 @@ def export(
     workers: int | None = None,
     show: Show = "auto",
 ) -> ExportResult:
-    """Write the rows of a table at a snapshot, by default now, to a folder of Parquet files.
+    """Write the rows of a table at a snapshot (default: now) to a folder of Parquet files.
 
-    The folder is read as a whole by Spark, DuckDB, pyarrow and others. A run that was killed is gone on with by the
-    next that asks for the same.
+    Spark, DuckDB, pyarrow and others read the folder as one dataset. The next run of the same export resumes an
+    interrupted one.
 
     Raises:
-        NotFoundError: there is no such table or column.
-        AlreadyPresentError: the folder holds an export, or other files.
-        UnavailableError: another run exports into it; the text names it.
+        NotFoundError: the table or a column does not exist.
+        AlreadyPresentError: the folder contains an export, or other files.
+        UnavailableError: another run exports into it; the message names it.
     """
     link = StoreLink.to(store)
     place = Folder.at(folder)

@@ -34,7 +34,7 @@ _COUNTS = {"rows", "applied", "ignored", "error_count"}
 
 
 class LoadResult(BaseModel):
-    """What a load came to. Each row of the files is counted once: applied, ignored, skipped or refused."""
+    """The outcome of a load. Each row of the files is counted once: applied, ignored, skipped or rejected."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -66,21 +66,21 @@ def load(
     workers: int | None = None,
     show: Show = "auto",
 ) -> LoadResult:
-    """Write the rows of files to a table: Parquet, CSV, TSV, Arrow and JSON, packed or not, by their suffixes.
+    """Write the rows of files to a table: Parquet, CSV, TSV, Arrow and JSON, compressed or not, by suffix.
 
-    ``source`` is a path or URI of a file or folder, or a list of them; or rows as ``Table.write`` takes them, or a
-    DataFrame of Spark, which the connector writes. Tasks run side by side: if two rows have one key, either may come
-    last. Each batch is one commit; with ``atomic`` all files together are one, and any row that is refused stops it.
+    ``source`` is a path or URI of a file or folder, or a list of them; or rows in a form that ``Table.write`` takes; or
+    a Spark DataFrame, which the connector writes. Tasks run in parallel: if two rows have the same key, either may come
+    last. Each batch is one commit. With ``atomic`` all files are one commit, which any rejected row rejects.
 
-    Batches are numbered by what the files are (path, size, time of the last change), so that a load that was killed and
-    is run again applies none twice. To load a file that has not changed a second time, name another ``run``.
+    Batches are numbered by the identity of the files (path, size, modification time), so that running an interrupted
+    load again applies no batch twice. To load an unchanged file a second time, pass another ``run``.
 
-    Rows that are refused, or have a cell that the table cannot hold, do not stop the others; they stand in the result,
-    and with ``rejects`` in a file of that name (.csv or .jsonl) too: of the rows that the table refuses the first
-    thousand of a batch, of those that cannot be read all.
+    Rows that are rejected, or have a value that the table cannot hold, do not stop the others. They are in the result,
+    and with ``rejects`` also in that file (.csv or .jsonl): of the rows that the table rejects the first thousand of a
+    batch, of those that cannot be parsed all.
 
     Raises:
-        NotFoundError: there is no such table, file or folder.
+        NotFoundError: the table, a file or a folder does not exist.
         InvalidArgumentError: a file cannot be read, or its columns do not fit the table.
     """
     link = StoreLink.to(store)

@@ -62,7 +62,7 @@ class PartTask:
 
     @property
     def name(self) -> str:
-        """What the part is called, whoever writes it."""
+        """The name of the part, the same for every writer."""
         return f"part-{self.number:05d}"
 
     @property

@@ -1,4 +1,4 @@
-"""Restore: a table made anew from a chain of backups."""
+"""Restore: a new table from a chain of backups."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .writing import Projection, replacing, write_rows
 
 
 class RestoreResult(BaseModel):
-    """What a restore came to."""
+    """The outcome of a restore."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -70,19 +70,19 @@ def restore(
     workers: int | None = None,
     show: Show = "auto",
 ) -> RestoreResult:
-    """Make a table from the backups of ``table`` in ``root``, as it was at the newest one that ended by ``at``.
+    """Create a table from the backups of ``table`` in ``root``, as of the newest backup that ended by ``at``.
 
-    It gets the columns, key, partitions (or ``partition_by``), options and comments of then, is called ``name`` (by
-    default as then) once all of it is there, and ``<name>.restoring-<until>`` before. A run that was killed is gone on
-    with by the next one that restores the same. With ``verify`` its rows are summed up before, if the backup says what
-    they should come to.
+    The table gets the columns, key, partitions (or ``partition_by``), options and comments of that time. It is named
+    ``name`` (default: its name then) when complete, and ``<name>.restoring-<until>`` before. The next run of the same
+    restore resumes an interrupted one. With ``verify`` the checksum of its rows is compared with the backup's first, if
+    the backup has one.
 
     Raises:
         NotFoundError: there is no such backup.
         ConflictError: a backup that the chain needs is missing.
         AlreadyPresentError: the store has a table of that name.
-        UnavailableError: another run makes the same table; the text names it.
-        CorruptionError: a file is not what was written, or the rows are not what they should be.
+        UnavailableError: another run makes the same table; the message names it.
+        CorruptionError: a file is damaged, or the rows do not match the checksum.
     """
     link = StoreLink.to(store)
     runner = executor_of(executor, workers)

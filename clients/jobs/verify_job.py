@@ -1,4 +1,4 @@
-"""Verification: the checksum of a table at a snapshot, by tablet, and two tables compared by it."""
+"""Verification: the checksum of a table at a snapshot, by tablet, and the comparison of two tables."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def checksum(
     workers: int | None = None,
     show: Show = "auto",
 ) -> TableChecksum:
-    """Return the checksum of a table's rows at a snapshot, by default now.
+    """Return the checksum of a table's rows at a snapshot (default: now).
 
     Raises:
-        NotFoundError: there is no such table.
-        SnapshotTooOldError: its history does not reach back to ``as_of``.
+        NotFoundError: the table does not exist.
+        SnapshotTooOldError: ``as_of`` is older than its history.
     """
     link = StoreLink.to(store)
     return checked(link, table, snapshot_of(link.service, as_of), executor_of(executor, workers), show, split_bytes)[0]
@@ -73,10 +73,10 @@ def verify(
     workers: int | None = None,
     show: Show = "auto",
 ) -> Verification:
-    """Compare a table of two stores, each at a snapshot of its own, by default now.
+    """Compare tables of two stores, each at its own snapshot (default: now).
 
-    Where their checksums differ, up to ``differences`` keys are looked for: those that only one side has, and those
-    whose rows differ. Tablets, files and the order of columns play no part; neither does the width of a type.
+    If their checksums differ, the result names up to ``differences`` keys: those on one side only, and those whose rows
+    differ. Tablets, files, the order of columns and the width of types do not matter.
 
     Raises:
         NotFoundError: a store has no such table.
@@ -187,7 +187,7 @@ def sum_up(task: ChecksumTask) -> Sums:
 
 
 def can_sum() -> bool:
-    """Tell whether rows can be summed up here."""
+    """Whether rows can be summed up here."""
     return importlib.util.find_spec("numpy") is not None
 
 

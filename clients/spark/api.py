@@ -32,14 +32,14 @@ def read_table(
     until: Moment | None = None,
     **options: Unpack[ReadKeywords],
 ) -> DataFrame:
-    """Return a table as it is now, or ``as_of`` a moment, or what changed after ``since``, up to ``until``.
+    """Return a table as it is now, or ``as_of`` a time, or its changes after ``since``, up to ``until``.
 
-    ``columns`` and ``where``, SQL text, are worked out in the store: Spark itself prunes no columns of a data source in
-    Python, and pushes no filters to this one. A DataFrame is a snapshot: it shows the same rows however often it is
-    used, and new ones are seen by another call. ``options`` are those of ``format("nyala")``.
+    The store evaluates ``columns`` and ``where`` (SQL text): Spark prunes no columns of a Python data source and pushes
+    no filters to this one. A DataFrame is a snapshot: it shows the same rows however often it is used; call again to
+    see new rows. ``options`` are those of ``format("nyala")``.
 
     Raises:
-        AnalysisException: there is no such table or column; the text says so.
+        AnalysisException: the table or a column does not exist; the message says which.
     """
     given = {
         "uri": uri,
@@ -64,12 +64,12 @@ def write_table(
 ) -> None:
     """Write all rows of a frame to a table as one commit.
 
-    ``operation`` is one of the eight, ``upsert`` if it is left out. ``overwrite`` deletes in the same commit what was
-    there before. With ``repartition`` rows are put together by tablet first: it costs a shuffle, and each task then
-    writes to one tablet. ``options`` are those of ``format("nyala")``, as ``txnAppId`` and ``txnVersion``.
+    ``operation`` is one of the eight, by default ``upsert``. ``overwrite`` deletes all existing rows in the same
+    commit. ``repartition`` first groups rows by tablet: it costs a shuffle, and each task then writes to one tablet.
+    ``options`` are those of ``format("nyala")``, such as ``txnAppId`` and ``txnVersion``.
 
     Raises:
-        PySparkException: the columns do not fit the table, or rows were refused; then nothing was applied.
+        PySparkException: the columns do not fit the table, or rows were rejected; then nothing was applied.
     """
     given = {"uri": uri, "table": table, "operation": operation, "statement": "write"} | options
     placed = by_tablet(frame, table, uri) if repartition else frame
@@ -77,10 +77,10 @@ def write_table(
 
 
 def by_tablet(frame: DataFrame, table: str, uri: str) -> DataFrame:
-    """Return a frame with a partition for each tablet of a table, of the rows that belong to it.
+    """Return a frame with one partition for each tablet of a table, with the rows that belong to it.
 
     Raises:
-        StoreError: there is no such table, or nobody answers.
+        StoreError: the table does not exist, or no server answers.
     """
     tablets, tablet = tablet_of(server_at(uri, patient=False).describe_table(table))
     return frame.repartitionById(tablets, tablet) if tablets > 1 else frame
@@ -94,16 +94,16 @@ def merge_changes(
     order_by: str | None = "_timestamp",
     **options: Unpack[WriteKeywords],
 ) -> None:
-    """Apply changes of rows, such as a change feed, to a table as one commit: of each key the last one.
+    """Apply changes of rows, such as a change feed, to a table as one commit; of each key the last change counts.
 
-    ``operation_column`` says ``insert``, ``update`` or ``delete``: the first two are written as upserts, and a delete
-    of a row that is not there is ignored, so that changes may be applied again. Of the changes of one key the one with
-    the greatest value in ``order_by`` counts; None says that no key comes twice. Columns whose names begin with ``_``
-    are not written.
+    ``operation_column`` is ``insert``, ``update`` or ``delete``: the first two are written as upserts, and deletes of
+    absent rows are ignored, so changes may be applied again. Of several changes of a key, the one with the greatest
+    ``order_by`` value counts; None means that no key occurs twice. Columns whose names start with ``_`` are not
+    written.
 
     Raises:
-        PySparkException: the columns do not fit the table, or rows were refused; then nothing was applied.
-        StoreError: there is no such table, or nobody answers.
+        PySparkException: the columns do not fit the table, or rows were rejected; then nothing was applied.
+        StoreError: the table does not exist, or no server answers.
     """
     key = server_at(uri, patient=False).describe_table(table).primary_key
     operation_column = _column(changes, operation_column)
