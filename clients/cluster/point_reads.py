@@ -21,7 +21,7 @@ def get(servers: Servers, cache: TabletLocationsCache, table: str, keys: pa.Reco
         UnavailableError: their tablets are moved faster than they can be followed.
     """
     for _ in range(_TURNS_MAX):
-        parts = cache.of(table).cut(keys)
+        parts = cache.of(table).by_server(keys)
         try:
             if len(parts) == 1:
                 return servers.store(next(iter(parts))).get(table, keys)

@@ -33,7 +33,7 @@ class TabletLocations:
     partitions: tuple[TabletPartition, ...] = ()
     """What each tablet holds, in that order."""
 
-    def cut(self, rows: pa.RecordBatch) -> dict[str, np.ndarray]:
+    def by_server(self, rows: pa.RecordBatch) -> dict[str, np.ndarray]:
         """Return the positions of the rows of each server, ascending, by its name.
 
         Rows that no tablet takes, and a batch without the columns that matter, are some server's to refuse.
@@ -46,7 +46,7 @@ class TabletLocations:
             return {self.names[0]: owners}
         return {self.names[place]: np.flatnonzero(owners == place) for place in np.unique(owners).tolist()}
 
-    def cut_by_tablet(self, rows: pa.RecordBatch) -> list[tuple[str, str, np.ndarray]]:
+    def by_tablet(self, rows: pa.RecordBatch) -> list[tuple[str, str, np.ndarray]]:
         """Return the server of each tablet that rows belong to, what stands for the tablet wherever it is, and the
         positions of its rows. What no tablet takes comes under an empty name."""
         numbers = self._numbers(rows)

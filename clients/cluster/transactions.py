@@ -74,7 +74,7 @@ def stage(
         first = 0
         try:
             for batch, op in batches:
-                for name, mine in known.cut(batch).items():
+                for name, mine in known.by_server(batch).items():
                     cuts[name].add(first, mine, batch.num_rows)
                     part = batch if len(mine) == batch.num_rows else batch.take(pa.array(mine))
                     feeds[name].give(StagedBatch(part, op))

@@ -109,23 +109,23 @@ class PlacedWrite:
 
     def _send(self, sent: _Sent, rows: pa.RecordBatch, positions: np.ndarray) -> None:
         """Cut rows of a batch, at ``positions`` in it, and send them."""
-        for name, command, mine in self._cut(rows):
+        for name, command, mine in self._by_server(rows):
             part = rows if len(mine) == rows.num_rows else rows.take(pa.array(mine))
             if name not in self._lanes:
                 self._lanes[name] = _Lane(self._servers, name, self._seq)
             sent.parts.append(_ServerRows(part, positions[mine], self._lanes[name].send(command, part)))
 
-    def _cut(self, rows: pa.RecordBatch) -> list[tuple[str, WriteCommand, np.ndarray]]:
+    def _by_server(self, rows: pa.RecordBatch) -> list[tuple[str, WriteCommand, np.ndarray]]:
         """Return the parts of rows: the server, what it is to do, and the positions.
 
         Numbered ones are numbered by tablet: the answer goes where the tablet goes, and nothing else is known by it.
         """
         found, command = self._cache.of(self._command.table), self._command
         if command.writer is None or self._seq is None:
-            return [(name, command, mine) for name, mine in found.cut(rows).items()]
+            return [(name, command, mine) for name, mine in found.by_server(rows).items()]
         return [
             (name, command.model_copy(update={"writer": numbered_by(command.writer, tablet)}), mine)
-            for name, tablet, mine in found.cut_by_tablet(rows)
+            for name, tablet, mine in found.by_tablet(rows)
         ]
 
     def _first_answer(self) -> WriteResult:

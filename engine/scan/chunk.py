@@ -142,7 +142,9 @@ def chunks(rowset: RowSet, request: ScanRequest, count: PruneCount) -> Iterator[
         yield from _chunks_of(rowset, found[(found >= first) & (found < last)])
         return
     most = PAGE_ROWS if request.limit is None or request.where else request.limit
-    for chunk_first, chunk_last in _cut(first, last, _chunk_rows(_decoded(rowset, request), request.chunk_bytes, most)):
+    for chunk_first, chunk_last in _ranges(
+        first, last, _chunk_rows(_decoded(rowset, request), request.chunk_bytes, most)
+    ):
         count.chunks += 1
         base_may_match, all_match = _by_zone_maps(rowset, chunk_first, chunk_last, request)
         is_touched = base_may_match == all_match and _is_touched(rowset, chunk_first, chunk_last, request)
@@ -233,7 +235,7 @@ def _chunk_rows(row_bytes: float, chunk_bytes: int, most: int) -> int:
     return rows
 
 
-def _cut(first: int, last: int, size: int) -> Iterator[tuple[int, int]]:
+def _ranges(first: int, last: int, size: int) -> Iterator[tuple[int, int]]:
     for start in range(first - first % size, last, size):
         yield max(start, first), min(start + size, last)
 

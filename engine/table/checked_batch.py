@@ -203,7 +203,7 @@ def _checked(array: pa.Array, column: ColumnSchema, refusals: RowRefusals, limit
         message = f"column {column.name!r} is NOT NULL, but the value is NULL"
         refusals.refuse(bools(array.is_null()), "INVALID_ARGUMENT", message)
     if kind.name == "varchar":
-        array = _cut(array, kind.length)
+        array = _truncated(array, kind.length)
     if kind.is_variable:
         too_large = pc.greater(pc.binary_length(array), limits.cell_bytes)
         message = f"the cell of column {column.name!r} has more than {limits.cell_bytes:,} bytes"
@@ -242,6 +242,6 @@ def over_limit(size: int, limits: Limits) -> str:
     return f"have {size:,} bytes: a batch is one commit, of at most {limits.batch_bytes:,} bytes; split it into several"
 
 
-def _cut(array: pa.Array, length: int) -> pa.Array:
+def _truncated(array: pa.Array, length: int) -> pa.Array:
     longest = pc.max(pc.utf8_length(array)).as_py()
     return pc.utf8_slice_codeunits(array, 0, length) if longest and longest > length else array

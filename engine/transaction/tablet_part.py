@@ -169,10 +169,10 @@ def pieces(chunk: OneOperation, routed: RoutedBatch, table: Table, refusals: Ref
     if checked.refusals.by_row is not None:
         applied = np.zeros(checked.rows.num_rows, np.int8)
         refusals.add(chunk.part, routed.version, table, checked, applied, chunk.first_row)
-    return _cut(chunk, routed)
+    return _tablet_parts(chunk, routed)
 
 
-def _cut(chunk: OneOperation, routed: RoutedBatch) -> list[TabletPart]:
+def _tablet_parts(chunk: OneOperation, routed: RoutedBatch) -> list[TabletPart]:
     checked = routed.checked
     accepted = np.arange(checked.rows.num_rows) if checked.positions is None else checked.positions
     return [

@@ -172,7 +172,7 @@ def test_numbers_of_rows_go_on(pair: Pair) -> None:
     table = pair.db.create_table("log", SCHEMA, ["id"], unique_key=False, partition_by=[nyala.hash("id", buckets=2)])
     same = pa.table({"id": [1, 1, 2, 2, 3, 3], "n": [0] * 6, "s": [None] * 6}, schema=SCHEMA)
     table.insert(same)
-    cut = table._store._cache.of("log").cut(same.to_batches()[0])  # type: ignore[attr-defined]
+    cut = table._store._cache.of("log").by_server(same.to_batches()[0])  # type: ignore[attr-defined]
     mine = same.take(pa.array(cut["a"]))
     for _ in range(9):  # so that the source has given more numbers than the target
         table.insert(mine)
@@ -242,7 +242,7 @@ def test_bytes_that_are_not_the_source_s(pair: Pair, table: Table) -> None:
 def whole_of(table: Table, server: str) -> pa.RecordBatch:
     """Rows that all belong to a server."""
     (batch,) = rows(3).to_batches()
-    mine = table._store._cache.of("t").cut(batch)[server]  # type: ignore[attr-defined]
+    mine = table._store._cache.of("t").by_server(batch)[server]  # type: ignore[attr-defined]
     return batch.take(pa.array(mine))
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from nyala.engine.cfile.zone_map import ZoneMap
 from nyala.engine.codecs.codec import BLOCK_ROWS, PAGE_ROWS
-from nyala.engine.scan.chunk import _chunk_rows, _cut, joined
+from nyala.engine.scan.chunk import _chunk_rows, _ranges, joined
 
 
 @pytest.mark.parametrize("size", [BLOCK_ROWS, 4096, PAGE_ROWS])
@@ -14,7 +14,7 @@ from nyala.engine.scan.chunk import _chunk_rows, _cut, joined
     ("first", "last"), [(0, 1), (0, 200_000), (1023, 1025), (65_535, 65_537), (5, 5), (1024, 2048)]
 )
 def test_cuts_cover_each_row_once_and_end_where_blocks_do(first: int, last: int, size: int) -> None:
-    cuts = list(_cut(first, last, size))
+    cuts = list(_ranges(first, last, size))
     assert list(itertools.chain(*(range(*cut) for cut in cuts))) == list(range(first, last))
     assert all(end % size == 0 for _, end in cuts[:-1])
 
