@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from ..schemas.alter import Alteration
 from ..schemas.description import Health, TableDescription, TableStats, TabletMap
-from ..schemas.errors import InvalidArgumentError, StoreError, UnavailableError
-from ..schemas.moving import MoveFetch, MoveProgress
+from ..schemas.errors import InvalidArgumentError, NotFoundError, StoreError, UnavailableError
+from ..schemas.moving import MoveProgress
+from ..schemas.placement import Placement
 from ..schemas.service import MaintenanceKind
 from ..schemas.table import TableDefinition
 from ..schemas.write import WriteCommand, WriteResult
@@ -361,13 +362,14 @@ class Store:
     compaction_renew = _of(lambda store: store._compactions.renew)
     compaction_abort = _of(lambda store: store._compactions.abort)
 
-    # Moves of tablets: see ``schemas.moving.MovingService``
+    # Moves of tablets
 
     moves = _of(lambda store: store._mover.moves)
     move_begin = _of(lambda store: store._mover.begin)
     move_round = _of(lambda store: store._mover.departures.round)
     move_read = _of(lambda store: store._mover.departures.read)
     move_receive = _of(lambda store: store._mover.receive)
+    move_fetch = _of(lambda store: store._mover.fetch)
     move_write = _of(lambda store: store._mover.arrivals.write)
     move_prepare = _of(lambda store: store._mover.prepare)
     move_hand_over = _of(lambda store: store._mover.departures.hand_over)
@@ -376,6 +378,13 @@ class Store:
     move_status = _of(lambda store: store._mover.departures.status)
     move_abort = _of(lambda store: store._mover.abort)
 
+    @_verb
+    def placement(self) -> Placement:
+        """See StoreService."""
+        if self.options.here is None:
+            raise NotFoundError("this server shares its tables with no other")
+        return self.options.here.placement
+
     def move_tablet(
         self, table: str, tablet: int, to: str, server: str | None = None, progress: MoveProgress | None = None
     ) -> None:
@@ -383,10 +392,6 @@ class Store:
         raise InvalidArgumentError(
             "a tablet moves between servers that share a table: connect to one of them, with nyala.connect"
         )
-
-    def move_fetch(self, asked: MoveFetch) -> None:
-        """Not possible: a store alone reaches no other. Raises InvalidArgumentError."""
-        raise InvalidArgumentError("this store shares its tables with no server that it could fetch a file from")
 
     # The store
 
@@ -399,8 +404,7 @@ class Store:
     def maintain(self, table: str, op: str) -> dict[str, Any]:
         """See StoreService."""
         if op not in set(MaintenanceKind):
-            known = ", ".join(MaintenanceKind)
-            raise InvalidArgumentError(f"unknown maintenance operation {op!r}; known: {known}")
+            raise InvalidArgumentError(f"unknown maintenance operation {op!r}; known: {', '.join(MaintenanceKind)}")
         found = self._catalog.table(table)
         mark, kind = self._snapshots.ancient_history_mark(found), MaintenanceKind(op)
         work = upkeep.perform_on_all(
@@ -408,12 +412,8 @@ class Store:
         )
         done = list(work)
         self._after_flush()
-        return {
-            "op": op,
-            "rows": sum(report.rows for report in done),
-            "bytes_written": sum(report.bytes_written for report in done),
-            "bytes_freed": sum(report.bytes_freed for report in done),
-        }
+        counts = "rows", "bytes_written", "bytes_freed"
+        return {"op": op} | {name: sum(getattr(report, name) for report in done) for name in counts}
 
     now = _of(lambda store: store._snapshots.now)
 

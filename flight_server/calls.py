@@ -19,8 +19,9 @@ import pyarrow.flight as fl
 
 from ..schemas.errors import UnavailableError
 from ..schemas.request import Request, serving
+from ..schemas.verb import Kind
 from .config import ServerConfig
-from .limits import Admission, BudgetShare, Kind, Slot
+from .limits import Admission, BudgetShare, Slot
 from .native.call import end_call
 from .peers import peer_of
 from .turns import Turns, Work

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -155,7 +155,7 @@ def open_warm(data: Path, options: dict[str, Any], here: ServerIdentity | None =
         return store
     from .gateway import Gateway
 
-    return cast("StoreService", Gateway(store, here))
+    return Gateway(store, here)
 
 
 def warmup(json_output: Json = False) -> None:

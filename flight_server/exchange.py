@@ -12,11 +12,11 @@ import pyarrow.flight as fl
 from ..schemas.command import RowCount, TableName, read_json
 from ..schemas.errors import InvalidArgumentError, UnavailableError
 from ..schemas.service import StoreService
+from ..schemas.verb import Kind
 from .calls import Call, Calls
 from .config import ServerConfig
 from .cutter import cut
 from .get import sized
-from .limits import Kind
 from .received_batch import received
 
 

@@ -6,8 +6,9 @@ from all servers. Writes go to no other server: they are refused, with the name 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -20,6 +21,7 @@ from ..schemas.errors import ConflictError, InvalidArgumentError, NotFoundError,
 from ..schemas.moving import (
     HandedOver,
     MoveFetch,
+    MoveFile,
     MoveHandOver,
     MoveLacking,
     MoveProgress,
@@ -30,13 +32,25 @@ from ..schemas.moving import (
 )
 from ..schemas.placement import ServerIdentity
 from ..schemas.scan import ScanSpec
-from ..schemas.service import ScanStream, StoreService
+from ..schemas.service import PendingResult, ScanStream, StoreService
+from ..schemas.transaction import StagedBatch, StageResult
+from ..schemas.verb import Verb
+from ..schemas.verbs import Verbs
+from ..schemas.write import WriteCommand, WriteResult
 
 
-class Gateway:
-    """A ``StoreService``: what is not said here is the local store's."""
+class _LocalStore(StoreService, Protocol):
+    """What a gateway stands before: a store that takes in the files which the gateway fetches."""
 
-    def __init__(self, local: StoreService, here: ServerIdentity) -> None:
+    def move_write(self, move: str, file: MoveFile, chunks: Iterable[bytes]) -> None:
+        """Take in a file of a tablet that moves here."""
+        ...
+
+
+class Gateway(Verbs):
+    """A ``StoreService``: verbs that are not here are the local store's."""
+
+    def __init__(self, local: _LocalStore, here: ServerIdentity) -> None:
         """Take over ``local``, which is what ``here`` says; other servers are connected when they are needed."""
         self._local = local
         self._here = here
@@ -44,12 +58,25 @@ class Gateway:
         self._servers = Servers(here.placement, retries=False, known={here.server: local})
         self._all = PlacedStore(self._servers)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._local, name)
+    def perform(self, verb: Verb, *args: Any, **named: Any) -> Any:
+        """Let the local store do it."""
+        return getattr(self._local, verb.method)(*args, **named)
 
-    def placement(self) -> str:
-        """Return the placement as JSON."""
-        return self._here.placement.model_dump_json()
+    def write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> WriteResult:
+        """See StoreService."""
+        return self._local.write(command, batch, seq)
+
+    def begin_write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> PendingResult:
+        """See StoreService."""
+        return self._local.begin_write(command, batch, seq)
+
+    def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:
+        """See StoreService."""
+        return self._local.write_all(command, batches)
+
+    def stage(self, command: WriteCommand, batches: Iterable[StagedBatch]) -> StageResult:
+        """See StoreService."""
+        return self._local.stage(command, batches)
 
     def scan(self, spec: ScanSpec) -> ScanStream:
         """See StoreService."""
@@ -99,67 +126,67 @@ class Gateway:
         self._all.move_tablet(table, tablet, to, server, progress)
 
     def move_receive(self, asked: MoveRound) -> MoveLacking:
-        """See MovingService. What counts is the round as the source tells it."""
-        return self._mover.move_receive(self._round(asked))
+        """See StoreService. What counts is the round as the source tells it."""
+        return self._local.move_receive(self._round(asked))
 
     def move_prepare(self, asked: MoveRound) -> None:
-        """See MovingService. What counts is the round as the source tells it."""
-        self._mover.move_prepare(self._round(asked))
+        """See StoreService. What counts is the round as the source tells it."""
+        self._local.move_prepare(self._round(asked))
 
     def move_take_over(self, asked: HandedOver) -> None:
-        """See MovingService. What counts is what the source says that it has handed over.
+        """See StoreService. What counts is what the source says that it has handed over.
 
         Raises:
             ConflictError: the source has handed over nothing by this move.
             NotFoundError: nothing was prepared here by this move.
             UnavailableError: the source cannot be reached.
         """
-        found = self._mover.moves(asked.table)
+        found = self._local.moves(asked.table)
         if any(each.move == asked.move for each in found.arrived):
             return
         source = next((each.server for each in found.arriving if each.move == asked.move), None)
         if source is None:
             raise NotFoundError(f"the move {asked.move!r} of a tablet of {asked.table!r} was not prepared here")
-        told = moving.mover(self._servers, source).move_status(asked.move).handed_over
+        told = self._servers.store(source).move_status(asked.move).handed_over
         if told is None:
             raise ConflictError(f"the server {source!r} has not handed over a tablet in the move {asked.move!r}")
-        self._mover.move_take_over(told)
+        self._local.move_take_over(told)
 
     def move_forget(self, move: str) -> None:
-        """See MovingService. Refused while the target still waits to take the tablet over."""
+        """See StoreService. Refused while the target still waits to take the tablet over."""
         for table in self._local.tables():
-            for each in self._mover.moves(table).left:
+            for each in self._local.moves(table).left:
                 if each.move == move:
                     moving.check_taken_over(self._servers, table, each)
-        self._mover.move_forget(move)
+        self._local.move_forget(move)
 
     def move_fetch(self, asked: MoveFetch) -> None:
-        """See MovingService."""
-        chunks = moving.mover(self._servers, asked.source).move_read(MoveRead(move=asked.move, name=asked.file.name))
-        self._mover.move_write(asked.move, asked.file, chunks)
+        """See StoreService."""
+        chunks = self._servers.store(asked.source).move_read(MoveRead(move=asked.move, name=asked.file.name))
+        self._local.move_write(asked.move, asked.file, chunks)
 
     def move_hand_over(self, asked: MoveHandOver) -> HandedOver:
-        """See MovingService. Refused unless the target says that it has prepared the round."""
-        if self._mover.move_status(asked.move).state is MoveState.UNDER_WAY:
-            prepared = moving.mover(self._servers, asked.to).moves(asked.table).arriving
+        """See StoreService. Refused unless the target says that it has prepared the round."""
+        if self._local.move_status(asked.move).state is MoveState.UNDER_WAY:
+            prepared = self._servers.store(asked.to).moves(asked.table).arriving
             if not any((each.move, each.number) == (asked.move, asked.number) for each in prepared):
                 raise ConflictError(f"the server {asked.to!r} has not prepared round {asked.number} of the move")
-        return self._mover.move_hand_over(asked)
+        return self._local.move_hand_over(asked)
 
     def move_abort(self, move: str) -> MoveStatus:
-        """See MovingService. Refused where it would throw away what the source has handed over."""
-        status = self._mover.move_status(move)
+        """See StoreService. Refused where it would throw away what the source has handed over."""
+        status = self._local.move_status(move)
         if status.state is MoveState.UNKNOWN:
             for table in self._local.tables():
-                for each in self._mover.moves(table).arriving:
+                for each in self._local.moves(table).arriving:
                     if each.move == move:
                         moving.check_given_up(self._servers, each)
-        return self._mover.move_abort(move)
+        return self._local.move_abort(move)
 
     def _settle(self, table: str) -> None:
         """Bring moves to this server and from it to their ends, as far as the other servers can be asked."""
         with suppress(StoreError):  # who asks is told by what follows
-            found = self._mover.moves(table)
+            found = self._local.moves(table)
             if found.arriving or found.left:
                 moving.settle(self._servers, table, [self._here.server])
 
@@ -172,16 +199,12 @@ class Gateway:
         """
         if asked.source == self._here.server:
             raise InvalidArgumentError(f"a tablet cannot move from {asked.source!r} to itself")
-        told = moving.mover(self._servers, asked.source).move_round(asked.move)
+        told = self._servers.store(asked.source).move_round(asked.move)
         if told.number != asked.number:
             raise ConflictError(
                 f"round {asked.number} of the move is not the latest, {told.number}; begin another round"
             )
         return told
-
-    @property
-    def _mover(self) -> Any:
-        return self._local
 
     def close(self) -> None:
         """Close the connections to others, and the store."""

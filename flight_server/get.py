@@ -11,11 +11,11 @@ from ..schemas.command import read_json
 from ..schemas.errors import InvalidArgumentError
 from ..schemas.scan import ScanSpec
 from ..schemas.service import ScanStream, StoreService
+from ..schemas.verb import Kind
 from .calls import Call, Calls
 from .config import MIB, ServerConfig
 from .cutter import cut
 from .errors import Guarded, Translator
-from .limits import Kind
 from .marks import cut_marked
 
 _PARTS_MAX = 500_000

@@ -14,9 +14,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from enum import Enum
 
 from ..schemas.errors import UnavailableError
+from ..schemas.verb import Kind
 from .config import ServerConfig
 from .peers import Peer
 
@@ -29,23 +29,6 @@ _REMEMBERED = 4096
 RETRY_SECONDS = 1.0
 """When a client that found no place should come again."""
 NOBODY = Peer("", "")
-
-
-class Kind(Enum):
-    """What is admitted; the value is how an error calls several of them."""
-
-    CALL = "requests"
-    """Actions that are short."""
-    TASK = "long actions"
-    """Actions that may work for minutes: maintenance, commits, moves."""
-    PLAN = "planning requests"
-    LARGE = "large requests"
-    """Requests whose text is long, while it is read: it holds the interpreter."""
-    SCAN = "scans"
-    PUT = "write streams"
-    EXCHANGE = "streams of point reads"
-    """Open, most of them idle; each batch of keys is admitted as a point read."""
-    READ = "point reads"
 
 
 _STREAMS = frozenset({Kind.SCAN, Kind.PUT, Kind.EXCHANGE})

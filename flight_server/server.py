@@ -9,11 +9,11 @@ import pyarrow.flight as fl
 
 from ..schemas.errors import UnavailableError
 from ..schemas.service import StoreService
+from ..schemas.verb import Kind
 from . import actions, exchange, get, info, put
 from .calls import Calls
 from .config import ServerConfig
 from .errors import Translator, hide_tracebacks, verb
-from .limits import Kind
 from .native import message_hook
 
 

@@ -7,7 +7,6 @@ prepares the tablet with the last round. ``move_hand_over`` at the source is the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -171,56 +170,4 @@ class MoveProgress(Protocol):
 
     def __call__(self, done: int, total: int) -> object:
         """``done`` of ``total`` bytes of files are at the target; both may grow."""
-        ...
-
-
-class MovingService(Protocol):
-    """What a server that shares its tables does for moves. Errors and threads as ``StoreService``."""
-
-    def moves(self, table: str) -> Moves:
-        """Return the moves of a table's tablets."""
-        ...
-
-    def move_begin(self, asked: MoveBegin) -> MoveRound:
-        """Source: bring what is in memory to disk, and tell the tablet's files; they stay readable."""
-        ...
-
-    def move_round(self, move: str) -> MoveRound:
-        """Source: tell the newest round again. The target asks for it: it believes no one else."""
-        ...
-
-    def move_read(self, asked: MoveRead) -> Iterator[bytes]:
-        """Source: yield the bytes of a file of the newest round."""
-        ...
-
-    def move_receive(self, asked: MoveRound) -> MoveLacking:
-        """Target: learn of a round; tell which files are to be fetched."""
-        ...
-
-    def move_fetch(self, asked: MoveFetch) -> None:
-        """Target: fetch a file from the source, and check it."""
-        ...
-
-    def move_prepare(self, asked: MoveRound) -> None:
-        """Target: keep the files of the last round, durably; the tablet is still the source's."""
-        ...
-
-    def move_hand_over(self, asked: MoveHandOver) -> HandedOver:
-        """Source: give the tablet up, durably, if the target has all of it."""
-        ...
-
-    def move_take_over(self, asked: HandedOver) -> None:
-        """Target: serve the tablet."""
-        ...
-
-    def move_forget(self, move: str) -> None:
-        """Source: the target serves the tablet."""
-        ...
-
-    def move_status(self, move: str) -> MoveStatus:
-        """Source: tell where a move stands."""
-        ...
-
-    def move_abort(self, move: str) -> MoveStatus:
-        """Give a move up; one that was handed over is not, as the answer says. NOT_FOUND where there is none."""
         ...

@@ -19,7 +19,6 @@ import time
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import cast
 
 from ...schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, StoreError, UnavailableError
 from ...schemas.moving import (
@@ -32,8 +31,8 @@ from ...schemas.moving import (
     MoveRound,
     MoveState,
     MoveStatus,
-    MovingService,
 )
+from ...schemas.service import StoreService
 from .servers import Servers
 
 _ROUNDS = 12
@@ -42,11 +41,6 @@ _OPEN_ROUNDS = 4
 _LITTLE_BYTES = 4 << 20
 """When a round has brought no more, the next is the last."""
 _PAUSE_SECONDS = 0.05
-
-
-def mover(servers: Servers, name: str) -> MovingService:
-    """Return the store of a server as what moves tablets."""
-    return cast(MovingService, servers.store(name))
 
 
 def move(
@@ -76,7 +70,7 @@ def settle(servers: Servers, table: str, names: Sequence[str]) -> None:
         UnavailableError: a server cannot be reached.
     """
     for name in names:
-        store = mover(servers, name)
+        store = servers.store(name)
         try:
             found = store.moves(table)
         except NotFoundError:
@@ -86,7 +80,7 @@ def settle(servers: Servers, table: str, names: Sequence[str]) -> None:
         for note in found.left:
             with suppress(UnavailableError, NotFoundError):
                 # It was prepared there when it was handed over, and nothing but taking it over ends that.
-                if any(each.move == note.move for each in mover(servers, note.server).moves(table).arriving):
+                if any(each.move == note.move for each in servers.store(note.server).moves(table).arriving):
                     _settle(servers, note.server, note.model_copy(update={"server": name}))
                 else:
                     store.move_forget(note.move)
@@ -94,7 +88,7 @@ def settle(servers: Servers, table: str, names: Sequence[str]) -> None:
 
 def check_given_up(servers: Servers, note: MoveNote) -> None:
     """Raise ConflictError unless the source of a move knows it no more: what was prepared may be all that there is."""
-    state = mover(servers, note.server).move_status(note.move).state
+    state = servers.store(note.server).move_status(note.move).state
     if state is not MoveState.UNKNOWN:
         raise ConflictError(f"the move {note.move!r} is {state.value} at {note.server!r} and cannot be aborted here")
 
@@ -107,21 +101,21 @@ def check_taken_over(servers: Servers, table: str, note: MoveNote) -> None:
     Raises:
         NotFoundError: the target knows no such table, so that nobody can say.
     """
-    if any(each.move == note.move for each in mover(servers, note.server).moves(table).arriving):
+    if any(each.move == note.move for each in servers.store(note.server).moves(table).arriving):
         raise ConflictError(f"the server {note.server!r} has not taken over the tablet of the move {note.move!r} yet")
 
 
 def _settle(servers: Servers, name: str, note: MoveNote) -> None:
-    source = mover(servers, note.server)
+    source = servers.store(note.server)
     status = source.move_status(note.move)
     if status.handed_over:
-        mover(servers, name).move_take_over(status.handed_over)
+        servers.store(name).move_take_over(status.handed_over)
         source.move_forget(note.move)
     elif status.state is MoveState.UNKNOWN:
-        _abort(mover(servers, name), note.move)
+        _abort(servers.store(name), note.move)
 
 
-def _abort(server: MovingService, move: str) -> MoveStatus:
+def _abort(server: StoreService, move: str) -> MoveStatus:
     """Give a move up at a server, which may not know of it, or not any more."""
     try:
         return server.move_abort(move)
@@ -140,7 +134,7 @@ def _source(servers: Servers, table: str, tablet: int, to: str, server: str | No
         )
     if owners:
         return None if owners == [to] else owners[0]
-    came = [note for note in mover(servers, to).moves(table).arrived if note.tablet == tablet]
+    came = [note for note in servers.store(to).moves(table).arrived if note.tablet == tablet]
     if any(server in (None, note.server) for note in came):
         return None
     raise NotFoundError(f"table {table!r} has no tablet {tablet}{f' on {server!r}' if server else ''}")
@@ -153,8 +147,8 @@ class _Move:
         self, servers: Servers, table: str, tablet: int, source: str, to: str, progress: MoveProgress | None
     ) -> None:
         self._servers = servers
-        self._source = mover(servers, source)
-        self._target = mover(servers, to)
+        self._source = servers.store(source)
+        self._target = servers.store(to)
         self._begin = MoveBegin(move=uuid.uuid4().hex, table=table, tablet=tablet, to=to)
         self._progress = progress
         self._done = 0

@@ -10,8 +10,6 @@ from typing import Any
 import pyarrow as pa
 
 from ...schemas.alter import Alteration
-from ...schemas.bulk import ImportBegin, ImportCommit, ImportPlan
-from ...schemas.compaction import CompactionBegin, CompactionCommit, CompactionDone, CompactionPlan
 from ...schemas.description import (
     ColumnStats,
     DroppedTable,
@@ -22,15 +20,17 @@ from ...schemas.description import (
     TabletMap,
     TabletPlace,
 )
-from ...schemas.direct import PinnedTable, PinSnapshot
 from ...schemas.errors import ConflictError, InvalidArgumentError, StoreError, UnavailableError, WrongServerError
 from ...schemas.moving import MoveProgress
+from ...schemas.placement import Placement
 from ...schemas.scan import ScanSpec
 from ...schemas.service import ScanStream
 from ...schemas.sorting import skipped, sorted_stream
 from ...schemas.statement import Statement
 from ...schemas.table import TableDefinition
 from ...schemas.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
+from ...schemas.verb import Verb
+from ...schemas.verbs import Verbs
 from ...schemas.write import CommitMode, WriteCommand, WriteResult
 from ..flight.store import Answered
 from . import aggregating, definitions, moving, point_reads, reading, transactions
@@ -43,12 +43,21 @@ _ATTEMPTS = 8
 """Of a scan that cannot follow tablets which move."""
 
 
-class PlacedStore:
+class PlacedStore(Verbs):
     """A client of all servers of a placement: see ``schemas.service.StoreService`` and docs/servers.md. Thread safe."""
 
     def __init__(self, servers: Servers) -> None:
         self.servers = servers
         self._cache = TabletLocationsCache(servers)
+
+    def perform(self, verb: Verb, *_: Any, **__: Any) -> Any:
+        """Not possible. Raises InvalidArgumentError."""
+        what = verb.alone or f"{verb.name} is not possible"
+        raise InvalidArgumentError(f"{what} when several servers share the table: its files are in several stores")
+
+    def placement(self) -> Placement:
+        """See StoreService."""
+        return self.servers.placement
 
     # Tables
 
@@ -155,46 +164,6 @@ class PlacedStore:
     def execute(self, statement: Statement) -> WriteResult:
         """See StoreService. One commit on each server, of the rows that it has: docs/servers.md."""
         return transactions.execute(self.servers, statement)
-
-    def import_begin(self, asked: ImportBegin) -> ImportPlan:
-        """Not possible. Raises InvalidArgumentError."""
-        raise _for_one("files cannot be imported")
-
-    def import_commit(self, asked: ImportCommit) -> WriteResult:
-        """Not possible. Raises InvalidArgumentError."""
-        raise _for_one("files cannot be imported")
-
-    def import_abort(self, import_id: str) -> None:
-        """Not possible. Raises InvalidArgumentError."""
-        raise _for_one("files cannot be imported")
-
-    def pin_snapshot(self, asked: PinSnapshot) -> PinnedTable:
-        """Not possible. Raises InvalidArgumentError."""
-        raise _for_one("files cannot be read directly")
-
-    def renew_pin(self, pin_id: str) -> None:
-        """Not possible. Raises InvalidArgumentError."""
-        raise _for_one("files cannot be read directly")
-
-    def release_pin(self, pin_id: str) -> None:
-        """Not possible. Raises InvalidArgumentError."""
-        raise _for_one("files cannot be read directly")
-
-    def compaction_begin(self, asked: CompactionBegin) -> CompactionPlan:
-        """Not possible. Raises InvalidArgumentError."""
-        raise _for_one("files cannot be merged outside")
-
-    def compaction_commit(self, asked: CompactionCommit) -> CompactionDone:
-        """Not possible. Raises InvalidArgumentError."""
-        raise _for_one("files cannot be merged outside")
-
-    def compaction_renew(self, compaction_id: str) -> None:
-        """Not possible. Raises InvalidArgumentError."""
-        raise _for_one("files cannot be merged outside")
-
-    def compaction_abort(self, compaction_id: str) -> None:
-        """Not possible. Raises InvalidArgumentError."""
-        raise _for_one("files cannot be merged outside")
 
     def commits(self, table: str, since: int | str | None = None) -> pa.Table:
         """See StoreService. Those of all servers; what was one write to several is a commit of each."""
@@ -367,10 +336,6 @@ class PlacedStore:
 
 
 _HOW_BAD = ("ok", "degraded", "read_only")
-
-
-def _for_one(what: str) -> InvalidArgumentError:
-    return InvalidArgumentError(f"{what} when several servers share the table: its files are in several stores")
 
 
 def _added(first: ColumnStats, other: ColumnStats) -> ColumnStats:

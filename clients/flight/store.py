@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from copy import copy
@@ -14,33 +13,17 @@ import pyarrow as pa
 import pyarrow.flight as fl
 from pydantic import BaseModel
 
-from ...schemas.alter import Alteration
-from ...schemas.bulk import ImportAbort, ImportBegin, ImportCommit, ImportPlan
-from ...schemas.command import LastChange, LeaseName
-from ...schemas.commits import CommitsBody, commits_of
-from ...schemas.compaction import CompactionBegin, CompactionCommit, CompactionDone, CompactionName, CompactionPlan
-from ...schemas.description import (
-    DroppedTable,
-    DroppedTables,
-    Health,
-    ScanPlan,
-    TableDescription,
-    TableNames,
-    TableStats,
-    TabletMap,
-)
-from ...schemas.direct import PinName, PinnedTable, PinSnapshot
 from ...schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, StoreError, UnavailableError
-from ...schemas.placement import Placement
+from ...schemas.moving import MoveProgress
 from ...schemas.scan import ScanSpec
 from ...schemas.service import ScanStream
 from ...schemas.statement import Statement
-from ...schemas.table import TableDefinition
 from ...schemas.timestamp import parse_moment
 from ...schemas.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
+from ...schemas.verb import Verb
+from ...schemas.verbs import Verbs
 from ...schemas.write import CommitMode, WriteCommand, WriteResult
 from .errors import as_store_errors
-from .moves import FlightMoves
 from .numbered import NumberedPut, Writer, Writers
 from .point_reads import PointReads
 from .put_stream import PutStream
@@ -73,7 +56,7 @@ class Answered:
         return self.answer
 
 
-class FlightStore(FlightMoves):
+class FlightStore(Verbs):
     """A client of one server: see ``schemas.service.StoreService``. Thread safe.
 
     Fork before the first one is made, not after: gRPC does not survive it.
@@ -108,43 +91,6 @@ class FlightStore(FlightMoves):
         return other
 
     # Tables
-
-    def create_table(self, definition: TableDefinition) -> TableDescription:
-        """See StoreService."""
-        return TableDescription.model_validate_json(self._action("create_table", definition))
-
-    def alter_table(self, alteration: Alteration) -> TableDescription:
-        """See StoreService."""
-        return TableDescription.model_validate_json(self._action("alter_table", alteration))
-
-    def drop_table(self, name: str, keep_seconds: int = 0) -> None:
-        """See StoreService."""
-        self._action("drop_table", {"table": name, "keep_seconds": keep_seconds})
-
-    def recall_table(self, table: str | int, new_name: str | None = None) -> TableDescription:
-        """See StoreService."""
-        body = {"table": table, "new_name": new_name}
-        return TableDescription.model_validate_json(self._action("recall_table", body))
-
-    def dropped_tables(self) -> list[DroppedTable]:
-        """See StoreService."""
-        return DroppedTables.model_validate_json(self._asked("dropped_tables")).tables
-
-    def tables(self) -> list[str]:
-        """See StoreService."""
-        return TableNames.model_validate_json(self._asked("tables")).tables
-
-    def describe_table(self, name: str) -> TableDescription:
-        """See StoreService."""
-        return TableDescription.model_validate_json(self._asked("describe_table", {"table": name}))
-
-    def tablets(self, name: str) -> TabletMap:
-        """See StoreService."""
-        return TabletMap.model_validate_json(self._asked("tablets", {"table": name}))
-
-    def table_stats(self, name: str) -> TableStats:
-        """See StoreService."""
-        return TableStats.model_validate_json(self._asked("table_stats", {"table": name}))
 
     # Rows
 
@@ -207,15 +153,6 @@ class FlightStore(FlightMoves):
     def _open_put(self, command: WriteCommand, schema: pa.Schema) -> PutStream:
         return PutStream(self._client, command, schema)
 
-    def commits(self, table: str, since: int | str | None = None) -> pa.Table:
-        """See StoreService."""
-        asked = CommitsBody(table=table, since=since)
-        return self._patiently(lambda: commits_of(self._results("commits", asked)))
-
-    def last_change(self, table: str) -> int:
-        """See StoreService."""
-        return LastChange.model_validate_json(self._asked("last_change", {"table": table})).timestamp
-
     def stage(self, command: WriteCommand, batches: Iterable[StagedBatch]) -> StageResult:
         """See StoreService. All batches have the schema of the first."""
         coming = iter(batches)
@@ -233,7 +170,7 @@ class FlightStore(FlightMoves):
         wait = self._write_wait()
         while True:
             try:
-                return TransactionResult.model_validate_json(self._action("commit_transaction", commit))
+                return super().commit_transaction(commit)
             except UnavailableError as error:
                 wait.wait(error)
 
@@ -245,16 +182,12 @@ class FlightStore(FlightMoves):
             statement = statement.model_copy(update={"writer": writer.name, "seq": writer.next_number()})
         while True:
             try:
-                result = WriteResult.model_validate_json(self._action("execute", statement))
+                result = super().execute(statement)
             except UnavailableError as error:
                 wait.wait(error)
             else:
                 self._writers.give_back(writer)
                 return result
-
-    def abort_transaction(self, transaction: str) -> None:
-        """See StoreService."""
-        self._action("abort_transaction", {"transaction": transaction})
 
     def scan(self, spec: ScanSpec) -> ScanStream:
         """See StoreService. An aggregate, or a tablet, is one call: no tickets are asked for first."""
@@ -306,99 +239,38 @@ class FlightStore(FlightMoves):
     def _scan_reader(self, ticket: ScanSpec) -> ScanReader:
         return ScanReader(lambda rest: self._client.do_get(fl.Ticket(_json(rest))), self._read_wait(), ticket)
 
-    def plan(self, spec: ScanSpec) -> ScanPlan:
-        """See StoreService."""
-        return ScanPlan.model_validate_json(self._asked("explain", spec))
-
-    def release_scan(self, lease: str) -> None:
-        """See StoreService."""
-        self._action("release_scan", LeaseName(lease=lease))
-
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
         """See StoreService."""
         return self._patiently(lambda: self._point_reads.get(table, keys))
 
     # Past one process
 
-    def import_begin(self, asked: ImportBegin) -> ImportPlan:
-        """See StoreService."""
-        return ImportPlan.model_validate_json(self._action("import_begin", asked))
-
-    def import_commit(self, asked: ImportCommit) -> WriteResult:
-        """See StoreService."""
-        return WriteResult.model_validate_json(self._action("import_commit", asked))
-
-    def import_abort(self, import_id: str) -> None:
-        """See StoreService."""
-        self._action("import_abort", ImportAbort(import_id=import_id))
-
-    def pin_snapshot(self, asked: PinSnapshot) -> PinnedTable:
-        """See StoreService."""
-        return PinnedTable.model_validate_json(self._action("pin_snapshot", asked))
-
-    def renew_pin(self, pin_id: str) -> None:
-        """See StoreService."""
-        self._action("renew_pin", PinName(pin_id=pin_id))
-
-    def release_pin(self, pin_id: str) -> None:
-        """See StoreService."""
-        self._action("release_pin", PinName(pin_id=pin_id))
-
-    def compaction_begin(self, asked: CompactionBegin) -> CompactionPlan:
-        """See StoreService."""
-        return CompactionPlan.model_validate_json(self._action("compaction_begin", asked))
-
-    def compaction_commit(self, asked: CompactionCommit) -> CompactionDone:
-        """See StoreService."""
-        return CompactionDone.model_validate_json(self._action("compaction_commit", asked))
-
-    def compaction_renew(self, compaction_id: str) -> None:
-        """See StoreService."""
-        self._action("compaction_renew", CompactionName(compaction_id=compaction_id))
-
-    def compaction_abort(self, compaction_id: str) -> None:
-        """See StoreService."""
-        self._action("compaction_abort", CompactionName(compaction_id=compaction_id))
-
     # The store
 
-    def maintain(self, table: str, op: str) -> dict[str, Any]:
-        """See StoreService."""
-        return json.loads(self._action("maintain", {"table": table, "op": op}))
+    def move_tablet(
+        self, table: str, tablet: int, to: str, server: str | None = None, progress: MoveProgress | None = None
+    ) -> None:
+        """Not possible. Raises InvalidArgumentError."""
+        raise InvalidArgumentError("this server shares its tables with no other server: tablets cannot be moved")
 
-    def now(self, at_least: int = 0) -> int:
-        """See StoreService."""
-        body = {"at_least": at_least} if at_least else None
-        return json.loads(self._asked("now", body))["timestamp"]
+    def perform(self, verb: Verb, *args: Any, **named: Any) -> Any:
+        """Ask the server for a verb. A read waits for a server that is away."""
+        body = verb.body(*args, **named)
 
-    def health(self) -> Health:
-        """See StoreService."""
-        return Health.model_validate_json(self._action("health"))
+        def ask() -> Any:
+            return verb.value(self._results(verb.name, body))
 
-    def placement(self) -> Placement:
-        """Return the placement of the servers of which this is one. Raises NotFoundError when it is alone."""
-        return Placement.model_validate_json(self._action("placement"))
+        return self._patiently(ask) if verb.is_read else ask()
+
+    def _results(self, name: str, body: bytes) -> Iterator[bytes]:
+        with as_store_errors():
+            for answer in self._client.do_action(fl.Action(name, body)):
+                yield answer.body.to_pybytes()
 
     def close(self) -> None:
         """Close the connection; the server goes on."""
         self._point_reads.close()
         self._client.close()
-
-    def _action(self, name: str, body: BaseModel | dict[str, Any] | None = None) -> bytes:
-        sent = b"" if body is None else json.dumps(body).encode() if isinstance(body, dict) else _json(body)
-        with as_store_errors():
-            (answer,) = self._client.do_action(fl.Action(name, sent))
-            return answer.body.to_pybytes()
-
-    def _asked(self, name: str, body: BaseModel | dict[str, Any] | None = None) -> bytes:
-        """Return the answer to an action that changes nothing; wait for a server that is away."""
-        return self._patiently(lambda: self._action(name, body))
-
-    def _results(self, name: str, body: BaseModel) -> Iterator[bytes]:
-        """Yield the results of an action that has several."""
-        with as_store_errors():
-            for answer in self._client.do_action(fl.Action(name, _json(body))):
-                yield answer.body.to_pybytes()
 
     def __repr__(self) -> str:
         return f"FlightStore({self.url!r})"

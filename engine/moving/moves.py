@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ...schemas.errors import NotFoundError
+from ...schemas.errors import InvalidArgumentError, NotFoundError
 from ...schemas.moving import (
     HandedOver,
     MoveBegin,
+    MoveFetch,
     MoveLacking,
     MoveNote,
     MoveRound,
@@ -38,7 +39,7 @@ _IDLE_SECONDS = 3600
 
 
 class Mover:
-    """What a store does for moves: see ``schemas.moving.MovingService``. Thread safe."""
+    """What a store does for moves: see ``schemas.verbs.Verbs``. Thread safe."""
 
     def __init__(
         self,
@@ -93,6 +94,10 @@ class Mover:
         """Target: learn of a round; make its table if it is not here. Raises as ``Arrivals.receive``."""
         table = self._catalog.adopt(asked.table, asked.schema_, asked.options, asked.partitions, asked.source)
         return self.arrivals.receive(asked, table)
+
+    def fetch(self, asked: MoveFetch) -> None:
+        """Not possible: a store alone reaches no other. Raises InvalidArgumentError."""
+        raise InvalidArgumentError("this store shares its tables with no server that it could fetch a file from")
 
     def prepare(self, asked: MoveRound) -> None:
         """Target: keep the files of the last round. Raises as ``Arrivals.prepare``."""

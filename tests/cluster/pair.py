@@ -66,7 +66,7 @@ class Pair:
             **self.options,
         )
         self.stores[name] = Store.open(self.disks[name], options)
-        gateway = self.gateways[name] = Gateway(cast(StoreService, self.stores[name]), here)
+        gateway = self.gateways[name] = Gateway(self.stores[name], here)
         gateway._servers.close()
         gateway._servers = self.members
         gateway._all = PlacedStore(self.members)

@@ -9,7 +9,6 @@ from pair import Pair
 
 import nyala
 from nyala.clients.api.table import Table
-from nyala.clients.cluster.moving import mover
 from nyala.schemas.moving import HandedOver, MoveBegin, MoveFetch, MoveHandOver, MoveRound
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64())])
@@ -38,8 +37,8 @@ class Rival:
     """One who moves a tablet of the table from one server to the other, step by step."""
 
     def __init__(self, pair: Pair, table: Table, name: str, source: str = "a", target: str = "b") -> None:
-        self.source: Any = mover(pair.members, source)
-        self.target: Any = mover(pair.members, target)
+        self.source: Any = pair.members.store(source)
+        self.target: Any = pair.members.store(target)
         self.names = source, target
         self.name = name
         self.tablet = next(place.tablet for place in table.tablets() if place.server == source)

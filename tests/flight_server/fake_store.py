@@ -17,8 +17,6 @@ import pyarrow as pa
 
 from nyala.schemas.alter import Alteration
 from nyala.schemas.altered import TableState, altered
-from nyala.schemas.bulk import ImportBegin, ImportCommit, ImportPlan
-from nyala.schemas.compaction import CompactionBegin, CompactionCommit, CompactionDone, CompactionPlan
 from nyala.schemas.description import (
     DroppedTable,
     Health,
@@ -30,7 +28,6 @@ from nyala.schemas.description import (
     TabletPlace,
     TabletStats,
 )
-from nyala.schemas.direct import PinnedTable, PinSnapshot
 from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError, UnavailableError
 from nyala.schemas.limits import Limits
 from nyala.schemas.literal import from_json
@@ -42,6 +39,8 @@ from nyala.schemas.statement import Statement
 from nyala.schemas.table import TableDefinition, TableSchema
 from nyala.schemas.timestamp import parse_moment
 from nyala.schemas.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
+from nyala.schemas.verb import Verb
+from nyala.schemas.verbs import Verbs
 from nyala.schemas.write import Durability, RowError, WriteCommand, WriteResult
 
 Key = tuple[Any, ...]
@@ -86,7 +85,7 @@ class Done:
         return self.answer
 
 
-class FakeStore:
+class FakeStore(Verbs):
     """See StoreService. ``batch_rows`` is how many rows a scan's batches have."""
 
     def __init__(self, batch_rows: int = 1000) -> None:
@@ -274,6 +273,9 @@ class FakeStore:
         cell, value = row[column.name], from_json(where["value"], column.logical)
         return cell is not None and OPERATORS[where["op"]](cell, value)
 
+    def perform(self, verb: Verb, *_: Any, **__: Any) -> Any:
+        raise UnavailableError("this store has no files")
+
     def release_scan(self, lease: str) -> None:
         del lease  # nothing is kept
 
@@ -283,41 +285,11 @@ class FakeStore:
         wanted = [tuple(row[column.name] for column in found.schema.key) for row in keys.to_pylist()]
         return pa.Table.from_pylist([state[key] for key in wanted if key in state], schema=found.schema.arrow)
 
-    def pin_snapshot(self, asked: PinSnapshot) -> PinnedTable:
-        raise UnavailableError("this store has no files")
-
-    def renew_pin(self, pin_id: str) -> None:
-        raise UnavailableError("this store has no files")
-
-    def release_pin(self, pin_id: str) -> None:
-        raise UnavailableError("this store has no files")
-
     def commits(self, table: str, since: int | str | None = None) -> pa.Table:
         raise InvalidArgumentError("this store remembers no commits")
 
     def execute(self, statement: Statement) -> WriteResult:
         raise InvalidArgumentError("this store executes no statements")
-
-    def import_begin(self, asked: ImportBegin) -> ImportPlan:
-        raise UnavailableError("this store has no files")
-
-    def import_commit(self, asked: ImportCommit) -> WriteResult:
-        raise UnavailableError("this store has no files")
-
-    def import_abort(self, import_id: str) -> None:
-        raise UnavailableError("this store has no files")
-
-    def compaction_begin(self, asked: CompactionBegin) -> CompactionPlan:
-        raise UnavailableError("this store has no files")
-
-    def compaction_commit(self, asked: CompactionCommit) -> CompactionDone:
-        raise UnavailableError("this store has no files")
-
-    def compaction_renew(self, compaction_id: str) -> None:
-        raise UnavailableError("this store has no files")
-
-    def compaction_abort(self, compaction_id: str) -> None:
-        raise UnavailableError("this store has no files")
 
     def move_tablet(self, table: str, tablet: int, to: str, server: str | None = None, progress: object = None) -> None:
         raise InvalidArgumentError("there is no other server")

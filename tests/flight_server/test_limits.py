@@ -16,7 +16,7 @@ from serve_fake import SlowStore
 from served import SCHEMA, Served, code_of
 
 from nyala.flight_server.config import ServerConfig
-from nyala.flight_server.limits import Admission, Kind
+from nyala.flight_server.limits import Admission
 from nyala.flight_server.location import bound_location, check_location
 from nyala.flight_server.peers import Peer, peer_of
 from nyala.schemas.description import ScanPlan
@@ -25,6 +25,7 @@ from nyala.schemas.request import check
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.service import StoreService
 from nyala.schemas.table import TableDefinition
+from nyala.schemas.verb import Kind
 
 
 def test_slots_are_counted_by_kind() -> None:

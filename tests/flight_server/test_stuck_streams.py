@@ -13,8 +13,8 @@ from serve_fake import SlowStore
 from served import SCHEMA, Served
 
 from nyala.flight_server.config import ServerConfig
-from nyala.flight_server.limits import Kind
 from nyala.schemas.table import TableDefinition
+from nyala.schemas.verb import Kind
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pyarrow.flight as fl
 import pytest
 from served import SCHEMA, Served, code_of
 
-from nyala.flight_server.actions import VERBS
+from nyala.schemas.verbs import VERBS
 
 KEY = {"name": "k", "type": "int32", "nullable": False}
 

@@ -1,0 +1,152 @@
+"""Verb: what is said once of an action of Arrow Flight; servers, clients and routers go by it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from functools import wraps
+from inspect import Signature, signature
+from typing import Any, ParamSpec, TypeVar
+
+from pydantic import BaseModel
+
+from .command import built, read_json
+from .scan import ScanSpec
+from .statement import Statement
+
+Asked = ParamSpec("Asked")
+Answer = TypeVar("Answer")
+
+
+class Kind(Enum):
+    """What is admitted; the value is how an error calls several of them."""
+
+    CALL = "requests"
+    """Actions that are short."""
+    TASK = "long actions"
+    """Actions that may work for minutes: maintenance, commits, moves."""
+    PLAN = "planning requests"
+    LARGE = "large requests"
+    """Requests whose text is long, while it is read: it holds the interpreter."""
+    SCAN = "scans"
+    PUT = "write streams"
+    EXCHANGE = "streams of point reads"
+    """Open, most of them idle; each batch of keys is admitted as a point read."""
+    READ = "point reads"
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """An answer of several results."""
+
+    cut: Callable[[Any], Iterator[bytes]] = iter
+    joined: Callable[[Iterator[bytes]], Any] = iter
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """An action, and the method of ``StoreService`` that it asks for.
+
+    The method takes ``request`` itself, or its members in their order; it returns ``answer``, or its one ``member``.
+    With no answer, ``{}`` is sent.
+    """
+
+    name: str
+    method: str
+    arguments: Signature
+    about: str
+    """What ListActions says."""
+    request: type[BaseModel] | None = None
+    answer: type[BaseModel] | type[dict[str, Any]] | Pieces | None = None
+    member: str | None = None
+    kind: Kind = Kind.CALL
+    is_long: bool = False
+    """Whether the body may be long: a scan with its filter, the files of an import, the parts of a transaction."""
+    is_read: bool = False
+    """Whether it changes nothing: a client may ask again when the server goes away."""
+    has_nulls: bool = False
+    """Whether members that are null are sent, too: what one server said is handed to another as it is."""
+    alone: str = ""
+    """What cannot be done where several servers share the table."""
+
+    @property
+    def takes_request(self) -> bool:
+        """Whether the method takes the request itself."""
+        taken = [parameter.annotation for parameter in self.arguments.parameters.values()]
+        return self.request is not None and taken[1:] == [self.request.__name__]
+
+    def body(self, *args: Any, **named: Any) -> bytes:
+        """Return the body that asks for the method with these arguments. Raises InvalidArgumentError."""
+        if self.request is None:
+            return b""
+        bound = self.arguments.bind(None, *args, **named)
+        bound.apply_defaults()
+        _, *values = bound.arguments.values()
+        if self.takes_request:
+            (asked,) = values
+        else:
+            names = list(bound.arguments)[1:]
+            asked = built(self.request, f"the body of {self.name}", **dict(zip(names, values, strict=True)))
+        return asked.model_dump_json(exclude_none=not self.has_nulls).encode()
+
+    def done(self, store: Any, body: bytes) -> str | Iterator[bytes]:
+        """Do what a body asks of a store; return the JSON of the answer, or its pieces.
+
+        Raises:
+            StoreError: what the method raises; InvalidArgumentError for a wrong body.
+        """
+        value = getattr(store, self.method)(*self._taken(body))
+        if self.answer is None:
+            return "{}"
+        if isinstance(self.answer, Pieces):
+            return self.answer.cut(value)
+        if issubclass(self.answer, BaseModel):
+            return (self.answer(**{self.member: value}) if self.member else value).model_dump_json()
+        return json.dumps({self.member: value} if self.member else value)
+
+    def _taken(self, body: bytes) -> Iterable[Any]:
+        if self.request is None:
+            return ()
+        is_optional = not any(field.is_required() for field in self.request.model_fields.values())
+        asked = read_json(self.request, body or (b"{}" if is_optional else b""), f"the body of {self.name}")
+        if isinstance(asked, ScanSpec | Statement):
+            asked = asked.checked()
+        return (asked,) if self.takes_request else [getattr(asked, name) for name in self.request.model_fields]
+
+    def value(self, results: Iterator[bytes]) -> Any:
+        """Return what the method returns, from the results of the action."""
+        if isinstance(self.answer, Pieces):
+            return self.answer.joined(results)
+        (body,) = results
+        if self.answer is None:
+            return None
+        if issubclass(self.answer, BaseModel):
+            answer = self.answer.model_validate_json(body)
+            return getattr(answer, self.member) if self.member else answer
+        found = json.loads(body)
+        return found[self.member] if self.member else found
+
+
+def verb(
+    about: str,
+    request: type[BaseModel] | None = None,
+    answer: type[BaseModel] | type[dict[str, Any]] | Pieces | None = None,
+    name: str | None = None,
+    **more: Any,
+) -> Callable[[Callable[Asked, Answer]], Callable[Asked, Answer]]:
+    """Describe a method of ``Verbs``: see ``Verb``. The method asks ``perform`` of its object to do it."""
+
+    def described(method: Callable[Asked, Answer]) -> Callable[Asked, Answer]:
+        entry = Verb(name or method.__name__, method.__name__, signature(method), about, request, answer, **more)
+
+        @wraps(method)
+        def asked(*args: Asked.args, **named: Asked.kwargs) -> Answer:
+            store, *others = args
+            return store.perform(entry, *others, **named)  # type: ignore[union-attr]
+
+        asked.verb = entry  # type: ignore[attr-defined]
+        return asked
+
+    return described

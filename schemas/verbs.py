@@ -1,0 +1,461 @@
+"""Verbs: the methods of a store that are actions of Arrow Flight, each described once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from .alter import Alteration
+from .bulk import ImportAbort, ImportBegin, ImportCommit, ImportPlan
+from .command import DropBody, LastChange, LeaseName, MaintainBody, NowBody, RecallBody, TableName
+from .commits import CommitsBody, commits_of, pages_of
+from .compaction import CompactionBegin, CompactionCommit, CompactionDone, CompactionName, CompactionPlan
+from .description import (
+    DroppedTable,
+    DroppedTables,
+    Health,
+    ScanPlan,
+    TableDescription,
+    TableNames,
+    TableStats,
+    TabletMap,
+)
+from .direct import PinName, PinnedTable, PinSnapshot
+from .moving import (
+    HandedOver,
+    MoveBegin,
+    MoveFetch,
+    MoveHandOver,
+    MoveLacking,
+    MoveName,
+    MoveRead,
+    MoveRound,
+    Moves,
+    MoveStatus,
+)
+from .placement import Placement
+from .scan import ScanSpec
+from .statement import Statement
+from .table import TableDefinition
+from .transaction import TransactionAbort, TransactionCommit, TransactionResult
+from .verb import Kind, Pieces, Verb, verb
+from .write import WriteResult
+
+_IMPORTED = "files cannot be imported"
+_READ = "files cannot be read directly"
+_MERGED = "files cannot be merged outside"
+
+
+class Verbs(Protocol):
+    """The verbs of a store. A class that inherits them has a method ``perform(verb, *arguments)``, which they ask.
+
+    Every method may raise ``StoreError``; all may be called from many threads at once.
+    """
+
+    @verb(
+        'Create a table: {"name","columns":[{"name","type","nullable","encoding","compression","block_rows","'
+        'read_default","write_default","comment","immutable"}],"primary_key":[...],"unique_key","if_not_exist'
+        's","options":{...}}. Answers its description.',
+        TableDefinition,
+        TableDescription,
+    )
+    def create_table(self, definition: TableDefinition) -> TableDescription:
+        """Create a table; with ``if_not_exists`` return the one there is."""
+        ...
+
+    @verb(
+        'Change a table by all steps or none: {"name","steps":[{"op":"add_column","name","type",...},{"op":"d'
+        'rop_column","name"},...],"if_version"}. Answers its description.',
+        Alteration,
+        TableDescription,
+    )
+    def alter_table(self, alteration: Alteration) -> TableDescription:
+        """Change a table by all steps of an alteration, or by none; scans and writes go on meanwhile."""
+        ...
+
+    @verb(
+        'Drop a table with its data, which can be recalled for a time: {"table","keep_seconds"}. Answers {}.', DropBody
+    )
+    def drop_table(self, name: str, keep_seconds: int = 0) -> None:
+        """Drop a table with its data, which can be recalled for ``keep_seconds``. Scans that run go on."""
+        ...
+
+    @verb(
+        'Bring back a table that was dropped, by name or id: {"table","new_name"}. Answers its description.',
+        RecallBody,
+        TableDescription,
+    )
+    def recall_table(self, table: str | int, new_name: str | None = None) -> TableDescription:
+        """Bring a dropped table back, by name or id, with all of its rows and history, under ``new_name`` if given."""
+        ...
+
+    @verb(
+        'The tables that can be recalled: no body. Answers {"tables":[{"table_id","name","until"}]}.',
+        None,
+        DroppedTables,
+        member="tables",
+        is_read=True,
+    )
+    def dropped_tables(self) -> list[DroppedTable]:
+        """Return the dropped tables that can be recalled, in the order of names and ids."""
+        ...
+
+    @verb(
+        'A table\'s columns with ids, types, encodings and defaults, its key, options and schema version: {"table"}.',
+        TableName,
+        TableDescription,
+        is_read=True,
+    )
+    def describe_table(self, name: str) -> TableDescription:
+        """Return a table's columns with ids, types, encodings and defaults, its key, options and schema version."""
+        ...
+
+    @verb(
+        'A table\'s live rows, bytes on disk and memory, by tablet and by column: {"table"}.',
+        TableName,
+        TableStats,
+        is_read=True,
+    )
+    def table_stats(self, name: str) -> TableStats:
+        """Return live rows, bytes, rowsets, delta files and bytes by column."""
+        ...
+
+    @verb(
+        'The timestamp of the last commit that changed rows of a table, 0 if there is none: {"table"}. '
+        'Answers {"timestamp"}.',
+        TableName,
+        LastChange,
+        member="timestamp",
+        is_read=True,
+    )
+    def last_change(self, table: str) -> int:
+        """Return the timestamp of the last commit that changed rows of a table; 0 if there is none. It is visible."""
+        ...
+
+    @verb(
+        "Commit parts that were staged, all or none: "
+        '{"transaction","parts":[...],"truncate":[tables],"app_id","app_version"}. Answers what became of it.',
+        TransactionCommit,
+        TransactionResult,
+        kind=Kind.TASK,
+        is_long=True,
+    )
+    def commit_transaction(self, commit: TransactionCommit) -> TransactionResult:
+        """Apply parts that were staged as one commit, all or nothing, and return when it is durable.
+
+        Rows that are refused are in the answer, and nothing is applied then. A transaction that was committed before is
+        answered as it was then.
+        """
+        ...
+
+    @verb('Throw away what was staged for a transaction: {"transaction"}. Answers {}.', TransactionAbort)
+    def abort_transaction(self, transaction: str) -> None:
+        """Throw away what was staged for a transaction; nothing happens if there is nothing."""
+        ...
+
+    @verb(
+        'Change rows as one commit: {"table","kind":"update"|"delete"|"restore","set":{column:expression},"wh'
+        'ere","as_of","durability","writer","seq"}. Answers as a write does.',
+        Statement,
+        WriteResult,
+        is_long=True,
+    )
+    def execute(self, statement: Statement) -> WriteResult:
+        """Change the rows that a condition selects, or bring a table back to a moment, as one commit.
+
+        The answer counts the rows that were found. With errors, nothing was applied.
+        """
+        ...
+
+    @verb(
+        'The commits to a table after a moment, ascending, as several results: {"table","since"}. Each '
+        'answers {"timestamp":[...],"writer":[...],"transaction":[...],"inserted":[...],"updated":[...],"dele'
+        'ted":[...]}.',
+        CommitsBody,
+        Pieces(pages_of, commits_of),
+        is_read=True,
+    )
+    def commits(self, table: str, since: int | str | None = None) -> pa.Table:
+        """Return the commits to a table after a moment, or all that its history tells of, as ``COMMITS_SCHEMA``."""
+        ...
+
+    @verb(
+        'How a table is cut, and which of its tablets are on this server: {"table"}. Answers '
+        '{"schema_version","partitions","tablets":[{"tablet","partition","server"}]}.',
+        TableName,
+        TabletMap,
+        is_read=True,
+    )
+    def tablets(self, name: str) -> TabletMap:
+        """Return how a table is cut, and which of its tablets are here, where several servers share them."""
+        ...
+
+    @verb('The names of the tables: no body. Answers {"tables"}.', None, TableNames, member="tables", is_read=True)
+    def tables(self) -> list[str]:
+        """Return the names of the tables, sorted."""
+        ...
+
+    @verb(
+        "The placement of the servers that share their tables, of which this is one: no body. Answers it as JSON.",
+        None,
+        Placement,
+    )
+    def placement(self) -> Placement:
+        """Return the placement of the servers of which this is one. NOT_FOUND when it is alone."""
+        ...
+
+    @verb(
+        "Do one kind of maintenance now: "
+        '{"table","op":"flush"|"flush_deltas"|"minor_compact"|"major_compact"|"gc"|"compact"}. Answers what '
+        "was done.",
+        MaintainBody,
+        dict,
+        kind=Kind.TASK,
+    )
+    def maintain(self, table: str, op: str) -> dict[str, Any]:
+        """Do one kind of maintenance now; see ``MaintenanceKind``. Returns what was done."""
+        ...
+
+    @verb(
+        "How a scan would run, and what is pruned and why: the JSON of a ticket.",
+        ScanSpec,
+        ScanPlan,
+        name="explain",
+        kind=Kind.PLAN,
+        is_long=True,
+        is_read=True,
+    )
+    def plan(self, spec: ScanSpec) -> ScanPlan:
+        """Say how a scan would run, without running it."""
+        ...
+
+    @verb(
+        'Begin an import of rowset files: {"table","ttl_seconds"}. Answers the plan that builders go by.',
+        ImportBegin,
+        ImportPlan,
+        alone=_IMPORTED,
+    )
+    def import_begin(self, asked: ImportBegin) -> ImportPlan:
+        """Begin an import: rowset files are built elsewhere by its plan, in a directory on storage that both reach."""
+        ...
+
+    @verb(
+        "Attach the files of an import as one commit: "
+        '{"import_id","files":[...],"mode":"insert_only"|"upsert"}. Answers as a write does.',
+        ImportCommit,
+        WriteResult,
+        kind=Kind.TASK,
+        is_long=True,
+        alone=_IMPORTED,
+    )
+    def import_commit(self, asked: ImportCommit) -> WriteResult:
+        """Check the files of an import and attach them, with all of their rows, as one commit; once, however often
+        asked.
+        """
+        ...
+
+    @verb('Drop an import and its files: {"import_id"}. Answers {}.', ImportAbort, alone=_IMPORTED)
+    def import_abort(self, import_id: str) -> None:
+        """Drop an import and its files."""
+        ...
+
+    @verb(
+        'Keep the files of a snapshot for readers outside: {"table","as_of","ttl_seconds"}. Answers where they are.',
+        PinSnapshot,
+        PinnedTable,
+        kind=Kind.TASK,
+        alone=_READ,
+    )
+    def pin_snapshot(self, asked: PinSnapshot) -> PinnedTable:
+        """Flush a table up to a snapshot and keep its files for readers outside, for a time that can be renewed."""
+        ...
+
+    @verb('Keep them for as long again: {"pin_id"}. Answers {}.', PinName, alone=_READ)
+    def renew_pin(self, pin_id: str) -> None:
+        """Keep the files of a pin for as long again."""
+        ...
+
+    @verb('Keep them no longer: {"pin_id"}. Answers {}.', PinName, alone=_READ)
+    def release_pin(self, pin_id: str) -> None:
+        """Keep the files of a pin no longer. NOT_FOUND when they are gone already, as a repeated call may find."""
+        ...
+
+    @verb(
+        'Keep no longer what GetFlightInfo keeps for its tickets: {"lease"}. Answers {}, also when nothing is kept.',
+        LeaseName,
+    )
+    def release_scan(self, lease: str) -> None:
+        """Keep no longer what was kept for a planned scan; nothing happens if it is not kept."""
+        ...
+
+    @verb(
+        'Hand out rowsets to be merged outside: {"table","tablets","replace","ttl_seconds"}. Answers the tasks.',
+        CompactionBegin,
+        CompactionPlan,
+        kind=Kind.TASK,
+        alone=_MERGED,
+    )
+    def compaction_begin(self, asked: CompactionBegin) -> CompactionPlan:
+        """Flush a table and hand out rowsets that are worth merging, for others to merge in files that both reach."""
+        ...
+
+    @verb(
+        "Put the merged files of a task in place: "
+        '{"compaction_id","task":{"number","attempt","rowsets":[...],"is_history_lost"}}. Answers what was '
+        "done.",
+        CompactionCommit,
+        CompactionDone,
+        kind=Kind.TASK,
+        is_long=True,
+        alone=_MERGED,
+    )
+    def compaction_commit(self, asked: CompactionCommit) -> CompactionDone:
+        """Check the files of a task and put them in the place of what was merged, with what was changed meanwhile."""
+        ...
+
+    @verb('Wait for the commits as long again: {"compaction_id"}. Answers {}.', CompactionName, alone=_MERGED)
+    def compaction_renew(self, compaction_id: str) -> None:
+        """Wait for the commits of a compaction as long again."""
+        ...
+
+    @verb('Drop what was not committed: {"compaction_id"}. Answers {}.', CompactionName, alone=_MERGED)
+    def compaction_abort(self, compaction_id: str) -> None:
+        """Drop what of a compaction was not committed. NOT_FOUND when it is gone already."""
+        ...
+
+    @verb(
+        'The moves of a table\'s tablets that did not end, and those by which tablets came: {"table"}. Answers'
+        ' {"arriving","left","arrived"}.',
+        TableName,
+        Moves,
+    )
+    def moves(self, table: str) -> Moves:
+        """Return the moves of a table's tablets."""
+        ...
+
+    @verb(
+        "Begin to move a tablet away from this server, or the next round: "
+        '{"move","table","tablet","to","last"}. Answers the round: the tablet\'s files.',
+        MoveBegin,
+        MoveRound,
+        kind=Kind.TASK,
+    )
+    def move_begin(self, asked: MoveBegin) -> MoveRound:
+        """Source: bring what is in memory to disk, and tell the tablet's files; they stay readable."""
+        ...
+
+    @verb('The newest round of a move, again: {"move"}. The target compares with it.', MoveName, MoveRound)
+    def move_round(self, move: str) -> MoveRound:
+        """Source: tell the newest round again. The target asks for it: it believes no one else."""
+        ...
+
+    @verb(
+        'The bytes of a file of the newest round, as several results: {"move","name"}.',
+        MoveRead,
+        Pieces(),
+        kind=Kind.TASK,
+    )
+    def move_read(self, asked: MoveRead) -> Iterator[bytes]:
+        """Source: yield the bytes of a file of the newest round."""
+        ...
+
+    @verb(
+        'Tell the server that a tablet moves to of a round: its JSON. Answers {"names"}, the files to be fetched.',
+        MoveRound,
+        MoveLacking,
+        kind=Kind.TASK,
+        is_long=True,
+        has_nulls=True,
+    )
+    def move_receive(self, asked: MoveRound) -> MoveLacking:
+        """Target: learn of a round; tell which files are to be fetched."""
+        ...
+
+    @verb('Fetch a file from the server that has it: {"move","source","file"}. Answers {}.', MoveFetch, kind=Kind.TASK)
+    def move_fetch(self, asked: MoveFetch) -> None:
+        """Target: fetch a file from the source, and check it."""
+        ...
+
+    @verb(
+        "Keep the files of the last round, durably: its JSON. Answers {}.",
+        MoveRound,
+        kind=Kind.TASK,
+        is_long=True,
+        has_nulls=True,
+    )
+    def move_prepare(self, asked: MoveRound) -> None:
+        """Target: keep the files of the last round, durably; the tablet is still the source's."""
+        ...
+
+    @verb(
+        'Give a tablet up, durably, once the other server has prepared the round: {"move","number"}. Answers '
+        "what move_take_over takes.",
+        MoveHandOver,
+        HandedOver,
+        kind=Kind.TASK,
+    )
+    def move_hand_over(self, asked: MoveHandOver) -> HandedOver:
+        """Source: give the tablet up, durably, if the target has all of it."""
+        ...
+
+    @verb(
+        "Serve a tablet that was handed over: what move_hand_over answered.",
+        HandedOver,
+        kind=Kind.TASK,
+        is_long=True,
+        has_nulls=True,
+    )
+    def move_take_over(self, asked: HandedOver) -> None:
+        """Target: serve the tablet."""
+        ...
+
+    @verb('End a move, at the server that the tablet came from: {"move"}. Answers {}.', MoveName)
+    def move_forget(self, move: str) -> None:
+        """Source: the target serves the tablet."""
+        ...
+
+    @verb(
+        'Where a move away from this server stands: {"move"}. Answers '
+        '{"state":"under_way"|"handed_over"|"unknown"}, and what was handed over.',
+        MoveName,
+        MoveStatus,
+    )
+    def move_status(self, move: str) -> MoveStatus:
+        """Source: tell where a move stands."""
+        ...
+
+    @verb('Give a move up, unless the tablet was handed over: {"move"}. As move_status.', MoveName, MoveStatus)
+    def move_abort(self, move: str) -> MoveStatus:
+        """Give a move up; one that was handed over is not, as the answer says. NOT_FOUND where there is none."""
+        ...
+
+    @verb(
+        'A timestamp at which every write acknowledged so far is visible: no body, or {"at_least"} with a '
+        'timestamp that this clock is to follow. Answers {"timestamp"}.',
+        NowBody,
+        dict,
+        member="timestamp",
+        is_read=True,
+    )
+    def now(self, at_least: int = 0) -> int:
+        """Return a timestamp at which every write acknowledged so far is visible, and no later one.
+
+        It is ``at_least`` that, which another store's clock told: this one's clock follows it, when it is not too far.
+        """
+        ...
+
+    @verb(
+        'Whether the store takes writes: no body. Answers {"status":"ok"|"degraded"|"read_only","reason","ver'
+        'sion","server","damaged":[{"path","offset","why","table","tablet","is_quarantined","next_step"}]}.',
+        None,
+        Health,
+    )
+    def health(self) -> Health:
+        """Return whether the store takes writes."""
+        ...
+
+
+VERBS: dict[str, Verb] = {method.verb.name: method.verb for method in vars(Verbs).values() if hasattr(method, "verb")}
+"""By the names of the actions, in the order in which ListActions has them."""
