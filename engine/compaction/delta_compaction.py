@@ -36,7 +36,7 @@ from ..vectors.vector import Vector
 from .file_transaction import NewFiles, new_files, retire
 from .flush import FlushReport
 
-_FAILED = "a delta compaction failed; the tablet is unchanged"
+_FAILED = "a delta compaction could not be finished; the tablet is unchanged"
 
 
 def minor(

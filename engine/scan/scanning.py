@@ -213,7 +213,7 @@ def _within(partition: TabletPartition, table: Table, version: TableVersion) -> 
             return found
         lower = tablet.partition.upper
     raise NotFoundError(
-        f"table {table.name!r} no longer has the tablets that the scan was planned for: their range was dropped; plan "
+        f"table {table.name!r} no longer has the tablets that the scan was planned for: its range was dropped; plan "
         "the scan again"
     )
 

@@ -146,7 +146,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no such column in it": ({"n": "zip + 1"}, "no column 'zip'"),
     "text without quotes": ({"city": "Oslo"}, "single quotes, as in 'Oslo'"),
     "nothing": ({}, "set="),
-    "bad SQL": ({"n": "n +"}, "cannot be read"),
+    "bad SQL": ({"n": "n +"}, "cannot be parsed"),
     "an overflow": ({"n": "n * 2147483647 * 2"}, "not in range"),
     "an overflow of 64 bits": ({"price": "(9223372036854775807 - n) * 9"}, "overflow"),
     "a fraction": ({"n": "n * 1.5"}, "'n \\* 1.5' cannot be computed as int32"),

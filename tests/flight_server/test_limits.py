@@ -131,7 +131,7 @@ def test_location_on_this_machine(location: str) -> None:
 
 @pytest.mark.parametrize("location", BAD)
 def test_no_location(location: str) -> None:
-    with pytest.raises(InvalidArgumentError, match="no location"):
+    with pytest.raises(InvalidArgumentError, match="invalid location"):
         check_location(location, insecure=True)
 
 

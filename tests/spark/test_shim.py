@@ -131,7 +131,7 @@ def test_answers(db: Database, uri: str) -> None:
     size = ask("size", table="homes", columns='["id"]')
     assert size["rows"] == 1001 and 8_000 <= size["bytes"] < 10_000
     assert ask("size", table="homes")["bytes"] > size["bytes"]
-    with pytest.raises(InvalidArgumentError, match="of another version"):
+    with pytest.raises(InvalidArgumentError, match="has another version"):
         ask("weather")
 
 
