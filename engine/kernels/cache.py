@@ -32,9 +32,9 @@ def source_digest(directory: Path = KERNELS_DIRECTORY) -> str:
     """Return a digest of all sources in ``directory``, the interpreter and the compiler."""
     versions = f"{numba.__version__} {llvmlite.__version__} {sys.version}"
     digest = hashlib.sha256(versions.encode())
-    for source in sorted(directory.glob("*.py")):
+    for source in sorted(directory.rglob("*.py")):
         content = source.read_bytes()
-        digest.update(f"\0{source.name}\0{len(content)}\0".encode() + content)
+        digest.update(f"\0{source.relative_to(directory).as_posix()}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()[:16]
 
 

@@ -25,7 +25,7 @@ def homes(run: Run, target: list[str], tmp_path: Path) -> list[str]:
     assert run("table", "create", "homes", "--key", "id", *columns, *target).code == 0
     pq.write_table(CITIES, tmp_path / "cities.parquet")
     loaded = run("table", "load", "homes", tmp_path / "cities.parquet", *target)
-    assert loaded.code == 0 and "3 applied, 0 ignored, 0 refused" in loaded.out
+    assert loaded.code == 0 and "3 applied, 0 ignored, 0 rejected" in loaded.out
     return target
 
 
@@ -94,7 +94,7 @@ def test_out_and_in_again(run: Run, homes: list[str], tmp_path: Path, suffix: st
 
 def test_rows_that_are_refused(run: Run, homes: list[str], tmp_path: Path) -> None:
     again = run("table", "load", "homes", tmp_path / "cities.parquet", "--op", "insert", *homes)
-    assert again.code == 1 and "3 refused" in again.out
+    assert again.code == 1 and "3 rejected" in again.out
     assert "cities.parquet, row 0: ALREADY_PRESENT: " in again.err
     as_json = run("table", "load", "homes", tmp_path / "cities.parquet", "--op", "insert", "--json", *homes)
     assert as_json.code == 1 and as_json.json["error_count"] == 3

@@ -97,13 +97,13 @@ def test_copy_export_and_load(run: Run, data: Path, url: str, tmp_path: Path) ->
     code, out, _ = run("export", "copied", tmp_path / "out", "--columns", "id,city", "--where", "id > 1", "--url", url)
     assert code == 0 and "wrote 2 rows" in out
     code, out, _ = run("load", "copied", tmp_path / "out", "--url", url, "--op", "insert")
-    assert code == 1 and "0 applied, 0 ignored, 2 refused" in out
+    assert code == 1 and "0 applied, 0 ignored, 2 rejected" in out
     code, out, _ = run("load", "copied", tmp_path / "out", "--url", url, "--json")
     assert code == 0 and json.loads(out)["applied"] == 2
     assert run("verify", "homes", "--data", data, "--other-url", url, "--other-table", "copied")[0] == 0
     pq.write_table(pa.table({"_op": ["delete", "upsert"], "id": [1, 7]}), tmp_path / "changes.parquet")
     code, out, _ = run("apply", "copied", tmp_path / "changes.parquet", "--url", url)
-    assert code == 0 and "2 changes of 1 files: 2 keys in 1 commits, 0 commits" in out
+    assert code == 0 and "2 changes of 1 files: 2 keys in 1 commits, 0 already applied" in out
 
 
 def test_the_file_for_spark_submit(data: Path, url: str, tmp_path: Path) -> None:
