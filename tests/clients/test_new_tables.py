@@ -253,6 +253,6 @@ def test_refused_rows_of_a_new_table_are_told_as_rows_of_the_data(db: Database) 
         refused.value.message
         == "1 of 2 rows rejected: row 1: INVALID_ARGUMENT: column 'id' is NOT NULL, but the value is NULL"
     )
-    with pytest.raises(nyala.RowErrors, match=r"refused: row 2: ALREADY_PRESENT: a row with the key \(id=1\)"):
+    with pytest.raises(nyala.RowErrors, match=r"rejected: row 2: ALREADY_PRESENT: a row with the key \(id=1\)"):
         db.create_table("t", data={"id": [1, 2, 1]}, primary_key=["id"])
     assert db.tables() == []

@@ -72,7 +72,7 @@ def test_a_ticket_for_other_columns_is_refused(url: str, table: Table, case: tup
         told = info(client, spec)
         assert read(client, told).schema == told.schema
         alter(table).apply()
-        with pytest.raises(nyala.ConflictError, match="version is 2 now"):
+        with pytest.raises(nyala.ConflictError, match="schema version 2 now"):
             read(client, told)
         if "is gone" not in name or not spec:
             told = info(client, spec)

@@ -238,7 +238,9 @@ def test_filter_in_every_form(homes: Table, where: Any, expected: list[int]) -> 
 
 
 def test_a_filter_of_an_unknown_form_is_refused_with_what_works(homes: Table) -> None:
-    with pytest.raises(nyala.InvalidArgumentError, match=r"set .* SQL text as in .* list of tuples, as in .* pc.field"):
+    with pytest.raises(
+        nyala.InvalidArgumentError, match=r"type set: give SQL text .* list of tuples, as in .* pc.field"
+    ):
         homes.scan(where={"id"})  # pyright: ignore[reportArgumentType]
 
 
