@@ -22,4 +22,4 @@ def send_answer(writer: fl.FlightMetadataWriter, answer: BaseModel) -> None:
     try:
         writer.write(answer.model_dump_json().encode())
     except (fl.FlightError, pa.ArrowException, OSError):
-        raise ClientGoneError("the client went away before its answer") from None
+        raise ClientGoneError("the client disconnected before its answer") from None
