@@ -86,7 +86,7 @@ def test_a_write_that_began_before_the_drop_is_refused(monkeypatch: pytest.Monke
     store.drop_table("t", KEEP)
     batch = pa.record_batch({"k": pa.array([5], pa.int64())})
     with monkeypatch.context() as patched:
-        patched.setattr(store._catalog, "table", lambda name: table)  # as it was when the write began
+        patched.setattr(store._writes, "_table", lambda name: table)  # as it was when the write began
         with pytest.raises(NotFoundError, match="dropped"):
             store.write(WriteCommand(table="t"), batch)
     store.recall_table("t")
