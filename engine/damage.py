@@ -1,7 +1,7 @@
-"""Damage: which files of a store are not what was written, or cannot be read.
+"""Damage: files of a store that are not what was written, or cannot be read.
 
-It may be found at the opening or at any time later. A file is logged once, when it is first found. What is known lasts
-until the store is closed: a repair is made offline.
+Damage is found when the store opens or at any later time, and each file is logged once. The registry lasts until the
+store closes: repairs are made offline.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from ..schemas.errors import CorruptionError, RemoteCorruptionError, StoreError,
 log = logging.getLogger("nyala.damage")
 
 FILES_MAX = 1_000
-"""So many are remembered; more are logged no more."""
+"""The most damaged files to remember and log."""
 NEXT_STEP = "stop the server, run `nyala verify` to list all damage, then `nyala repair`"
-"""What whoever runs the store can do about damage."""
+"""What an operator can do about damage."""
 _OURS = ("manifest", "wal", "tablets/", "staging/")
-"""Where the files of a store lie; others are of those who build for it, and none of its own damage."""
+"""Where a store keeps its files. Damage elsewhere, such as in files built for an import, is not the store's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A damaged file: its path in the data directory, the first offset at which it was found, and what was wrong."""
+    """A damaged file: its path in the data directory, the first offset where damage was found, and what is wrong."""
 
     path: str
     offset: int
@@ -41,7 +41,7 @@ class DamageRegistry:
         self._lock = threading.Lock()
 
     def note(self, error: BaseException) -> None:
-        """Remember, and log once, the file that an error names; errors that name none are passed over."""
+        """Remember and log once the file that an error names. Ignores errors that name no file."""
         damage = damage_of(error)
         if damage is None:
             return
@@ -53,7 +53,7 @@ class DamageRegistry:
 
     @contextmanager
     def noticing(self) -> Iterator[None]:
-        """Note the damage that the body runs into; its error goes on."""
+        """Note the damage that the body runs into, and re-raise its error."""
         try:
             yield
         except StoreError as error:
@@ -61,13 +61,13 @@ class DamageRegistry:
             raise
 
     def found(self) -> list[Damage]:
-        """Return all damaged files, in the order in which they were found."""
+        """Return all damaged files, in the order found."""
         with self._lock:
             return list(self._found.values())
 
 
 def damage_of(error: BaseException) -> Damage | None:
-    """Return which file of this store an error names as damaged; None when it names none, or another server's."""
+    """Return the damaged file of this store that an error names; None if it names none, or another server's."""
     if isinstance(error, RemoteCorruptionError) or not isinstance(error, CorruptionError | UnreadableFileError):
         return None
     if not error.path.startswith(_OURS):

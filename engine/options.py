@@ -1,4 +1,4 @@
-"""Every knob of a store, with its unit in its name."""
+"""Every option of a store, with its unit in its name."""
 
 import os
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ _BUDGET_SHARES = {
     "transaction_bytes": 8,
     "scan_lease_memory_bytes": 16,
 }
-"""Of a budget each gets one part in so many. An eighth is left for what flushes and compactions have in hand;
+"""Each option's fraction of a budget, as a divisor. An eighth stays free for running flushes and compactions;
 ``flush_bytes``, ``flush_deltas_bytes`` and ``transaction_bytes`` are parts of ``memory_bytes``."""
 _NEVER_ABOVE_DEFAULT = frozenset(
     {
@@ -50,87 +50,87 @@ class StoreOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     maintenance: Literal["on", "off"] = "on"
-    """``off`` starts no background thread: every flush is asked for by ``maintain``."""
+    """``off`` starts no background thread: only ``maintain`` flushes."""
     durability: Durability = Durability.FSYNC
-    """What an acknowledgement means when the command does not say."""
+    """What an acknowledgement guarantees when the command does not say."""
     limits: Limits = Field(default_factory=Limits)
     flush_bytes: PositiveInt = 96 * MIB
-    """A MemRowSet of this size is flushed."""
+    """A MemRowSet is flushed at this size."""
     direct_load_bytes: PositiveInt = 16 * MIB
-    """New rows in key order that come in a batch of this size, for one tablet, are written to disk at once."""
+    """A batch with this much for one tablet, new rows in key order, is written to disk at once."""
     direct_load_unsorted_bytes: PositiveInt = 96 * MIB
-    """The same for rows in another order, whose rowset will overlap others."""
+    """The same for rows in any other order, whose rowset will overlap others."""
     flush_deltas_bytes: PositiveInt = 32 * MIB
-    """DeltaMemStores of a tablet that take this much are flushed."""
+    """The DeltaMemStores of a tablet are flushed at this size."""
     redo_files_count: int = Field(default=8, ge=2)
-    """So many REDO files, or UNDO files, of one rowset are merged into one."""
+    """A rowset with this many REDO files, or UNDO files, has them merged into one."""
     redo_share: PositiveFloat = 0.1
-    """Base columns are rewritten when the REDO files take this share of their bytes."""
+    """Base columns are rewritten when their REDO files reach this share of their size."""
     history_gc_bytes: PositiveInt = 8 * MIB
-    """Files that only snapshots before a table's history can see are dropped when they take this much."""
+    """Files that only snapshots before a table's history can see are dropped at this size."""
     compaction_bytes: PositiveInt = 256 * MIB
-    """Rowsets of at most so many bytes are merged at once in the background."""
+    """The most bytes of rowsets that one background merge takes."""
     budget_bytes: int | None = Field(default=None, ge=16 * MIB)
-    """What the store may take in all, beside the 300 MB of a process that has opened an empty one: shared out to the
-    options below, and to ``flush_bytes`` and ``flush_deltas_bytes``, as far as they are not given."""
+    """The memory budget of the store, beside the 300 MB of a process with an empty one. Sets the options below, and
+    ``flush_bytes`` and ``flush_deltas_bytes``, unless they are given."""
     memory_bytes: PositiveInt = 1024 * MIB
-    """The hard limit of what unflushed rows and changes, of all tablets, and batches on their way may take: at it a
-    write is refused at once, with the time after which to try again."""
+    """The hard limit for unflushed rows and changes of all tablets and for batches in flight. At the limit a write is
+    rejected at once, with a time to retry after."""
     memory_soft_share: float = Field(default=0.5, gt=0, lt=1)
-    """The soft limit, as a share of ``memory_bytes``: from there on writers are slowed down while flushes work."""
+    """The soft limit, as a share of ``memory_bytes``. Above it, writers slow down while flushes work."""
     memory_throttle_seconds: NonNegativeFloat = 2.0
-    """How long a batch waits at most before it is let in; near the soft limit far shorter."""
+    """The longest that a batch waits to be admitted; far shorter near the soft limit."""
     memory_patience_seconds: NonNegativeFloat = 60
-    """How long a load in this process (``write_all``) tries again by itself after it was refused."""
+    """How long a load in this process (``write_all``) retries after a rejection."""
     transaction_bytes: PositiveInt = 256 * MIB
-    """Rows of one transaction that go through memory: those that change rows that are there, or whose keys it names
-    more than once. No more than half of ``memory_bytes`` in any case. New rows are written to disk on the way."""
+    """The most bytes of one transaction's rows that pass through memory: rows whose keys exist, or occur in it more
+    than once. Never more than half of ``memory_bytes``. New rows are written to disk while the commit is prepared."""
     staging_ttl_seconds: PositiveFloat = 3600
-    """A transaction of which no part came for so long, and that was not committed, is thrown away."""
+    """An uncommitted transaction is discarded when no part has arrived for this long."""
     unfinished_max: PositiveInt = 256
-    """Transactions, imports, pins, outside compactions and moves that were begun and not ended: so many of each."""
+    """The most unfinished transactions, imports, pins, outside compactions and moves, of each kind."""
     staging_bytes: PositiveInt = 64 * 1024 * MIB
-    """All rows on disk of transactions that are not committed."""
+    """The most bytes on disk of all uncommitted transactions."""
     pinned_bytes: PositiveInt = 64 * 1024 * MIB
-    """What pins may keep of files that nothing else needs any more, before the one begun first is released."""
+    """The most bytes of files that only pins keep. Beyond it, the oldest pin is released."""
     peer_unfinished_share: float = Field(default=0.5, gt=0, le=1)
-    """The part of both that one other machine may have. Clients on the server's own machine have no share."""
+    """The share of both limits that one other machine may use. Clients on the server's own machine have no limit."""
     disk_reserve_bytes: NonNegativeInt = 512 * MIB
-    """What is left of the disk for the log and for flushes: transactions, imports, pins, compactions done outside and
-    moves that come do not take it."""
+    """Disk space reserved for the log and for flushes. Transactions, imports, pins, outside compactions and arriving
+    moves do not use it."""
     key_index_bytes: NonNegativeInt = 256 * MIB
-    """Key indexes of all tablets, about 21 bytes a key (17 to 26). Rowsets that do not fit are searched for keys by
-    their Bloom filters; 0 is no index at all. MemRowSets have indexes of their own, which count as memory stores."""
+    """Key indexes of all tablets, about 21 bytes a key (17 to 26). Rowsets that do not fit are searched with their
+    Bloom filters; 0 disables the index. MemRowSets have their own indexes, which count as memory stores."""
     wal_segment_bytes: PositiveInt = 64 * MIB
-    """The log is files of this size, each reserved on the disk at once."""
+    """Size of a log file; each is reserved on the disk at once."""
     wal_queue_bytes: PositiveInt = 64 * MIB
-    """Commits on their way to the log, before writers wait for the disk."""
+    """Commits queued for the log before writers wait for the disk."""
     page_cache_bytes: PositiveInt = 512 * MIB
-    """Pages that were read and verified: encoded, but not compressed as a whole; of deltas, decoded."""
+    """Cache of verified pages: encoded, but without block compression; deltas are decoded."""
     scan_threads: NonNegativeInt = 0
-    """Threads that read ahead of whoever scans; 0: whoever scans reads, which was the faster (`caller_runs`)."""
+    """Threads that read ahead of a scan; 0: the caller's thread reads, which measured faster (`caller_runs`)."""
     load_threads: PositiveInt = Field(default_factory=lambda: min(os.cpu_count() or 1, 8))
-    """Threads that write the rowsets of large transactions, beside the one that reads what was staged."""
+    """Threads that write the rowsets of large transactions, beside the one that reads the staged rows."""
     scan_batch_bytes: PositiveInt = 8 * MIB
-    """About how many bytes of cells a scan decodes at once; up to four times as many where a filter leaves all rows."""
+    """About how many bytes of cells a scan decodes at once; up to four times as many where a filter keeps all rows."""
     scan_lease_seconds: PositiveFloat = 300
-    """A scan that was planned, and of which no part was read for so long, keeps no rows and files any more."""
+    """A planned scan releases its rows and files when none of its parts has been read for this long."""
     scan_leases_count: PositiveInt = 1024
-    """So many planned scans keep what they are to read; of more, the one that was used the longest ago does not."""
+    """The most planned scans that keep their rows and files. Beyond it, the least recently used is released."""
     scan_lease_disk_bytes: NonNegativeInt = 4096 * MIB
-    """What they may keep on disk of files that were replaced or dropped since, before the oldest is forgotten."""
+    """The most disk space of replaced or dropped files that planned scans keep, before the oldest scan is released."""
     scan_lease_memory_bytes: NonNegativeInt = 256 * MIB
-    """The same of rows and changes in memory that were flushed since."""
+    """The same for flushed rows and changes in memory."""
     import_storage: str | None = None
-    """Where the files of bulk imports are put, as a URI such as ``s3://bucket/prefix?region=...``; None: in the store's
-    directory. It is told to those who build files; credentials belong into the environment."""
+    """Where files of bulk imports go, as a URI such as ``s3://bucket/prefix?region=...``; None: the store's directory.
+    Builders of files receive it; credentials belong in the environment."""
     clock_error_seconds: NonNegativeInt = 10
-    """How far in the future a moment may lie and still be taken for now."""
+    """How far in the future a timestamp may lie and still count as now."""
 
     placement: Placement | None = None
-    """Which servers share the tables that are made from now on; None: this store has all of their tablets."""
+    """The servers that share new tables; None: this store has all of their tablets."""
     server: str | None = None
-    """Which of them this store is."""
+    """The name of this server in the placement."""
 
     @model_validator(mode="after")
     def _check_server(self) -> "StoreOptions":

@@ -1,8 +1,8 @@
-"""Room: what work that was begun and not ended may take, by number, by bytes, and of the disk.
+"""Room: limits on unfinished work, by number, by bytes and by disk space.
 
-Transactions, imports, pins, outside compactions and moves stay until they are ended or their leases are over. Each kind
-has a limit for the store, and for each other machine a share of it. None of them takes the last of the disk: that is
-for the log and for flushes, without which nothing could be written, or freed.
+Transactions, imports, pins, outside compactions and moves last until they end or their leases expire. Each kind has a
+limit for the store, and a share of it for each other machine. None of them uses the disk reserve: without that, the log
+could not be written and flushes could not free anything.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ _RETRY_SECONDS = 5.0
 
 
 class Room:
-    """The limits of one store. Thread safe: it remembers nothing."""
+    """The limits of one store. Thread safe: it has no state."""
 
     def __init__(self, fs: FileSystem, options: StoreOptions) -> None:
         self._fs = fs
         self._options = options
 
     def check_count(self, what: str, count: int, of_peer: int | None) -> None:
-        """Let one more be begun; ``count`` are there, ``of_peer`` of them by whoever asks, None in this process.
+        """Check that one more may begin; there are ``count``, ``of_peer`` of them from the asking machine (None: this
+        process).
 
         Raises:
-            UnavailableError: there are as many as may be.
+            UnavailableError: a limit is reached.
         """
         most, share = self._options.unfinished_max, self._options.peer_unfinished_share
         if count >= most:
@@ -42,7 +43,7 @@ class Room:
             )
 
     def check_staged(self, size: int, of_peer: int | None) -> None:
-        """Let ``size`` bytes be staged by all transactions, ``of_peer`` by whoever asks.
+        """Check that all transactions may stage ``size`` bytes, and the asking machine ``of_peer`` of them.
 
         Raises:
             UnavailableError: that is too much.
@@ -57,22 +58,21 @@ class Room:
             )
 
     def is_over(self, pinned: int) -> bool:
-        """Whether ``pinned`` bytes of files that only pins need are too many: by themselves, or for a disk that has
-        less left than its reserve.
+        """Whether ``pinned`` bytes of files that only pins keep exceed their limit, or the disk is below its reserve.
 
         Raises:
-            OSError: the disk cannot tell.
+            OSError: the disk does not report its free space.
         """
         if pinned > self._options.pinned_bytes:
             return True
         return pinned > 0 and self._fs.free_bytes("") < self._options.disk_reserve_bytes
 
     def check_disk(self, size: int, where: str = "") -> None:
-        """Let ``size`` bytes be written.
+        """Check that ``size`` bytes may be written.
 
         Raises:
             StorageFullError: the disk would not keep its reserve.
-            OSError: the disk cannot tell.
+            OSError: the disk does not report its free space.
         """
         free, reserve = self._fs.free_bytes(where), self._options.disk_reserve_bytes
         if free - size < reserve:

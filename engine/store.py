@@ -1,4 +1,4 @@
-"""Store: the engine's one door. Implements ``schemas.service.StoreService`` in this process."""
+"""Store: the only entry to the engine. Implements ``schemas.service.StoreService`` in this process."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ Answer = TypeVar("Answer")
 
 
 def _verb(method: Callable[Concatenate[Store, Asked], Answer]) -> Callable[Concatenate[Store, Asked], Answer]:
-    """Let a method run only while the store is open, and note the damage that it runs into. Not for generators."""
+    """Run a method only while the store is open, and note the damage that it meets. Not for generators."""
 
     @wraps(method)
     def checked(self: Store, *args: Asked.args, **named: Asked.kwargs) -> Answer:
@@ -77,7 +77,7 @@ def _verb(method: Callable[Concatenate[Store, Asked], Answer]) -> Callable[Conca
 
 
 def _of(part: Callable[[Store], Callable[Asked, Answer]]) -> Callable[Concatenate[Store, Asked], Answer]:
-    """Return the verb of a store that one of its parts does."""
+    """Return a verb that delegates to a part of the store."""
 
     def delegated(self: Store, *args: Asked.args, **named: Asked.kwargs) -> Answer:
         return part(self)(*args, **named)
@@ -86,7 +86,7 @@ def _of(part: Callable[[Store], Callable[Asked, Answer]]) -> Callable[Concatenat
 
 
 class Store:
-    """An open data directory. Thread safe. Closed or left to recovery: nothing acknowledged is lost either way."""
+    """An open data directory. Thread safe. Closing it or crashing loses nothing that was acknowledged."""
 
     def __init__(self, fs: FileSystem, options: StoreOptions, clock: Clock) -> None:
         """Use ``Store.open``."""
@@ -96,7 +96,7 @@ class Store:
         self._clock = clock
         self._closed = False
         self.damage = DamageRegistry()
-        """The damaged files that were found since the opening."""
+        """The damaged files found since the store opened."""
         with named(f"the data directory {self._where} could not be created or locked"):
             fs.make_directory("")
             self._lock = fs.lock(_LOCK_PATH)
@@ -113,7 +113,7 @@ class Store:
     def open(
         cls, where: str | Path | FileSystem, options: StoreOptions | None = None, clock: Clock | None = None
     ) -> Store:
-        """Open the store in a directory, which is made when it is missing, and recover what a crash left in the log.
+        """Open the store in a directory, created if missing, and recover what a crash left in the log.
 
         Raises:
             UnavailableError: another process has it open, or the disk fails.
@@ -124,10 +124,10 @@ class Store:
 
     @classmethod
     def check_free(cls, where: str | Path) -> None:
-        """Look, before long preparations, whether ``open`` would find the store in the hands of another process.
+        """Check, before long preparations, whether another process has the store open.
 
         Raises:
-            UnavailableError: it would; the text says what to do.
+            UnavailableError: one has; the text says what to do.
         """
         if (Path(where) / _LOCK_PATH).exists():
             LocalFileSystem(where).lock(_LOCK_PATH).close()
@@ -152,7 +152,7 @@ class Store:
             self._maintenance.start()
 
     def _make_parts(self) -> None:
-        """Make what the other parts share."""
+        """Make the parts that the others share."""
         options, now = self.options, self._clock.physical_microseconds
         self._log = CommitLog(self._wal, self._mvcc, self._environment.latch)
         self._log_freeing = LogFreeing(
@@ -177,7 +177,7 @@ class Store:
         self._staging = StagingArea(self._fs, now, options.staging_ttl_seconds, self._room)
 
     def _make_row_parts(self) -> None:
-        """Make what reads and writes rows."""
+        """Make the parts that read and write rows."""
         options, notify = self.options, self._maintenance.notify
         self._planned = PlannedScans(self._clock.physical_microseconds, timestamp=self._clock.now, options=options)
         threads = options.scan_threads
@@ -227,7 +227,7 @@ class Store:
         )
 
     def _make_offload_parts(self) -> None:
-        """Make what serves other processes, which keep files here or bring them."""
+        """Make the parts that serve other processes, which keep files here or bring them."""
         now, notify = self._clock.physical_microseconds, self._maintenance.notify
         self._imports = Imports(
             catalog=self._catalog,
@@ -281,8 +281,8 @@ class Store:
     def alter_table(self, alteration: Alteration) -> TableDescription:
         """See StoreService."""
         table = self._catalog.alter(alteration)
-        self._gate.freed()  # with tablets that went
-        self._maintenance.notify()  # rows in memory may have been set aside, to be flushed
+        self._gate.freed()  # dropped tablets free memory
+        self._maintenance.notify()  # rows in memory may have been set aside to be flushed
         return self._described(table)
 
     @_verb
@@ -388,7 +388,7 @@ class Store:
     def move_tablet(
         self, table: str, tablet: int, to: str, server: str | None = None, progress: MoveProgress | None = None
     ) -> None:
-        """Not possible. Raises InvalidArgumentError."""
+        """Raises InvalidArgumentError: tablets move between the servers of a placement."""
         raise InvalidArgumentError(
             "a tablet moves between servers that share a table: connect to one of them, with nyala.connect"
         )
@@ -397,7 +397,7 @@ class Store:
 
     @property
     def directory(self) -> FileSystem:
-        """Where the store lies, for those in this process who build files for it or read them."""
+        """The store's directory, for those in this process that build files for it or read them."""
         return self._fs
 
     @_verb
@@ -465,7 +465,7 @@ class Store:
             return
         entry = CleanStopEntry(last_lsn=stop.last_lsn, crc=stop.crc)
         edit = {"clean_stop": entry, "last_timestamp": self._clock.now()}
-        # Of a store that is read-only a commit may be in no memory store.
+        # In a read-only store, a commit may be missing from every memory store.
         in_files = {} if self._environment.latch.reason else self._log_freeing.needed()[1]
         self._environment.manifest.commit(lambda manifest: manifest.with_in_files(in_files).model_copy(update=edit))
         self._environment.manifest.copy()
@@ -491,10 +491,10 @@ class Store:
         return operations
 
     def _after_flush(self) -> None:
-        """Let waiting writers in and free the log that no memory store needs any more."""
+        """Admit waiting writers and free the log that no memory store needs any more."""
         self._gate.freed()
         self._log_freeing.free()
 
     def _maintained_tablets(self) -> list[Tablet]:
-        """Return the tablets that the maintenance of this store flushes."""
+        """Return the tablets that this store's maintenance flushes."""
         return [tablet for table in self._catalog.tables() if table.is_maintained for tablet in table.tablets]

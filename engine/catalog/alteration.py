@@ -1,20 +1,19 @@
-"""Alteration: a table gets another schema, other options or another name, as one change that no batch falls into.
+"""Alteration: changes the schema, options or name of a table in one step that splits no batch.
 
- 1. The steps are checked against the table as it is; nothing has happened if one is wrong.
- 2. Under the write locks of all tablets, so that every batch is wholly before or wholly after: the manifest is
-    committed, which is the one commit point, and then the version of the table is replaced.
+ 1. The steps are checked against the table. If one is wrong, nothing happens.
+ 2. Under the write locks of all tablets, so that every batch is wholly before or wholly after, the manifest is
+    committed, which is the only commit point, and then the version of the table is replaced.
 
-Where columns come, go or are widened, the rows in memory are set aside, to be flushed, and new rows go to a MemRowSet
-that has the new columns: so a MemRowSet, like a file, has one set of columns for good. Readers adapt what they find:
-a column that a rowset lacks shows its read default, narrower cells are widened, dropped columns are not looked at.
-Nothing is rewritten, hence the locks are held for as long as it takes to write the manifest. Scans that run keep the
-version and the rowsets that they began with.
+When columns are added, dropped or widened, the rows in memory are set aside to be flushed, and new rows go to a
+MemRowSet with the new columns. So a MemRowSet, like a file, has one set of columns for good. Readers adapt: a column
+that a rowset lacks shows its read default, narrower cells are widened, dropped columns are ignored. No data is
+rewritten, so the locks are held only while the manifest is written. Running scans keep their version and rowsets.
 
-Ranges that come are new tablets, whose directories are made before; tablets of ranges that go are taken out of the
-version, and their files are deleted when nothing names them any more. What the log still tells of them is passed over.
-A split (`splitting`) is a change of its own.
+Added ranges become new tablets, whose directories are made first. Tablets of dropped ranges leave the version, and
+their files are deleted when nothing refers to them any more. Replay ignores their log records. A split (`splitting`)
+is a separate alteration.
 
-What the log holds was logged under some earlier schema, and is read in the same way: it names columns by id.
+Log records name columns by id, and readers adapt those of an earlier schema in the same way.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from ..tablet.tablet import Tablet
 
 
 def put_in_place(table: Table, state: TableState, environment: Environment) -> list[Tablet]:
-    """Make ``table`` what ``state`` says, durably, and return the tablets that went. One caller at a time.
+    """Bring ``table`` durably to ``state``, and return the removed tablets. One caller at a time.
 
     Raises:
         StorageFullError: the disk is full; nothing changed.
@@ -60,7 +59,7 @@ def put_in_place(table: Table, state: TableState, environment: Environment) -> l
 
 
 def _divided(version: TableVersion, state: TableState) -> tuple[list[Tablet], list[Tablet]]:
-    """Return the tablets that stay and those that go."""
+    """Return the tablets that stay and those to remove."""
     dropped = {(each.lower, each.upper) for each in state.dropped}
     kept: list[Tablet] = []
     gone: list[Tablet] = []
@@ -71,7 +70,7 @@ def _divided(version: TableVersion, state: TableState) -> tuple[list[Tablet], li
 
 @contextmanager
 def _new_tablets(state: TableState, kept: Sequence[Tablet], environment: Environment) -> Iterator[list[Tablet]]:
-    """Make the tablets of the ranges that have none; remove their directories when the body fails."""
+    """Make the tablets of new ranges; remove their directories if the body fails."""
     there = {(each.lower, each.upper) for each in (tablet.partition for tablet in kept)}
     manifest, budget = environment.manifest, environment.key_index
     here = environment.here
@@ -94,7 +93,7 @@ def _new_tablets(state: TableState, kept: Sequence[Tablet], environment: Environ
 def _altered(
     manifest: Manifest, table: Table, state: TableState, kept: Sequence[Tablet], added: Sequence[Tablet]
 ) -> Manifest:
-    """Return the manifest with the table as ``state`` says. It notes what only the log of tablets that go tells."""
+    """Return the manifest with the table in ``state``. Notes what only the log of removed tablets says."""
     numbers = {tablet.tablet_id for tablet in kept}
     new = tuple(
         TabletEntry(id=tablet.tablet_id, partition=tablet.partition, elsewhere=tablet.elsewhere) for tablet in added
@@ -117,7 +116,7 @@ def _altered(
 
 @contextmanager
 def _new_memrowsets(tablets: Sequence[Tablet], schema: TableSchema) -> Iterator[list[MemRowSet | None]]:
-    """Make a MemRowSet for each tablet whose active one does not fit ``schema``; take them back when the body fails."""
+    """Make a MemRowSet for each tablet whose active one does not fit ``schema``; drop them if the body fails."""
     with ExitStack() as undo:
         made: list[MemRowSet | None] = []
         for tablet in tablets:

@@ -27,40 +27,40 @@ from .alteration import put_in_place
 from .splitting import split_in_place
 
 KEEP_SECONDS_MAX = 100 * 365 * 86_400
-"""A table that was dropped is kept no longer."""
+"""The longest time to keep a dropped table."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class RemovalOp:
-    """The deletion of a dropped table whose time is over."""
+    """The deletion of a dropped table whose time has expired."""
 
     name: str
     perform: Callable[[], object]
 
     def score(self) -> float:
-        """Return a score as that of work that is due: it frees space."""
+        """Return the score of work that is due: it frees space."""
         return 1.0
 
 
 class Catalog:
-    """All tables of a store, and those that were dropped and can be recalled. Thread safe.
+    """All tables of a store, and dropped tables that can be recalled. Thread safe.
 
-    A table that is set aside has no name here, and is otherwise a table: its rows in memory are flushed, the log is
-    replayed into it, its history ages.
+    A table that is set aside has no name here, and is otherwise like any other: its rows in memory are flushed, the log
+    is replayed into it, its history ages.
     """
 
     def __init__(self, environment: Environment, limits: Limits) -> None:
         self._environment = environment
         self._limits = limits
         self._tables: dict[str, Table] = {}
-        """Read without the lock, hence only by calls that the interpreter lets no other thread into."""
+        """Read without the lock, so only by calls that are atomic in the interpreter."""
         self._dropped: dict[int, Table] = {}
-        """By id. Read as ``_tables`` is. A table on its way is in both for a moment, never in neither."""
+        """By id. Read like ``_tables``. A table on its way is in both for a moment, never in neither."""
         self._lock = threading.Lock()
 
     def load(self) -> None:
-        """Open every table of the manifest; a tablet with a damaged file is in quarantine."""
+        """Open every table of the manifest; tablets with damaged files go into quarantine."""
         for entry in self._environment.manifest.current.tables:
             tablets = tuple(open_sound(tablet, entry.schema_, self._environment) for tablet in entry.tablets)
             version = TableVersion(entry.schema_, entry.options, tablets, entry.partitions)
@@ -71,10 +71,10 @@ class Catalog:
                 self._dropped[entry.id] = table
 
     def create(self, definition: TableDefinition) -> Table:
-        """Create a table; with ``if_not_exists`` return the one there is.
+        """Create a table; with ``if_not_exists`` return an existing one.
 
         Raises:
-            AlreadyPresentError: there is a table of that name.
+            AlreadyPresentError: a table has that name.
             InvalidArgumentError: the definition breaks a rule.
         """
         schema = TableSchema.create(definition, self._limits)
@@ -93,10 +93,10 @@ class Catalog:
     def adopt(
         self, name: str, schema: TableSchema, options: TableOptions, partitions: PartitionSchema, server: str
     ) -> Table:
-        """Return a table; make it as another server, ``server``, has it, without any of its tablets, if it is not here.
+        """Return a table. If it is not here, create it as ``server`` has it, without any tablets of its own.
 
         Raises:
-            StorageFullError, UnavailableError: it could not be made.
+            StorageFullError, UnavailableError: it could not be created.
         """
         check_identifier(name, "table", self._limits)
         with self._lock:
@@ -110,9 +110,9 @@ class Catalog:
         """Change a table by all steps, or by none, and return it.
 
         Raises:
-            NotFoundError: there is no such table, or a step names a column that is not there.
+            NotFoundError: there is no such table, or a step names a missing column.
             ConflictError: the schema version is not ``if_version``.
-            AlreadyPresentError: there is a table of the new name.
+            AlreadyPresentError: a table has the new name.
             InvalidArgumentError: a step breaks a rule.
             StorageFullError, UnavailableError: the manifest could not be written.
         """
@@ -121,10 +121,10 @@ class Catalog:
             with table.alteration_lock:
                 with self._lock:
                     if self._tables.get(alteration.table) is not table:
-                        continue  # it was renamed or dropped while another alteration was under way
+                        continue  # it was renamed or dropped during another alteration
                     state = self._altered(table, alteration)
                     gone = [] if state.split else self._put_in_place(table, state)
-                if state.split:  # takes as long as the tablet is large; other tables come and go meanwhile
+                if state.split:  # takes long for a large tablet; other tables can be created and dropped meanwhile
                     split_in_place(table, state, state.split, self._environment)
             retire(self._environment, gone, "the range of the tablet was dropped")
             return table
@@ -143,7 +143,7 @@ class Catalog:
         return state
 
     def _put_in_place(self, table: Table, state: TableState) -> list[Tablet]:
-        """Make the table what ``state`` says, and return the tablets that went. Under the lock."""
+        """Bring the table to ``state``, and return the removed tablets. Under the lock."""
         old_name = table.name
         gone = put_in_place(table, state, self._environment)
         self._tables[state.name] = table
@@ -154,7 +154,7 @@ class Catalog:
     def drop(self, name: str) -> Table:
         """Take a table out of the catalog and the manifest, delete its files, and return it.
 
-        Scans that run keep reading what they hold open. Writes that are under way come before it or are refused.
+        Running scans keep what they hold open. Concurrent writes commit before the drop or are rejected.
         """
         with self._lock:
             table = self.table(name)
@@ -186,8 +186,8 @@ class Catalog:
 
         Raises:
             NotFoundError: no such table can be recalled.
-            ConflictError: several of that name can.
-            AlreadyPresentError: there is a table of the name that it would have.
+            ConflictError: several tables of that name can be recalled.
+            AlreadyPresentError: a table has the name that it would get.
             StorageFullError, UnavailableError: the manifest could not be written.
         """
         if new_name is not None:
@@ -217,7 +217,7 @@ class Catalog:
         return sorted(found, key=lambda table: (table.name, table.table_id))
 
     def removals(self, now: int, removed: Callable[[int], object]) -> list[MaintenanceOp]:
-        """Return the deletions that are due at ``now``; ``removed`` is called with the id of a table that is gone."""
+        """Return the deletions that are due at ``now``; ``removed`` is called with the id of each removed table."""
 
         def operation(table: Table) -> RemovalOp:
             def remove() -> None:
@@ -229,7 +229,7 @@ class Catalog:
         return [operation(table) for table in list(self._dropped.values()) if _is_over(table, now)]
 
     def _remove(self, table: Table, now: int) -> bool:
-        """Delete a table whose time is over; return False when it was recalled meanwhile."""
+        """Delete a table whose time has expired; return False if it was recalled meanwhile."""
         with self._lock:
             if table.table_id not in self._dropped or not _is_over(table, now):
                 return False
@@ -239,7 +239,7 @@ class Catalog:
         return True
 
     def _commit(self, table: Table, name: str, dropped_until: int | None) -> None:
-        """Make it durable, then true, what a table is called and until when it can be recalled. Under all its locks."""
+        """Set a table's name and the end of its recall time, first durably, then in memory. Under all its locks."""
         update = {"name": name, "dropped_until": dropped_until}
         self._environment.manifest.commit(
             lambda manifest: manifest.with_altered(table.table_id, lambda entry: entry.model_copy(update=update))
@@ -247,7 +247,7 @@ class Catalog:
         table.name, table.dropped_until = name, dropped_until
 
     def _recallable(self, name_or_id: str | int) -> Table:
-        """Return the one table set aside of a name or id."""
+        """Return the one recallable table with this name or id."""
         found = [table for table in self._dropped.values() if name_or_id in (table.name, table.table_id)]
         if len(found) == 1:
             return found[0]
@@ -260,7 +260,7 @@ class Catalog:
         raise NotFoundError(f"no dropped table {name_or_id!r} can be recalled; known: {known or 'none'}")
 
     def table(self, name: str) -> Table:
-        """Return a table. Raises NotFoundError naming the tables there are."""
+        """Return a table. Raises NotFoundError with the names of all tables."""
         if found := self._tables.get(name):
             return found
         known = ", ".join(self.names()[:20]) or "none"
@@ -271,8 +271,8 @@ class Catalog:
         return sorted(self._tables)
 
     def tables(self) -> list[Table]:
-        """Return all tables, also those that were set aside."""
-        # Named ones twice: a table that is recalled after the first look is not set aside any more at the second.
+        """Return all tables, including those set aside."""
+        # Named tables are listed twice, to catch one that is recalled between the two looks.
         found = (*self._tables.values(), *self._dropped.values(), *self._tables.values())
         return list({table.table_id: table for table in found}.values())
 

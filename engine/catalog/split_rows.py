@@ -1,7 +1,7 @@
-"""Rows in memory, copied to the MemRowSets of the two tablets that a tablet is split in, while writers go on.
+"""Rows in memory, copied to the MemRowSets of the two halves of a tablet while writers continue.
 
-Rows are copied in rounds, each as short as the one before took, with the timestamps of their births and of their
-changes; the last, small round is made under the write lock. It is what `switch_over` does for rows that move to files.
+Rows are copied in rounds that get shorter, with the timestamps of their inserts and changes. The last, small round runs
+under the write lock. `switch_over` does the same for rows that move to files.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ..vectors.keys import slice_keys, take_keys
 from ..vectors.vector import Vector
 
 _AT_ONCE = 1 << 16
-"""Rows, and deltas of a column, that are copied at a time, however many there are."""
+"""The most rows, or deltas of a column, to copy at a time."""
 
 
 class SplitRows:
-    """The rows of ``source`` that are in ``targets``, which nobody knows yet, by the side that ``sides`` gives each."""
+    """The rows of ``source`` in ``targets``, which are not visible yet; ``sides`` gives the target of each row."""
 
     def __init__(
         self, source: MemRowSet, targets: Sequence[MemRowSet], sides: Router, columns: Sequence[ColumnSchema]
@@ -36,19 +36,19 @@ class SplitRows:
         self._mark: dict[int, int] = {}
         self._side = np.empty(0, np.int8)
         self._place = np.empty(0, np.int32)
-        """Where each row is in the target of its side."""
+        """The row number in its target, for each row."""
 
     @property
     def missing(self) -> int:
-        """How many rows and changes came since the last round."""
+        """How many rows and changes have come since the last round."""
         mark = self._mark
         changes = sum(count - mark.get(column, 0) for column, count in self.source.deltas.active.counts().items())
         return changes + len(self.source) - self._row_count
 
     def carry_over(self) -> int:
-        """Copy what came since the last round; return how many rows and changes there were. Needs no lock."""
+        """Copy what has come since the last round; return the number of rows and changes. Needs no lock."""
         store, copied = self.source.deltas.active, 0
-        changes = store.counts()  # counted first: they are changes of rows that are counted after them
+        changes = store.counts()  # before the rows: a counted change then belongs to a counted row
         last = len(self.source)
         copied += self._copy_rows(last)
         while self._mark != changes:
@@ -72,7 +72,7 @@ class SplitRows:
         return last - done
 
     def _copy_some(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-        """Copy rows [first, last); return their sides and their numbers there."""
+        """Copy rows [first, last); return their sides and their row numbers there."""
         source = self.source
         cells: dict[int, Vector] = {column.id: source.base(column, first, last) for column in self._columns}
         keys, born = slice_keys(source.keys(last), first, last), source.inserted_at(last)[first:]
@@ -86,7 +86,7 @@ class SplitRows:
         return sides, places
 
     def _copy_changes(self, column_id: int, run: DeltaRun) -> None:
-        """Copy changes of rows that are there: sorted by row, and the places of a side keep the order of the rows."""
+        """Copy changes of copied rows. They stay sorted by row, because each side keeps the order of its rows."""
         sides = self._side[run.rowids]
         for side, target in enumerate(self._targets):
             mine = run.take(np.flatnonzero(sides == side))

@@ -1,11 +1,11 @@
-"""Splitting: each tablet of a range becomes two, while the table is used.
+"""Splitting: each tablet of a range becomes two, while the table is in use.
 
-All that is to be written or indexed is so before (`tablet_split`), with the maintenance locks of the tablets
-held and their write locks free. Then, under the write locks of the table, the last few rows are copied, the manifest is
-committed, which is the one commit point, and the version is replaced: as long as any alteration takes. Scans that run
-keep the tablets that they began with; tickets for a tablet that was split are answered by its halves.
+Everything that must be written or indexed is prepared (`tablet_split`) under the tablets' maintenance locks, with their
+write locks free. Then, under the write locks of the table, the last few rows are copied, the manifest is committed,
+which is the only commit point, and the version is replaced, as in any alteration. Running scans keep their tablets; the
+halves answer tickets for a tablet that was split.
 
-It may take long. Other tables are created, altered and dropped meanwhile; so may this one be dropped, which ends it.
+A split may take long. Other tables can be created, altered and dropped meanwhile. Dropping this one ends the split.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from ..tablet.tablet import Tablet
 from .tablet_split import LITTLE, TabletSplit, index_keys
 
 _ROUNDS = 8
-"""So often writers may bring new rowsets, or too many rows, at the last moment. What is copied while they wait doubles
-each time: one batch may be more than is little at first."""
+"""How often writers may bring new rowsets, or too many rows, at the last moment. The amount that may be copied while
+they wait doubles each time, since a single batch may exceed the first."""
 
 
 def split_in_place(table: Table, state: TableState, split: RangeSplit, environment: Environment) -> None:
-    """Make ``table`` what ``state`` says, durably: ``split`` is all that is new in it. Under its alteration lock.
+    """Bring ``table`` durably to ``state``, which differs only by ``split``. Under its alteration lock.
 
     Raises:
         NotFoundError: the table was dropped meanwhile.
@@ -59,12 +59,12 @@ def split_in_place(table: Table, state: TableState, split: RangeSplit, environme
             tablet.key_lookup.release()
     for half in [half for tablet_split in tablet_splits for half in tablet_split.halves]:
         with half.maintenance_lock:
-            if not half.retired:  # there is the memory of the old index now
+            if not half.retired:  # the old index has released its memory
                 index_keys(half)
 
 
 def _check_settled(tablet: Tablet, environment: Environment) -> None:
-    """Refuse to split a tablet that is between two servers, or in quarantine."""
+    """Raise if a tablet is moving or in quarantine."""
     tablet.check_sound()
     entry = environment.manifest.current.tablet(tablet.tablet_id)
     if entry and entry.elsewhere and (entry.arriving or entry.moved):
@@ -76,7 +76,7 @@ def _check_settled(tablet: Tablet, environment: Environment) -> None:
 
 
 def _split(table: Table, state: TableState, tablet_splits: Sequence[TabletSplit], environment: Environment) -> None:
-    """Prepare the splits until their halves can take the places of the tablets, and put them there."""
+    """Prepare the splits until the halves can replace the tablets, and install the halves."""
     version = _split_version(table, state, tablet_splits)
     for attempt in range(_ROUNDS):
         little = LITTLE << attempt
@@ -93,7 +93,7 @@ def _split(table: Table, state: TableState, tablet_splits: Sequence[TabletSplit]
 
 
 def _split_version(table: Table, state: TableState, tablet_splits: Sequence[TabletSplit]) -> TableVersion:
-    """Return what the table will be made of, ready for the first batch."""
+    """Return the new version of the table, ready for the first batch."""
     kept = _kept(table, tablet_splits)
     new = [half for tablet_split in tablet_splits for half in tablet_split.halves]
     version = TableVersion(state.schema, state.options, (*kept, *new), state.partitions)
@@ -123,6 +123,6 @@ def _put_in_place(
 
 
 def _kept(table: Table, tablet_splits: Sequence[TabletSplit]) -> list[Tablet]:
-    """Return the tablets that stay."""
+    """Return the tablets that remain."""
     divided = {tablet_split.tablet.tablet_id for tablet_split in tablet_splits}
     return [tablet for tablet in table.tablets if tablet.tablet_id not in divided]

@@ -1,14 +1,14 @@
-"""Split a tablet in two by range, beside its writers: what it takes before and while two tablets take its place.
+"""Split a tablet in two by range, beside its writers.
 
- 1. ``prepare``: rows in memory are flushed, and DiskRowSets that have rows of both sides are rewritten as two, each on
-    one side, by a merge like any other. That is all that is rewritten, it is done within the old tablet, and a crash
-    leaves that tablet. Then the two new tablets, which nobody knows yet, take over the DiskRowSets of their sides as
-    they are, files, deltas in memory and all, and index their keys; and the rows that came to the MemRowSet since are
-    copied (`divided_rows`). What was written meanwhile is left for another round, until there is little.
- 2. Under the write lock, ``take_over``: those few rows and changes are copied, and the new tablets are whole. The files
-    stay in the directory that they are in, which the new tablets share.
+ 1. ``prepare`` flushes rows in memory. It rewrites DiskRowSets with rows of both sides as two, each on one side, by an
+    ordinary merge; nothing else is rewritten. This happens within the old tablet, which a crash leaves intact. Then the
+    two new tablets, not visible yet, adopt the DiskRowSets of their sides with files and deltas in memory, and index
+    their keys. Rows that have come to the MemRowSet since are copied (`split_rows`). Rounds repeat until little is
+    left.
+ 2. ``take_over`` copies the last few rows and changes under the write lock; then the new tablets are complete. The
+    files stay in their directory, which the new tablets share.
 
-The log still tells of rows of the old tablet that are in no file: a replay brings them to the new ones (`ancestors` in
+The log still holds rows of the old tablet that are in no file: a replay brings them to the new ones (`ancestors` in
 the manifest).
 """
 
@@ -39,15 +39,15 @@ from ..vectors.vector import Vector
 from .split_rows import SplitRows
 
 _ROWS_IN_MEMORY = 1 << 15
-"""So many rows may be copied from memory to memory; more are flushed."""
+"""The most rows to copy from memory to memory; more are flushed."""
 LITTLE = 1 << 11
-"""So many rows and changed cells may be copied under the lock at first."""
+"""The most rows and changed cells to copy under the lock at first."""
 _ROUNDS = 8
-"""After so many rounds, of files or of copies, writers are faster than we are, and have to wait."""
+"""The most rounds, of flushes or of copies. After them, writers are faster than the split and must wait."""
 
 
 class TabletSplit:
-    """The division of one tablet, by whoever holds its maintenance lock."""
+    """The split of one tablet. The caller holds its maintenance lock."""
 
     def __init__(self, tablet: Tablet, environment: Environment, state: TableState, split: RangeSplit) -> None:
         """``state`` is that of the table after the split."""
@@ -57,19 +57,19 @@ class TabletSplit:
         self._columns = state.partitions.range_keys(tablet.schema)
         self._sides = _router_of(state.partitions, split, tablet.schema)
         self._side_of: dict[int, int] = {}
-        """The side of each DiskRowSet whose rows are on one, by its id."""
+        """By id, the side of each DiskRowSet whose rows are on one side."""
         self._adopted: list[DiskRowSet] = []
         self.halves = [self._half(state.schema, partition) for partition in self._partitions]
         """The two new tablets."""
         self._rows = self._copy_of(tablet.version.active)
 
     def prepare(self, little: int) -> None:
-        """Bring rows to disk, each DiskRowSet on one side, and give the halves what there is, until ``little`` is left.
+        """Write rows to disk, each DiskRowSet on one side, and fill the halves until ``little`` is left.
 
         Needs no lock.
 
         Raises:
-            StorageFullError: the disk is full; the tablet is as it was, or flushed and compacted.
+            StorageFullError: the disk is full; the tablet is unchanged, or flushed and compacted.
             UnavailableError: the log or the manifest has failed.
         """
         tablet, environment = self.tablet, self._environment
@@ -86,13 +86,13 @@ class TabletSplit:
                 return
 
     def is_ready(self, little: int) -> bool:
-        """Whether the new tablets can take over what there is, copying ``little``; it stays so under the write lock."""
+        """Whether the new tablets can take over by copying ``little``; it stays so under the write lock."""
         version = self.tablet.version
         is_same = version.active is self._rows.source and version.disk == tuple(self._adopted)
         return is_same and not version.frozen and not version.attached and self._rows.missing <= little
 
     def take_over(self) -> None:
-        """Let the two new tablets have all that there is, under the old one's write lock."""
+        """Complete the two new tablets, under the old one's write lock."""
         tablet = self.tablet
         self._rows.carry_over()
         for half in self.halves:
@@ -118,7 +118,7 @@ class TabletSplit:
         )
 
     def give_up(self) -> None:
-        """Give the memory of the halves' indexes back: nobody will know them."""
+        """Release the memory of the halves' indexes, as they will not be used."""
         for half in self.halves:
             half.key_lookup.release()
 
@@ -134,9 +134,9 @@ class TabletSplit:
         return Tablet(number, schema, budget, partition, directory, ancestors, old.elsewhere)
 
     def _adopt(self, version: Version) -> None:
-        """Let the halves have the DiskRowSets that they lack, and index their keys.
+        """Give the halves the DiskRowSets that they lack, and index their keys.
 
-        A rowset that they have stays as it is: what else would replace it waits for the maintenance lock.
+        Rowsets they have stay valid: anything that would replace one waits for the maintenance lock.
         """
         for rowset in version.disk[len(self._adopted) :]:
             self.halves[self._side_of[rowset.rowset_id]].adopt(rowset)
@@ -145,7 +145,7 @@ class TabletSplit:
             index_keys(half)
 
     def _copy_rows(self, version: Version, little: int) -> None:
-        if version.active is not self._rows.source:  # the rows that were copied are on disk now
+        if version.active is not self._rows.source:  # the copied rows are on disk now
             for half in self.halves:
                 slot = half.version.active.slot
                 half.version = replace(half.version, active=half.new_memrowset())
@@ -173,9 +173,9 @@ class TabletSplit:
         return True
 
     def _side_by_zones(self, rowset: DiskRowSet) -> int | None:
-        """Return the side that all rows are on as far as zone maps of the first range column tell.
+        """Return the side that all rows are on, if zone maps of the first range column show it.
 
-        Keys never change, hence these are true whatever deltas there are.
+        Keys never change, so zone maps hold whatever deltas there are.
         """
         column = self._columns[0]
         at = cell_of(self._split.at[0], column)
@@ -187,7 +187,7 @@ class TabletSplit:
         return None
 
     def _side_by_rows(self, rowset: DiskRowSet) -> int | None:
-        """Return the side that all rows are on, None for both."""
+        """Return the side that all rows are on, None if they are on both."""
         seen: set[int] = set()
         for first in range(0, len(rowset), PAGE_ROWS):
             last = min(first + PAGE_ROWS, len(rowset))
@@ -205,17 +205,17 @@ class TabletSplit:
 
 
 def index_keys(tablet: Tablet) -> None:
-    """Index the keys of a new tablet as far as there is memory, so that its first writers need not wait or search."""
+    """Index the keys of a new tablet as far as memory allows, so that its first writers need not wait or search."""
     while True:
         try:
             tablet.key_lookup.build(tablet.version, tablet.write_lock)
-        except CorruptionError:  # of a rowset that is left out from now on: a search may do without the corrupt page
+        except CorruptionError:  # its rowset is excluded from now on: a search may not need the corrupt page
             continue
         return
 
 
 def _router_of(partitions: PartitionSchema, split: RangeSplit, schema: TableSchema) -> Router:
-    """Return what numbers rows by their side, 0 below the split and 1 from it on."""
+    """Return a router that numbers rows by their side, 0 below the split and 1 from it on."""
     below, above = (each.model_copy(update={"hash": ()}) for each in split.halves)
     two = partitions.model_copy(update={"hash": (), "ranges": (below, above)})
     return Router(two, schema, list(two.tablets()))

@@ -1,10 +1,10 @@
 """CommitLog: the order of commits, the same in the log and in time.
 
-A commit is logged and given its timestamp in one step, so that log positions and timestamps rise together. It is
-then applied to the stores, by the writer that holds the tablet's lock. It is finished when it is applied and its log
-record is as durable as was promised: by the writer or by the log's thread, whoever brings about the last of both. So
-no commit waits for somebody to ask for the answer to an earlier one. It is acknowledged when it is durable and all
-commits before it are visible.
+A commit is logged and gets its timestamp in one step, so that log positions and timestamps rise together. The writer,
+which holds the tablet's lock, then applies it to the stores. A commit is finished when it is applied and its log record
+is as durable as promised; the writer or the log's thread finishes it, depending on which condition is met last. So no
+commit waits until somebody asks for the answer to an earlier one. A commit is acknowledged when it is durable and all
+earlier commits are visible.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class CommitLog:
         self._order = threading.Lock()
         self._latch = latch
         self._applied: dict[Durability, list[tuple[int, int]]] = {durability: [] for durability in Durability}
-        """Heaps of (lsn, timestamp): the commits that are applied and not yet durable enough to be visible."""
+        """Heaps of (lsn, timestamp): applied commits that are not durable enough to be visible."""
         self._finishing = threading.Lock()
         wal.listen(self._log_moved)
 
     @property
     def read_only_reason(self) -> str | None:
-        """Why nothing can be committed any more; None while all is well."""
+        """Why commits are impossible; None if they are possible."""
         return self._latch.reason or (str(self._wal.failed) if self._wal.failed else None)
 
     @contextmanager
@@ -60,14 +60,14 @@ class CommitLog:
         durability: Durability = Durability.FSYNC,
         attachments: Sequence[Attachment] = (),
     ) -> Iterator[Commit]:
-        """Log changes, attachments and notes; the body applies the former, under the write locks of their tablets.
+        """Log changes, attachments and notes; the body applies the first two, under the write locks of their tablets.
 
-        After the body the commit becomes visible as soon as it is as durable as ``durability`` promises, and all
-        before it are.
+        After the body, the commit becomes visible as soon as it is as durable as ``durability`` promises and all
+        earlier commits are visible.
 
         Raises:
             StorageFullError: before anything happened.
-            UnavailableError: the log has failed, or the store is made read-only; before anything happened.
+            UnavailableError: the log has failed, or the store is read-only; before anything happened.
         """
         self._latch.check()
         payload: list[pa.Buffer | bytes] = pack_record(changes, notes, attachments)
@@ -92,7 +92,7 @@ class CommitLog:
             raise InternalError(f"{why}; restart the store") from error
 
     def acknowledge(self, commit: Commit, durability: Durability) -> None:
-        """Return when a commit is durable and visible. The caller holds no lock; any number of threads may wait.
+        """Wait until a commit is durable and visible. The caller holds no lock; any number of threads may wait.
 
         Raises:
             UnavailableError: the log failed; whether the commit survives is known after a restart.
@@ -104,12 +104,12 @@ class CommitLog:
         self._mvcc.wait_for(commit.timestamp)
 
     def settled(self, timestamp: int) -> None:
-        """Return when an earlier commit, which others wait for too, is durable and visible. Raises as ``acknowledge``
+        """Wait until an earlier commit, for which others wait too, is durable and visible. Raises as ``acknowledge``
         does."""
         self._mvcc.wait_for(timestamp)
 
     def settle(self) -> int:
-        """Return a timestamp at or below which nothing is in flight: what an answer without a commit rests on."""
+        """Return a timestamp at or below which nothing is in flight: the base of an answer without a commit."""
         timestamp = self._mvcc.now()
         self._mvcc.wait_for(timestamp)
         return timestamp
@@ -120,7 +120,7 @@ class CommitLog:
             self._mvcc.poison(failure.message)
 
     def _finish_durable(self) -> None:
-        """Make those of the applied commits visible that the log has as safe as was promised."""
+        """Make applied commits visible whose log records are as durable as promised."""
         with self._finishing:
             due = _pop_until(self._applied[Durability.FSYNC], self._wal.durable_lsn)
             due += _pop_until(self._applied[Durability.OS], self._wal.written_lsn)
@@ -129,7 +129,7 @@ class CommitLog:
 
 
 def _pop_until(heap: list[tuple[int, int]], lsn: int) -> list[int]:
-    """Take the commits up to log position ``lsn`` out of a heap; return their timestamps."""
+    """Remove the commits up to log position ``lsn`` from a heap; return their timestamps."""
     timestamps: list[int] = []
     while heap and heap[0][0] <= lsn:
         timestamps.append(heappop(heap)[1])

@@ -1,11 +1,11 @@
-"""MemoryGate: how much memory unflushed rows may take, and what writers are made to do about it.
+"""MemoryGate: limits the memory of unflushed rows by slowing down or rejecting writers.
 
-Below the soft limit batches come in at once. From there on each waits before it is let in, the longer the nearer memory
-is to the hard limit, while flushes are under way: so writers come down to the speed of the disk instead of running into
-the wall. At the hard limit a batch is refused at once, with the time after which it is worth sending it again.
+Below the soft limit, batches are admitted at once. Above it, each waits, the longer the closer memory is to the hard
+limit, while flushes run: writers slow down to the speed of the disk instead of reaching the hard limit. At the hard
+limit a batch is rejected at once, with a time to retry after.
 
-Tables whose maintenance is off are flushed when their users ask for it, so that nobody waits for that: what they hold
-is taken off both limits before writers are slowed down, and the refusal at the hard limit says what to do.
+Tables with maintenance off are flushed only when their users ask, so waiting for that would be pointless. What they
+hold is subtracted from both limits before writers are slowed down, and the rejection at the hard limit says what to do.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ TABLET_BYTES_MAX = 1 << 30
 T = TypeVar("T")
 
 _CHECK_BYTES = 4 << 20
-"""Memory is counted exactly once for every so many bytes let in; above the soft limit, for every batch."""
+"""Memory is counted exactly once per this many admitted bytes; above the soft limit, for every batch."""
 _RETRY_SECONDS = (0.1, 10.0)
-"""Shortest and longest time after which to try again."""
+"""Shortest and longest time to retry after."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,13 @@ class Fullness:
 
     whole: float
     relieved: float
-    """Of what flushes will free, in the room that the rest leaves; 0 where there is nothing that they will."""
+    """The same for what flushes will free, in the room that the rest leaves; 0 where flushes will free nothing."""
     left_bytes: int
-    """What only a user's own ``maintain`` frees."""
+    """The bytes that only a user's own ``maintain`` frees."""
 
 
 class MemoryGate:
-    """Admits batches by the size of the memory stores of all tablets and of the batches on their way. Thread safe."""
+    """Admits batches by the size of the memory stores of all tablets and of the batches in flight. Thread safe."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class MemoryGate:
         maintained: Callable[[], list[Tablet]],
         flush: Callable[[], object],
     ) -> None:
-        """``maintained`` are those of the ``tablets`` that ``flush`` asks to be flushed."""
+        """``maintained`` are the ``tablets`` that ``flush`` requests flushes of."""
         self._is_on = options.maintenance == "on"
         self._hard = options.memory_bytes
         self._soft = int(options.memory_bytes * options.memory_soft_share)
@@ -72,15 +72,15 @@ class MemoryGate:
         self._throttled_seconds = 0.0
 
     def is_pressed(self) -> bool:
-        """Whether flushes should make room: memory that they free is above the soft limit."""
+        """Whether flushes should make room: the memory that they can free is above the soft limit."""
         return self._is_pressed
 
     def is_relieved(self) -> bool:
-        """Whether flushes will free any memory by themselves, so that it pays to come again."""
+        """Whether flushes will free memory by themselves, so that a retry makes sense."""
         return self._is_on and any(map(_freed, self._maintained()))
 
     def state(self) -> MemoryStats:
-        """Return what takes memory now, and what it has led to."""
+        """Return the present use of memory, and how often writers waited or were rejected."""
         return MemoryStats(
             limit_bytes=self._hard,
             soft_limit_bytes=self._soft,
@@ -94,10 +94,10 @@ class MemoryGate:
 
     @contextmanager
     def admitted(self, size_bytes: int) -> Iterator[None]:
-        """Let a batch in, which counts until the body ends: by then it lies in the memory stores.
+        """Admit a batch. It counts until the body ends: by then it is in the memory stores.
 
         Raises:
-            UnavailableError: memory is at its hard limit; ``retry_after_seconds`` says when to come again.
+            UnavailableError: memory is at its hard limit; ``retry_after_seconds`` says when to retry.
         """
         with self._changed:
             self._admit(size_bytes)
@@ -110,10 +110,10 @@ class MemoryGate:
                 self._in_flight -= size_bytes
 
     def let_in(self, size_bytes: int) -> LargePlace:
-        """Let in much at once, if all of it finds room below the hard limit; it counts until the place is left.
+        """Admit a large amount if all of it fits below the hard limit; it counts until the place is left.
 
         Raises:
-            UnavailableError: there is no room: flushes were asked for; ``retry_after_seconds`` says when to come again.
+            UnavailableError: it does not fit. Flushes were requested; ``retry_after_seconds`` says when to retry.
         """
         with self._changed:
             self._in_flight += size_bytes
@@ -129,7 +129,7 @@ class MemoryGate:
             self._in_flight -= size_bytes
 
     def freed(self) -> None:
-        """Say that a flush has ended."""
+        """Wake waiting writers, after a flush."""
         with self._changed:
             was_over_soft = self._is_over_soft
             if was_over_soft and self._fullness().whole <= 0:
@@ -149,7 +149,7 @@ class MemoryGate:
             self._refuse(fullness.left_bytes)
 
     def _throttle(self, fullness: float) -> None:
-        """Wait for a flush, or for a time that grows with how full memory is above the soft limit."""
+        """Wait for a flush, or for a time that grows as memory exceeds the soft limit."""
         self._throttled += 1
         started = time.monotonic()
         self._changed.wait_for(lambda: self._fullness().relieved <= 0, self._longest_wait_seconds * fullness)
@@ -166,10 +166,10 @@ class MemoryGate:
         )
 
     def _fullness(self) -> Fullness:
-        """Count memory."""
+        """Measure memory."""
         every, maintained = self._tablets(), self._maintained()
         held, freed = sum(map(_held, every)), sum(map(_freed, maintained))
-        left = max(held - sum(map(_held, maintained)), 0)  # a tablet may have grown between the two looks
+        left = max(held - sum(map(_held, maintained)), 0)  # a tablet may have grown between the two counts
         room = max(self._hard - left, 0)
         relieved = max(
             _share(freed + self._in_flight, int(room * self._soft_share), room),
@@ -202,7 +202,7 @@ def _largest(tablets: list[Tablet]) -> int:
 
 
 class LargePlace:
-    """The right to a part of memory, until the end of a ``with``."""
+    """A reserved part of memory, until the end of a ``with``."""
 
     def __init__(self, gate: MemoryGate, size_bytes: int) -> None:
         self._gate = gate
@@ -216,10 +216,10 @@ class LargePlace:
 
 
 def patiently(work: Callable[[], T], seconds: float) -> T:
-    """Return what ``work`` returns; where memory was full, try again as it says for at most ``seconds``.
+    """Return the result of ``work``; when memory is full, retry as told for at most ``seconds``.
 
     Raises:
-        UnavailableError: it was still full then, or the cause was another.
+        UnavailableError: memory is still full, or there is another cause.
     """
     deadline = time.monotonic() + seconds
     while True:

@@ -1,12 +1,12 @@
 """NumberedWrites: the answers to numbered writes, so that a write that is sent again is answered, not applied again.
 
-A write that carries ``writer`` and ``seq`` has its answer in its own log record: both are durable, or neither. The
-newest answers of each writer stand in memory. Before the part of the log that holds some of them is freed, all answers
-of those writers are logged once more, as one note at the log's end; so the log alone is enough to remember them after
-a restart. For each writer ``logged_from`` is the log position from which on the log tells everything about it.
+The log record of a write with ``writer`` and ``seq`` contains its answer: both are durable, or neither. The newest
+answers of each writer are in memory. Before a part of the log with some of them is freed, all answers of those writers
+are logged again, as one note at the end of the log. So the log alone restores them after a restart. The log from a
+writer's ``logged_from`` on has all its answers.
 
-What is kept is bounded three ways (see the constants). A number below those that a writer's answers are kept for is
-refused; a writer that was forgotten altogether, because so many others wrote since, counts as new.
+Three constants bound what is kept. A number below a writer's kept answers is rejected. A writer that was forgotten,
+because many others have written since, counts as new.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from ...schemas.write import SEQ_MAX, Durability, WriteResult
 from ..record.log_note import Note, NoteKind
 
 ANSWERS_KEPT = 64
-"""For each writer: it may have this many writes on their way at once."""
+"""For each writer: the most writes it may have in flight."""
 WRITERS_KEPT = 4096
-"""In a store; those that have not written for longest are forgotten first."""
+"""In a store; writers whose last write is oldest are forgotten first."""
 ANSWER_BYTES_KEPT = 16 << 20
-"""In a store, as JSON: only answers with many row errors come near it."""
+"""In a store, as JSON; only answers with many row errors come near it."""
 
 _NOWHERE = 1 << 63
 """A log position that is never freed."""
 _KEPT_PARTS = {"rows", "applied", "ignored", "error_count", "errors"}
-"""Of an answer; the rest is the record's or the request's."""
+"""The fields of an answer that are logged; the record or the request supplies the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """What names a write: its writer on its table, and the writer's own count."""
+    """The identity of a write: its table, its writer and the writer's own count."""
 
     table_id: int
     writer: str
@@ -48,7 +48,7 @@ class Number:
 
 
 def number_of(table_id: int, writer: str, seq: int) -> Number:
-    """Return the name of a write. Raises InvalidArgumentError when ``seq`` counts no writes."""
+    """Return the identity of a write. Raises InvalidArgumentError if ``seq`` is out of range."""
     if not 0 <= seq <= SEQ_MAX:
         raise InvalidArgumentError(f"seq must be from 0 to {SEQ_MAX}, not {seq}")
     return Number(table_id, writer, seq)
@@ -56,25 +56,25 @@ def number_of(table_id: int, writer: str, seq: int) -> Number:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A numbered write in the log and the JSON of its answer, without the timestamp."""
+    """A numbered write in the log, and the JSON of its answer without the timestamp."""
 
     lsn: int
     timestamp: int
     body: bytes
 
     def result(self, durability: Durability) -> WriteResult:
-        """Return the answer as a client gets it."""
+        """Return the answer as the client gets it."""
         kept = _Answer.model_validate_json(self.body)
         return WriteResult(**{**dict(kept), "timestamp": self.timestamp, "durability": durability})
 
     def check(self, rows: int) -> None:
-        """Raise InvalidArgumentError when a batch of ``rows`` cannot be the one that was answered."""
+        """Raise InvalidArgumentError if a batch of ``rows`` cannot be the one that was answered."""
         if (first := _Answer.model_validate_json(self.body).rows) != rows:
             raise InvalidArgumentError(f"seq was already used for a batch of {first:,} rows, not {rows:,}")
 
 
 class _Answer(WriteResult):
-    """An answer as it is logged, without what is the record's or the request's."""
+    """An answer as logged, without the fields that the record or the request supplies."""
 
     timestamp: int = 0
 
@@ -106,13 +106,13 @@ class _WritersNote(BaseModel):
 @dataclass(slots=True)
 class _WriterAnswers:
     floor: int = 0
-    """Answers to numbers below are not kept any more."""
+    """Answers to lower numbers are no longer kept."""
     logged_from: int = _NOWHERE
     answers: dict[int, Answered] = field(default_factory=dict)
 
 
 class NumberedWrites:
-    """The answers kept of all writers of a store. Thread safe."""
+    """The kept answers of all writers of a store. Thread safe."""
 
     def __init__(
         self,
@@ -130,12 +130,12 @@ class NumberedWrites:
 
     @contextmanager
     def begin(self, number: Number) -> Iterator[Answered | Ticket]:
-        """Give the write as it was made before, or the right to make it in the body.
+        """Yield the earlier write, or a ticket to make it in the body.
 
-        The same write, sent by two at once, waits here until the first of them is in the log or has failed.
+        If two clients send the same write at once, the second waits until the first is in the log or has failed.
 
         Raises:
-            InvalidArgumentError: the number is older than the answers that are kept.
+            InvalidArgumentError: the number is older than the kept answers.
         """
         with self._changed:
             self._changed.wait_for(lambda: number not in self._begun)
@@ -157,7 +157,7 @@ class NumberedWrites:
             self._trim()
 
     def forget(self, is_gone: Callable[[int], bool]) -> None:
-        """Forget all writers on tables that are gone, by id."""
+        """Forget all writers on tables that ``is_gone`` reports as removed."""
         with self._changed:
             for key in [key for key in self._writers if is_gone(key[0])]:
                 self._drop(key)
@@ -165,7 +165,7 @@ class NumberedWrites:
     # The log
 
     def restore(self, note: Note, lsn: int, timestamp: int) -> None:
-        """Take over what log record ``lsn`` says. Raises CorruptionError when it cannot be understood."""
+        """Apply log record ``lsn``. Raises CorruptionError if it cannot be decoded."""
         try:
             if note.kind is NoteKind.ANSWER:
                 told = _AnswerNote.model_validate_json(note.body)
@@ -188,7 +188,7 @@ class NumberedWrites:
             self._trim()
 
     def by_timestamp(self, table_id: int) -> dict[int, str]:
-        """Return who made the numbered writes to a table that are remembered, by the timestamp of the commit."""
+        """Return the writers of the remembered writes to a table, by commit timestamp."""
         with self._changed:
             return {
                 answered.timestamp: name
@@ -198,7 +198,7 @@ class NumberedWrites:
             }
 
     def of_tablet(self, table_id: int, suffix: str) -> tuple[MovedAnswers, ...]:
-        """Return the answers to writers on a table whose names end with ``suffix``: those that write to one tablet."""
+        """Return the answers to the writers of a table whose names end with ``suffix``: those of one tablet."""
         with self._changed:
             return tuple(
                 MovedAnswers(
@@ -215,10 +215,10 @@ class NumberedWrites:
 
     @contextmanager
     def saved_before(self, lsn: int) -> Iterator[tuple[Note | None, list[int]]]:
-        """Give a note of all that the log before ``lsn`` tells, None if that is nothing; the body logs it.
+        """Yield a note of all that the log before ``lsn`` holds, None if nothing; the body logs it.
 
         Every answer logged before ``lsn`` must have been kept. The body appends the position of the note to the list;
-        without one everything stays as if nothing was saved.
+        without it, nothing counts as saved.
         """
         with self._changed:
             saved = {key: writer for key, writer in self._writers.items() if writer.logged_from < lsn}
@@ -280,13 +280,13 @@ class NumberedWrites:
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """The right to make a numbered write, for one thread: log ``note``, then ``keep``."""
+    """The right of one thread to make a numbered write: log ``note``, then ``keep``."""
 
     writers: NumberedWrites
     number: Number
 
     def note(self, answer: WriteResult) -> Note:
-        """Return what the log record says of the answer."""
+        """Return the note with the answer, for the log record."""
         body = b'{"writer":%s,"seq":%d,"answer":%s}' % (
             json.dumps(self.number.writer).encode(),
             self.number.seq,
@@ -300,7 +300,7 @@ class Ticket:
 
 
 def moved_note(table_id: int, moved: Sequence[MovedAnswers]) -> Note:
-    """Return what the log is to say of answers that another server gave; they are durable there."""
+    """Return a note with the answers of another server, which are durable there."""
     writers = [
         _LoggedWriter(
             table=table_id,

@@ -1,8 +1,8 @@
-"""TransactionMemory: the committed transactions and versions of applications, so that none is applied twice.
+"""TransactionMemory: committed transactions and application versions, so that none is applied twice.
 
-Both stand in the log record of their commit, as a note. Before the part of the log that holds one of them is freed, all
-are logged once more, as one note at the log's end: so the log alone is enough to remember them after a restart, as for
-the answers to numbered writes (`numbered_writes`).
+The log record of a commit holds both as a note. Before a part of the log with such a note is freed, all are logged
+again, as one note at the end of the log. So the log alone restores them after a restart, as with the answers to
+numbered writes (`numbered_writes`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..record.log_note import Note, NoteKind
 
 TRANSACTIONS_KEPT = 4096
 APPLICATIONS_KEPT = 4096
-"""In a store; those that committed longest ago are forgotten first."""
+"""The most in a store; the oldest commits are forgotten first."""
 
 
 class CommittedTransaction(BaseModel):
@@ -43,7 +43,7 @@ class CommittedTransaction(BaseModel):
 
 
 class CommittedVersion(BaseModel):
-    """The newest version that an application has committed."""
+    """The newest version that an application committed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -65,13 +65,13 @@ class _Told(BaseModel):
 
 
 def note_of(transaction: CommittedTransaction, version: CommittedVersion | None) -> Note:
-    """Return what the log record of a commit says of it."""
+    """Return the note for the log record of a commit."""
     told = _Told(transactions=[transaction], applications=[version] if version else [])
     return Note(0, NoteKind.TRANSACTIONS, told.model_dump_json(exclude_defaults=True).encode())
 
 
 class TransactionMemory:
-    """What is remembered of a store's transactions. Thread safe."""
+    """The remembered transactions of a store. Thread safe."""
 
     def __init__(self, transactions_kept: int = TRANSACTIONS_KEPT, applications_kept: int = APPLICATIONS_KEPT) -> None:
         self._transactions_kept = transactions_kept
@@ -79,13 +79,13 @@ class TransactionMemory:
         self._transactions: OrderedDict[str, CommittedTransaction] = OrderedDict()
         self._applications: OrderedDict[str, CommittedVersion] = OrderedDict()
         self._logged_from: int | None = None
-        """The log from here on tells of all of them; None: there are none."""
+        """The log from this position on restores all of them; None: there are none."""
         self._begun: set[tuple[str, str]] = set()
         self._changed = threading.Condition(threading.RLock())
 
     @contextmanager
     def alone(self, transaction: str, app_id: str | None) -> Iterator[None]:
-        """Let no other commit of this transaction, or of this application, run while the body does."""
+        """Keep out other commits of this transaction or application while the body runs."""
         claims = {("transaction", transaction)} | ({("application", app_id)} if app_id is not None else set())
         with self._changed:
             self._changed.wait_for(lambda: not claims & self._begun)
@@ -98,25 +98,25 @@ class TransactionMemory:
                 self._changed.notify_all()
 
     def transaction(self, name: str) -> CommittedTransaction | None:
-        """Return a transaction that was committed; None for one that was not, or is forgotten."""
+        """Return a committed transaction; None if it was not committed, or is forgotten."""
         with self._changed:
             return self._transactions.get(name)
 
     def by_timestamp(self) -> dict[int, str]:
-        """Return the transactions that are remembered, by the timestamp of their commit."""
+        """Return the remembered transactions by commit timestamp."""
         with self._changed:
             return {each.timestamp: name for name, each in self._transactions.items()}
 
     def version(self, app_id: str) -> CommittedVersion | None:
-        """Return the newest version of an application that was committed."""
+        """Return the newest version that an application committed."""
         with self._changed:
             return self._applications.get(app_id)
 
     @contextmanager
     def logging(self) -> Iterator[Callable[[CommittedTransaction, CommittedVersion | None, int], None]]:
-        """Lend a function that remembers a commit by the position of its record, which the body logs.
+        """Yield a function that remembers a commit by the position of its record, which the body logs.
 
-        The log is not freed in between: the commit need not touch a tablet whose lock would see to that.
+        The log is not freed in between: the commit may touch no tablet whose lock would prevent that.
         """
         with self._changed:
             yield self._keep
@@ -125,7 +125,7 @@ class TransactionMemory:
         self._put(_Told(transactions=[transaction], applications=[version] if version else []), lsn)
 
     def restore(self, note: Note, lsn: int, timestamp: int) -> None:
-        """Take over what log record ``lsn`` says. Raises CorruptionError when it cannot be understood."""
+        """Apply log record ``lsn``. Raises CorruptionError if it cannot be decoded."""
         try:
             told = _Told.model_validate_json(note.body)
         except ValidationError as error:
@@ -139,9 +139,9 @@ class TransactionMemory:
 
     @contextmanager
     def saved_before(self, lsn: int) -> Iterator[tuple[Note | None, list[int]]]:
-        """Give a note of all that the log before ``lsn`` tells, None if that is nothing; the body logs it.
+        """Yield a note of all that the log before ``lsn`` holds, None if nothing; the body logs it.
 
-        The body appends the position of the note to the list; without one everything stays as if nothing was saved.
+        The body appends the position of the note to the list; without it, nothing counts as saved.
         """
         positions: list[int] = []
         with self._changed:

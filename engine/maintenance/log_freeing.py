@@ -1,4 +1,4 @@
-"""LogFreeing: frees the part of the log that no memory store needs, once all that it tells is told elsewhere."""
+"""LogFreeing: frees the part of the log that no memory store needs, once its other content is saved elsewhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..wal.log import WriteAheadLog
 
 
 class LogFreeing:
-    """For the log of one store. Thread safe."""
+    """Frees the log of one store. Thread safe."""
 
     def __init__(
         self,
@@ -36,10 +36,10 @@ class LogFreeing:
         self._freeing = threading.Lock()
 
     def free(self) -> None:
-        """Free what is not needed.
+        """Free the log before the first position that a memory store needs.
 
         Raises:
-            UnavailableError: the store is made read-only, or log or manifest cannot be written.
+            UnavailableError: the store is read-only, or log or manifest cannot be written.
             StorageFullError: the disk is full; nothing was freed.
         """
         with self._freeing:
@@ -62,7 +62,7 @@ class LogFreeing:
             self._wal.free_before(needed)
 
     def needed(self) -> tuple[int, dict[int, int]]:
-        """Return from which position on memory stores need the log, and up to which each tablet's files hold it."""
+        """Return the first position that memory stores need, and the last one that each tablet's files cover."""
         needed = self._wal.last_lsn + 1
         in_files: dict[int, int] = {}
         for tablet in [tablet for table in self._tables() for tablet in table.tablets]:
@@ -75,7 +75,7 @@ class LogFreeing:
     def _save_answers(self, lsn: int) -> None:
         """Log again what the log before ``lsn`` says of numbered writes and of transactions.
 
-        Every tablet's writers of then are through.
+        All writers up to ``lsn`` have finished, in every tablet.
         """
         for told in (self._writers, self._transaction_memory):
             with told.saved_before(lsn) as (note, positions):

@@ -21,11 +21,11 @@ _REST_MICROSECONDS, _REST_MICROSECONDS_MAX = 10_000_000, 3_600_000_000
 
 
 class MaintenanceManager:
-    """Chooses among the operations that ``operations`` returns each time it is asked.
+    """Chooses among the operations that ``operations`` returns at each call.
 
-    ``failed`` hears of the errors of the thread's work. Work that meets a damaged file would meet it again: it rests,
-    for twice as long each time, and other work goes on. ``now`` tells the time in microseconds; without it nothing
-    rests. The thread calls ``idle`` whenever it finds nothing to do, about once a second.
+    ``failed`` receives the errors of the thread's work. Work that meets a damaged file would meet it again, so it
+    pauses, twice as long each time, while other work continues. ``now`` returns microseconds; without it nothing
+    pauses. The thread calls ``idle`` whenever there is nothing to do, about once a second.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class MaintenanceManager:
         self._now = now
         self._idle = idle
         self._rests: dict[str, tuple[int, int]] = {}
-        """By the name of work: until when it rests, and for how long it does."""
+        """By the name of the work: the end of its pause, and the pause's length."""
         self._wake = threading.Event()
         self._stopping = False
         self._thread: threading.Thread | None = None
@@ -48,7 +48,7 @@ class MaintenanceManager:
         """How often each kind of work was done."""
 
     def run_once(self) -> str | None:
-        """Do the work with the highest score; return its name, or None when nothing is worth doing.
+        """Do the work with the highest score; return its name, or None when no work is due.
 
         Raises:
             StoreError: the work failed.
@@ -71,7 +71,7 @@ class MaintenanceManager:
 
     @contextmanager
     def _resting(self, operation: MaintenanceOp) -> Iterator[None]:
-        """Let work rest when it meets a damaged file; its error goes on."""
+        """Pause work that meets a damaged file, and re-raise its error."""
         try:
             yield
         except (CorruptionError, UnreadableFileError):
@@ -82,7 +82,7 @@ class MaintenanceManager:
             raise
 
     def start(self) -> None:
-        """Do work in a thread of its own from now on."""
+        """Start the thread."""
         self._thread = threading.Thread(target=self._run, name="nyala-maintenance", daemon=True)
         self._thread.start()
 
@@ -91,7 +91,7 @@ class MaintenanceManager:
         self._wake.set()
 
     def stop(self) -> None:
-        """Finish the work that runs and stop the thread."""
+        """Finish the running work and stop the thread."""
         self._stopping = True
         self._wake.set()
         if self._thread:
@@ -100,7 +100,7 @@ class MaintenanceManager:
     def _run(self) -> None:
         while True:
             self._wake.clear()
-            if self._stopping:  # looked at after the clearing, lest a stop in between goes unheard
+            if self._stopping:  # checked after the clearing, so that a stop in between is not lost
                 return
             if not self._attempt():
                 self._idle()

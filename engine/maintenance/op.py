@@ -1,10 +1,10 @@
-"""MaintenanceOp: one kind of background work on one thing; all that the manager knows of the store."""
+"""MaintenanceOp: one kind of background work on one thing; the manager knows nothing else of the store."""
 
 from typing import Protocol
 
 
 class MaintenanceOp(Protocol):
-    """Work that waits to be worth doing."""
+    """Work that may become due."""
 
     @property
     def name(self) -> str:
@@ -12,9 +12,9 @@ class MaintenanceOp(Protocol):
         ...
 
     def score(self) -> float:
-        """Return how much it is worth doing now; 0 means nothing to do. Cheap: asked often, under no lock."""
+        """Return the priority of the work now; 0 means nothing to do. Cheap: called often, under no lock."""
         ...
 
     def perform(self) -> object:
-        """Do it; what it returns is for others. May raise ``StoreError``; it is then asked for its score again."""
+        """Do the work; the manager ignores the result. May raise ``StoreError``; its score is then asked again."""
         ...

@@ -1,6 +1,6 @@
-"""The maintenance of a store's tables: what can be done, when it is worth doing, and what is freed then.
+"""The maintenance of a store's tables: its kinds of work, when each is due, and how to do it.
 
-One flush or compaction works on a tablet at a time. Flushes that are asked for are made for many tablets at once.
+One flush or compaction works on a tablet at a time. Flushes on request cover many tablets at once.
 """
 
 from __future__ import annotations
@@ -32,52 +32,52 @@ from .op import MaintenanceOp
 
 
 def flush(tablet: Tablet, environment: Environment) -> FlushReport | None:
-    """Flush all rows of a tablet that are in memory; None when there are none."""
+    """Flush all rows of a tablet that are in memory; None if there are none."""
     with work_on(tablet, environment):
         left_over = _left_over_rows(tablet, environment, 0)
         return _sum(*left_over, flush_memrowset(tablet, environment))
 
 
 def flush_all_deltas(tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
-    """Flush all deltas of a tablet's DiskRowSets; None when there are none. ``mark`` is the ancient history mark."""
+    """Flush all deltas of a tablet's DiskRowSets; None if there are none. ``mark`` is the ancient history mark."""
     with work_on(tablet, environment):
         left_over = _left_over_deltas(tablet, environment, mark)
         return _sum(*left_over, flush_deltas(tablet, environment, mark))
 
 
 def minor_compact(tablet: Tablet, environment: Environment, mark: int, at_least: int = 2) -> FlushReport | None:
-    """Merge the REDO files, and the UNDO files, of every DiskRowSet that has so many; None when there is none."""
+    """Merge the REDO files, and the UNDO files, of each DiskRowSet with ``at_least`` of them; None if none has."""
     with _rewriting(tablet, environment):
         return _sum(*[minor(tablet, rowset, environment, mark, at_least) for rowset in _each(tablet)])
 
 
 def major_compact(tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
-    """Bring the base columns of every DiskRowSet up to its REDO files; None when none has such deltas."""
+    """Merge the REDO files of every DiskRowSet into its base columns; None if there are none."""
     with _rewriting(tablet, environment):
         return _sum(*[major(tablet, rowset, environment, None, mark) for rowset in _each(tablet)])
 
 
 def collect_history(tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
-    """Drop the files that only snapshots before the mark can see; None when there are none."""
+    """Drop the files that only snapshots before the mark can see; None if there are none."""
     with _rewriting(tablet, environment):
         return gc(tablet, environment, mark)
 
 
 def compact_all(tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
-    """Merge all DiskRowSets of a tablet, without what lies before the mark; None when there are none."""
+    """Merge all DiskRowSets of a tablet, without history before the mark; None if there are none."""
     with _rewriting(tablet, environment):
         return compact(tablet, environment, ancient_history_mark=mark)
 
 
 def index_keys(tablet: Tablet, environment: Environment) -> int:
-    """Put the keys of DiskRowSets into the key index as far as its budget goes; return how many came in."""
+    """Put the keys of DiskRowSets into the key index as far as its budget allows; return how many were added."""
     with work_on(tablet, environment):
         return tablet.key_lookup.build(tablet.version, tablet.write_lock)
 
 
 @contextmanager
 def flushed(tablet: Tablet, environment: Environment) -> Iterator[None]:
-    """Write all that is in memory into files and keep all history; while the body runs, the tablet's files stay."""
+    """Flush everything in memory and keep all history; while the body runs, the tablet's files do not change."""
     with work_on(tablet, environment):
         _left_over_rows(tablet, environment, 0)
         flush_memrowset(tablet, environment)
@@ -87,13 +87,13 @@ def flushed(tablet: Tablet, environment: Environment) -> Iterator[None]:
 
 
 def name_rowsets(tablet: Tablet, environment: Environment) -> None:
-    """Let maintenance know the rowsets that were attached to a tablet."""
+    """Name the rowsets that were attached to a tablet in the manifest."""
     with work_on(tablet, environment):
         pass
 
 
 def perform(kind: MaintenanceKind, tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
-    """Do one kind of work on a tablet now; None when there is nothing to do. ``mark`` is the ancient history mark."""
+    """Do one kind of work on a tablet now; None if there is nothing to do. ``mark`` is the ancient history mark."""
     if kind is MaintenanceKind.FLUSH:
         return flush(tablet, environment)
     work = {
@@ -113,14 +113,13 @@ def perform_on_all(
     mark: int,
     is_gone: Callable[[Tablet], bool],
 ) -> Iterator[FlushReport]:
-    """Do one kind of work on tablets and yield what was done. ``mark`` is the ancient history mark.
+    """Do one kind of work on tablets and yield the reports. ``mark`` is the ancient history mark.
 
-    Flushes are made for a batch of tablets at a time, with one commit of the manifest for the batch. What ``is_gone``
-    when its turn comes is passed over.
+    Flushes cover a batch of tablets at a time, with one manifest commit for the batch. Tablets for which ``is_gone`` is
+    true by then are skipped.
 
     Raises:
-        StorageFullError, UnavailableError: the work on a tablet, or on a batch of them, failed; what was yielded is
-            done.
+        StorageFullError, UnavailableError: the work on a tablet, or on a batch of them, failed; yielded work is done.
     """
     environment.latch.check()
     wanted = (tablet for tablet in tablets if _has_any(kind, tablet))
@@ -135,9 +134,9 @@ def perform_on_all(
 def _flush_together(
     kind: MaintenanceKind, tablets: Sequence[Tablet], environment: Environment, mark: int
 ) -> tuple[list[FlushReport], list[Tablet]]:
-    """Flush tablets by one commit of the manifest; return what was done and the tablets at which others are at work.
+    """Flush tablets by one manifest commit; return the reports, and the tablets that other work has locked.
 
-    Their locks are taken without waiting: who waits for one holds no other.
+    Locks are tried without waiting, since waiting with other locks held could deadlock.
     """
     left_over, stage = _STAGES[kind]
     busy: list[Tablet] = []
@@ -159,7 +158,7 @@ def _flush_together(
 
 
 def _left_over_rows(tablet: Tablet, environment: Environment, _mark: int) -> list[FlushReport | None]:
-    """Flush what an earlier flush, or an alteration, has set aside; the newest of it is left to ``_stage_rows``."""
+    """Flush what an earlier flush or an alteration has set aside; ``_stage_rows`` flushes the newest of it."""
     return [flush_memrowset(tablet, environment) for _ in range(_memrowsets(tablet) - 1)]
 
 
@@ -181,11 +180,11 @@ _STAGES = {
     MaintenanceKind.FLUSH: (_left_over_rows, _stage_rows),
     MaintenanceKind.FLUSH_DELTAS: (_left_over_deltas, prepare_deltas),
 }
-"""The kinds of work that are committed for many tablets at a time: what comes before it, and what is committed."""
+"""Kinds of work that are committed for many tablets at a time: first leftovers one by one, then the common commit."""
 
 
 def _began(tablet: Tablet, environment: Environment, held: ExitStack) -> bool:
-    """Begin to work on a tablet until ``held`` is closed; return False where others do, or nobody may any more."""
+    """Begin to work on a tablet until ``held`` closes; return False if it is locked or retired."""
     if not tablet.maintenance_lock.acquire(blocking=False):
         return False
     held.callback(tablet.maintenance_lock.release)
@@ -207,7 +206,7 @@ def _perform_unless_gone(
 
 
 def _has_any(kind: MaintenanceKind, tablet: Tablet) -> bool:
-    """Whether a tablet has what a kind of work is about; whether that is to be done is for the work to find out."""
+    """Whether a tablet has what a kind of work handles; the work itself decides whether it is due."""
     version = tablet.version
     if kind is MaintenanceKind.FLUSH:
         return bool(_memrowsets(tablet) or version.attached)
@@ -217,7 +216,7 @@ def _has_any(kind: MaintenanceKind, tablet: Tablet) -> bool:
 
 
 def _batches(tablets: Iterable[Tablet]) -> Iterator[list[Tablet]]:
-    """Yield tablets to be flushed together: what one commit waits for is kept small."""
+    """Yield batches of tablets to flush together, small so that no commit waits long."""
     batch: list[Tablet] = []
     size = 0
     for tablet in tablets:
@@ -232,10 +231,10 @@ def _batches(tablets: Iterable[Tablet]) -> Iterator[list[Tablet]]:
 
 @contextmanager
 def work_on(tablet: Tablet, environment: Environment) -> Iterator[None]:
-    """Work alone on a tablet, and on rowsets that the manifest names.
+    """Work alone on a tablet, whose rowsets are all named in the manifest.
 
     Raises:
-        UnavailableError: there is to be no more work on it, or in the store.
+        UnavailableError: the tablet is retired, or the store is read-only.
     """
     with tablet.maintenance_lock:
         environment.latch.check()
@@ -247,11 +246,11 @@ def work_on(tablet: Tablet, environment: Environment) -> Iterator[None]:
 
 @contextmanager
 def _rewriting(tablet: Tablet, environment: Environment) -> Iterator[None]:
-    """Work alone on a tablet, to write files anew.
+    """Work alone on a tablet, to rewrite files.
 
     Raises:
-        ConflictError: its files are being merged outside.
-        UnavailableError: there is to be no more work on it, or in the store.
+        ConflictError: an outside compaction is merging its files.
+        UnavailableError: the tablet is retired, or the store is read-only.
     """
     with work_on(tablet, environment):
         if tablet.handed_out:
@@ -264,7 +263,7 @@ def _rewriting(tablet: Tablet, environment: Environment) -> Iterator[None]:
 
 @contextmanager
 def _at_work(tablet: Tablet, environment: Environment) -> Iterator[None]:
-    """Work on a tablet whose maintenance lock is held."""
+    """Work on a tablet whose maintenance lock the caller holds."""
     environment.latch.check()
     name_attached(tablet, environment)
     try:
@@ -274,14 +273,14 @@ def _at_work(tablet: Tablet, environment: Environment) -> Iterator[None]:
 
 
 def _give_back(tablet: Tablet) -> None:
-    """Return what the work has used, and no one uses now, to the operating system."""
+    """Return unused memory to the operating system after the work."""
     if sum(rowset.size_bytes for rowset in tablet.version.disk) >= _LARGE_BYTES:
         READ_BUFFERS.release()
         give_back()
 
 
 def _each(tablet: Tablet) -> Iterator[DiskRowSet]:
-    """Yield the DiskRowSets of now; files and stores of one that is replaced are not held until the last is done."""
+    """Yield the present DiskRowSets, releasing each, so that replaced ones free their files and memory at once."""
     rowsets = list(reversed(tablet.version.disk))
     while rowsets:
         yield rowsets.pop()
@@ -309,7 +308,7 @@ class TabletOp:
 
 @dataclass(frozen=True, slots=True)
 class TabletUpkeep:
-    """Says when work on a tablet is worth it."""
+    """Scores the kinds of work on one tablet."""
 
     tablet: Tablet
     environment: Environment
@@ -320,7 +319,7 @@ class TabletUpkeep:
     """The ancient history mark of its table."""
 
     def operations(self, flushed: Callable[[], None]) -> list[MaintenanceOp]:
-        """Return all kinds of work on files that may be done; ``flushed`` is called after a flush."""
+        """Return all kinds of work on files; ``flushed`` is called after a flush."""
         where, on_files = f"tablet {self.tablet.tablet_id}", (self.tablet, self.environment)
 
         def flush_rows() -> None:
@@ -351,7 +350,7 @@ class TabletUpkeep:
         return list(map(self._giving_way, always + rewriting))
 
     def _giving_way(self, operation: MaintenanceOp) -> MaintenanceOp:
-        """Return work that gives way: a tablet may go, or be handed out, after the work was chosen."""
+        """Return work that does nothing if the tablet was retired or handed out after the work was chosen."""
 
         def perform() -> None:
             try:
@@ -363,7 +362,7 @@ class TabletUpkeep:
         return TabletOp(operation.name, operation.score, perform)
 
     def index(self) -> MaintenanceOp:
-        """Return the work on the key index, which changes no file."""
+        """Return the work on the key index, which changes no files."""
         return TabletOp(
             f"index keys of tablet {self.tablet.tablet_id}",
             self.index_score,
@@ -371,54 +370,53 @@ class TabletUpkeep:
         )
 
     def index_score(self) -> float:
-        """Return more than 0 when there are DiskRowSets out of the key index that fit in; a flush that is due goes
-        first."""
+        """Return more than 0 if the key index lacks DiskRowSets that would fit in; less than a flush that is due."""
         lookup = self.tablet.key_lookup
         return _INDEX_SCORE if not lookup.is_on_demand and lookup.worth_indexing(self.tablet.version) else 0.0
 
     def name_score(self) -> float:
-        """Return more than 0 when rowsets were attached: it costs nothing, and compactions see them then."""
+        """Return more than 0 if rowsets were attached: naming costs nothing, and lets compactions see them."""
         return 1.0 if self.tablet.version.attached else 0.0
 
     def flush_score(self) -> float:
-        """Return more than 0 when the MemRowSet is large, writers wait for memory, or an earlier flush failed."""
+        """Return more than 0 if the MemRowSet is large, writers wait for memory, or an earlier flush failed."""
         version = self.tablet.version
         held = sum(memrowset.nbytes for memrowset in version.in_memory if len(memrowset))
         at_least = 2.0 if version.frozen else 0.0
         return max(self._memory_score(held, version.active.nbytes / self.options.flush_bytes), at_least)
 
     def flush_deltas_score(self) -> float:
-        """Return more than 0 when the DeltaMemStores are large, or writers wait for memory."""
+        """Return more than 0 if the DeltaMemStores are large, or writers wait for memory."""
         held = sum(rowset.deltas.memory_bytes for rowset in self.tablet.version.disk)
         return self._memory_score(held, held / self.options.flush_deltas_bytes)
 
     def _memory_score(self, held_bytes: int, share: float) -> float:
-        """Return the score of work that frees so many bytes, a share of what makes it due. When writers wait it goes
-        before all that frees none, what frees most first."""
+        """Return the score of work that frees ``held_bytes``; ``share`` is their share of the due size. When writers
+        wait, it precedes all work that frees no memory, the largest first."""
         if held_bytes and self.pressed():
             return _PRESSED_SCORE + held_bytes / MIB
         return share if share >= 1 else 0.0
 
     def minor_score(self) -> float:
-        """Return more than 0 when a DiskRowSet has many REDO or UNDO files."""
+        """Return more than 0 if a DiskRowSet has many REDO or UNDO files."""
         stores = [rowset.deltas.stores for rowset in self.tablet.version.disk]
         most = max((len(files) for each in stores for files in (each.redo, each.undo)), default=0)
         share = most / self.options.redo_files_count
         return share / 2 if share >= 1 else 0.0
 
     def major_score(self) -> float:
-        """Return more than 0 when REDO files have grown large beside the base columns of a DiskRowSet."""
+        """Return more than 0 if REDO files have grown large beside the base columns of a DiskRowSet."""
         return min(max(map(self._redo_share, self.tablet.version.disk), default=0.0), 1.0)
 
     def major_compact(self) -> None:
-        """Bring base columns up to date where it is worth it."""
+        """Merge REDO files into base columns where that is due."""
         with _rewriting(self.tablet, self.environment):
             for rowset in _each(self.tablet):
                 if self._redo_share(rowset):
                     major(self.tablet, rowset, self.environment, None, self.mark())
 
     def history_score(self) -> float:
-        """Return more than 0 when files that only snapshots before the history can see are worth dropping."""
+        """Return more than 0 if enough bytes belong to files that only snapshots before the history can see."""
         ancient = gain(self.tablet, self.mark())
         if not ancient:
             return 0.0
@@ -427,25 +425,25 @@ class TabletUpkeep:
         return min(share, 1.0) if share >= 1 else 0.0
 
     def compact_score(self) -> float:
-        """Return what a merge of the best DiskRowSets gains; a flush that is due goes first."""
+        """Return the gain of merging the best DiskRowSets; less than a flush that is due."""
         best = self._pick()
         return min(best.gain, _COMPACTION_SCORE) if best else 0.0
 
     def compact(self) -> None:
-        """Merge the DiskRowSets that it gains most from, within a budget of bytes."""
+        """Merge the DiskRowSets with the highest gain, within a budget of bytes."""
         with _rewriting(self.tablet, self.environment):
             if best := self._pick():
                 self._flush_many_deltas()
                 compact(self.tablet, self.environment, best.rowset_ids, ancient_history_mark=self.mark())
 
     def _flush_many_deltas(self) -> None:
-        """Flush DeltaMemStores before a merge that reads them: of files it has a page in memory, of these all."""
+        """Flush large DeltaMemStores before a merge: it reads files by pages, but memory stores as a whole."""
         held = sum(rowset.deltas.memory_bytes for rowset in self.tablet.version.disk)
         if held >= self.options.flush_deltas_bytes // 4:
             flush_deltas(self.tablet, self.environment, self.mark())
 
     def _redo_share(self, rowset: DiskRowSet) -> float:
-        """Return REDO bytes for each byte of the columns' bases; 0 when too few to be worth it."""
+        """Return REDO bytes per byte of their columns' bases; 0 if below the limit."""
         redo = rowset.deltas.stores.redo
         changed = {column_id for file in redo for column_id in file.column_ids}.intersection(self.tablet.schema.by_id)
         if not changed:
@@ -462,24 +460,24 @@ class TabletUpkeep:
 
 
 _PRESSED_SCORE = 1e6
-"""More than that of any work which frees no memory."""
+"""Above all work that frees no memory."""
 _COMPACTION_SCORE = 0.9
 _INDEX_SCORE = 0.95
 _SUPERSEDED_SHARE = 0.15
-"""Less in old bases is left there: each major delta compaction makes some, and a merge rewrites all columns."""
+"""Smaller shares of old bases are not worth a merge: each major delta compaction leaves some."""
 _HISTORY_SHARE = 0.1
-"""Ancient history that takes this share of a tablet's bytes is dropped however few they are."""
+"""Ancient history with this share of a tablet's bytes is dropped, however few they are."""
 _TOGETHER = 256
-"""Tablets that are flushed by one commit of the manifest; and how much they may have in memory together."""
+"""The most tablets in one manifest commit of flushes; and the most bytes in memory of these."""
 _TOGETHER_BYTES = 32 * MIB
 _SYNCED_TOGETHER = 16
-"""Of fewer tablets the files are synced one after the other, always in the same order."""
+"""The files of fewer tablets are synced one after the other, always in the same order."""
 _LARGE_BYTES = 32 * MIB
-"""Work on less leaves little behind."""
+"""Work on a smaller tablet leaves little memory behind."""
 
 
 def candidate(rowset: DiskRowSet, mark: int, schema: TableSchema) -> Candidate:
-    """Return what the policy has to know of a rowset."""
+    """Return a rowset as the policy sees it."""
     size = rowset.bytes_on_disk
     dead = long_dead(rowset, mark) / max(len(rowset), 1)
     unread = _unread_share(rowset, schema, size)
@@ -487,7 +485,7 @@ def candidate(rowset: DiskRowSet, mark: int, schema: TableSchema) -> Candidate:
 
 
 def _unread_share(rowset: DiskRowSet, schema: TableSchema, size: int) -> float:
-    """Return the share of a rowset's bytes that nobody reads: columns that were dropped, bases that were rewritten."""
+    """Return the share of a rowset's bytes that nobody reads: dropped columns and rewritten bases."""
     superseded = rowset.superseded_bytes(schema.by_id) / size
     dropped = rowset.bytes_beside(schema.by_id) / size if schema.has_dropped else 0.0
     return dropped + (superseded if superseded >= _SUPERSEDED_SHARE else 0.0)

@@ -1,11 +1,11 @@
-"""Executes statements: each is one commit, of rows that are worked out from what they are just before it.
+"""Executes statements. Each is one commit, of rows computed from the state just before it.
 
-1. What is to be written is worked out at a snapshot, while others read and write.
-2. Rows that others changed meanwhile are worked out again, at a later snapshot, until few are left.
-3. Under the write locks of all of the table's tablets the rest is worked out, decided, logged and applied.
+1. The rows to write are computed at a snapshot, while others read and write.
+2. Rows that others changed meanwhile are computed again, at a later snapshot, until few are left.
+3. Under the write locks of all of the table's tablets, the rest is computed, decided, logged and applied.
 
 So a statement sees every commit before its own, and none is lost between its reading and its writing. Other writers
-wait for step 3 only, which is as long as the looking up of the statement's keys.
+wait only for step 3, which takes as long as looking up the statement's keys.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from .rows import StatementRows, key_ids
 from .work import ScanRows, Work, work_of
 
 _ATTEMPTS = 8
-"""Each is disturbed by an alteration."""
+"""An alteration spoils an attempt."""
 _ROUNDS = 4
-"""Of step 2."""
+"""The most repetitions of step 2."""
 _FEW_ROWS = 1_000
-"""Changed rows that may be worked out under the locks."""
+"""The most changed rows to compute under the locks."""
 
 
 @dataclass(slots=True)
 class _Gathered:
-    """The rows to be written, as of ``moment``."""
+    """The rows to write, computed at ``moment``."""
 
     rows: StatementRows
     moment: int
@@ -66,7 +66,7 @@ class Statements:
         scan: ScanRows,
         notify: Callable[[], None],
     ) -> None:
-        """``table`` finds a table by its name; ``notify`` tells that there may be maintenance to do."""
+        """``table`` finds a table by name; ``notify`` wakes maintenance."""
         self._table = table
         self._notify = notify
         self._log = log
@@ -77,12 +77,12 @@ class Statements:
         self._scan = scan
 
     def execute(self, statement: Statement) -> WriteResult:
-        """Execute a statement; see ``StoreService.execute``.
+        """See ``StoreService.execute``.
 
         Raises:
-            InvalidArgumentError: it cannot be, or changes too much for one commit.
+            InvalidArgumentError: it is invalid, or changes too much for one commit.
             SnapshotTooOldError: a restore to before the history that the table keeps.
-            ConflictError: the table is altered all the time.
+            ConflictError: alterations of the table kept conflicting.
             StorageFullError, UnavailableError: nothing was applied.
         """
         result = self._once(self._table(statement.table), statement)
@@ -109,7 +109,7 @@ class Statements:
             work = work_of(statement, version, self._scan, self._options.limits)
             moment = self._snapshots.now(0)
             oldest = moment if statement.as_of is None else min(moment, parse_moment(statement.as_of))
-            with self._snapshots.holding(table, oldest):  # it may take longer than the table keeps history
+            with self._snapshots.holding(table, oldest):  # the statement may run longer than the table's history
                 gathered = self._gather(statement, work, version, moment)
                 if result := self._settle(table, statement, work, version, gathered, durability, ticket):
                     return result
@@ -127,7 +127,7 @@ class Statements:
     def _catch_up(
         self, statement: Statement, work: Work, version: TableVersion, gathered: _Gathered, moment: int
     ) -> int:
-        """Work out again what commits up to a moment changed; return how many rows that are."""
+        """Compute again the rows that commits up to ``moment`` changed; return their number."""
         since, gathered.moment = gathered.moment, moment
         if moment == since:
             return 0
@@ -153,7 +153,7 @@ class Statements:
         durability: Durability,
         ticket: Ticket | None,
     ) -> WriteResult | None:
-        """Decide, log and apply under the locks; None when the table was altered."""
+        """Decide, log and apply under the locks; None if the table was altered."""
         patience = self._options.memory_patience_seconds if self._gate.is_relieved() else 0
         mine = [tablet for tablet in version.tablets if tablet.elsewhere is None]
         with patiently(lambda: self._gate.let_in(gathered.rows.size_bytes), patience), write_locks(mine):
@@ -170,7 +170,7 @@ class Statements:
     def _applied(
         self, table: Table, version: TableVersion, rows: StatementRows, durability: Durability, ticket: Ticket | None
     ) -> tuple[Commit | None, WriteResult]:
-        """Decide, log and apply, under the locks; where a row is refused, nothing is applied."""
+        """Decide, log and apply, under the locks; if a row is refused, nothing is applied."""
         limits = self._options.limits
         works = [
             _PartialWork.of(route(version, batch, operation, limits, table.auto_increment), operation)
@@ -194,7 +194,7 @@ class Statements:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _PartialWork:
-    """The rows of one operation and set of columns, and what becomes of them."""
+    """The rows of one operation and one set of columns, and their outcome."""
 
     routed: RoutedBatch
     decided: list[Outcome]
@@ -208,7 +208,7 @@ class _PartialWork:
         return cls(routed, decided, status_of(routed, decided))
 
     def answer(self, durability: Durability, refused: bool) -> WriteResult:
-        """Return the answer; a row has no position that a user knows, so each error names its key."""
+        """Return the answer. Users do not know a row's position, so each error names its key."""
         routed, schema = self.routed, self.routed.version.schema
         said = answer(routed.batch, schema, routed.checked, self.status, 0, durability, refused)
         errors = [

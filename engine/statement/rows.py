@@ -1,4 +1,4 @@
-"""The rows that a statement writes: batches by operation and columns, out of which keys can be taken again."""
+"""The rows that a statement writes: batches by operation and columns, from which keys can be removed again."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from ..vectors.physical import physical_of
 
 
 def key_ids(rows: pa.RecordBatch, version: TableVersion) -> pa.Array:
-    """Return one value for each row that stands for its key; columns are named as in the table."""
+    """Return one value per row that identifies its key; columns are named as in the table."""
     columns = [rows.column(column.name) for column in version.schema.key]
     keys = version.encoder.encode([from_arrow(cells, physical_of(cells.type)) for cells in columns])
     return pa.array(keys.values) if isinstance(keys, U64Keys) else to_arrow(keys_as_bytes(keys), pa.binary())
 
 
 class StatementRows:
-    """What a statement writes so far. No key comes twice, but by ``take_out`` and ``add`` again. For one thread."""
+    """The rows that a statement writes so far. A key occurs once; to replace it, ``take_out`` and ``add`` again. For
+    one thread."""
 
     def __init__(self, version: TableVersion, bytes_max: int) -> None:
         self._version = version
@@ -34,7 +35,7 @@ class StatementRows:
         self.size_bytes = 0
 
     def add(self, operation: Operation, rows: pa.RecordBatch) -> None:
-        """Take rows that are written by an operation.
+        """Add rows to write by an operation.
 
         Raises:
             InvalidArgumentError: all rows together are too large for one commit.
@@ -49,7 +50,7 @@ class StatementRows:
             )
 
     def take_out(self, ids: pa.Array) -> None:
-        """Drop the rows of keys."""
+        """Remove the rows of keys."""
         batches, self._batches, self.size_bytes = self._batches, {}, 0
         for (operation, _), parts in batches.items():
             for rows in parts:
@@ -63,7 +64,7 @@ class StatementRows:
 
 
 def distinct(rows: pa.RecordBatch, other: pa.RecordBatch, names: list[str]) -> dict[str, np.ndarray]:
-    """Return, for each of the columns, in which rows the cells of two batches differ; a NaN is the same as a NaN."""
+    """Return, for each column, in which rows the cells of two batches differ; a NaN equals a NaN."""
     return {name: _differ(rows.column(name), other.column(name)) for name in names}
 
 

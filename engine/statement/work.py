@@ -1,4 +1,4 @@
-"""What a statement does, worked out from the rows of one moment, and again for rows that changed since.
+"""Computes the rows that a statement writes, from the rows of one moment, and again for rows changed since.
 
 An update and a delete scan the rows that ``where`` selects. A restore reads the change feed since its moment: only rows
 that a commit touched can differ.
@@ -30,18 +30,19 @@ from .rows import distinct, key_ids
 ScanRows = Callable[[ScanSpec], ScanStream]
 Found = Iterator[tuple[Operation, pa.RecordBatch]]
 _NAMED_KEYS = 10_000
-"""So many keys are looked up one by one; for more of them all changes are read."""
+"""Up to this many keys are looked up one by one; with more, all changes are read."""
 
 
 class Work(Protocol):
     """One statement over one version of its table."""
 
     def at(self, moment: int) -> Found:
-        """Yield what is to be written, worked out from the rows as they are at a moment."""
+        """Yield the rows to write, computed from the rows at a moment."""
         ...
 
     def again(self, since: int, moment: int, changed: pa.RecordBatch) -> Found:
-        """Yield the same for the keys ``changed``, all that commits after ``since`` and up to ``moment`` touched."""
+        """Yield the same for the keys ``changed``, all those touched by commits after ``since`` and up to
+        ``moment``."""
         ...
 
 
@@ -49,7 +50,7 @@ def work_of(statement: Statement, version: TableVersion, scan: ScanRows, limits:
     """Return the work of a statement.
 
     Raises:
-        InvalidArgumentError: it sets a column that cannot be set, or by an expression that cannot be.
+        InvalidArgumentError: it sets a column that cannot be set, or uses an invalid expression.
     """
     if statement.kind is StatementKind.RESTORE:
         return _Restore(statement, version, scan, limits)
@@ -70,7 +71,7 @@ class _Change:
         self._targets = {name: schema.by_name[name] for name in self._set}
         needed = set().union(*(each.columns for each in self._set.values()))
         self._columns = [*self._key, *(name for name in schema.by_name if name in needed and name not in self._key)]
-        self._written(pa.RecordBatch.from_pylist([], schema.arrow))  # finds what no row can be worked out by
+        self._written(pa.RecordBatch.from_pylist([], schema.arrow))  # finds expressions that fail for every row
 
     def at(self, moment: int) -> Found:
         """See Work."""
@@ -111,7 +112,7 @@ def _check_settable(name: str, version: TableVersion) -> None:
 
 
 class _Restore:
-    """Bring rows back to what they were."""
+    """Restore rows to their state at an earlier moment."""
 
     def __init__(self, statement: Statement, version: TableVersion, scan: ScanRows, limits: Limits) -> None:
         assert statement.as_of is not None, "checked"
@@ -129,7 +130,7 @@ class _Restore:
             yield from self._since(moment, None)
 
     def again(self, since: int, moment: int, changed: pa.RecordBatch) -> Found:
-        """See Work. A row that is now what it was then needs nothing."""
+        """See Work. Rows that already have their earlier state need nothing."""
         if moment > self._until:
             yield from self._since(moment, changed)
 
@@ -157,7 +158,7 @@ class _Restore:
         return pa.RecordBatch.from_arrays(cells, names=names)
 
     def _changed(self, rows: pa.RecordBatch) -> Found:
-        """Write the columns in which any of the rows differ, for the rows that do."""
+        """Yield the columns in which any of the rows differ, for the rows that do."""
         before = self._before(rows, [*self._key, *self._values])
         differ = distinct(rows, before, self._values)
         names = [name for name, where in differ.items() if where.any()]

@@ -1,11 +1,11 @@
-"""The ids that the store gives to rows of a table whose primary key is not unique.
+"""The ids that the store assigns to rows of a table whose primary key is not unique.
 
-Such a table has one more key column, the last: `auto_incrementing_id`. An insert does not carry it; each of its rows
-gets the next number, so that the whole key is unique. What names an existing row, and so an upsert too, carries it.
+Such a table has one more key column, the last: `auto_incrementing_id`. An insert does not carry it: each of its rows
+gets the next number, so that the whole key is unique. Operations that name an existing row carry it, upserts included.
 
-An id is never given twice. The newest one stands in the log, in the rows that were stored with it or beside the rowset
-that was attached, until that part of the log is freed; then it stands in the manifest (`TableEntry.last_auto_id`). So
-recovery need not look into files, which do not tell of rows that were deleted and compacted away.
+An id is never assigned twice. The log holds the newest, in the stored rows or beside an attached rowset. When that part
+of the log is freed, the manifest takes over (`TableEntry.last_auto_id`). So recovery need not look into files, which
+lack rows that were deleted and compacted away.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ class AutoIncrement:
     """The ids of one table. Thread safe."""
 
     def __init__(self, schema: TableSchema, last: int) -> None:
-        """Give ids above ``last``; none if the key of the schema's table is unique."""
+        """Assign ids above ``last``; none if the key of the schema's table is unique."""
         self._column_id = schema.auto_incrementing.id if schema.auto_incrementing else None
         self._last = last
         self._lock = threading.Lock()
 
     @property
     def last(self) -> int:
-        """The newest id that was given, or that data brought along; 0 for none."""
+        """The newest id that was assigned, or that rows brought along; 0 for none."""
         return self._last
 
     def number(self, checked: CheckedBatch, schema: TableSchema, operation: Operation) -> CheckedBatch:
-        """Return the rows of an insert with their ids. An upsert brings ids along: they are never given again.
+        """Return the rows of an insert with their ids. Ids that an upsert brings are never assigned again.
 
         Raises:
             InvalidArgumentError: there are no ids left.
@@ -64,16 +64,16 @@ class AutoIncrement:
         return checked
 
     def restore(self, change: Change) -> None:
-        """Learn from a change in the log which ids were given."""
+        """Learn the assigned ids from a change in the log."""
         if self._column_id is not None and change.kind is ChangeKind.STORE and change.rows.num_rows:
             self._raise_to(pc.max(change.rows.column(str(self._column_id))).as_py())
 
     def follow(self, last: int) -> None:
-        """Give no id up to ``last``, which another server may have given."""
+        """Skip ids up to ``last``, which another server may have assigned."""
         self._raise_to(last)
 
     def restore_attached(self, attachment: Attachment) -> None:
-        """Learn from a rowset that the log attaches which ids were given."""
+        """Learn the assigned ids from a rowset that the log attaches."""
         self._raise_to(attachment.last_auto_id or 0)
 
     def _take(self, count: int) -> int:

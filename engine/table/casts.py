@@ -1,8 +1,8 @@
-"""Casts: cells as they were sent, made the cells of a column where that loses nothing, and which of them do not fit.
+"""Casts: cells as sent become cells of a column's type where nothing is lost; reports which do not fit.
 
 An Arrow type that never fits is an error of the whole batch. Where the type fits and single values do not (300 for an
-int8, 1.234 for a decimal of two digits), the cast is made without them and says which they are. What does not fit is
-worked out with arrays, and only when Arrow has refused a cast.
+int8, 1.234 for a decimal of two digits), the cast leaves them out and reports them. Misfits are computed with arrays,
+and only after Arrow has rejected a cast.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _LARGEST_DAY = (2**63 - 1) // (86_400 * 1_000_000)
 
 
 def cast(array: pa.Array, column: ColumnSchema) -> tuple[pa.Array, np.ndarray | None]:
-    """Return cells of a column's type, NULL where a value does not fit, and bools that are true there; None for none.
+    """Return the cells in a column's type, NULL where a value does not fit, and a bool mask of misfits; None for none.
 
-    Dictionaries are spelled out: whoever calls has seen to it that they are not too large for that.
+    Dictionaries are decoded: the caller has checked that they are not too large.
 
     Raises:
         InvalidArgumentError: the Arrow type never fits.
@@ -55,7 +55,7 @@ def cast(array: pa.Array, column: ColumnSchema) -> tuple[pa.Array, np.ndarray | 
 
 
 def range_of(target: pa.DataType) -> str:
-    """Say in words what cells of a type hold."""
+    """Describe in words which values a type holds."""
     is_ = pa.types
     if is_.is_integer(target):
         return f"whole numbers from {-(2 ** (target.bit_width - 1)):,} to {2 ** (target.bit_width - 1) - 1:,}"
@@ -72,19 +72,19 @@ def _without(array: pa.Array, target: pa.DataType, misfits: np.ndarray) -> tuple
 
 
 def _by_way_of(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Cast, and refuse an integer only if it does not fit in the decimal, not if one of its type might not."""
+    """Cast; an integer fails only if its own value does not fit in the decimal, not if its type could exceed it."""
     if pa.types.is_decimal(target) and pa.types.is_integer(array.type):
         return _as_decimal(array, target.scale).cast(target)
     return array.cast(target)
 
 
 def _as_decimal(array: pa.Array, scale: int) -> pa.Array:
-    """Return integers as decimals that hold any of them."""
+    """Return integers as decimals wide enough for any of them."""
     return array.cast(pa.decimal128(38, scale) if scale <= 18 else pa.decimal256(58, scale))
 
 
 def _overflowing(array: pa.Array, target: pa.DataType) -> np.ndarray | None:
-    """Return where finite doubles are beyond the range of floats, of which Arrow makes infinities; None for none."""
+    """Return where finite doubles exceed the range of floats, and Arrow makes infinities; None for none."""
     if not (pa.types.is_float32(target) and pa.types.is_float64(array.type)):
         return None
     beyond = bools(pc.and_(pc.is_finite(array), pc.is_inf(array.cast(target))))
@@ -92,7 +92,7 @@ def _overflowing(array: pa.Array, target: pa.DataType) -> np.ndarray | None:
 
 
 def _misfits(array: pa.Array, target: pa.DataType) -> np.ndarray:
-    """Return where values, of a type that is castable to ``target``, do not fit in it."""
+    """Return where values do not fit in ``target``, to which their type is castable."""
     is_ = pa.types
     if is_.is_decimal(target):
         return _beyond_decimal(array, target)
@@ -116,7 +116,7 @@ def _misfits(array: pa.Array, target: pa.DataType) -> np.ndarray:
 
 
 def _outside(values: np.ndarray, first: int, end: int) -> np.ndarray:
-    """Return where values are not in [first, end). NaN is not."""
+    """Return where values are outside [first, end). NaN is outside."""
     if values.dtype.kind == "f":
         return ~((values >= float(first)) & (values < float(end)))
     known = np.iinfo(values.dtype)
@@ -125,7 +125,7 @@ def _outside(values: np.ndarray, first: int, end: int) -> np.ndarray:
 
 
 def _numbers(array: pa.Array) -> np.ndarray:
-    """Return the numbers that stand for cells, 0 for NULL."""
+    """Return cells as numbers, 0 for NULL."""
     is_ = pa.types
     if is_.is_float16(array.type):
         array = array.cast(pa.float32())
@@ -137,7 +137,7 @@ def _numbers(array: pa.Array) -> np.ndarray:
 
 
 def _beyond_decimal(array: pa.Array, target: pa.DataType) -> np.ndarray:
-    """Return where numbers have more digits than a decimal, before the point or after it."""
+    """Return where numbers have more digits than a decimal, before or after the point."""
     if pa.types.is_integer(array.type):
         array = _as_decimal(array, 0)
     scale = array.type.scale
@@ -153,5 +153,5 @@ def _beyond_decimal(array: pa.Array, target: pa.DataType) -> np.ndarray:
 
 
 def bools(mask: pa.Array) -> np.ndarray:
-    """Return an Arrow bool array, NULL as false, as numpy's."""
+    """Return an Arrow bool array as a numpy array, NULL as false."""
     return np.asarray(pc.fill_null(mask, False).to_numpy(zero_copy_only=False), np.bool_)

@@ -1,9 +1,9 @@
-"""CheckedBatch: a record batch as it was sent, checked against a table's schema, row by row where rows may be refused.
+"""CheckedBatch: a batch checked against a table's schema, row by row where rows may be refused.
 
-What is wrong with the batch as a whole (an unknown column, a type that does not fit, a missing key column) is raised.
-What is wrong with single rows (NULL where none may be, a value that the column's type does not hold, a cell that is too
-large, a date out of range) refuses those rows. A varchar cell that is too long is cut to its length in characters, as
-the contract says.
+An error of the batch as a whole (an unknown column, a type that does not fit, a missing key column) is raised. An error
+of single rows (NULL in a NOT NULL column, a value outside the column's type, a cell that is too large, a date out of
+range) refuses those rows. A varchar cell that is too long is truncated to its length in characters, as the contract
+says.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class RowRefusals:
 
     row_count: int
     reasons: list[tuple[str, str]] = field(default_factory=list)
-    """(code, message)"""
+    """(code, message) of each reason."""
     by_row: np.ndarray | None = None
-    """int16, one a row: 1 + the position of its reason, 0 for none."""
+    """int16 for each row: 1 + the index of its reason, 0 for none."""
 
     def refuse(self, rows: np.ndarray, code: str, message: str) -> None:
         """Refuse the rows where the bool array ``rows`` is true."""
@@ -59,11 +59,11 @@ class CheckedBatch:
 
     rows: pa.RecordBatch
     positions: np.ndarray | None
-    """Where each row stood in the batch as it was sent; None when all are there."""
+    """The position of each row in the batch as sent; None if all rows are accepted."""
     refusals: RowRefusals
 
     def without(self, rows: np.ndarray, code: str, message: str) -> CheckedBatch:
-        """Return the batch with more rows refused: those where the bool array ``rows`` is true."""
+        """Return the batch with more rows refused, those where the bool array ``rows`` is true."""
         positions = np.arange(len(rows)) if self.positions is None else self.positions
         refused = np.zeros(self.refusals.row_count, np.bool_)
         refused[positions[rows]] = True
@@ -71,7 +71,7 @@ class CheckedBatch:
         return CheckedBatch(self.rows.filter(pa.array(~rows)), positions[~rows], self.refusals)
 
     def with_column(self, place: int, name: str, cells: pa.Array) -> CheckedBatch:
-        """Return the batch with one more column, before the one that is at ``place`` now."""
+        """Return the batch with one more column, inserted at ``place``."""
         arrays, names = list(self.rows.columns), list(self.rows.schema.names)
         arrays.insert(place, cells)
         names.insert(place, name)
@@ -79,15 +79,15 @@ class CheckedBatch:
 
     @property
     def column_ids(self) -> list[int]:
-        """The columns that there are."""
+        """The ids of the columns present."""
         return [int(name) for name in self.rows.schema.names]
 
 
 def check_batch(batch: pa.RecordBatch, schema: TableSchema, operation: Operation, limits: Limits) -> CheckedBatch:
-    """Check a batch and return its rows, columns in the order of the schema and of its types.
+    """Check a batch; return its rows with the columns in the schema's order and types.
 
     Raises:
-        InvalidArgumentError: when no row of the batch can be taken, whatever its cells.
+        InvalidArgumentError: no row of the batch can be accepted, whatever its cells.
     """
     _validate(batch)
     columns = _columns(batch, schema, operation)
@@ -104,23 +104,23 @@ def check_batch(batch: pa.RecordBatch, schema: TableSchema, operation: Operation
 
 
 def _check_row_count(count: int, columns: Sequence[ColumnSchema], limits: Limits) -> None:
-    """Refuse rows of NULLs, runs or codes that take hardly a byte as they come, before they are spelled out."""
+    """Reject too many rows before they are decoded: NULLs, runs or dictionary codes take hardly a byte as sent."""
     size = count * row_bytes(columns)
     if size > limits.batch_bytes:
         raise InvalidArgumentError(f"{count:,} rows of the table's types {over_limit(size, limits)}")
 
 
 def row_bytes(columns: Sequence[ColumnSchema]) -> int:
-    """Return the bytes that a row takes at least."""
+    """Return the fewest bytes that a row takes."""
     kinds = [column.logical.arrow for column in columns]
     return sum(4 if pa.types.is_binary(kind) or pa.types.is_string(kind) else kind.bit_width // 8 for kind in kinds)
 
 
 def spelled_out(batch: pa.RecordBatch, schema: TableSchema, limits: Limits) -> pa.RecordBatch:
-    """Return a batch of columns of the table with its cells alone: no dictionaries, no runs, no extension types.
+    """Return a batch of columns of the table with dictionaries, runs and extension types decoded to plain cells.
 
     Raises:
-        InvalidArgumentError: the buffers are not what they claim to be, or the cells are too many bytes for a batch.
+        InvalidArgumentError: the buffers are malformed, or the cells are too many bytes for a batch.
     """
     if all(bare_type(kind) == kind for kind in batch.schema.types):
         return batch
@@ -144,10 +144,10 @@ def _spelled_out(array: pa.Array, column: ColumnSchema, limits: Limits) -> pa.Ar
 
 
 def in_one_batch(batches: Iterable[pa.RecordBatch], limits: Limits) -> list[pa.RecordBatch]:
-    """Return batches as the one that is to be one commit; none if there are none.
+    """Return batches combined as one for one commit; an empty list for no batches.
 
     Raises:
-        InvalidArgumentError: together they are too large for that.
+        InvalidArgumentError: together they are too large.
     """
     staged: list[pa.RecordBatch] = []
     size = 0
@@ -163,7 +163,7 @@ def in_one_batch(batches: Iterable[pa.RecordBatch], limits: Limits) -> list[pa.R
 
 
 def _validate(batch: pa.RecordBatch) -> None:
-    """Refuse buffers that are not what they claim to be: kernels trust offsets, codes and digits after this."""
+    """Reject malformed buffers: after this check, kernels trust offsets, codes and digits."""
     try:
         batch.validate(full=True)
     except pa.ArrowInvalid as error:
@@ -192,7 +192,7 @@ def _columns(batch: pa.RecordBatch, schema: TableSchema, operation: Operation) -
 
 
 def _is_given(column: ColumnSchema, schema: TableSchema, operation: Operation) -> bool:
-    """Whether the store fills in a key column."""
+    """Whether the store fills in this key column."""
     return column is schema.auto_incrementing and operation.base is Operation.INSERT
 
 
@@ -229,7 +229,7 @@ def _cast(array: pa.Array, column: ColumnSchema, refusals: RowRefusals, limits: 
 
 
 def _check_decoded_size(array: pa.DictionaryArray, column: ColumnSchema, limits: Limits) -> None:
-    """Refuse a small array that stands for a huge one before it becomes one."""
+    """Reject a small array that decodes to a huge one, before decoding it."""
     if not is_castable(array.type, column.logical.arrow) or pa.types.is_null(array.type.value_type):
         return
     size = pc.sum(pc.binary_length(array.dictionary).cast(pa.int64()).take(array.indices)).as_py() or 0
@@ -238,7 +238,7 @@ def _check_decoded_size(array: pa.DictionaryArray, column: ColumnSchema, limits:
 
 
 def over_limit(size: int, limits: Limits) -> str:
-    """Say how much too large a batch is."""
+    """Say by how much a batch is too large."""
     return f"have {size:,} bytes: a batch is one commit, of at most {limits.batch_bytes:,} bytes; split it into several"
 
 

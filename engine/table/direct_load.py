@@ -1,13 +1,14 @@
 """Direct load: rows of a large batch go straight into a rowset on disk, if all of them are new.
 
-On the ordinary way a row is written to the log, copied into a MemRowSet, and encoded by a flush. Here it is encoded by
-its writer, and the log says no more than which file it is in (`tablet/attach`). It pays for rows that come in large
-batches: each batch makes a rowset, with files to sync, and rowsets that overlap cost every look-up and scan. So a batch
-in the order of its keys must have ``direct_load_bytes`` for each tablet it touches, and one in any other order as many
-as a flush writes. A part of more than the size that a merge compaction cuts rowsets at is cut there too.
+An ordinary write logs a row, copies it into a MemRowSet, and a flush encodes it. Here the writer encodes it, and the
+log records only which file it is in (`tablet/attach`). This pays for large batches: each batch makes a rowset, with
+files to sync, and overlapping rowsets cost every look-up and scan. So a batch in key order needs ``direct_load_bytes``
+for each tablet it touches, and one in any other order as many as a flush writes. A part larger than the rowset size of
+a merge compaction is cut at that size.
 
-A batch of which any row is not new, or repeats a key of another, goes the ordinary way, and so does what a tablet has
-too little of. That is decided before anything is written; a key that comes in between is found under the write lock.
+A batch with a row that is not new, or with two rows of one key, is written in the ordinary way, and so is a tablet's
+part that is too small. That is decided before any file is written; a key that arrives in between is found under the
+write lock.
 """
 
 from __future__ import annotations
@@ -40,16 +41,16 @@ from .table_version import TableVersion
 
 @dataclass(frozen=True, slots=True)
 class DirectLoad:
-    """When a batch is loaded directly, and where to."""
+    """Decides which batches are loaded directly, and writes them."""
 
     environment: Environment
     sorted_bytes: int
-    """What rows in key order must have."""
+    """The least bytes of rows in key order."""
     unsorted_bytes: int
 
     @contextmanager
     def staged(self, routed: RoutedBatch, command: WriteCommand) -> Iterator[list[StagedRowSet]]:
-        """Write the parts of a batch that are to be loaded directly; what the body does not attach is removed again.
+        """Write the parts of a batch to load directly; what the body does not attach is removed again.
 
         Raises:
             StorageFullError, UnavailableError: nothing was applied.
@@ -59,7 +60,7 @@ class DirectLoad:
             for part in routed.parts if _may_bypass(routed, command) else []:
                 staged += self._stage(routed.version, part)
             for one in staged:
-                one.keys.are_still_new()  # so that little is left to be compared under the lock
+                one.keys.are_still_new()  # leaves little to compare under the lock
             yield staged
         finally:
             for one in staged:
@@ -67,7 +68,7 @@ class DirectLoad:
             self.give_up([one for one in staged if not one.is_logged])
 
     def _stage(self, version: TableVersion, part: TabletRows) -> list[StagedRowSet]:
-        """Write a part in rowsets of about the target size; none when it is too small or has a row that is not new."""
+        """Write a part as rowsets of about the target size; none if it is too small or has a row that is not new."""
         size = part.rows.nbytes
         if size < min(self.sorted_bytes, self.unsorted_bytes) or not len(part.keys):
             return []
@@ -85,23 +86,23 @@ class DirectLoad:
             self.give_up(staged)
             new.forget()
             if part.tablet.retired and isinstance(error, StoreError):
-                return []  # its files were deleted with it; the locks will show what became of the table version
+                return []  # its files were deleted with it; the check under the locks finds the new table version
             raise
         if not staged:
             new.forget()
         return staged
 
     def write(self, version: TableVersion, part: TabletRows, new: NewKeys, staged: list[StagedRowSet]) -> None:
-        """Write rows, no two of one key, as rowsets of about the target size, which are added to ``staged``.
+        """Write rows with distinct keys as rowsets of about the target size, and add those to ``staged``.
 
         Raises:
-            StorageFullError, UnavailableError: not all could be written; those in ``staged`` are to be given up.
+            StorageFullError, UnavailableError: not all could be written; the caller gives up those in ``staged``.
         """
         for piece in _in_key_order(part, keys_ascend(part.keys), -(-part.rows.nbytes // TARGET_BYTES)):
             staged.append(self._write(version, piece, new))
 
     def give_up(self, staged: list[StagedRowSet]) -> None:
-        """Remove rowsets that are not to be attached, and their files."""
+        """Remove rowsets that will not be attached, and their files."""
         for one in staged:
             one.give_up()
             remove_orphans(self.environment, one.rowset.path)
@@ -121,14 +122,14 @@ class DirectLoad:
 
 
 def _may_bypass(routed: RoutedBatch, command: WriteCommand) -> bool:
-    """Whether new rows of the batch will be applied, whatever else is in the table."""
+    """Whether all new rows of the batch will apply, whatever else is in the table."""
     is_refused = command.atomic and routed.checked.refusals.by_row is not None
     makes_rows = command.op.base in (Operation.INSERT, Operation.UPSERT) and routed.shape.is_complete
     return makes_rows and not is_refused and command.if_timestamp is None
 
 
 def _in_key_order(part: TabletRows, is_sorted: bool, count: int) -> Iterator[TabletRows]:
-    """Cut the rows of a part, no two of one key, in the order of their keys into ``count`` parts of about one size."""
+    """Cut rows with distinct keys, in key order, into ``count`` parts of about one size."""
     order = None if is_sorted else argsort_keys(part.keys)
     bounds = np.linspace(0, len(part.keys), count + 1).astype(np.int64).tolist()
     for first, last in pairwise(bounds):
@@ -144,7 +145,7 @@ def _in_key_order(part: TabletRows, is_sorted: bool, count: int) -> Iterator[Tab
 
 
 def _write_base(version: TableVersion, part: TabletRows, environment: Environment, path: str, rowset_id: int) -> None:
-    """Write the rows in key order and make file and name durable. What moment the base shows is not known yet."""
+    """Write the rows in key order and make file and name durable. The base's timestamp is not known yet."""
     rows = whole_rows(version, part.rows, part.rows)
     arrays = {int(name): rows.column(name) for name in rows.schema.names}
     cells = {column_id: from_arrow(array, physical_of(array.type)) for column_id, array in arrays.items()}

@@ -18,7 +18,7 @@ from .write_result import answer
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingWrite:
-    """A write that is applied and not acknowledged. It becomes visible whether or not the answer is asked for."""
+    """A write that is applied and not acknowledged. It becomes visible whether or not ``result`` is called."""
 
     schema: TableSchema
     batch: pa.RecordBatch
@@ -29,7 +29,7 @@ class PendingWrite:
     log: CommitLog
     durability: Durability
     tablets: tuple[Tablet, ...]
-    """Those that the batch touched."""
+    """The tablets that the batch touched."""
 
     def result(self) -> WriteResult:
         """Return the answer once the write is durable and visible.
@@ -45,7 +45,7 @@ class PendingWrite:
 
 @dataclass(frozen=True, slots=True)
 class RepeatedWrite:
-    """A numbered write that was made before: its answer is there, though it may not be durable yet."""
+    """A numbered write that was applied before: its answer is known, though it may not be durable yet."""
 
     known: Answered
     log: CommitLog

@@ -1,4 +1,4 @@
-"""RoutedBatch: a batch that is checked and cut by tablet, before any lock is taken."""
+"""RoutedBatch: a batch that is checked and divided by tablet, before any lock is taken."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ class TabletRows:
 
     tablet: Tablet
     positions: np.ndarray | None
-    """Where its rows stand among the accepted rows of the batch, ascending; None: they are all of them."""
+    """Positions of its rows among the accepted rows of the batch, ascending; None: all of them."""
     rows: pa.RecordBatch
     keys: KeyVector
     hashes: np.ndarray
     first: np.ndarray
-    """For each row the first row with its key."""
+    """For each row, the first row with its key."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoutedBatch:
-    """A batch that was checked and cut by tablet, by one version of its table."""
+    """A batch that was checked and divided by tablet, for one version of its table."""
 
     version: TableVersion
     batch: pa.RecordBatch
     checked: CheckedBatch
     shape: Shape
     parts: list[TabletRows]
-    """One for each tablet that the batch touches; of a table that is one tablet always one, which may be empty."""
+    """One for each tablet that the batch touches. A table with a single tablet always has one, perhaps empty."""
 
 
 def route(
     version: TableVersion, batch: pa.RecordBatch, operation: Operation, limits: Limits, auto_increment: AutoIncrement
 ) -> RoutedBatch:
-    """Check a batch, number new rows where the table does that, and cut the batch by tablet.
+    """Check a batch, number new rows if the table does so, and divide the batch by tablet.
 
     Raises:
         InvalidArgumentError: the batch as a whole is wrong.
@@ -76,7 +76,7 @@ def route(
 def _covered(
     version: TableVersion, checked: CheckedBatch, keys: KeyVector
 ) -> tuple[CheckedBatch, KeyVector, np.ndarray | None]:
-    """Return the rows that have a tablet, and its number for each; the others are refused."""
+    """Return the rows that have a tablet, and its number for each; refuses the others."""
     numbers, missing = version.covers(checked.rows)
     if numbers is None or missing is None:
         return checked, keys, numbers
@@ -89,7 +89,7 @@ def _covered(
 def by_tablet(
     version: TableVersion, rows: pa.RecordBatch, keys: KeyVector, numbers: np.ndarray | None
 ) -> list[TabletRows]:
-    """Return rows by tablet, in ascending id. All have one; ``numbers`` are those that `TableVersion.covers` gives."""
+    """Return rows by tablet, in ascending id. All have a tablet; ``numbers`` are as from `TableVersion.covers`."""
     if numbers is None:
         return [_tablet_rows(version.tablets[0], None, rows, keys)]
     if not len(numbers):
@@ -105,8 +105,8 @@ def by_tablet(
 
 
 def _taken(rows: pa.RecordBatch, order: np.ndarray, groups: list[tuple[int, int, int]]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of each group. Where groups are large each has memory of its own, and may wait without the others;
-    one call for many small ones is quicker."""
+    """Yield the rows of each group. A large group gets its own memory, so that it can outlive the others; many small
+    groups share one, which is quicker."""
     if len(order) >= _ROWS_ALONE * len(groups):
         for _, first, last in groups:
             yield rows.take(pa.array(order[first:last]))
@@ -122,7 +122,7 @@ def _tablet_rows(tablet: Tablet, positions: np.ndarray | None, rows: pa.RecordBa
 
 
 def shape_of(version: TableVersion, sent: set[int]) -> Shape:
-    """Return what a batch of the columns ``sent`` can do."""
+    """Return what a batch of the columns ``sent`` may do."""
     immutable = sent & version.immutable
     return Shape(
         is_complete=not required_columns(version.schema, sent),
@@ -132,7 +132,7 @@ def shape_of(version: TableVersion, sent: set[int]) -> Shape:
 
 
 def _check_defaults(version: TableVersion, checked: CheckedBatch, operation: Operation, limits: Limits) -> None:
-    """Refuse few bytes whose long defaults would make them many."""
+    """Reject a small batch that long defaults would make too large."""
     if operation.base in (Operation.INSERT, Operation.UPSERT):
         size = checked.rows.num_rows * version.bytes_of_defaults(checked.column_ids)
         if size > limits.batch_bytes:
@@ -140,7 +140,7 @@ def _check_defaults(version: TableVersion, checked: CheckedBatch, operation: Ope
 
 
 def whole_rows(version: TableVersion, rows: pa.RecordBatch, first: pa.RecordBatch) -> pa.RecordBatch:
-    """Return new rows with every column of the table; defaults stand where the data has no column.
+    """Return new rows with every column of the table, and defaults for missing columns.
 
     Immutable cells are those of ``first``, which has for each row the first row with its key.
     """
@@ -158,7 +158,7 @@ def whole_rows(version: TableVersion, rows: pa.RecordBatch, first: pa.RecordBatc
 def keyed(
     version: TableVersion, checked: CheckedBatch, operation: Operation, limits: Limits
 ) -> tuple[CheckedBatch, KeyVector]:
-    """Encode the keys and refuse those that are too large; deletes of them are let through to find nothing."""
+    """Encode the keys and refuse rows whose key is too large; deletes pass, as they find nothing."""
     keys = version.keys_of(checked.rows)
     if operation.base is Operation.DELETE or not isinstance(keys, BytesKeys):
         return checked, keys

@@ -1,4 +1,4 @@
-"""What a store says of itself: its health, and statistics of a table, from what its tablets know of their files."""
+"""The health of a store and the statistics of its tables, from what tablets know of their files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .table import Table
 
 
 def described(table: Table, store_uuid: str, server: str | None) -> TableDescription:
-    """Return what a table is, in the store of that uuid, which ``server`` has where several share the table."""
+    """Return the description of a table in the store ``store_uuid``; ``server`` is the store's name in a placement."""
     return TableDescription(
         name=table.name,
         table_id=table.table_id,
@@ -57,7 +57,7 @@ def table_stats(table: Table) -> TableStats:
 
 
 def tablet_map(table: Table) -> TabletMap:
-    """Return how a table is cut, and which of its tablets are here."""
+    """Return the partitions of a table, and which of its tablets are here."""
     version = table.version
     tablets = [
         TabletPlace(tablet=tablet.tablet_id, partition=tablet.partition, server=tablet.elsewhere)
@@ -73,7 +73,7 @@ def health_of(
     store_uuid: str,
     clock_ahead_seconds: float,
 ) -> Health:
-    """Return how a store is."""
+    """Return the health of a store."""
     return Health(
         status="read_only" if read_only_reason else "degraded" if damaged else "ok",
         reason=read_only_reason or "",
@@ -86,7 +86,7 @@ def health_of(
 
 
 def damaged_files(found: Iterable[Damage], manifest: Manifest, tablets: Iterable[Tablet]) -> list[DamagedFile]:
-    """Return the damaged files and whose they are; not those that were dropped, or rewritten, meanwhile."""
+    """Return the damaged files and their owners, without files that were dropped or rewritten meanwhile."""
     owners = {
         f"{files.directory(tablet.home)}/{name}": (table, tablet)
         for table in manifest.tables
@@ -138,7 +138,7 @@ def _tablet_stats(tablet: Tablet) -> TabletStats:
 def average_height(version: Version) -> float:
     """Return how many DiskRowSets the key range of an average one overlaps, itself included, weighted by rows.
 
-    Stands for the expected number of rowsets that the look-up of a random existing key would search without an index.
+    This estimates how many rowsets the look-up of a random existing key would search without an index.
     """
     rowsets = version.on_disk
     total = sum(len(rowset) for rowset in rowsets)

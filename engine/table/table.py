@@ -1,4 +1,4 @@
-"""Table: routes a batch to its tablets and commits it; finds rows by key; unites the scans of its tablets."""
+"""Table: routes a batch to its tablets and commits it; finds rows by key; combines the scans of its tablets."""
 
 from __future__ import annotations
 
@@ -48,33 +48,34 @@ class Table:
         self.table_id = table_id
         self.name = name
         self.version = version
-        """Replaced as a whole, under the write locks of all of its tablets."""
+        """Replaced as a whole, under the write locks of all its tablets."""
         self.auto_increment = AutoIncrement(version.schema, last_auto_id)
         self.dropped_until = dropped_until
-        """Until when, in microseconds since 1970, it can be recalled; 0: never; None: in use. Set like ``version``."""
+        """The end of its recall time, in microseconds since 1970; 0: dropped for good; None: in use. Set like
+        ``version``."""
         self.alteration_lock = threading.Lock()
-        """Held by the one alteration under way, which may take long; taken before the catalog's lock."""
+        """Held during an alteration, which may take long; taken before the catalog's lock."""
         self._last_change = last_change
         self._changing = threading.Lock()
 
     @property
     def schema(self) -> TableSchema:
-        """The schema now. What belongs together is to be taken from one ``version``."""
+        """The current schema. To read several attributes consistently, take one ``version``."""
         return self.version.schema
 
     @property
     def options(self) -> TableOptions:
-        """The options now."""
+        """The current options."""
         return self.version.options
 
     @property
     def is_maintained(self) -> bool:
-        """Whether maintenance works on it by itself. On a table that was dropped nobody can ask it to."""
+        """Whether background maintenance works on it. Always for a dropped table, where no user can ask for it."""
         return self.options.maintenance == "on" or self.dropped_until is not None
 
     @property
     def tablets(self) -> tuple[Tablet, ...]:
-        """The tablets now, in ascending id."""
+        """The current tablets, in ascending id."""
         return self.version.tablets
 
     @property
@@ -83,7 +84,7 @@ class Table:
         return self._last_change
 
     def changed(self, timestamp: int) -> None:
-        """Say that a commit changed rows, under the write locks of their tablets, or that the log tells of one."""
+        """Record a commit that changed rows, under the write locks of their tablets or at recovery."""
         with self._changing:
             self._last_change = max(self._last_change, timestamp)
 
@@ -97,9 +98,9 @@ class Table:
         ticket: Ticket | None = None,
         direct_load: DirectLoad | None = None,
     ) -> PendingWrite:
-        """Apply a batch as one commit, and return what becomes its answer when the commit is durable.
+        """Apply a batch as one commit; return the pending write, which has the answer once the commit is durable.
 
-        With a ``ticket`` the answer is logged and kept too, also when no row changes. ``direct_load`` may write new
+        With a ``ticket`` the answer is logged and kept too, even when no row changes. ``direct_load`` may write new
         rows to disk at once.
 
         Raises:
@@ -116,36 +117,34 @@ class Table:
                     self.check_in_use()
                     if self.version is routed.version:
                         return _applied(self, routed, staged, command, log, durability, ticket)
-            except UnavailableError:  # nothing was applied; the directory of a tablet that was dropped is gone
+            except UnavailableError:  # nothing was applied; a dropped tablet's directory is missing
                 self.check_in_use()
                 if self.version is routed.version:
                     raise
 
     def check_in_use(self) -> None:
-        """Raise NotFoundError when the table was dropped; it stays as it is under the write lock of one tablet."""
+        """Raise NotFoundError if the table was dropped; the result holds under the write lock of one tablet."""
         if self.dropped_until is not None:
             raise NotFoundError(f"table {self.name!r} was dropped")
 
     def get(self, keys: pa.RecordBatch, snapshot: Callable[[], int], limits: Limits) -> pa.Table:
-        """Return the live rows of the given keys, all at one ``snapshot`` that is taken now, in the order asked."""
+        """Return the live rows of the given keys, all at one new ``snapshot``, in the order of the keys."""
         while True:
             version = self.version
             found = _found(version, keys, snapshot(), limits)
-            if (
-                self.version is version and found is not None
-            ):  # else a column that was dropped may be gone from what was read
+            if self.version is version and found is not None:  # else a dropped column may be missing from the rows
                 return found
 
 
 def _found(version: TableVersion, keys: pa.RecordBatch, snapshot: int, limits: Limits) -> pa.Table | None:
-    """Return the rows; None when history that the snapshot needs was dropped before they were found."""
+    """Return the rows; None if history that the snapshot needs was dropped meanwhile."""
     checked = check_batch(keys, version.schema, Operation.DELETE, limits)
     if checked.refusals.reasons:
         raise InvalidArgumentError(checked.refusals.reasons[0][1])
     checked, encoded = keyed(version, checked, Operation.DELETE, limits)
     rows = checked.rows
     numbers, missing = version.covers(rows)
-    if numbers is not None and missing is not None:  # where no tablet is, no row is
+    if numbers is not None and missing is not None:  # keys without a tablet have no rows
         kept = np.flatnonzero(~missing)
         rows, encoded, numbers = rows.take(pa.array(kept)), take_keys(encoded, kept), numbers[kept]
     if len(encoded):
@@ -165,7 +164,7 @@ def _applied(
     durability: Durability,
     ticket: Ticket | None,
 ) -> PendingWrite:
-    """Decide, log and apply a batch, under the write locks of its tablets; some parts may be ``staged`` on disk."""
+    """Decide, log and apply a batch, under the write locks of its tablets; ``staged`` parts are on disk already."""
     version, batch, checked = routed.version, routed.batch, routed.checked
     moment = None if command.if_timestamp is None else parse_moment(command.if_timestamp, "if_timestamp")
     attached = [one for one in staged if one.keys.are_still_new()]
@@ -208,7 +207,7 @@ def status_of(routed: RoutedBatch, decided: list[Outcome]) -> np.ndarray:
 
 
 def changes_of(routed: RoutedBatch, decided: list[Outcome]) -> list[TabletChange]:
-    """Return what all tablets are to log and apply."""
+    """Return the changes to log and apply, of all tablets."""
     return [
         change
         for each, outcome_ in zip(routed.parts, decided, strict=True)

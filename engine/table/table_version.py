@@ -1,8 +1,8 @@
-"""TableVersion: what a table is made of at one moment, replaced as a whole by an alteration.
+"""TableVersion: schema, options and tablets of a table at one moment; an alteration replaces it as a whole.
 
-A writer takes the version, routes its batch by it, takes the write locks of the tablets that the batch touches in
-ascending tablet id, and then checks that the table still has that version: an alteration replaces it under the write
-locks of all tablets. A scan keeps the version that it began with.
+A writer takes the version, routes its batch by it, takes the write locks of the affected tablets in ascending tablet
+id, and then checks that the table still has that version: an alteration replaces it under the write locks of all
+tablets. A scan keeps the version that it began with.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from ..vectors.physical import physical_of
 
 _UINT16_MAX = (1 << 16) - 1
 _CLOSED_SECONDS = 0.1
-"""After this, whoever writes to a tablet that is about to move may try again."""
+"""Retry time for writes to a tablet that is about to move."""
 
 
 @dataclass(frozen=True, eq=False)
 class TableVersion:
-    """Schema, options and tablets that go together; immutable. The tablets stand in ascending id."""
+    """Schema, options and tablets that belong together; immutable. The tablets are in ascending id."""
 
     schema: TableSchema
     options: TableOptions
@@ -47,21 +47,21 @@ class TableVersion:
 
     @cached_property
     def immutable(self) -> frozenset[int]:
-        """The ids of the columns that only a new row may take."""
+        """The ids of the columns that only inserts set."""
         return frozenset(column.id for column in self.schema.values if column.immutable)
 
     @cached_property
     def defaults(self) -> dict[int, pa.Scalar]:
-        """What a new row gets in each column beside the key that its batch does not have, by column id."""
+        """The default cell of each non-key column, by column id, for new rows whose batch lacks the column."""
         return {column.id: _default_cell(column) for column in self.schema.values}
 
     @cached_property
     def default_bytes(self) -> dict[int, int]:
-        """The size of each of ``defaults`` in a row."""
+        """The bytes of each default in a row."""
         return {column_id: pa.array([cell.as_py()], cell.type).nbytes for column_id, cell in self.defaults.items()}
 
     def bytes_of_defaults(self, sent: Iterable[int]) -> int:
-        """Return how many bytes a new row gets by ``defaults`` when only the columns ``sent`` (ids) come with it."""
+        """Return the bytes of defaults in a new row when its batch has only the columns ``sent`` (ids)."""
         return sum(self.default_bytes[column_id] for column_id in set(self.defaults).difference(sent))
 
     @cached_property
@@ -76,27 +76,27 @@ class TableVersion:
 
     @cached_property
     def elsewhere(self) -> np.ndarray | None:
-        """Which of ``tablets`` (bool) other servers have; None when none are."""
+        """Which of ``tablets`` (bool) are on other servers; None for none."""
         found = np.array([tablet.elsewhere is not None for tablet in self.tablets], np.bool_)
         return found if found.any() else None
 
     @cached_property
     def tablets_here(self) -> str:
-        """Stands for the tablets that are here, as ``ScanPlan`` tells it."""
+        """A checksum of the tablets that are here, as in ``ScanPlan``."""
         return sum_of(tablet.partition for tablet in self.tablets if tablet.elsewhere is None)
 
     @cached_property
     def tablets_all(self) -> str:
-        """Stands for all tablets of the table."""
+        """A checksum of all tablets of the table."""
         return sum_of(tablet.partition for tablet in self.tablets)
 
     def check_here(self, numbers: np.ndarray | None) -> None:
-        """Refuse rows of tablets that other servers have, or that are in quarantine; ``numbers`` as ``covers`` gives
-        them, None for all tablets.
+        """Reject rows of tablets that are on other servers or in quarantine; ``numbers`` as from ``covers``, None for
+        all tablets.
 
         Raises:
-            WrongServerError: naming the server of the first.
-            CorruptionError: naming a damaged file of the first.
+            WrongServerError: with the server of the first such tablet.
+            CorruptionError: with a damaged file of the first such tablet.
         """
         if self._out_of_reach is None:
             return
@@ -106,17 +106,17 @@ class TableVersion:
 
     @cached_property
     def _out_of_reach(self) -> np.ndarray | None:
-        """Which of ``tablets`` (bool) nobody can read or write here; None when all can be."""
+        """Which of ``tablets`` (bool) cannot be read or written here; None for none."""
         found = np.array([bool(tablet.elsewhere or tablet.quarantine) for tablet in self.tablets], np.bool_)
         return found if found.any() else None
 
     def check_writable(self, numbers: np.ndarray | None) -> None:
-        """Refuse rows that are to be written as ``check_here`` does, and those of tablets that are about to move.
+        """Reject rows to be written as ``check_here`` does, and rows of tablets that are about to move.
 
         Raises:
-            WrongServerError: naming the server of the first.
-            CorruptionError: naming a damaged file of the first.
-            UnavailableError: for a moment; nothing is applied.
+            WrongServerError: with the server of the first such tablet.
+            CorruptionError: with a damaged file of the first such tablet.
+            UnavailableError: a tablet is about to move; nothing is applied.
         """
         self.check_here(numbers)
         closed = [number for number, tablet in enumerate(self.tablets) if tablet.is_closed and tablet.is_closed()]
@@ -126,9 +126,9 @@ class TableVersion:
             )
 
     def covers(self, rows: pa.RecordBatch) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Return where in ``tablets`` the tablet of each row is, and which rows (bool) have none.
+        """Return the index in ``tablets`` of each row's tablet, and which rows (bool) have none.
 
-        The first is None when all are in the one tablet that there is, the second when all have one. The columns of
+        The first is None when all rows are in the only tablet, the second when all have a tablet. The columns of
         ``rows`` are named by id.
         """
         numbers = self.router.numbers_of(rows)
@@ -139,7 +139,7 @@ class TableVersion:
 
 
 def check_here(tablet: Tablet) -> None:
-    """Refuse a tablet whose rows cannot be reached here.
+    """Raise if the rows of a tablet cannot be reached here.
 
     Raises:
         WrongServerError: it is on another server, which the text names.
@@ -154,8 +154,8 @@ def check_here(tablet: Tablet) -> None:
 
 
 def grouped(numbers: np.ndarray) -> tuple[np.ndarray, list[tuple[int, int, int]]]:
-    """Return the order that brings rows together by number, else as they stand, and (number, first, last) of each."""
-    # numpy sorts 16 bits by counting, which takes a fraction of the time.
+    """Return a stable order that groups rows by number, and (number, first, last) of each group."""
+    # numpy sorts 16-bit numbers by counting, which takes a fraction of the time.
     is_narrow = len(numbers) and numbers.min() >= 0 and numbers.max() <= _UINT16_MAX
     order = np.argsort(numbers.astype(np.uint16) if is_narrow else numbers, kind="stable")
     sorted_numbers = numbers[order]
@@ -166,7 +166,7 @@ def grouped(numbers: np.ndarray) -> tuple[np.ndarray, list[tuple[int, int, int]]
 
 @contextmanager
 def write_locks(tablets: Collection[Tablet]) -> Iterator[None]:
-    """Hold the write locks of ``tablets``, taken in ascending id: so no two that take several wait for each other."""
+    """Hold the write locks of ``tablets``, taken in ascending id to prevent deadlock."""
     with ExitStack() as held:
         for tablet in sorted(tablets, key=lambda tablet: tablet.tablet_id):
             held.enter_context(tablet.write_lock)

@@ -1,4 +1,4 @@
-"""TabletChange: what a batch changes in a tablet, as it is logged and applied."""
+"""TabletChange: what a batch changes in one tablet, for the log and for memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .table_version import TableVersion
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TabletChange:
-    """What is to be logged and applied, with the locations of its rows."""
+    """A change to log and apply, with the locations of its rows."""
 
     tablet: Tablet
     change: Change
@@ -24,7 +24,7 @@ class TabletChange:
 
 
 def tablet_changes(version: TableVersion, tablet: Tablet, rows: pa.RecordBatch, decided: Outcome) -> list[TabletChange]:
-    """Return what a tablet is to log and apply of ``rows``, whose columns are named by id."""
+    """Return what a tablet must log and apply for ``rows``, whose columns are named by id."""
     changes: list[TabletChange] = []
 
     def add(kind: ChangeKind, part: pa.RecordBatch, chosen: np.ndarray, locations: np.ndarray) -> None:
@@ -50,7 +50,7 @@ def stored_rows(version: TableVersion, rows: pa.RecordBatch, decided: Outcome) -
 
 
 def taken(rows: pa.RecordBatch, chosen: np.ndarray) -> pa.RecordBatch:
-    """Return the chosen rows; without a copy when these are all, in their order."""
+    """Return the chosen rows; without a copy when these are all rows in their order."""
     return rows if len(chosen) == rows.num_rows and _is_ascending(chosen) else rows.take(pa.array(chosen))
 
 

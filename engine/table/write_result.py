@@ -1,4 +1,4 @@
-"""The answer to a write: which rows were refused, by position in the batch as it was sent, and why."""
+"""The answer to a write: which rows were refused, by position in the batch as sent, and why."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REASONS = {
     outcome.IMMUTABLE: ("IMMUTABLE", "the row with the key {key} exists, and {immutable} cannot change"),
 }
 _SHOWN_MAX = 200
-"""Characters of a key's cell in a message."""
+"""The most characters of a key's cell in a message."""
 
 
 def answer(
@@ -30,8 +30,8 @@ def answer(
     durability: Durability,
     rejected: bool,
 ) -> WriteResult:
-    """Return the answer to ``batch``. ``status`` has one code for each accepted row; ``rejected`` says that an atomic
-    batch was refused whole, so that nothing applied."""
+    """Return the answer to ``batch``. ``status`` has one code per accepted row; ``rejected``: the batch is atomic and
+    was rejected as a whole, so nothing applied."""
     failed = np.flatnonzero(status < outcome.IGNORED)
     positions = failed if checked.positions is None else checked.positions[failed]
     refused = np.empty(0, np.int64) if checked.refusals.by_row is None else np.flatnonzero(checked.refusals.by_row)
@@ -62,7 +62,7 @@ def _refusal_errors(checked: CheckedBatch, refused: np.ndarray) -> list[RowError
 def _state_errors(
     schema: TableSchema, checked: CheckedBatch, positions: np.ndarray, failed: np.ndarray, status: np.ndarray
 ) -> list[RowError]:
-    """Say why the accepted rows ``failed`` did not apply; they stood at ``positions`` in the batch as it was sent."""
+    """Say why the accepted rows ``failed`` did not apply; ``positions`` are theirs in the batch as sent."""
     if not len(failed):
         return []
     failed = failed[:ROW_ERRORS_MAX]
@@ -84,16 +84,16 @@ def _immutable_names(schema: TableSchema, checked: CheckedBatch) -> list[str]:
 
 
 def _shown(cell: pa.Scalar) -> str:
-    """Return a key's cell for people. Never raises: the commit stands already."""
+    """Return a key's cell as text. Never raises, since the commit is made."""
     try:
         shown = str(cell.as_py())
-    except (ValueError, OverflowError):  # a moment that Python's calendar does not reach
+    except (ValueError, OverflowError):  # a timestamp outside Python's calendar
         shown = f"{cell.cast(pa.int64()).as_py()} us"
     return shown if len(shown) <= _SHOWN_MAX else f"{shown[:_SHOWN_MAX]}..."
 
 
 def required_columns(schema: TableSchema, present: set[int]) -> list:
-    """Return the columns that a new row needs and neither the data nor a default gives."""
+    """Return the columns that a new row needs and that neither ``present`` nor a default supplies."""
     return [
         column
         for column in schema.values

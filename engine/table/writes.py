@@ -1,4 +1,4 @@
-"""Writes: batches that are applied to the tables of one store, each as one commit."""
+"""Writes: applies batches to the tables of one store, each as one commit."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from .pending_write import PendingWrite, RepeatedWrite
 from .table import Table
 
 _WRITES_AHEAD = 4
-"""Batches of one ``write_all`` that are applied while the first of them is made durable."""
+"""Batches of one ``write_all`` that are applied while the first of them becomes durable."""
 _BYTES_AHEAD = 32 << 20
-"""Of them; one may always be."""
+"""The most bytes of them; one batch may exceed it."""
 
 
 class Writes:
-    """See ``schemas.service.StoreService`` for what the methods do. Thread safe."""
+    """For what the methods do, see ``schemas.service.StoreService``. Thread safe."""
 
     def __init__(
         self,
@@ -39,8 +39,8 @@ class Writes:
         notify: Callable[[], None],
         options: StoreOptions,
     ) -> None:
-        """``table`` finds a table by its name; ``check_moment`` raises when a table's history does not reach back to a
-        moment; ``notify`` tells that there may be maintenance to do."""
+        """``table`` finds a table by name; ``check_moment`` raises when a table's history does not reach back to a
+        timestamp; ``notify`` wakes maintenance."""
         self._table = table
         self._log = log
         self._writers = writers
@@ -76,7 +76,7 @@ class Writes:
     def _begin_patiently(
         self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None
     ) -> PendingWrite | RepeatedWrite:
-        """Begin a write for a caller in this process, who has no client that tries again when memory is full."""
+        """Begin a write for a caller in this process, which has no client to retry when memory is full."""
         patience = self._options.memory_patience_seconds if self._gate.is_relieved() else 0
         return patiently(lambda: self.begin(command, batch, seq), patience)
 
@@ -109,7 +109,7 @@ class Writes:
             while pending:
                 yield pending.popleft().result()
         except Exception:
-            # A batch was refused. Those before it are applied: whoever hears of it finds them.
+            # A batch was rejected. Earlier batches are already applied: finish them before raising.
             while pending:
                 with suppress(StoreError):
                     pending.popleft().result()

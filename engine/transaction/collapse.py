@@ -1,8 +1,8 @@
-"""Collapse: what several changes of one key in one transaction come to, since a commit changes each key at most once.
+"""Collapse: combines several changes of one key in one transaction, since a commit changes each key at most once.
 
-A commit has one timestamp, and history tells one state of a row at one timestamp. So rows whose keys occur more than
-once in a transaction are carried out here first, in order, on paper: piece by piece, each as a batch. What a key has
-come to is one row to be stored, updated or deleted, or nothing: one that is inserted and deleted again never was.
+A commit has one timestamp, and history has one state of a row at one timestamp. So rows whose keys occur more than once
+in a transaction are first executed in order without touching the tablet, piece by piece, each as a batch. The result
+for a key is one row to be stored, updated or deleted, or nothing, as when it is inserted and deleted again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NOTHING = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Group:
-    """Rows of one kind and of one set of columns, some of which later pieces may have replaced."""
+    """Rows of one kind and one set of columns. Later pieces may have replaced some."""
 
     kind: ChangeKind
     rows: pa.RecordBatch
@@ -36,7 +36,7 @@ class Collapse:
     """The changes of some keys of one tablet, under its write lock."""
 
     def __init__(self, version: TableVersion, tablet: Tablet, pieces: Sequence[TabletPart], truncated: bool) -> None:
-        """Look up the keys of ``pieces``, at least one; when the table is ``truncated`` none of their rows lives."""
+        """Look up the keys of ``pieces``, at least one; if the table is ``truncated``, all their rows are dead."""
         self._version = version
         self._tablet = tablet
         self._pieces = pieces
@@ -44,21 +44,21 @@ class Collapse:
         keys, hashes = concat_keys([piece.keys for piece in pieces]), np.concatenate([p.hashes for p in pieces])
         leaders, self._ids = np.unique(first_occurrences(keys, hashes), return_inverse=True)
         self._locations, self._lived = tablet.find(take_keys(keys, leaders), hashes[leaders])
-        # Of each key: whether its row lives so far, and which row of which group it has come to.
+        # For each key: whether its row is alive so far, and the group and row that hold its combined change.
         self._alive = np.zeros(len(leaders), np.bool_) if truncated else self._lived.copy()
         self._group = np.full(len(leaders), _NOTHING, np.int64)
         self._row = np.zeros(len(leaders), np.int64)
         self._groups: list[_Group] = []
 
     def statuses(self) -> list[np.ndarray]:
-        """Carry the pieces out in order; return the status of every row of each, as `outcome` has them."""
+        """Execute the pieces in order; return the status of every row of each, as in `outcome`."""
         ends = np.cumsum([len(piece) for piece in self._pieces])
         return [
             self._carry_out(piece, ids) for piece, ids in zip(self._pieces, np.split(self._ids, ends[:-1]), strict=True)
         ]
 
     def changes(self) -> list[TabletChange]:
-        """Return what is to be logged and applied, each key at most once."""
+        """Return the changes to log and apply, each key at most once."""
         made: list[TabletChange] = []
         for number, group in enumerate(self._groups):
             keys = np.flatnonzero(self._group == number)
@@ -69,7 +69,7 @@ class Collapse:
         return made
 
     def revived(self) -> np.ndarray:
-        """Return the locations of the rows that lived before the transaction and live after it."""
+        """Return the locations of rows that were alive before the transaction and are alive after it."""
         return self._locations[self._lived & self._alive]
 
     def _carry_out(self, piece: TabletPart, ids: np.ndarray) -> np.ndarray:
@@ -86,14 +86,14 @@ class Collapse:
         return decided.status
 
     def _store(self, keys: np.ndarray, rows: pa.RecordBatch) -> None:
-        """Let rows come to life. One that lived before the transaction was deleted by it: its cells change."""
+        """Insert rows. One that was alive before the transaction was deleted by it, so its cells are updated."""
         lived = self._lived[keys]
         self._put(keys, ~lived, ChangeKind.STORE, rows)
         self._put(keys, lived, ChangeKind.UPDATE, rows)
         self._alive[keys] = True
 
     def _update(self, keys: np.ndarray, rows: pa.RecordBatch) -> None:
-        """Change rows that live, on top of what they have come to so far."""
+        """Update live rows, on top of their earlier changes."""
         before = self._group[keys]
         for number in np.unique(before).tolist():
             chosen = before == number
@@ -106,14 +106,14 @@ class Collapse:
             self._put(keys[chosen], np.ones(merged.num_rows, np.bool_), group.kind, merged)
 
     def _delete(self, keys: np.ndarray, rows: pa.RecordBatch) -> None:
-        """Let rows die. One that did not live before the transaction leaves nothing; a truncation has the others."""
+        """Delete rows. One that the transaction inserted needs no change; with a truncation, no row does."""
         self._group[keys] = _NOTHING
         self._alive[keys] = False
         if not self._truncated:
             self._put(keys, self._lived[keys], ChangeKind.DELETE, rows)
 
     def _put(self, keys: np.ndarray, chosen: np.ndarray, kind: ChangeKind, rows: pa.RecordBatch) -> None:
-        """Say what the ``chosen`` (bool) of keys have come to; ``rows`` has one for each key, chosen or not."""
+        """Record the changes of the ``chosen`` (bool) keys; ``rows`` has one row for each key, chosen or not."""
         at = np.flatnonzero(chosen)
         if len(at):
             self._group[keys[at]] = len(self._groups)
@@ -122,7 +122,7 @@ class Collapse:
 
 
 def _laid_over(old: pa.RecordBatch, new: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows with the cells of ``new``, and those of ``old`` in the columns that ``new`` has not."""
+    """Return rows with the cells of ``new``, and those of ``old`` in the columns that ``new`` lacks."""
     names = [*old.schema.names, *(name for name in new.schema.names if name not in old.schema.names)]
     arrays = [(new if name in new.schema.names else old).column(name) for name in names]
     return pa.RecordBatch.from_arrays(arrays, names=names)

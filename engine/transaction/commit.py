@@ -1,11 +1,11 @@
 """Commit a transaction: its staged parts, of all tables and tablets, in one log record at one timestamp, or nothing.
 
-1. What was staged is read, checked and cut by tablet (`plan`), without a lock. New rows that are many are written to
-   disk as rowsets (`loader`); all others are held in memory.
-2. Under the write locks of all tablets it is decided what becomes of each row. If any is refused, that is the end.
-3. One log record says what changes, which rowsets are attached, and which transaction it was; it is applied.
-4. When the record is durable the staged files are removed. A crash before that leaves files of a transaction that is
-   remembered as committed; they are dropped when it is sent again, or when they are too old.
+1. The staged rows are read, checked and divided by tablet (`plan`), without a lock. Large amounts of new rows are
+   written to disk as rowsets (`loader`); other rows stay in memory.
+2. Under the write locks of all tablets, the outcome of each row is decided. If any is refused, the commit stops.
+3. One log record holds the changes, the attached rowsets and the transaction's name; it is applied.
+4. When the record is durable, the staged files are removed. A crash before that leaves files of a transaction that is
+   remembered as committed; they are removed when it is sent again, or when they expire.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from .tablet_part import TabletPart
 from .truncation import deletes
 
 _ATTEMPTS = 8
-"""Each is disturbed by an alteration, or by somebody who brings the same new keys."""
+"""An alteration, or another writer with the same new keys, spoils an attempt."""
 
 
 @dataclass(slots=True)
 class _Outcome:
-    """What was decided for all rows, under the locks."""
+    """The outcome of all rows, decided under the locks."""
 
     changes: list[TabletChange]
     applied: int = 0
@@ -66,7 +66,7 @@ class Transactions:
         pool: Executor,
         notify: Callable[[], None],
     ) -> None:
-        """``table`` finds a table by its name; ``notify`` tells that there may be maintenance to do."""
+        """``table`` finds a table by name; ``notify`` wakes maintenance."""
         self._table = table
         self._notify = notify
         self._area = area
@@ -88,9 +88,9 @@ class Transactions:
         """Commit a transaction; see ``StoreService.commit_transaction``.
 
         Raises:
-            InvalidArgumentError: what is asked for makes no sense, a part does not fit its table, or it is too large.
-            NotFoundError: a part or table is not there.
-            ConflictError: others write the same keys, or alter the tables, all the time.
+            InvalidArgumentError: the request is invalid, a part does not fit its table, or it is too large.
+            NotFoundError: a part or table is missing.
+            ConflictError: concurrent writers or alterations kept conflicting.
             StorageFullError, UnavailableError: nothing was applied.
         """
         result = self._once(commit)
@@ -103,16 +103,16 @@ class Transactions:
         with self._transaction_memory.alone(asked.transaction, asked.app_id):
             if (known := self._known(asked)) is None:
                 return self._commit(asked)
-            self._log.settled(known.timestamp)  # it is remembered from when it was logged, durable or not
+            self._log.settled(known.timestamp)  # it is remembered once it is logged, perhaps before it is durable
             self._area.forget(asked.transaction)
             return known
 
     def abort(self, transaction: str) -> None:
-        """Throw away what was staged. Raises ConflictError while it is being committed, or staged."""
+        """Discard the staged parts. Raises ConflictError while a part is being staged or committed."""
         self._area.drop(transaction)
 
     def _known(self, asked: TransactionCommit) -> TransactionResult | None:
-        """Return the answer to a commit that was made before, or that its application is past."""
+        """Return the answer if the transaction was committed before, or its application has a newer version."""
         if known := self._transaction_memory.transaction(asked.transaction):
             return known.result
         version = self._transaction_memory.version(asked.app_id) if asked.app_id is not None else None
@@ -144,7 +144,7 @@ class Transactions:
         raise ConflictError("concurrent writers or alterations kept conflicting; nothing was applied: commit again")
 
     def _works(self, asked: TransactionCommit, parts: Sequence[StagedPart]) -> list[TableWork]:
-        """Return the tables that are touched, with their parts in order."""
+        """Return the tables of the transaction, with their parts in order."""
         tables = [table for table in self._tables() if table.dropped_until is None]
         by_id, by_name = {table.table_id: table for table in tables}, {table.name: table for table in tables}
         works: dict[int, TableWork] = {}
@@ -161,7 +161,7 @@ class Transactions:
         return list(works.values())
 
     def _settle(self, asked: TransactionCommit, plan: Plan) -> TransactionResult | None:
-        """Decide, log and apply under the locks; None when rows are refused, or the plan is not true any more."""
+        """Decide, log and apply under the locks; None if rows are refused, or the plan is outdated."""
         patience = self._options.memory_patience_seconds if self._gate.is_relieved() else 0
         with patiently(lambda: self._gate.let_in(plan.held_bytes), patience), write_locks(plan.tablets):
             if not all(work.is_current for work in plan.works):
@@ -178,7 +178,7 @@ class Transactions:
         return done.model_copy(update={"timestamp": commit.timestamp}).result
 
     def _logged(self, asked: TransactionCommit, plan: Plan, decided: _Outcome) -> tuple[Commit, CommittedTransaction]:
-        """Log and apply what was decided, under the locks."""
+        """Log and apply the outcome, under the locks."""
         done = CommittedTransaction(
             transaction=asked.transaction,
             rows=plan.rows,

@@ -1,11 +1,11 @@
 """Loader: writes the new rows of a transaction that belong to one tablet to disk, before any lock is taken.
 
-As in `direct_load`: the rows come to the tablet by the commit's record, which names the rowsets they are in, and take
-no memory beyond what waits to be written. Rows of keys that are there, alive or dead, and what is left of too little
-for a rowset, go the ordinary way.
+As in `direct_load`, the commit's record names the rowsets and so adds the rows to the tablet. Only rows that wait to be
+written take memory. Rows of existing keys, alive or dead, and a remainder too small for a rowset are written in the
+ordinary way.
 
-Rowsets are sorted, encoded and synced by the store's pool of threads, one at a time for each tablet, beside the thread
-that reads what was staged.
+The store's thread pool sorts, encodes and syncs rowsets, one at a time for each tablet, beside the thread that reads
+the staged rows.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from ..vectors.keys import concat_keys, slice_keys
 from .tablet_part import TabletPart
 
 _KEYS_AT_ONCE = 1 << 14
-"""Keys that are looked up without letting go of the lock."""
+"""Keys to look up before the lock is released."""
 _LAST_OF = 8
-"""The last rowset of several may be so much smaller."""
+"""The last of several rowsets may be smaller by this factor."""
 
 
 class Loader:
-    """The new rows of one tablet. For one thread. ``give_up`` must follow, whatever became of them."""
+    """The new rows of one tablet. For one thread. Call ``give_up`` at the end in any case."""
 
     def __init__(
         self, direct_load: DirectLoad, version: TableVersion, tablet: Tablet, bytes_at_once: int, pool: Executor
     ) -> None:
-        """Note from now on which keys come to the tablet; ``pool`` writes."""
+        """Watch from now on which keys come to the tablet; ``pool`` writes."""
         self._direct_load = direct_load
         self._version = version
         self._tablet = tablet
@@ -45,13 +45,13 @@ class Loader:
         self._new = NewKeys(tablet, np.empty(0, np.uint64))
         self._waiting: list[TabletPart] = []
         self.waiting_bytes = 0
-        """Of rows that are in no rowset yet, and not being written; with what they get by default."""
+        """Bytes of rows that wait to be written, with their defaults."""
         self._writing: Future[np.ndarray] | None = None
         self._writing_bytes = 0
         self._written: list[np.ndarray] = []
         self.staged: list[StagedRowSet] = []
         self.rows = 0
-        """Of those that were written."""
+        """The number of rows written."""
 
     @property
     def is_writing(self) -> bool:
@@ -60,11 +60,11 @@ class Loader:
 
     @property
     def held_bytes(self) -> int:
-        """Of rows that are in no rowset yet."""
+        """Bytes of rows that wait or are being written."""
         return self.waiting_bytes + (self._writing_bytes if self.is_writing else 0)
 
     def add(self, piece: TabletPart) -> TabletPart | None:
-        """Take the new rows of a piece, no two of one key; return the others.
+        """Take the new rows of a piece with distinct keys; return the others.
 
         Raises:
             StorageFullError, UnavailableError: rows could not be written.
@@ -80,8 +80,8 @@ class Loader:
         return None if absent.all() else piece.chosen(~absent)
 
     def finish(self, room_bytes: int) -> list[TabletPart]:
-        """Write what waits if it is enough for a rowset or more than ``room_bytes``, and return it if it is not.
-        ``settle`` must follow."""
+        """Write the waiting rows if they are enough for a rowset or more than ``room_bytes``; else return them. Call
+        ``settle`` next."""
         enough = self._direct_load.sorted_bytes
         if self._writing or self.staged:
             enough //= _LAST_OF  # the tablet's other rows are on disk: one more rowset costs less than the log
@@ -91,28 +91,28 @@ class Loader:
         return left
 
     def settle(self) -> None:
-        """Return when nothing is being written. Raises as ``add`` does."""
+        """Wait until nothing is being written. Raises as ``add`` does."""
         writing, self._writing = self._writing, None
         if writing:
             self._written.append(writing.result())
             self.rows += len(self._written[-1])
 
     def watch(self) -> None:
-        """Compare all that were written with the keys that came meanwhile, so that little is left to be compared under
-        the lock."""
+        """Compare all written rows with the keys that have come meanwhile, to leave little to compare under the
+        lock."""
         if self.staged:
             self._new.hashes = np.concatenate(self._written)
             self._new.are_still_new()
 
     def are_still_new(self) -> bool:
-        """Whether nobody else has brought one of the keys meanwhile; the answer holds under the write lock."""
+        """Whether nobody else has written one of the keys meanwhile; the answer holds under the write lock."""
         return not self.staged or self._new.are_still_new()
 
     def give_up(self) -> None:
-        """Remove what was not attached."""
+        """Remove the rowsets that were not attached."""
         if self._writing:
             with suppress(CancelledError):
-                self._writing.exception()  # returns when it has ended
+                self._writing.exception()  # waits until it has ended
         self._new.forget()
         self._direct_load.give_up([one for one in self.staged if not one.is_logged])
 
@@ -128,7 +128,7 @@ class Loader:
         return absent
 
     def write(self) -> None:
-        """Let what waits be written, of which there must be some; raises, as ``add`` does, what became of the last."""
+        """Start to write the waiting rows, of which there are some; raises the error of the last write."""
         self.settle()
         waiting, self._waiting = self._waiting, []
         self._writing_bytes, self.waiting_bytes = self.waiting_bytes, 0
@@ -138,7 +138,7 @@ class Loader:
         """Write pieces, and return the hashes of their keys."""
         rows = pa.concat_batches([whole_rows(self._version, piece.rows, piece.rows) for piece in waiting])
         keys, hashes = concat_keys([piece.keys for piece in waiting]), np.concatenate([p.hashes for p in waiting])
-        waiting.clear()  # the rows are there twice now
+        waiting.clear()  # the rows are in memory twice now
         part = TabletRows(self._tablet, None, rows, keys, hashes, np.arange(len(hashes)))
         self._direct_load.write(self._version, part, self._new, self.staged)
         return hashes

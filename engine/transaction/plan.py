@@ -1,4 +1,4 @@
-"""Plan: what a transaction is to do, by one version of each of its tables, before any lock is taken."""
+"""Plan: the work of a transaction, for one version of each of its tables, prepared before any lock is taken."""
 
 from __future__ import annotations
 
@@ -28,40 +28,40 @@ from .truncation import key_bytes_of
 Made = TypeVar("Made")
 
 _ROWSET_BYTES = 64 << 20
-"""New rows of a tablet are collected up to this size, and then written as one rowset."""
+"""A loader collects a tablet's new rows up to this size and writes them as one rowset."""
 _SHARES = 4
-"""Hashes are sorted in so many shares, by their upper two bits."""
+"""Hashes are sorted in this many shares, by their upper two bits."""
 _SHARE_SHIFT = np.uint64(62)
 _MANY_ROWS = 1 << 19
-"""From here on threads pay."""
+"""With more rows, threads pay."""
 _CHUNKS_AHEAD = 3
-"""So many chunks, which have the bytes of their rows twice, are worked on or wait at most."""
+"""The most chunks that threads work on or that wait; each takes the bytes of its rows twice."""
 _READ_ONCE_BYTES = CHUNK_BYTES
-"""The rows of a table are read once up to this size. More of them are read twice, since they may not all be held: of a
-commit of 5 million new rows the first time takes 15 to 35 percent."""
+"""The rows of a table are read once up to this size, and twice above it, as memory may not hold them all: for a commit
+of 5 million new rows, the first reading takes 15 to 35 percent of the time."""
 _NO_HASHES = np.empty(0, np.uint64)
 
 
 @dataclass(slots=True, eq=False)
 class TabletWork:
-    """What one tablet is to do."""
+    """The work of one tablet."""
 
     tablet: Tablet
     single: list[TabletPart] = field(default_factory=list)
-    """Rows whose keys no other row of the transaction has, in no order."""
+    """Rows whose keys occur once in the transaction, in no order."""
     repeated: list[TabletPart] = field(default_factory=list)
-    """The others, in order."""
+    """The other rows, in order."""
     loader: Loader | None = None
 
     @property
     def staged(self) -> list[StagedRowSet]:
-        """The rowsets that are ready to be attached."""
+        """The rowsets to attach."""
         return self.loader.staged if self.loader else []
 
 
 @dataclass(slots=True, eq=False)
 class TableWork:
-    """What one table is to do. A table that is truncated has work for all of its tablets."""
+    """The work of one table. Truncated tables have work for all of their tablets."""
 
     table: Table
     version: TableVersion
@@ -75,12 +75,12 @@ class TableWork:
 
     @property
     def is_current(self) -> bool:
-        """Whether the table is still what it was planned by; it stays so under the write locks."""
+        """Whether the table still has the plan's version; the answer holds under the write locks."""
         return self.table.version is self.version
 
 
 class Plan:
-    """The work of all tables. ``close`` must follow, whatever became of it."""
+    """The work of all tables. Call ``close`` at the end in any case."""
 
     def __init__(
         self,
@@ -91,11 +91,11 @@ class Plan:
         pool: Executor,
         threads: int,
     ) -> None:
-        """Plan ``works``, whose pieces are yet to be filled in; rows of ``most`` bytes may go through memory. New rows
-        are written by ``pool``, which has so many ``threads``.
+        """Plan ``works`` and fill in their pieces. Rows of ``most`` bytes may pass through memory. ``pool`` writes new
+        rows with its ``threads``.
 
         Raises:
-            InvalidArgumentError: a part does not fit its table, or too many rows go through memory.
+            InvalidArgumentError: a part does not fit its table, or too many rows pass through memory.
             CorruptionError: a staged file is not what was written.
             StorageFullError, UnavailableError: rows could not be written.
         """
@@ -103,7 +103,7 @@ class Plan:
         self.refusals = Refusals(ROW_ERRORS_MAX)
         self.rows = sum(part.rows for work in works for part in work.parts)
         self.held_bytes = 0
-        """Of rows, and of keys to be deleted, that go through memory."""
+        """Bytes of rows, and of keys to be deleted, that pass through memory."""
         self._limits = limits
         self._most = most
         self._direct_load = direct_load
@@ -119,12 +119,12 @@ class Plan:
 
     @property
     def tablets(self) -> list[Tablet]:
-        """All that are touched."""
+        """The tablets of all tables."""
         return [each.tablet for work in self.works for each in work.tablets.values()]
 
     @property
     def staged(self) -> list[StagedRowSet]:
-        """The rowsets that are ready to be attached."""
+        """The rowsets to attach."""
         return [one for work in self.works for each in work.tablets.values() for one in each.staged]
 
     def close(self) -> None:
@@ -146,7 +146,7 @@ class Plan:
             if _fits_in_memory(work):
                 found = list(found)
                 hashes = [piece.hashes for piece in found]
-            else:  # all keys must be known before a piece is placed: read them first, and then all rows
+            else:  # placing a piece needs all keys: read the keys first, and then all rows
                 hashes = self._key_hashes(work)
             repeated = self._repeated(hashes)
             for piece in found:
@@ -164,13 +164,13 @@ class Plan:
             return [found for _, found in each]
 
     def _repeated(self, hashes: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the hashes, ascending, that several rows have: the others have a key for themselves."""
+        """Return, ascending, the hashes that occur more than once: keys of the others are surely distinct."""
         run = self._pool.map if self.rows > _MANY_ROWS else map
         return np.concatenate(list(run(lambda share: _several(hashes, share), range(_SHARES))))
 
     def _each(self, work: TableWork, make: Callable[[OneOperation], Made]) -> Generator[tuple[OneOperation, Made]]:
-        """Yield the chunks in order, each with what is made of it. Threads make that of the next ones meanwhile, where
-        it pays, and where nothing depends on which is first: rows are numbered in their order."""
+        """Yield the chunks in order, each with its result of ``make``. Threads prepare the next ones, if that pays and
+        order does not matter: rows are numbered in their order."""
         read = (chunk for part in work.parts for chunk in chunks(part, work.version, self._limits))
         if self.rows <= _MANY_ROWS or work.version.schema.auto_incrementing:
             yield from ((chunk, make(chunk)) for chunk in read)
@@ -205,7 +205,7 @@ class Plan:
             self._keep(each.single, single)
 
     def _loader(self, work: TableWork, each: TabletWork) -> Loader | None:
-        """Return what writes new rows of a tablet to disk; None where all of them would be too few."""
+        """Return the loader of a tablet's new rows; None if there are too few rows in all."""
         size = sum(part.size_bytes for part in work.parts)
         if self._direct_load is None or size < self._direct_load.sorted_bytes:
             return None
@@ -216,8 +216,8 @@ class Plan:
         return each.loader
 
     def _load(self, loader: Loader, piece: TabletPart) -> TabletPart | None:
-        """Give new rows to the loader of a tablet, and return the others. The loaders of all tablets together hold no
-        more than may go through memory: there may be many."""
+        """Give new rows to the loader of a tablet, and return the others. All loaders together hold no more than may
+        pass through memory, as there may be many."""
         others = loader.add(piece)
         while sum(each.held_bytes for each in self._loaders) > self._most:
             busy = [each for each in self._loaders if each.is_writing]
@@ -242,15 +242,15 @@ class Plan:
 
 
 def _fits_in_memory(work: TableWork) -> bool:
-    """Whether all rows may be held until all keys are known. A table that numbers its rows first needs to know which
-    ids any part brings along."""
+    """Whether memory can hold all rows until all keys are known. A table that numbers its rows must first see the ids
+    in all parts."""
     least = row_bytes(work.version.schema.columns)
     size = sum(part.size_bytes + part.rows * least for part in work.parts)
     return size <= _READ_ONCE_BYTES and not work.version.schema.auto_incrementing
 
 
 def _several(hashes: Sequence[np.ndarray], share: int) -> np.ndarray:
-    """Return the hashes of a share, ascending, that are there more than once; share follows share."""
+    """Return, ascending, the hashes of a share that occur more than once. Shares in order give an ascending whole."""
     own = np.sort(np.concatenate([part[part >> _SHARE_SHIFT == share] for part in (_NO_HASHES, *hashes)]))
     return np.unique(own[1:][own[1:] == own[:-1]])
 

@@ -21,10 +21,10 @@ from .staging.area import StagingArea
 def stage(
     area: StagingArea, table: Table, command: WriteCommand, batches: Iterable[StagedBatch], limits: Limits
 ) -> StageResult:
-    """Stage a part; see ``StoreService.stage``.
+    """See ``StoreService.stage``.
 
     Raises:
-        InvalidArgumentError: the command does not go with a transaction, or a batch does not fit the table.
+        InvalidArgumentError: the command is not allowed in a transaction, or a batch does not fit the table.
         StorageFullError, UnavailableError: the rows could not be written.
     """
     if command.stage is None:
@@ -39,13 +39,13 @@ def stage(
 
 @dataclass(frozen=True, slots=True)
 class ExpiryOp:
-    """The removal of staged rows that are too old."""
+    """The removal of expired staged rows."""
 
     area: StagingArea
     name: str = "remove staged rows that are too old"
 
     def score(self) -> float:
-        """Return a score as that of work that is due: it frees space."""
+        """Return the score of work that is due: it frees space."""
         return 1.0 if self.area.is_due() else 0.0
 
     def perform(self) -> object:
@@ -56,8 +56,8 @@ class ExpiryOp:
 def _checked(
     schema: TableSchema, op: Operation, batches: Iterable[StagedBatch], limits: Limits
 ) -> Iterator[tuple[Operation, pa.RecordBatch]]:
-    """Yield the batches with what they ask for, those that delete rows without the columns that say nothing; cells
-    only, since a batch is kept without dictionaries."""
+    """Yield the batches with their operations, as plain cells without dictionaries. Deletes keep only the columns that
+    they need."""
     for batch, own in batches:
         operation = own or op
         if operation.base is Operation.DELETE:

@@ -1,4 +1,4 @@
-"""TabletPart: the rows of a staged part that one tablet takes, checked, a limited number of bytes at a time."""
+"""TabletPart: the rows of a staged part for one tablet, checked, a limited number of bytes at a time."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from ..vectors.keys import KeyVector, first_occurrences, hash_keys, take_keys
 from .staging.area import StagedPart
 
 CHUNK_BYTES = 32 << 20
-"""Batches of one operation and schema are looked at together up to this size."""
+"""Batches of one operation and schema are combined up to this size."""
 _LITTLE_BYTES = 1 << 10
 
 
 class OneOperation(NamedTuple):
-    """Rows of a part that follow each other and ask for one operation."""
+    """Consecutive rows of a part with one operation."""
 
     part: str
     first_row: int
@@ -53,20 +53,20 @@ class TabletPart:
     keys: KeyVector
     hashes: np.ndarray
     first: np.ndarray
-    """For each row the first row of the piece with its key."""
+    """For each row, the first row of the piece with its key."""
     positions: np.ndarray
-    """Where each row stood in its part as it was staged."""
+    """The position of each row in its part as staged."""
 
     def __len__(self) -> int:
         return len(self.hashes)
 
     @property
     def makes_rows(self) -> bool:
-        """Whether a row of a key that is not there becomes a new one."""
+        """Whether rows with new keys are inserted."""
         return self.operation.base in (Operation.INSERT, Operation.UPSERT) and self.shape.is_complete
 
     def chosen(self, rows: np.ndarray) -> TabletPart:
-        """Return the rows (bool) alone; all rows of a key or none."""
+        """Return only the rows of a mask (bool), which takes all rows of a key or none."""
         if rows.all():
             return self
         at = np.flatnonzero(rows)
@@ -76,7 +76,7 @@ class TabletPart:
         return replace(self, rows=taken, keys=keys, hashes=hashes, first=first, positions=self.positions[at])
 
     def alone(self) -> TabletPart:
-        """Return it without the memory of the chunk that it was cut from, where that is much more than its own."""
+        """Return a copy that does not keep its chunk in memory, if the chunk is much larger."""
         if self.rows.get_total_buffer_size() <= 2 * self.rows.nbytes + _LITTLE_BYTES:
             return self
         at = np.arange(len(self))
@@ -84,7 +84,7 @@ class TabletPart:
 
 
 class Refusals:
-    """The rows of a transaction that are refused: the first of them, and how many."""
+    """The refused rows of a transaction: the first of them, and the number of all."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -94,7 +94,7 @@ class Refusals:
     def add(
         self, part: str, version: TableVersion, table: Table, checked: CheckedBatch, status: np.ndarray, first: int
     ) -> None:
-        """Take what is refused of some rows of a part, ``first`` being the position of the first of them."""
+        """Add the refused rows of a part's batch, whose first row has position ``first`` in the part."""
         said = answer(checked.rows, version.schema, checked, status, 0, Durability.FSYNC, True)
         self.count += said.error_count
         room = self._most - len(self.errors)
@@ -104,14 +104,14 @@ class Refusals:
         ]
 
     def add_failed(self, piece: TabletPart, version: TableVersion, table: Table, status: np.ndarray) -> None:
-        """Take the rows of a piece that did not apply to the state that they met."""
+        """Add the rows of a piece that did not apply to the state of the table."""
         if (status < outcome.IGNORED).any():
             checked = CheckedBatch(piece.rows, piece.positions, RowRefusals(len(piece)))
             self.add(piece.part, version, table, checked, status, 0)
 
 
 def chunks(part: StagedPart, version: TableVersion, limits: Limits) -> Iterator[OneOperation]:
-    """Yield the rows of a part in order. Batches are not put together to more than a batch may be.
+    """Yield the rows of a part in order, in batches of at most the size that one write may have.
 
     Raises:
         CorruptionError: its file is not what was written.
@@ -136,14 +136,14 @@ def chunks(part: StagedPart, version: TableVersion, limits: Limits) -> Iterator[
 
 
 def _row_bytes(sent: pa.Schema, version: TableVersion) -> int:
-    """Return the bytes of a row that count when a batch is checked: what was sent, or what stands for the rest."""
+    """Return the bytes per row that the check of a batch counts: of the cells sent, or of the defaults."""
     columns = [version.schema.by_name[name] for name in sent.names if name in version.schema.by_name]
     return max(row_bytes(columns), version.bytes_of_defaults(column.id for column in columns), 1)
 
 
 def key_hashes(chunk: OneOperation, table: Table, version: TableVersion, limits: Limits) -> np.ndarray:
-    """Return the hashes of a chunk's keys; none where the store will number the rows, which no others name then: ids
-    that upserts bring along are not given to them."""
+    """Return the hashes of a chunk's keys; none if the store will number the rows, since it assigns no id that an
+    upsert brings along."""
     schema = version.schema
     if schema.auto_incrementing and chunk.operation.base is Operation.INSERT:
         return np.empty(0, np.uint64)
@@ -154,7 +154,7 @@ def key_hashes(chunk: OneOperation, table: Table, version: TableVersion, limits:
 
 
 def routed(chunk: OneOperation, table: Table, version: TableVersion, limits: Limits) -> RoutedBatch:
-    """Check a chunk and cut it by tablet. Several threads may, unless the store numbers the rows: then in their order.
+    """Check a chunk and divide it by tablet. Thread safe, but rows that the store numbers must come in order.
 
     Raises:
         InvalidArgumentError: it does not fit the table, whatever its cells.
@@ -164,7 +164,7 @@ def routed(chunk: OneOperation, table: Table, version: TableVersion, limits: Lim
 
 
 def pieces(chunk: OneOperation, routed: RoutedBatch, table: Table, refusals: Refusals) -> list[TabletPart]:
-    """Return the rows of a chunk by tablet, those that are refused left out and entered."""
+    """Return the rows of a chunk by tablet, without the refused ones, which are added to ``refusals``."""
     checked = routed.checked
     if checked.refusals.by_row is not None:
         applied = np.zeros(checked.rows.num_rows, np.int8)
@@ -194,7 +194,7 @@ def _tablet_parts(chunk: OneOperation, routed: RoutedBatch) -> list[TabletPart]:
 
 @contextmanager
 def _about(chunk: OneOperation) -> Iterator[None]:
-    """Name the part in what is raised about its rows."""
+    """Name the part in errors about its rows."""
     try:
         yield
     except InvalidArgumentError as error:

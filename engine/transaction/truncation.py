@@ -1,4 +1,4 @@
-"""Truncation: deletes of all rows of a tablet that live, as a commit logs and applies them."""
+"""Truncation: deletes of all live rows of a tablet, as a commit logs and applies them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _ROWS_AT_ONCE = 1 << 18
 
 
 def deletes(tablet: Tablet, kept: np.ndarray) -> Iterator[TabletChange]:
-    """Yield the deletes of all live rows but those at the locations ``kept``, some rows at a time.
+    """Yield the deletes of all live rows except those at the locations ``kept``, some rows at a time.
 
-    Under the tablet's write lock; the rows must be read before anything is applied.
+    Under the tablet's write lock; read all of them before applying any.
     """
     for rowset in tablet.version.rowsets():
         for first in range(0, len(rowset), _ROWS_AT_ONCE):
@@ -36,7 +36,7 @@ def deletes(tablet: Tablet, kept: np.ndarray) -> Iterator[TabletChange]:
 
 
 def key_bytes_of(tablet: Tablet) -> int:
-    """Return about how many bytes the keys of a tablet's live rows have."""
+    """Return about how many bytes the keys of a tablet's live rows take."""
     return sum(
         int(rowset.live.live_count * (16 + sum(rowset.row_bytes.get(column.id, 8) for column in tablet.schema.key)))
         for rowset in tablet.version.rowsets()
@@ -44,7 +44,7 @@ def key_bytes_of(tablet: Tablet) -> int:
 
 
 def _keys(tablet: Tablet, rowset: RowSet, rows: np.ndarray) -> pa.RecordBatch:
-    """Return the key cells of rows, which no delta ever changes."""
+    """Return the key cells of rows, which deltas never change."""
     columns = tablet.schema.key
     arrays = [to_arrow(rowset.base_at(column, rows), column.logical.arrow) for column in columns]
     return pa.RecordBatch.from_arrays(arrays, names=[str(column.id) for column in columns])

@@ -1,7 +1,7 @@
-"""StagingArea: the parts of transactions that wait for their commit, on disk, until they are too old.
+"""StagingArea: the parts of transactions that wait on disk for their commit, until they expire.
 
-Nothing refers to a staged file but this; so a part is there when its file is whole and durable, and gone with it. A
-store that is opened again finds them: what was staged survives a restart, what was not finished is removed.
+Nothing else refers to a staged file: a part exists if its file is complete and durable. A store that opens again finds
+the parts: complete ones survive a restart, unfinished ones are removed.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _SUFFIX = ".stage"
 
 
 def staged_files(fs: FileSystem) -> list[str]:
-    """Return the paths of all files of staged rows, whole or not."""
+    """Return the paths of all files of staged rows, complete or not."""
     return [f"{ROOT}/{name}" for name in fs.list(ROOT)] if fs.exists(ROOT) else []
 
 
 @dataclass(frozen=True, slots=True)
 class StagedPart:
-    """A part that is whole and durable."""
+    """A part that is complete and durable."""
 
     fs: FileSystem
     path: str
@@ -54,18 +54,18 @@ class _Transaction:
     expires: int = 0
     """In microseconds since 1970."""
     peer: str = ""
-    """Who staged its first part."""
+    """The client that staged its first part."""
     users: int = 0
-    """Streams that stage, and the commit that reads: it is kept as long as there are some."""
+    """Streams that stage, and the commit that reads; the transaction is kept while there are any."""
     replaced: list[str] = field(default_factory=list)
-    """Files of parts that others took the place of; a commit may read them until there are no users."""
+    """Files of replaced parts; a commit may read them while there are users."""
 
 
 class StagingArea:
     """The staged parts of a store. Thread safe."""
 
     def __init__(self, fs: FileSystem, now: Callable[[], int], seconds_to_live: float, room: Room) -> None:
-        """Find what was staged before; ``now`` gives microseconds since 1970, ``room`` the limits of what is staged.
+        """Find parts of earlier runs; ``now`` gives microseconds since 1970, ``room`` the limits on staged bytes.
 
         Raises:
             UnavailableError, StorageFullError: the directory could not be made or read.
@@ -77,9 +77,9 @@ class StagingArea:
         self._transactions: dict[str, _Transaction] = {}
         self._room = room
         self._sizes: dict[str, tuple[str, int]] = {}
-        """Of each file who brought it and its bytes."""
+        """The client and the bytes of each file."""
         self._bytes: Counter[str] = Counter()
-        """Of all files, by who brought them."""
+        """The bytes of all files, by client."""
         self._last_number = 0
         with named("the directory of staged rows could not be prepared"):
             if not fs.exists(ROOT):
@@ -90,27 +90,27 @@ class StagingArea:
         self.expire()
 
     def _find(self, path: str) -> None:
-        """Take over a file that an earlier process left; remove it unless it is a whole part."""
+        """Take over a file of an earlier process; remove it unless it is a complete part."""
         number = path.removeprefix(f"{ROOT}/").removesuffix(_SUFFIX)
         self._last_number = max(self._last_number, int(number) if number.isdecimal() else 0)
         found = None
-        with suppress(CorruptionError):  # nobody was promised that its transaction would be committed
+        with suppress(CorruptionError):  # a staged part is not a promise to commit
             found = read_info(self._fs, path)
         if found is None:
             self._fs.unlink(path)
             return
         part = StagedPart(self._fs, path, *found, self._fs.size(path))
         self._count(path, part.size_bytes)
-        # Its time begins anew: that of ``staged_at`` may be over although the part came to its end a moment ago.
+        # The time restarts: counted from ``staged_at`` it may have expired although the part has just been completed.
         if old := self._put(part, self._now()):
             self._remove(old.path)
 
     def write(self, stage: Stage, table_id: int, batches: Iterable[tuple[Operation, pa.RecordBatch]]) -> StagedPart:
-        """Write a part; what is raised on the way leaves nothing. It takes the place of an earlier one of its name.
+        """Write a part, replacing an earlier one of its name. An error leaves nothing behind.
 
         Raises:
             UnavailableError: too much is staged, or the disk failed.
-            StorageFullError: the disk is full, but for its reserve.
+            StorageFullError: the disk is full, except for its reserve.
         """
         info = PartInfo(transaction=stage.transaction, part=stage.part, table_id=table_id, staged_at=self._now())
         with self._used(stage.transaction):
@@ -141,10 +141,10 @@ class StagingArea:
 
     @contextmanager
     def taken(self, transaction: str, names: Sequence[str]) -> Iterator[list[StagedPart]]:
-        """Give the parts that are to be committed; they are kept while the body runs.
+        """Yield the parts to commit; they are kept while the body runs.
 
         Raises:
-            NotFoundError: one of them is not there.
+            NotFoundError: one of them is missing.
         """
         with self._used(transaction):
             with self._lock:
@@ -159,7 +159,7 @@ class StagingArea:
             yield parts
 
     def holds(self, table_id: int) -> bool:
-        """Whether rows of a table are staged, or any are being staged or committed."""
+        """Whether rows of a table may be staged; true while any transaction is being staged or committed."""
         with self._lock:
             return any(
                 each.users or any(part.info.table_id == table_id for part in each.parts.values())
@@ -167,7 +167,7 @@ class StagingArea:
             )
 
     def drop(self, transaction: str) -> None:
-        """Throw away all parts of a transaction.
+        """Discard all parts of a transaction.
 
         Raises:
             ConflictError: it is being committed, or a part is being staged.
@@ -180,18 +180,18 @@ class StagingArea:
         self._remove_all(found)
 
     def forget(self, transaction: str) -> None:
-        """Throw away what a committed transaction leaves; of parts that are just being staged time takes care."""
+        """Discard what is left of a committed transaction; parts that are still being staged expire later."""
         with suppress(ConflictError):
             self.drop(transaction)
 
     def is_due(self) -> bool:
-        """Whether ``expire`` would throw anything away."""
+        """Whether ``expire`` would discard anything."""
         now = self._now()
         with self._lock:
             return any(not each.users and each.expires <= now for each in self._transactions.values())
 
     def expire(self) -> list[str]:
-        """Throw away the transactions of which no part came for too long; return their names."""
+        """Discard the transactions that have not received a part for too long; return their names."""
         now = self._now()
         with self._lock:
             due = {name: each for name, each in self._transactions.items() if not each.users and each.expires <= now}
@@ -224,7 +224,7 @@ class StagingArea:
                 self._remove(path)
 
     def _put(self, part: StagedPart, staged_at: int) -> StagedPart | None:
-        """Enter a part and renew its transaction; return the one of the same name that is older."""
+        """Add a part and renew its transaction; return the older one of the same name."""
         found = self._transactions.setdefault(part.info.transaction, _Transaction())
         old = found.parts.get(part.info.part)
         if old and old.info.staged_at > part.info.staged_at:
@@ -234,7 +234,7 @@ class StagingArea:
         return old
 
     def _take(self, path: str, size: int) -> None:
-        """Let ``size`` more bytes be written to a file. Raises as ``write``."""
+        """Reserve ``size`` more bytes for a file. Raises as ``write``."""
         who = peer()
         with self._lock:
             self._room.check_staged(self._bytes.total() + size, self._bytes[who] + size if who else None)
@@ -243,7 +243,7 @@ class StagingArea:
         self._room.check_disk(size, ROOT)
 
     def _count(self, path: str, size: int) -> None:
-        """Count a file by the bytes that it has, in the place of those that it was to have."""
+        """Replace a file's reserved bytes with its real size."""
         with self._lock:
             who, before = self._sizes.get(path, ("", 0))
             self._sizes[path] = who, size
@@ -262,7 +262,7 @@ class StagingArea:
             self._remove(part.path)
 
     def _remove(self, path: str) -> None:
-        """Remove a file; one that cannot be removed is found at the next start, and is too old some time."""
+        """Remove a file. If that fails, the next start finds it, and it expires."""
         with self._lock:
             who, size = self._sizes.pop(path, ("", 0))
             self._bytes[who] -= size

@@ -1,13 +1,13 @@
 """The file of a staged part: rows that wait for the commit of their transaction.
 
-Nobody reads it before it is whole, and it is read once; so it is a run of Arrow streams, each under a checksum, not
-encoded columns. Little-endian, everything at a multiple of 8, drawn in docs/format/staging.md::
+A file is read once, after it is complete; so it is a sequence of Arrow streams, each under a checksum, not encoded
+columns. Little-endian, everything at a multiple of 8, drawn in docs/format/staging.md::
 
     head   magic 8s "NYALASTG" | version u4 | body bytes u4 | crc u4 | zero u4 | body: JSON, filled up with spaces
     block  kind u4 | operation u4 | rows u8 | body bytes u8 | crc u4 | zero u4 | body: an Arrow stream of one batch
     end    a block of kind 2 without a body, whose rows are those of all blocks; nothing follows
 
-A checksum covers what stands before it in its header, and the body; that of a block starts from its offset, so that a
+A checksum covers the preceding fields of its header, and the body; that of a block starts from its offset, so that a
 sound block in the wrong place fails.
 """
 
@@ -48,7 +48,7 @@ _BY_NUMBER = {number: operation for operation, number in _OPERATIONS.items()}
 
 
 class PartInfo(BaseModel):
-    """What a file says of its part."""
+    """The metadata of a part, in the head of its file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -60,7 +60,7 @@ class PartInfo(BaseModel):
 
 
 class PartWriter:
-    """Writes one part. For one thread. What is not finished is no part."""
+    """Writes one part. For one thread. An unfinished file is no part."""
 
     def __init__(self, fs: FileSystem, path: str, info: PartInfo) -> None:
         self._file: WritableFile = fs.create(path)
@@ -77,7 +77,7 @@ class PartWriter:
         self.rows += batch.num_rows
 
     def finish(self) -> None:
-        """Append the end and make the content durable."""
+        """Append the end block and make the content durable."""
         self._append(_END, 0, self.rows, [])
         self._file.sync()
 
@@ -93,11 +93,11 @@ class PartWriter:
 
 
 def read_info(fs: FileSystem, path: str) -> tuple[PartInfo, int] | None:
-    """Return what a file says of its part, and how many rows that has; None when the file was not finished.
+    """Return the metadata of a part and its number of rows; None if the file was not finished.
 
     Raises:
         CorruptionError: the file is not what was written.
-        UnreadableFileError: the disk does not give its bytes.
+        UnreadableFileError: the disk does not return its bytes.
     """
     with _opened(fs, path) as file:
         if file.size < _HEAD.size + _BLOCK.size:
@@ -112,11 +112,11 @@ def read_info(fs: FileSystem, path: str) -> tuple[PartInfo, int] | None:
 
 
 def read_rows(fs: FileSystem, path: str) -> Iterator[tuple[Operation, pa.RecordBatch]]:
-    """Yield the rows of a finished file with their operations, a block in memory at a time, verified there.
+    """Yield the rows of a finished file with their operations. Reads and verifies one block at a time.
 
     Raises:
         CorruptionError: the file is not what was written.
-        UnreadableFileError: the disk does not give its bytes.
+        UnreadableFileError: the disk does not return its bytes.
     """
     with _opened(fs, path) as file:
         _, at = _read_head(file, path)
@@ -150,7 +150,7 @@ def _opened(fs: FileSystem, path: str) -> Iterator[ReadableFile]:
 
 
 def _read_head(file: ReadableFile, path: str) -> tuple[PartInfo, int]:
-    """Return what the head says and where the first block begins."""
+    """Return the metadata and the offset of the first block."""
     if file.size < _HEAD.size:
         raise CorruptionError(path, 0, "the file ends in the middle of its head")
     head = read_exactly(file, path, 0, _HEAD.size)
