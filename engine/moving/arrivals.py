@@ -1,13 +1,12 @@
-"""The target of a move: takes in the files of a tablet, prepares them, and takes the tablet over.
+"""The target of a move: receives the files of a tablet, prepares them, and takes the tablet over.
 
-A file comes as bytes and lies in a directory of its own (``moves/<number>``) until it is whole and has the checksum
-that the source told. All of it is checked then, and it is written once more, as a file of this store with a number of
-this store, into the directory that the tablet will have. The log of this store knows nothing of the rows, so all of
-them are in files from the first record on: ``durable_lsn`` is 0, and the tablet's number is new, so that no record is
-for it.
+A file arrives as bytes and stays in a directory of its own (``moves/<number>``) until it is complete and has the
+source's checksum. Then all of it is checked, and it is written again as a file of this store, with a number of this
+store, into the tablet's future directory. The log of this store holds none of the rows, so files hold all of them:
+``durable_lsn`` is 0, and no log record has the tablet's new number.
 
-With the last round the manifest names the files, as ``arriving`` (`prepare`); until the source has handed the tablet
-over nobody reads them. What is not prepared is swept at the next start.
+With the last round the manifest names the files, as ``arriving`` (`prepare`); nobody reads them until the source has
+handed the tablet over. Files that are not prepared are removed at the next start.
 """
 
 from __future__ import annotations
@@ -46,13 +45,13 @@ ROOT = "moves"
 
 @dataclass(slots=True, eq=False)
 class _Arrival:
-    """A move whose files are coming."""
+    """A move whose files are arriving."""
 
     round: MoveRound
     tablet: int
-    """The number that the tablet will have here."""
+    """The tablet's number here."""
     numbers: dict[int, int] = field(default_factory=dict)
-    """Of files here, by their numbers at the source."""
+    """File numbers here, by their numbers at the source."""
     done: set[str] = field(default_factory=set)
     """The names, at the source, of the files that are here."""
     used_at: int = 0
@@ -71,7 +70,7 @@ class Arrivals:
         now: Callable[[], int],
         room: Room,
     ) -> None:
-        """``now`` tells the time in microseconds since 1970."""
+        """``now`` gives microseconds since 1970."""
         self._environment = environment
         self._log = log
         self._writers = writers
@@ -83,12 +82,12 @@ class Arrivals:
         remove_quietly(environment.fs, ROOT)
 
     def receive(self, asked: MoveRound, table: Table) -> MoveLacking:
-        """Learn of a round; return which of its files are not here yet.
+        """Start a round; return which of its files are not here yet.
 
         Raises:
             InvalidArgumentError: the round is for another server, or its clock is too far ahead of this one's.
             NotFoundError, AlreadyPresentError: the table has no such tablet, or it is here.
-            ConflictError: the table has not the same schema here.
+            ConflictError: the table has another schema here.
             StorageFullError, UnavailableError: there is no room.
         """
         self._check(asked, table)
@@ -106,11 +105,11 @@ class Arrivals:
             return MoveLacking(names=tuple(file.name for file in asked.files if file.name not in arrival.done))
 
     def write(self, move: str, file: MoveFile, chunks: Iterable[bytes]) -> None:
-        """Take in a file.
+        """Receive a file.
 
         Raises:
             NotFoundError: the move has no such file.
-            CorruptionError: it is not what the source has, or is not sound; it is not kept.
+            CorruptionError: it differs from the source's, or is not sound; it is not kept.
             StorageFullError, UnavailableError: it could not be written.
         """
         arrival = self._of(move)
@@ -130,10 +129,10 @@ class Arrivals:
         arrival.used_at = self._now()
 
     def prepare(self, asked: MoveRound, table: Table) -> None:
-        """Let the manifest name the files of the last round. The tablet is still the source's.
+        """Add the files of the last round to the manifest. The source still owns the tablet.
 
         Raises:
-            ConflictError: a file is missing, or the round is not the last, or another move has prepared the tablet: its
+            ConflictError: a file is missing, the round is not the last, or another move has prepared the tablet: its
                 source may have handed it over.
             CorruptionError: the files are not those of the tablet.
             StorageFullError, UnavailableError: it could not be made durable.
@@ -172,12 +171,12 @@ class Arrivals:
                 self._set_arriving(empty, arriving)
 
     def take_over(self, asked: HandedOver, table: Table) -> None:
-        """Serve the tablet, durably; asked again, nothing happens.
+        """Serve the tablet, durably; a repeated call does nothing.
 
         Raises:
-            NotFoundError: nothing was prepared by that move.
+            NotFoundError: that move prepared nothing.
             InvalidArgumentError: the clock of the source is too far ahead of this one's.
-            StorageFullError, UnavailableError: the log or the manifest could not be written; ask again.
+            StorageFullError, UnavailableError: the log or the manifest could not be written; retry.
         """
         with table.alteration_lock:
             if any(moved.name == asked.move for _, moved in arrived(self._manifest, table)):
@@ -197,7 +196,7 @@ class Arrivals:
         remove_quietly(self._environment.fs, f"{ROOT}/{entry.id}")
 
     def abort(self, move: str) -> bool:
-        """Throw away what has come by a move; return whether there was anything. The source must have given it up.
+        """Discard what a move brought; return whether there was anything. The source must have aborted the move.
 
         Raises:
             StorageFullError, UnavailableError: the manifest could not be written.
@@ -214,20 +213,20 @@ class Arrivals:
         return bool(gone)
 
     def drop_idle(self, move: str) -> None:
-        """Remove the files of a move that nobody drives; what is prepared stays, for it may have been handed over."""
+        """Remove the files of an abandoned move, except prepared ones: their tablet may have been handed over."""
         with self._lock:
             if arrival := self._open.pop(move, None):
                 self._remove(arrival.tablet)
 
     def _remove(self, number: int) -> None:
-        """Remove the files of a tablet that the manifest knows neither as prepared nor as one that is here."""
+        """Remove the files of a tablet that the manifest has neither as prepared nor as served here."""
         remove_quietly(self._environment.fs, f"{ROOT}/{number}")
         entries = [entry for table in self._manifest.tables for entry in table.tablets]
         if all(entry.id != number and (not entry.arriving or entry.arriving.tablet != number) for entry in entries):
             remove_quietly(self._environment.fs, files.directory(number))
 
     def idle(self, before: int) -> list[str]:
-        """Return the moves of which nothing has come since a moment, in microseconds since 1970."""
+        """Return the moves without a request since a time in microseconds since 1970."""
         return [move for move, each in list(self._open.items()) if each.used_at < before]
 
     @property
@@ -235,7 +234,7 @@ class Arrivals:
         return self._environment.manifest.current
 
     def _check(self, asked: MoveRound, table: Table) -> Tablet:
-        """Return the empty tablet that the round is for."""
+        """Return the empty tablet that the round fills."""
         here = self._environment.here
         if here is None or here.server != asked.to:
             name = repr(here.server) if here else "alone"
@@ -266,7 +265,7 @@ class Arrivals:
         return arrival
 
     def _number(self, arrival: _Arrival, number: int) -> int:
-        """Return the number that a file of the source has here."""
+        """Return the number here of a file of the source."""
         if number not in arrival.numbers:
             arrival.numbers[number] = self._environment.manifest.new_id()
         return arrival.numbers[number]
@@ -303,7 +302,7 @@ class Arrivals:
         reader.close()
 
     def _metadata(self, arrival: _Arrival, metadata: dict[str, Any]) -> dict[str, Any]:
-        """Return what the footer says, with the number of the rowset, which is that of its base file, as it is here."""
+        """Return the footer's metadata with the rowset's number here, which is that of its base file."""
         rowset = metadata.get("rowset_id")
         return {**metadata, "rowset_id": self._number(arrival, rowset)} if isinstance(rowset, int) else metadata
 
@@ -324,14 +323,14 @@ class Arrivals:
             raise ConflictError(f"the round names a rowset, but not its file {error}") from None
 
     def _remove_others(self, arriving: ArrivingEntry) -> None:
-        """Remove files that were compacted away at the source after they had come here."""
+        """Remove files that the source compacted away after they had arrived."""
         fs, directory = self._environment.fs, files.directory(arriving.tablet)
         with suppress(OSError):
             for name in set(fs.list(directory)).difference(arriving.file_names):
                 fs.unlink(f"{directory}/{name}")
 
     def _verify(self, arriving: ArrivingEntry, empty: Tablet, table: Table) -> None:
-        """Open the tablet as it will be, and check that its rows are those of its partition."""
+        """Open the tablet as it will be, and check that its rows belong to its partition."""
         with named("the files of an arriving tablet could not be read"):
             tablet = open_tablet(_entry(empty, arriving), table.schema, self._environment)
         try:
@@ -364,7 +363,7 @@ class Arrivals:
         )
 
     def _keep_answers(self, table: Table, asked: HandedOver) -> None:
-        """Remember the answers to numbered writes, durably, before the first of them can be sent again to here."""
+        """Remember the answers to numbered writes, durably, before clients can repeat the writes here."""
         if not asked.answers:
             return
         note = moved_note(table.table_id, asked.answers)
@@ -393,14 +392,14 @@ class Arrivals:
 
 
 def arrived(manifest: Manifest, table: Table) -> list[tuple[TabletEntry, MovedEntry]]:
-    """Return the tablets of a table that came from other servers, and how."""
+    """Return the tablets of a table that came from other servers, with their moves."""
     entry = next((each for each in manifest.tables if each.id == table.table_id), None)
     tablets = entry.tablets if entry else ()
     return [(tablet, tablet.moved) for tablet in tablets if tablet.elsewhere is None and tablet.moved]
 
 
 def _entry(empty: Tablet, arriving: ArrivingEntry) -> TabletEntry:
-    """Return the entry of the tablet that is to stand in the place of an empty one."""
+    """Return the manifest entry that replaces the empty tablet's."""
     return TabletEntry(
         id=arriving.tablet,
         rowsets=arriving.rowsets,

@@ -1,10 +1,10 @@
-"""The source of a move: gives out the files of a tablet, round by round, and hands the tablet over.
+"""The source of a move: sends the files of a tablet, round by round, and hands the tablet over.
 
-A round flushes the tablet and opens its files, which stay open whatever compactions do to them; nothing of it is on
-disk. Before the last round the tablet is closed to writers for some seconds. That only helps to come to an end: what
-counts is checked when the tablet is handed over, under its locks: nothing is in memory, and its files are those of the
-round that the target has prepared. Then the manifest names an empty tablet in its place that is ``elsewhere``, which is
-the one moment at which the owner changes, and remembers the move until the target has said that it serves the tablet.
+A round flushes the tablet and opens its files, which stay open whatever compactions do; it writes nothing to disk.
+Before the last round the tablet is closed to writers for some seconds, only to help the move finish. The hand-over
+checks, under the tablet's locks, that nothing is in memory and that the files are those of the round that the target
+has prepared. Then the manifest replaces the tablet by an empty one that is ``elsewhere``. This is the one moment at
+which the owner changes. The manifest remembers the move until the target has said that it serves the tablet.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from ..transaction.staging.area import StagingArea
 from .replaced import with_tablet
 
 _CLOSED_SECONDS = 10
-"""Writers are let in again when a move does not come to its end after its last round."""
+"""Writers are admitted again if a move does not finish this long after its last round."""
 _PATIENCE_SECONDS = 2.0
 _CHUNK_BYTES = 1 << 20
 _WHY = "the tablet was moved to another server"
@@ -50,7 +50,7 @@ _WHY = "the tablet was moved to another server"
 
 @dataclass(slots=True, eq=False)
 class _Departure:
-    """A move that has begun."""
+    """A running move."""
 
     asked: MoveBegin
     table: Table
@@ -58,10 +58,10 @@ class _Departure:
     number: int = 0
     """Of the newest round."""
     round: MoveRound | None = None
-    """What was told of it."""
+    """The newest round, as it was sent."""
     is_last: bool = False
     entry: TabletEntry | None = None
-    """What its files were then."""
+    """The tablet's manifest entry at that round."""
     opened: dict[str, CFileReader] = field(default_factory=dict)
     files: dict[str, MoveFile] = field(default_factory=dict)
     used_at: int = 0
@@ -79,7 +79,7 @@ class Departures:
         tables: Callable[[], list[Table]],
         now: Callable[[], int],
     ) -> None:
-        """``now`` tells the time in microseconds since 1970."""
+        """``now`` gives microseconds since 1970."""
         self._environment = environment
         self._writers = writers
         self._staging = staging
@@ -87,7 +87,7 @@ class Departures:
         self._now = now
         self._open: dict[str, _Departure] = {}
         self._lock = threading.RLock()
-        """Held while a tablet is handed over: so a move is given up before, or not at all."""
+        """Held during a hand-over: a move is aborted before it, or not at all."""
 
     def begin(self, asked: MoveBegin, table: Table) -> MoveRound:
         """Begin a move, which ends any other of the same tablet, or its next round; return the round.
@@ -95,7 +95,7 @@ class Departures:
         Raises:
             InvalidArgumentError: there is no such server to move to.
             NotFoundError, WrongServerError: the tablet is not here.
-            ConflictError: the next round is asked for, and the move was given up.
+            ConflictError: the next round is requested, and the move was aborted.
             UnavailableError, StorageFullError: it could not be flushed, or rows of the table are staged.
         """
         self._check_target(asked.to)
@@ -103,7 +103,7 @@ class Departures:
         with self._lock:
             departure = self._open.get(asked.move)
             if departure is None:
-                if asked.again:  # what it has prepared at the target may be gone since
+                if asked.again:  # the files that the target prepared may be gone
                     raise _given_up(asked.move)
                 self._check_unstaged(table)
                 self._open = {
@@ -114,7 +114,7 @@ class Departures:
                 departure = self._open[asked.move] = _Departure(asked, table, tablet)
             departure.used_at = self._now()
         if asked.last:
-            with tablet.maintenance_lock:  # not while a long compaction goes on
+            with tablet.maintenance_lock:  # not during a long compaction
                 until = self._now() + _CLOSED_SECONDS * 1_000_000
                 tablet.is_closed = lambda: self._now() < until
         with flushed(tablet, self._environment):
@@ -135,7 +135,7 @@ class Departures:
         """Return the newest round of a move.
 
         Raises:
-            ConflictError: the move was given up, or the tablet was handed over.
+            ConflictError: the move was aborted, or the tablet was handed over.
         """
         with self._lock:
             told = self._of(move).round
@@ -147,7 +147,7 @@ class Departures:
         """Return the bytes of a file of the newest round, piece by piece.
 
         Raises:
-            ConflictError: the move was given up.
+            ConflictError: the move was aborted.
             NotFoundError: the round has no such file.
         """
         with self._lock:
@@ -159,11 +159,12 @@ class Departures:
         return map(bytes, _pieces(file))
 
     def hand_over(self, asked: MoveHandOver) -> HandedOver:
-        """Give the tablet up, durably; asked again, answer as before. The caller knows that the target has the round.
+        """Hand the tablet over, durably; a repeated call gets the same answer. The caller knows that the target has
+        the round.
 
         Raises:
-            ConflictError: the move was given up, the table was altered, or the round is not the last.
-            UnavailableError: the tablet has changed since; another round is needed, or rows of the table are staged.
+            ConflictError: the move was aborted, the table was altered, or the round is not the last.
+            UnavailableError: the tablet has changed since and needs another round, or rows of the table are staged.
             StorageFullError: the manifest could not be written; nothing happened.
         """
         with self._lock:
@@ -173,7 +174,7 @@ class Departures:
             if (departure.number, departure.asked.to) != (asked.number, asked.to) or not departure.is_last:
                 raise ConflictError(f"round {asked.number} of the move is not its last: begin another round")
             self._leave(departure)
-            told = self._told(asked.move)  # nobody can end the move before it is known as handed over
+            told = self._told(asked.move)  # the move cannot end before it is known as handed over
             del self._open[asked.move]
         retire(self._environment, [departure.tablet], _WHY)
         if told is None:
@@ -181,21 +182,21 @@ class Departures:
         return told
 
     def status(self, move: str) -> MoveStatus:
-        """Return where a move stands.
+        """Return the state of a move.
 
         Raises:
-            UnavailableError: the manifest on disk is in doubt: it may say that the tablet was handed over, or not.
+            UnavailableError: a manifest write has failed, so it is unknown whether the tablet was handed over.
         """
         if self._environment.manifest.failed:
             self._environment.latch.check()
-        departure = self._open.get(move)  # looked at first: one that leaves here is in the manifest by then
-        if departure and not departure.tablet.retired:  # a tablet that was divided or dropped can't be handed over
+        departure = self._open.get(move)  # read before the manifest: a move that leaves here is in the manifest by then
+        if departure and not departure.tablet.retired:  # a tablet that was split or dropped can't be handed over
             return MoveStatus(state=MoveState.UNDER_WAY)
         told = self._told(move)
         return MoveStatus(state=MoveState.HANDED_OVER if told else MoveState.UNKNOWN, handed_over=told)
 
     def abort(self, move: str) -> MoveStatus:
-        """Give a move up unless the tablet was handed over; return where it stands then. Raises as ``status``."""
+        """Abort a move unless the tablet was handed over; return its state. Raises as ``status``."""
         with self._lock:
             self.status(move)
             if departure := self._open.pop(move, None):
@@ -203,11 +204,11 @@ class Departures:
             return self.status(move)
 
     def idle(self, before: int) -> list[str]:
-        """Return the moves that nobody has driven since a moment, in microseconds since 1970."""
+        """Return the moves without a request since a time in microseconds since 1970."""
         return [move for move, each in list(self._open.items()) if each.used_at < before]
 
     def forget(self, move: str) -> None:
-        """End a move: the target serves the tablet."""
+        """End a move whose tablet the target serves."""
         tablets = [tablet.id for table in self._environment.manifest.current.tables for tablet in _left(table, move)]
         for tablet_id in tablets:
             self._environment.manifest.commit(
@@ -268,7 +269,7 @@ class Departures:
         )
 
     def _leave(self, departure: _Departure) -> None:
-        """Put an empty tablet that is elsewhere in the place of the one that moves."""
+        """Replace the tablet by an empty one that is elsewhere."""
         environment, table, tablet = self._environment, departure.table, departure.tablet
         with table.alteration_lock, _at_rest(tablet):
             if tablet not in table.tablets or tablet.retired:
@@ -285,7 +286,7 @@ class Departures:
                     table.version = with_tablet(table.version, tablet, empty)
 
     def _check_same(self, departure: _Departure) -> None:
-        """Check, under the locks, that the round has all of the tablet."""
+        """Check, under the locks, that the round contains the whole tablet."""
         tablet, known = departure.tablet, departure.entry
         now = self._environment.manifest.current.tablet(tablet.tablet_id)
         self._environment.latch.check()
@@ -320,11 +321,11 @@ class Departures:
         self._environment.manifest.commit(lambda manifest: manifest.with_altered(table.table_id, edited))
 
     def _told(self, move: str) -> HandedOver | None:
-        """Return what is to be told of a move by which a tablet was handed over and which was not forgotten."""
+        """Return the hand-over of a move; None if there was none or it was forgotten."""
         tables = {table.table_id: table for table in self._tables()}
         for entry in self._environment.manifest.current.tables:
             for tablet in _left(entry, move):
-                if table := tables.get(entry.id):  # else it was dropped at this moment
+                if table := tables.get(entry.id):  # else it was dropped just now
                     return self._handed_over(move, table, tablet.partition)
         return None
 
@@ -332,7 +333,7 @@ class Departures:
         return HandedOver(
             move=move,
             table=table.name,
-            clock=self._environment.mvcc.now(),  # above the snapshot of every scan that has read the tablet here
+            clock=self._environment.mvcc.now(),  # above the snapshot of every scan that read the tablet here
             last_auto_id=table.auto_increment.last,
             last_change=table.last_change,
             answers=self._writers.of_tablet(table.table_id, f"@{sum_of([partition])}"),
@@ -341,7 +342,7 @@ class Departures:
 
 @contextmanager
 def _at_rest(tablet: Tablet) -> Iterator[None]:
-    """Hold a tablet's maintenance lock. Raises UnavailableError when a compaction has just begun."""
+    """Hold a tablet's maintenance lock. Raises UnavailableError during a compaction."""
     if not tablet.maintenance_lock.acquire(timeout=_PATIENCE_SECONDS):
         raise UnavailableError("the tablet is being compacted: begin another round of the move", 0.0)
     try:
@@ -363,7 +364,7 @@ def _left(table: TableEntry, move: str) -> list[TabletEntry]:
 
 
 def _described(name: str, file: CFileReader) -> MoveFile:
-    """Describe a file, all of whose pages are sound. The target checks them again, in the bytes that came."""
+    """Describe a file after verifying its pages. The target checks the bytes that it receives again."""
     file.verify_checksums()
     size, crc = crc32_of(_pieces(file))
     return MoveFile(name=name, bytes=size, crc=crc)

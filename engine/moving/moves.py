@@ -1,7 +1,7 @@
 """The moves of a store's tablets: from here to other servers (`departures`), and from there to here (`arrivals`).
 
-A move has a name. The source decides: what it has not handed over, and does not know as under way, can never be handed
-over by that name, so that a target may throw away what it prepared.
+A move has a name. The source decides: a move that it has not handed over, and that is not running, can never be handed
+over under that name. So a target may then discard what it prepared.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from .arrivals import Arrivals, arrived
 from .departures import Departures
 
 _IDLE_SECONDS = 3600
-"""After so long without a step a move counts as given up; until then files are held for it."""
+"""A move without a step for this long is abandoned; until then its files are kept."""
 
 
 class Mover:
-    """What a store does for moves: see ``schemas.verbs.Verbs``. Thread safe."""
+    """The move verbs of a store, see ``schemas.verbs.Verbs``. Thread safe."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Mover:
         room: Room,
         notify: Callable[[], None],
     ) -> None:
-        """``now`` tells the time in microseconds since 1970; ``notify`` tells that there may be maintenance to do."""
+        """``now`` gives microseconds since 1970; ``notify`` wakes maintenance."""
         self._catalog = catalog
         self._environment = environment
         self._notify = notify
@@ -62,7 +62,7 @@ class Mover:
         self._now = now
 
     def moves(self, table: str) -> Moves:
-        """Return the moves of a table's tablets that did not end, and those by which tablets came."""
+        """Return the unfinished moves of a table's tablets, and those by which tablets came."""
         found = self._found(table)
         manifest = self._environment.manifest.current
         entry = next((each for each in manifest.tables if each.id == found.table_id), None)
@@ -91,16 +91,16 @@ class Mover:
         return found
 
     def receive(self, asked: MoveRound) -> MoveLacking:
-        """Target: learn of a round; make its table if it is not here. Raises as ``Arrivals.receive``."""
+        """Target: start a round; create its table if it is not here. Raises as ``Arrivals.receive``."""
         table = self._catalog.adopt(asked.table, asked.schema_, asked.options, asked.partitions, asked.source)
         return self.arrivals.receive(asked, table)
 
     def fetch(self, asked: MoveFetch) -> None:
-        """Not possible: a store alone reaches no other. Raises InvalidArgumentError."""
+        """Raises InvalidArgumentError: a store alone reaches no other."""
         raise InvalidArgumentError("this store shares its tables with no server that it could fetch a file from")
 
     def prepare(self, asked: MoveRound) -> None:
-        """Target: keep the files of the last round. Raises as ``Arrivals.prepare``."""
+        """Target: install the files of the last round in the manifest. Raises as ``Arrivals.prepare``."""
         self.arrivals.prepare(asked, self._catalog.table(asked.table))
 
     def take_over(self, asked: HandedOver) -> None:
@@ -109,10 +109,10 @@ class Mover:
         self._notify()
 
     def abort(self, move: str) -> MoveStatus:
-        """Give a move up, unless a tablet was handed over by it from here; return where it stands then.
+        """Abort a move, unless a tablet was handed over by it from here; return its state.
 
         Raises:
-            NotFoundError: there is no such move here, or not any more.
+            NotFoundError: there is no such move here.
         """
         is_known = self.departures.status(move).state is not MoveState.UNKNOWN
         status = self.departures.abort(move)
@@ -121,7 +121,7 @@ class Mover:
         return status
 
     def removals(self) -> list[MaintenanceOp]:
-        """Return the work of letting go of moves that nobody drives any more."""
+        """Return the work of dropping abandoned moves."""
         before = self._now() - _IDLE_SECONDS * 1_000_000
         return [
             TabletOp(f"abort move {move}", lambda: 1.0, partial(drop, move))
@@ -133,7 +133,7 @@ class Mover:
         ]
 
     def _found(self, name: str) -> Table:
-        """Return a table by its name, also one that was dropped and can be recalled: moves come to their ends."""
+        """Return a table by name, including dropped ones that can be recalled, so that moves can finish."""
         found = [table for table in self._catalog.tables() if table.name == name]
         if not found:
             raise NotFoundError(f"there is no table {name!r}")

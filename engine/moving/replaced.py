@@ -1,4 +1,4 @@
-"""A table version in which another tablet, of the same rows, stands in the place of one."""
+"""A table version with one tablet replaced by another that has the same rows."""
 
 from ..table.table_version import TableVersion
 from ..tablet.tablet import Tablet

@@ -1,4 +1,4 @@
-"""Leases: what is kept for somebody outside for a time that they may renew, and dropped when they do not come back."""
+"""Leases: values kept for an outside client for a renewable time, and dropped when it does not come back."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class _Lease(Generic[T]):
 
 
 class Leases(Generic[T]):
-    """Values by id, each until a moment in microseconds since 1970. Thread safe."""
+    """Values by id, each with an expiry time in microseconds since 1970. Thread safe."""
 
     def __init__(self, what: str, now: Callable[[], int], room: Room | None = None) -> None:
-        """``what`` names the values in errors; ``now`` tells the time in microseconds; ``room`` limits ``begun``."""
+        """``what`` names the values in errors; ``now`` returns microseconds; ``room`` limits ``begun``."""
         self._what = what
         self._room = room
         self._beginning: Counter[str] = Counter()
@@ -39,17 +39,17 @@ class Leases(Generic[T]):
         self._lock = threading.Lock()
 
     def add(self, lease_id: str, value: T, ttl_seconds: int) -> None:
-        """Keep ``value`` for so many seconds."""
+        """Keep ``value`` for ``ttl_seconds``."""
         with self._lock:
             self._leases[lease_id] = _Lease(value, ttl_seconds, self._now() + ttl_seconds * 1_000_000, peer())
 
     @contextmanager
     def begun(self) -> Iterator[None]:
-        """Let the body make a value, which it adds.
+        """Check the limits; the body then makes a value and adds it.
 
         Raises:
-            UnavailableError: there are as many as may be.
-            StorageFullError: the disk has its reserve left, and no more.
+            UnavailableError: there are too many values.
+            StorageFullError: the disk has no more than its reserve left.
         """
         who = peer()
         with self._lock:
@@ -68,14 +68,14 @@ class Leases(Generic[T]):
                 self._beginning[who] -= 1
 
     def renew(self, lease_id: str) -> None:
-        """Keep a value for as many seconds again, from now on. Raises NotFoundError when it is gone."""
+        """Restart the time of a value. Raises NotFoundError if it is gone."""
         with self._lock:
             lease = self._found(lease_id)
             lease.until = self._now() + lease.ttl_seconds * 1_000_000
 
     @contextmanager
     def used(self, lease_id: str) -> Iterator[T]:
-        """Give a value, which stays while the body runs. Raises NotFoundError when it is gone."""
+        """Yield a value, which stays while the body runs. Raises NotFoundError if it is gone."""
         with self._lock:
             lease = self._found(lease_id)
             lease.users += 1
@@ -86,29 +86,29 @@ class Leases(Generic[T]):
                 lease.users -= 1
 
     def values(self) -> dict[str, T]:
-        """Return all values by id, in the order in which they were added."""
+        """Return all values by id, oldest first."""
         with self._lock:
             return {lease_id: lease.value for lease_id, lease in self._leases.items()}
 
     def end_known(self, lease_id: str) -> None:
-        """Forget a value whether or not its time is over. Raises NotFoundError when it is gone already."""
+        """Remove a value, expired or not. Raises NotFoundError if it is gone already."""
         with self._lock:
             if self._leases.pop(lease_id, None) is None:
                 raise self._gone(lease_id)
 
     def end(self, lease_id: str) -> bool:
-        """Forget a value whether or not its time is over; return whether it was there."""
+        """Remove a value, expired or not; return whether it existed."""
         with self._lock:
             return self._leases.pop(lease_id, None) is not None
 
     def expired(self) -> list[str]:
-        """Return the ids of the values whose time is over and that nobody uses."""
+        """Return the ids of expired values that nobody uses."""
         now = self._now()
         with self._lock:
             return [lease_id for lease_id, lease in self._leases.items() if lease.until <= now and not lease.users]
 
     def end_expired(self, lease_id: str) -> bool:
-        """Forget a value if its time is over; False when it was renewed or taken into use meanwhile."""
+        """Remove a value if it has expired; False if it was renewed or taken into use meanwhile."""
         with self._lock:
             lease = self._leases.get(lease_id)
             if lease is None or lease.users or lease.until > self._now():

@@ -1,4 +1,4 @@
-"""Say in words what any file of a store holds; ``nyala dump`` prints it."""
+"""Describes the content of any file of a store, for ``nyala dump``."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _CFILES = ("base", "undo", "redo")
 
 
 def dump_file(path: str | Path) -> dict[str, Any]:
-    """Return what a file holds, as JSON values. The file may be of a store that runs: nothing is changed.
+    """Return the content of a file as JSON values. Changes nothing, so the store may be running.
 
     Raises:
-        InvalidArgumentError: the file is none of a store's.
+        InvalidArgumentError: the file does not belong to a store.
         CorruptionError: it is not what was written.
     """
     file = Path(path).resolve()
@@ -51,7 +51,7 @@ def _dump_staged(fs: FileSystem, name: str) -> dict[str, Any]:
 
 
 def _dump_log(fs: FileSystem) -> dict[str, Any]:
-    """Return the whole log: a segment alone does not show whether it follows the one before."""
+    """Return the whole log: a segment alone does not show whether it continues the previous one."""
     reader = LogReader(fs, "wal")
     groups = [
         {

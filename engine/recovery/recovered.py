@@ -1,4 +1,4 @@
-"""Recovered: what a store opens with, once its log is applied."""
+"""Recovered: the state of a store after its log is applied."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from . import recovery
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """The tables of a store as the log leaves them, and the answers that it remembers."""
+    """The tables of a store at the end of the log, and the remembered answers."""
 
     environment: Environment
     catalog: Catalog
@@ -33,7 +33,7 @@ class Recovered:
 def recovered(
     fs: FileSystem, manifest_file: ManifestFile, options: StoreOptions, clock: Clock, damage: DamageRegistry
 ) -> Recovered:
-    """Open the tables, remove files that nobody needs any more, and apply what the log holds; ``clock`` follows.
+    """Open the tables, remove files that nothing needs, and apply the log; ``clock`` follows its timestamps.
 
     Raises:
         CorruptionError: a file is not what was written.
@@ -56,7 +56,7 @@ def recovered(
     catalog.load()
     sweep(environment, manifest_file.current)
     known = [max(tablet.last_timestamp, tablet.version.history_floor) for tablet in catalog.tablets()]
-    known += [table.last_change for table in catalog.tables()]  # some of it in tablets in quarantine
+    known += [table.last_change for table in catalog.tables()]  # some of it is in quarantined tablets
     clock.update(max([manifest.last_timestamp, *known]))
     writers, memory = NumberedWrites(), TransactionMemory()
     tablets = recovery.LoggedTablets(catalog.tables())

@@ -1,4 +1,4 @@
-"""Recovery: bring the tablets to where the log ends, whatever stopped the store."""
+"""Recovery: brings the tablets to the end of the log, however the store stopped."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LOG = "wal"
 
 
 def create(fs: FileSystem, store_uuid: str) -> ManifestFile:
-    """Make an empty store; refuse to make one over the remains of another."""
+    """Make an empty store; raises if there are remains of another."""
     for directory in (files.ROOT, LOG):
         if fs.exists(directory) and fs.list(directory):
             raise CorruptionError("manifest", 0, f"there is no manifest, but the directory {directory} has files")
@@ -47,7 +47,7 @@ def create(fs: FileSystem, store_uuid: str) -> ManifestFile:
 
 
 def open_log(fs: FileSystem, manifest: Manifest, options: StoreOptions) -> WriteAheadLog:
-    """Open the write-ahead log of a store, and cut what a crash left torn at its end.
+    """Open the write-ahead log of a store, and cut off a torn end that a crash left.
 
     Raises:
         CorruptionError: it is not what was written.
@@ -65,17 +65,17 @@ def open_log(fs: FileSystem, manifest: Manifest, options: StoreOptions) -> Write
 
 
 def check_log(wal: WriteAheadLog, manifest: Manifest) -> None:
-    """Check that the log reaches back to what the files do not hold. Raises CorruptionError when it does not."""
+    """Check that the log reaches back to what the files lack. Raises CorruptionError if it does not."""
     if wal.first_lsn > manifest.log_needed_from:
         why = f"the log starts at record {wal.first_lsn}, but records from {manifest.log_needed_from} are needed"
         raise CorruptionError("wal", 0, why)
 
 
 def assume_attached(wal: WriteAheadLog, manifest: ManifestFile) -> None:
-    """Let the manifest name the rowsets that the log attaches and the manifest on disk may not name yet.
+    """Add the rowsets that the log attaches, and that the manifest on disk may lack, to the manifest in memory.
 
-    This comes before anything else, so that their rows are there when the replay meets changes of them, and earlier
-    ones of keys that they have now: those are of rows that were gone for good when the rowset was attached.
+    This runs before the replay, which needs their rows for later changes. The replay may also meet earlier changes of
+    their keys: those belong to rows that were removed for good before the rowset was attached.
     """
     attached = logged_attachments(wal.peek())
     ids_used = max((entry.id for _, entry in attached), default=0)
@@ -83,7 +83,7 @@ def assume_attached(wal: WriteAheadLog, manifest: ManifestFile) -> None:
 
 
 class LoggedTablets:
-    """Whom records of the log are for, by the ids of tablets: a tablet that was split since has descendants."""
+    """Finds the tablets for log records by tablet id: a tablet that was split since has descendants."""
 
     def __init__(self, tables: Iterable[Table]) -> None:
         self._tablets: dict[int, Tablet] = {}
@@ -91,29 +91,29 @@ class LoggedTablets:
         self._tables: dict[int, Table] = {}
         for table in tables:
             for tablet in table.tablets:
-                if tablet.elsewhere is None:  # else its rows have gone to another server, with all that the log tells
+                if tablet.elsewhere is None:  # else its rows moved to another server, with their log records' content
                     self._tablets[tablet.tablet_id] = tablet
                     for ancestor in tablet.ancestors:
                         self._descendants.setdefault(ancestor, []).append(tablet)
                 self._tables |= dict.fromkeys((tablet.tablet_id, *tablet.ancestors), table)
 
     def owners(self, tablet_id: int) -> list[Tablet]:
-        """Return the tablet if it is there, else its descendants."""
+        """Return the tablet if it exists, else its descendants."""
         tablet = self._tablets.get(tablet_id)
         return [tablet] if tablet else self._descendants.get(tablet_id, [])
 
     def ids(self, tablet_id: int) -> AutoIncrement | None:
-        """Return what numbers the rows of a tablet or its descendants; None when none is there."""
+        """Return the id generator for a tablet's table; None if the table is gone."""
         table = self._tables.get(tablet_id)
         return table.auto_increment if table else None
 
     def changed(self, tablet_id: int, timestamp: int) -> None:
-        """Tell the table of a tablet or its descendants, if it is there, that a commit changed rows."""
+        """Record in a tablet's table, if it exists, that a commit changed rows."""
         if table := self._tables.get(tablet_id):
             table.changed(timestamp)
 
     def parts(self, change: Change) -> list[tuple[Tablet, Change]]:
-        """Return a change cut by the tablets that it is for now; nothing of it when they were dropped."""
+        """Return a change divided among the present tablets; empty if they were dropped."""
         if tablet := self._tablets.get(change.tablet_id):
             return [(tablet, change)]
         descendants = self._descendants.get(change.tablet_id)
@@ -139,12 +139,11 @@ def replay(
     environment: Environment,
     options: StoreOptions,
 ) -> tuple[int, int]:
-    """Apply what the log holds and the files do not; returns the rows applied and the newest timestamp in the log.
-    Answers to numbered writes go to ``writers``, transactions to ``transaction_memory``.
+    """Apply the part of the log that files lack; return the rows applied and the newest timestamp in the log. Answers
+    to numbered writes go to ``writers``, transactions to ``transaction_memory``.
 
-    Changes of tablets that were dropped since are passed over, and so are those of tablets in quarantine, which the log
-    keeps for them; a tablet of which a file turns out to be damaged is put there. Memory is bounded by flushing on the
-    way.
+    Skips changes of dropped tablets and of tablets in quarantine, for which the log keeps them. A tablet with a damaged
+    file goes into quarantine. Flushes bound the memory.
 
     Raises:
         CorruptionError: the log is not what was written.
@@ -171,7 +170,7 @@ def replay(
                 with _quarantining(tablet, environment), tablet.write_lock:
                     rows += tablet.replay(part, record.timestamp, record.lsn)
                 changed[tablet.tablet_id] = tablet
-        # Not before all changes of the record are in: a flush says that it holds them.
+        # Only after all changes of the record are applied: a flush claims to hold them.
         for tablet in changed.values():
             if has_room:
                 with _quarantining(tablet, environment):
@@ -183,7 +182,7 @@ def replay(
 
 @contextmanager
 def saying_what_to_do() -> Iterator[None]:
-    """Add the next step to what an opening says of a damaged log or manifest, which keep the store closed."""
+    """Add the next step to errors about a damaged log or manifest, which prevent opening."""
     try:
         yield
     except CorruptionError as error:
@@ -193,7 +192,7 @@ def saying_what_to_do() -> Iterator[None]:
 
 @contextmanager
 def _quarantining(tablet: Tablet, environment: Environment) -> Iterator[None]:
-    """Put a tablet into quarantine when the body finds one of its files damaged; the others are replayed into."""
+    """Put a tablet into quarantine if the body finds one of its files damaged; other tablets continue."""
     try:
         yield
     except StoreError as error:
@@ -202,9 +201,9 @@ def _quarantining(tablet: Tablet, environment: Environment) -> Iterator[None]:
 
 
 def _bound_memory(tablet: Tablet, environment: Environment, options: StoreOptions) -> bool:
-    """Flush in the middle of the replay what has grown large; all history is kept.
+    """Flush stores that have grown large during the replay; all history is kept.
 
-    Returns whether the disk has room: one that is full can still be read.
+    Returns whether the disk has room: a store on a full disk can still be read.
     """
     try:
         if tablet.version.active.nbytes > options.flush_bytes:

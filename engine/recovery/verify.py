@@ -1,7 +1,7 @@
 """Offline check of a data directory: every byte of every file, and that the files fit together.
 
-Finds all that a scan would find, and more: pages that no scan has touched, files that nothing names, rows that are out
-of order, keys in two rowsets, deltas of rows or moments that are not theirs, NULL where none may be. Changes nothing on
+Finds all errors that a scan would find, and more: in pages that no scan has read; files that nothing refers to; rows
+out of order; keys in two rowsets; deltas of wrong rows or timestamps; NULLs in NOT NULL columns. Changes nothing on
 disk.
 """
 
@@ -50,26 +50,26 @@ _ROWS_AT_ONCE = 1 << 18
 
 @dataclass(slots=True)
 class VerifyReport:
-    """What was checked, and what is wrong."""
+    """The counts of a verification, and its findings."""
 
     files: int = 0
     bytes: int = 0
     rows: int = 0
     log_records: int = 0
     problems: list[str] = field(default_factory=list)
-    """One line each: code, path, offset, what is wrong."""
+    """One line for each problem: code, path, offset, reason."""
     notes: list[str] = field(default_factory=list)
-    """What is not wrong but worth knowing: files that a crash left, a torn tail of the log."""
+    """Not problems, but worth knowing: files that a crash left, a torn end of the log."""
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there are no problems."""
         return not self.problems
 
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """What the checks of one table share."""
+    """Shared state of the checks of one table."""
 
     fs: FileSystem
     cache: PageCache
@@ -132,7 +132,7 @@ def attached_rowsets(fs: FileSystem, manifest: Manifest) -> list[tuple[int, Rows
 
 
 def _attached(fs: FileSystem, manifest: Manifest) -> list[tuple[int, RowsetEntry]]:
-    """Return the rowsets that the log attaches; what is wrong with the log is reported later."""
+    """Return the rowsets that the log attaches; damage of the log is reported later."""
     try:
         return attached_rowsets(fs, manifest)
     except CorruptionError:
@@ -164,7 +164,7 @@ def _verify_tables(fs: FileSystem, manifest: Manifest, report: VerifyReport, pro
 
 
 def _held(tablet: TabletEntry) -> list[TabletEntry]:
-    """Return the tablet, or what has come of it from another server beside the empty one that stands for it."""
+    """Return the tablet, and with an arriving move also the tablet that would replace it."""
     coming = tablet.arriving
     if coming is None:
         return [tablet]
@@ -172,7 +172,7 @@ def _held(tablet: TabletEntry) -> list[TabletEntry]:
 
 
 def _verify_rowset(scope: _Scope, tablet: TabletEntry, entry: RowsetEntry) -> DiskRowSet:
-    """Check the files of a rowset; return it when its keys are sound, whatever else is not."""
+    """Check the files of a rowset; return it if its keys are sound, whatever else is not."""
     schema, report = scope.schema, scope.report
     base_path, *other_paths = _paths(tablet, entry)
     reader = CFileReader.open(scope.fs, scope.present(base_path), entry.id, scope.cache)
@@ -202,7 +202,7 @@ def _verify_disjoint(rowsets: Sequence[DiskRowSet]) -> None:
 
 
 def _verify_columns(scope: _Scope, path: str, file_id: int, column_ids: Sequence[int], rowset: DiskRowSet) -> int:
-    """Check a base file with rewritten columns: those that the manifest finds there are in it. Return its moment."""
+    """Check that a base file with rewritten columns has those that the manifest expects. Return its timestamp."""
     file = ColumnsFile.open(scope.fs, scope.present(path), file_id, scope.cache)
     scope.verify(file.reader)
     rowset.load_columns(dict.fromkeys(column_ids, file))
@@ -218,7 +218,7 @@ def _verify_columns(scope: _Scope, path: str, file_id: int, column_ids: Sequence
 def _verify_deltas(
     scope: _Scope, path: str, file_id: int, kind: str, rowset: DiskRowSet, moments: Mapping[int, int | None]
 ) -> None:
-    """Check a delta file; ``moments`` are those that the columns' bases show, as far as they are known."""
+    """Check a delta file; ``moments`` are the timestamps of the columns' bases, as far as they are known."""
     file = DeltaFile.open(scope.fs, scope.present(path), file_id, kind, rowset.rowset_id, scope.cache)
     scope.verify(file.reader)
     for column_id in file.column_ids:
@@ -233,7 +233,7 @@ def _verify_deltas(
 
 
 def _verify_cells(scope: _Scope, reader: CFileReader) -> None:
-    """Check the cells of text; a long one is worth a note, as stores may be opened with other limits."""
+    """Check text cells. A long one is only noted, as the store may have been used with other limits."""
     verify_cells(scope.schema, reader)
     try:
         verify_cells(scope.schema, reader, Limits().cell_bytes)
@@ -282,7 +282,7 @@ def _verify_staged(fs: FileSystem, path: str, report: VerifyReport) -> None:
 
 
 def _attempt(report: VerifyReport, check: Callable[[], Result]) -> Result | None:
-    """Run a check; a problem goes into the report, so that the rest is checked too."""
+    """Run a check; a problem goes into the report, so that the other checks still run."""
     try:
         with named("a file could not be read"):
             return check()

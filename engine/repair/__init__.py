@@ -1,4 +1,4 @@
-"""Offline repair of a data directory: what can be kept of damaged files is kept, and what is lost is said."""
+"""Offline repair of a data directory: keeps what damaged files still hold, and reports what is lost."""
 
 from .report import LogRepair, RepairReport, RowsetRepair
 from .run import repair_store

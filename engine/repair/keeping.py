@@ -1,4 +1,4 @@
-"""Old files get a second name under ``damaged/`` before they go: a repair destroys nothing."""
+"""Keeps old files under ``damaged/`` before they are removed: a repair destroys nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PARTIAL = ".partial"
 
 
 def keep(fs: FileSystem, paths: Sequence[str]) -> None:
-    """Give files a name under ``damaged/``, durably; those that have one, or are not there, are passed over."""
+    """Link files into ``damaged/``, durably; skips those that are there already, or missing."""
     directories = {parent_of(join(ROOT, path)) for path in paths}
     for directory in sorted(directories):
         fs.make_directory(directory)
@@ -24,7 +24,7 @@ def keep(fs: FileSystem, paths: Sequence[str]) -> None:
                 if fs.exists(f"{kept}{_PARTIAL}"):
                     fs.unlink(f"{kept}{_PARTIAL}")
                 bring(fs, path, fs, f"{kept}{_PARTIAL}")
-                fs.rename(f"{kept}{_PARTIAL}", kept)  # where there are no links, a crash leaves half a copy
+                fs.rename(f"{kept}{_PARTIAL}", kept)  # without hard links, a crash leaves a partial copy
             except OSError as error:
                 why = f"it cannot be moved to {ROOT}/ ({error.strerror}): move it away by hand"
                 raise UnreadableFileError(path, why) from error
@@ -34,7 +34,7 @@ def keep(fs: FileSystem, paths: Sequence[str]) -> None:
 
 
 def set_aside(fs: FileSystem, path: str) -> None:
-    """Copy a file that is written anew, under the same name, to one of its own under ``damaged/``, durably."""
+    """Copy a file that will be rewritten under the same name to its own name under ``damaged/``, durably."""
     fs.make_directory(ROOT)
     number = 1 + sum(name.startswith(f"{path}.") for name in fs.list(ROOT))
     bring(fs, path, fs, join(ROOT, f"{path}.{number}"))

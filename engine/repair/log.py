@@ -1,11 +1,11 @@
-"""Repair of a damaged log: all that is sound in it is kept, with empty records in the place of those that are lost.
+"""Repair of a damaged log: keeps all sound records, and puts empty records in the place of lost ones.
 
-What comes after a hole is kept too. Files of some tablets hold it anyhow, so that the store is at no single moment
-whichever way; a record says what became of whole rows, and those of one commit stand in one record. A change of a row
-that a lost record had brought finds no row, and is passed over.
+Records after a gap are kept too. Some tablets' files contain them anyway, so the store has no consistent timestamp
+either way. Records contain whole rows, and a commit is one record. A change of a row that a lost record inserted finds
+no row, and is skipped.
 
-Which tablets the lost records were of is not known; those whose files hold all changes up to there have lost nothing.
-The history of the others begins at the repair.
+The tablets of the lost records are unknown; those whose files hold all changes up to there have lost nothing. The
+history of the others begins at the repair.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ LOG = "wal"
 
 
 class LogFound:
-    """The log as it is, or as a repair makes it."""
+    """The log as it is, or as a repair will write it."""
 
     def __init__(self, fs: FileSystem, manifest: Manifest) -> None:
-        """Raises CorruptionError when nothing can be made of it."""
+        """Raises CorruptionError if the log cannot be repaired."""
         self._fs = fs
         self._manifest = manifest
         self.repair: LogRepair | None = None
-        """What is to be done about it; None when it is sound."""
+        """The repair; None if the log is sound."""
         self._last_lost = 0
         if why := self._fault():
             self.repair = LogRepair([])
             self._look(why)
 
     def records(self) -> Iterator[LogRecord]:
-        """Yield all records that can be read."""
+        """Yield all readable records."""
         if self.repair is None:
             for group in log_reader(self._fs, self._manifest).groups():
                 yield from group.records
@@ -56,7 +56,7 @@ class LogFound:
                 yield from each.records
 
     def apply(self) -> None:
-        """Put the repaired log in the place of the damaged one; the old files are kept.
+        """Replace the damaged log by the repaired one; the old files are kept.
 
         Raises:
             StorageFullError: there is no room for both; nothing was changed.
@@ -135,12 +135,12 @@ class LogFound:
 
 
 def is_interrupted(fs: FileSystem) -> bool:
-    """Whether a repair of the log was stopped on its way, which ``finish`` ends."""
+    """Whether a repair of the log was interrupted; ``finish`` completes it."""
     return replacement.note_of(fs) is not None
 
 
 def finish(fs: FileSystem, manifest: ManifestFile) -> None:
-    """Let the log that was written be that of the store. Can be done again after a crash."""
+    """Install the log that was written. Can be repeated after a crash."""
     note = replacement.note_of(fs)
     assert note is not None, "there is a log to put in place"
     floor = max(SystemClock().now(), manifest.current.last_timestamp)

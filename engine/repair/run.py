@@ -1,22 +1,22 @@
-"""The repair of a store: which rowsets are damaged, what becomes of each, and one commit for all.
+"""The repair of a store: finds damaged rowsets, repairs each, and commits all at once.
 
-The files under ``tablets/`` are read, every byte. Of a rowset with a damaged file, an older version of a cell is kept
-where there is one, NULL where there is none, and a row is given up where a cell may not be NULL or its key is gone:
+It reads every byte of the files under ``tablets/``. In a rowset with a damaged file, an older version of a cell is kept
+if there is one, else NULL. A row is dropped if the column is NOT NULL or the key is lost:
 
-* Without an UNDO file the rows are as they were; moments before the base can no longer be read.
-* Where a page of a REDO file is damaged, the changes in it are lost, deletes too: older cells are shown, and dead rows
-  are back. Without its directory all of its changes are.
-* Where a page of a file of rewritten columns is damaged, its older cells are shown.
-* Where a page of a base file is damaged, its cells become NULL, or its rows are given up.
-* A base file whose directory of pages is damaged, or that is missing, is given up with all of its rows.
+* Without an UNDO file the rows are intact; snapshots before the base can no longer be read.
+* If a page of a REDO file is damaged, its changes are lost, deletes too: older cells are shown, and dead rows come
+  back. If its directory is damaged, all of its changes are lost.
+* If a page of a file of rewritten columns is damaged, its older cells are shown.
+* If a page of a base file is damaged, its cells become NULL, or its rows are dropped.
+* A base file that is missing, or whose page directory is damaged, is dropped with all of its rows.
 
-A backup has cells and rows in the place of those, as far as nothing newer is known (`salvage`). And what the log still
-tells of the tablet is applied again at the next start, over all of it: the tablet counts as one whose files hold none
-of it. A log tells what became of rows, so that the end of it, applied to an older state, leads to the same rows.
+A backup supplies such cells and rows where nothing newer is known (`salvage`). The next start applies the log's records
+of the tablet again, over all of it, as if its files held none of them. Log records contain the resulting rows, so
+applying the end of the log to an older state leads to the same rows.
 
-A rowset is written anew with its rows as they are now, without their history. Then the manifest is committed, once for
-all. Every file of an old rowset gets a name under ``damaged/`` before, so that nothing is destroyed; a crash before the
-commit leaves the store as it was, one after it leaves orphans, which the next start sweeps.
+A repaired rowset is rewritten with its newest rows, without history. Then the manifest is committed, once for all.
+Before that, every file of an old rowset gets a name under ``damaged/``, so that nothing is destroyed. A crash before
+the commit leaves the store unchanged; one after it leaves orphans, which the next start removes.
 """
 
 from __future__ import annotations
@@ -64,15 +64,15 @@ from .source import BackupRows, Backups
 
 
 def repair_store(fs: FileSystem, apply: bool = False, backups: Backups | None = None) -> RepairReport:
-    """Find out what a repair of a store that no process has open would keep and lose; with ``apply`` make it.
+    """Find out what a repair of a closed store would keep and lose; with ``apply`` do it.
 
-    What no sound file has is taken from ``backups``, where they have it.
+    ``backups`` supply what no sound file has.
 
     Raises:
         NotFoundError: there is no store.
         UnavailableError: a process has it open, or the disk failed; nothing was changed.
-        CorruptionError: the manifest is damaged, and so is its copy, or of another moment: nobody knows what the files
-            mean; or a segment of the log is of another store, or another time.
+        CorruptionError: the manifest and its copy are damaged, or the copy is of another time, so the meaning of the
+            files is unknown; or a segment of the log is of another store, or another time.
         StorageFullError: nothing was changed.
     """
     if not fs.exists(PATH):
@@ -120,7 +120,7 @@ class _Repair:
         self._report = RepairReport()
         self._log_from = min((record.timestamp for record in log.records() if record.payload), default=None)
         self._old: list[str] = []
-        """The files of rowsets that have been replaced."""
+        """The files of replaced rowsets."""
 
     def run(self) -> RepairReport:
         new: dict[int, TabletEntry] = {}
@@ -161,7 +161,7 @@ class _Repair:
                 gone = set(rowset.file_names).difference(new.file_names if new else ())
                 self._old += [f"{files.directory(entry.home)}/{name}" for name in sorted(gone)]
         update = {"rowsets": tuple(kept), "history_floor": max(floors)}
-        if needs_rows:  # so that the log is applied again
+        if needs_rows:  # the next start applies the log again
             update |= {"in_files_lsn": 0, "inserts_durable_lsn": 0}
         return entry.model_copy(update=update)
 
@@ -185,7 +185,7 @@ class _Repair:
     def _backup_of(
         self, table: TableEntry, entry: TabletEntry, tablet: Tablet, damaged: dict[int, dict[str, str]]
     ) -> BackupRows | None:
-        """Return the backup beside what is known of the tablet's keys; None where there is none."""
+        """Return the backup with the known keys of the tablet; None if there is no backup."""
         if self._backups is None:
             return None
         try:
@@ -218,7 +218,7 @@ class _Repair:
         repair: RowsetRepair,
         backup: BackupRows | None,
     ) -> RowsetEntry | None:
-        """Return what the manifest is to say of a rowset with damaged files; None for nothing at all."""
+        """Return the new manifest entry of a rowset with damaged files; None if nothing is left."""
         sound = self._opened(tablet, entry, damaged, damaged)
         if sound and not is_lossy(entry, tablet, damaged):
             repair.action, repair.rows_kept = "drop its history", len(sound)
@@ -244,7 +244,7 @@ class _Repair:
     def _opened(
         self, tablet: Tablet, entry: RowsetEntry, damaged: dict[str, str], without: Iterable[str]
     ) -> DiskRowSet | None:
-        """Open a rowset without its history, the files ``without``, and damaged ones that cannot be opened; None when
+        """Open a rowset without its history, the files ``without``, and damaged files that cannot be opened; None if
         its base file is one of those."""
         left_out = set(without) | {path for path in damaged if not self._can_be_opened(path)}
 
@@ -272,7 +272,7 @@ class _Repair:
     def _readings(
         self, entry: RowsetEntry, best: DiskRowSet, sound: DiskRowSet, repair: RowsetRepair, tablet: Tablet
     ) -> Readings:
-        """Return both ways to read a rowset, and say of which files there is nothing to be read."""
+        """Return both ways to read a rowset; reports the files that cannot be read."""
         by_id = {column.id: column.name for column in tablet.schema.columns}
         in_best = {file.file_id for file in best.deltas.files}
         redo = [number for number in entry.redo if number not in in_best]
@@ -283,7 +283,7 @@ class _Repair:
         return Readings(best, sound, None if redo else frozenset(columns))
 
     def _written(self, tablet: Tablet, rows: Iterator[Rows]) -> RowsetEntry | None:
-        """Write rows as they are now; None when there are none. A dry run counts them only."""
+        """Write the newest rows; None if there are none. A dry run only counts them."""
         schema = tablet.schema
         new_id = self._manifest.new_id()
         moment = max(min(_newest(self._manifest), (self._log_from or 1 << 63) - 1), 0)
@@ -307,12 +307,12 @@ class _Repair:
 
     def _writer(self, tablet: Tablet, new_id: int, cells: dict[int, Vector]) -> BaseFileWriter:
         path = files.path(tablet.directory_id, new_id, "base")
-        unlink_quietly(self._fs, path)  # of a repair that a crash stopped: no manifest knows the number
+        unlink_quietly(self._fs, path)  # from an interrupted repair: no manifest has this number
         return BaseFileWriter(self._fs, path, new_id, files.encodings(tablet.schema), cells)
 
 
 def is_lossy(rowset: RowsetEntry, home: TabletEntry | Tablet, damaged: dict[str, str]) -> bool:
-    """Whether more than history is lost with damaged files of a rowset."""
+    """Whether damaged files of a rowset cost more than history."""
     directory = home.home if isinstance(home, TabletEntry) else home.directory_id
     undo = {files.path(directory, number, "undo") for number in rowset.undo}
     return not undo.issuperset(damaged)
@@ -329,6 +329,6 @@ def _newest(manifest: ManifestFile) -> int:
 
 
 def _now(manifest: ManifestFile, table: TableEntry) -> int:
-    """Return a moment after all that anybody may have read of the table: a backup that goes on from before would not
-    hear of what was lost."""
+    """Return a timestamp after anything that clients may have read of the table: an incremental backup that continued
+    from an earlier one would miss the losses."""
     return max(SystemClock().now(), _newest(manifest), table.last_change)

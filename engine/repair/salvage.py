@@ -1,7 +1,7 @@
-"""What can be read of a rowset with damaged files, page by page, and what a backup has in the place of the rest.
+"""Reads what is left of a rowset with damaged files, page by page, and takes the rest from a backup.
 
-For each cell the newest that is known wins. Where a file does not tell it, an older file is asked; where a change of it
-is known that is newer than the backup, that is it; else the backup, else an older cell, else NULL.
+For each cell, the newest known version wins. If a file cannot be read, an older file is used. A known change newer than
+the backup precedes the backup; then come an older cell and, at last, NULL.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .source import BackupRows, Range
 
 _DAMAGE = (CorruptionError, UnreadableFileError, OSError)
 Rows = tuple[KeyVector, np.ndarray, dict[int, Vector]]
-"""Keys, which of the rows exist, cells by column id."""
+"""Keys, a mask of live rows, cells by column id."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class Readings:
     """Two ways to read the same rows."""
 
     best: DiskRowSet
-    """With every file that can be opened, damaged pages or not."""
+    """With every file that can be opened, even with damaged pages."""
     sound: DiskRowSet
-    """With those that are sound, beside the base file."""
+    """With sound files only, beside the base file."""
     older: frozenset[int] | None
-    """The columns, or liveness, of which newer cells are in files that cannot be opened; None: any."""
+    """Columns, or liveness, with newer cells in files that cannot be opened; None: any."""
 
     def is_older(self, column_id: int) -> bool:
         """Whether there may be newer cells than ``best`` shows."""
@@ -56,13 +56,13 @@ class _Cells:
     vector: Vector
     reading: DiskRowSet
     is_newest: bool
-    """Else there may have been newer ones."""
+    """False: there may be newer cells."""
     is_there: np.ndarray | None = None
-    """Which rows have a cell at all; None: all."""
+    """Which rows have a cell; None: all."""
 
 
 def readable_hashes(rowset: DiskRowSet, schema: TableSchema) -> Iterator[np.ndarray]:
-    """Yield the hashes of the keys that can be read."""
+    """Yield the hashes of the readable keys."""
     for first, last in _windows(rowset, schema):
         try:
             yield hash_keys(rowset.keys_in(first, last))
@@ -71,7 +71,7 @@ def readable_hashes(rowset: DiskRowSet, schema: TableSchema) -> Iterator[np.ndar
 
 
 class Salvage:
-    """One pass over the rows of a rowset. What it finds is counted in ``repair``."""
+    """One pass over the rows of a rowset. Counts its findings in ``repair``."""
 
     def __init__(
         self, readings: Readings, schema: TableSchema, repair: RowsetRepair, backup: BackupRows | None = None
@@ -82,10 +82,10 @@ class Salvage:
         self._repair = repair
         self._backup = backup
         self._passed_over: dict[tuple[str, str], list[tuple[int, int]]] = {}
-        """By file and what is in it: the rows of which it could not be read."""
+        """By file and content: the rows that could not be read from it."""
 
     def rows(self) -> Iterator[Rows]:
-        """Yield the rows whose keys can be read, and those that only the backup has, in key order."""
+        """Yield the rows with readable keys, and those that only the backup has, in key order."""
         lost, low = 0, None
         first_lost = 0
         for first, last in _windows(self._rowset, self._schema):
@@ -106,7 +106,7 @@ class Salvage:
         self._tell_passed_over()
 
     def restored(self, between: Range, lost: int | None) -> Iterator[Rows]:
-        """Yield the rows between two keys that only the backup has, where ``lost`` rows were (None: nobody knows)."""
+        """Yield the rows between two keys that only the backup has; ``lost`` rows were there (None: unknown)."""
         yield from restored(self._backup, between, lost, self._repair)
 
     def _note_lost_keys(self, first: int, last: int) -> None:
@@ -134,7 +134,7 @@ class Salvage:
         self._repair.rows_kept += int(np.count_nonzero(exists))
         return keys, exists, {column_id: cells.vector for column_id, cells in columns.items()}
 
-    # What files tell
+    # From the files
 
     def _cells(self, column: ColumnSchema, first: int, last: int) -> _Cells:
         best, sound = self._readings.best, self._readings.sound
@@ -148,7 +148,7 @@ class Salvage:
             return self._cells_of_deltas(column, first, last)
 
     def _cells_of_deltas(self, column: ColumnSchema, first: int, last: int) -> _Cells:
-        """Return cells that changed since a base that cannot be read, NULL or zero in the place of the others."""
+        """Return cells that changed since an unreadable base, and NULL or zero for the others."""
         empty = _nothing(column, last - first)
         for reading in (self._readings.best, self._readings.sound):
             try:
@@ -161,7 +161,7 @@ class Salvage:
         return _Cells(empty, self._readings.sound, False, np.zeros(last - first, np.bool_))
 
     def _live(self, first: int, last: int) -> _Cells:
-        """Return as a cell for each row whether it exists."""
+        """Return the liveness of each row as a cell."""
         everyone = np.ones(last - first, np.bool_)
         best, sound = self._readings.best, self._readings.sound
         try:
@@ -196,12 +196,12 @@ class Salvage:
             told = f"{what} in {name}, of up to {count:,} rows with keys {keys}"
             self._repair.changes_lost.append(told)
 
-    # What the backup tells
+    # From the backup
 
     def _theirs(
         self, keys: KeyVector, columns: dict[int, _Cells], alive: _Cells
     ) -> tuple[np.ndarray, dict[int, Vector]] | None:
-        """Return what the backup has of the rows of a window; None where nothing is asked of it."""
+        """Return the backup's rows for a window; None if the backup is not needed."""
         if self._backup is None or all(cells.is_newest for cells in (*columns.values(), alive)):
             return None
         return self._backup.find(keys, {column.id: columns[column.id].vector for column in self._schema.key})
@@ -209,7 +209,7 @@ class Salvage:
     def _exists(
         self, alive: _Cells, theirs: tuple[np.ndarray, dict[int, Vector]] | None, first: int, last: int
     ) -> np.ndarray:
-        """Return which rows exist."""
+        """Return which rows are alive."""
         assert isinstance(alive.vector, FixedVector)
         exists = alive.vector.values.astype(np.bool_)
         if theirs is None or alive.is_newest or self._is_newer(alive.reading, LIVE):
@@ -227,7 +227,7 @@ class Salvage:
         first: int,
         last: int,
     ) -> np.ndarray:
-        """Put the backup's cells where nothing newer is known; return which rows are lost for want of a cell."""
+        """Use the backup's cells where nothing newer is known; return which rows are lost for lack of a cell."""
         missing = np.zeros(last - first, np.bool_) if cells.is_there is None else ~cells.is_there
         if theirs is not None and not cells.is_newest:
             positions, given = theirs
@@ -258,11 +258,11 @@ class Salvage:
             counts[column.name] = counts.get(column.name, 0) + count
 
     def _is_newer(self, reading: DiskRowSet, column_id: int) -> bool:
-        """Whether the base of a column shows a later moment than the backup."""
+        """Whether a column's base is newer than the backup."""
         return self._backup is not None and reading.deltas.base_timestamp(column_id) > self._backup.until
 
     def _changed_since(self, reading: DiskRowSet, column_id: int, first: int, last: int) -> np.ndarray:
-        """Return the rows of which a change after the backup is known."""
+        """Return the rows with a known change after the backup."""
         changed = np.zeros(last - first, np.bool_)
         for file in reading.deltas.files:
             if self._backup and column_id in file.column_ids:
@@ -275,7 +275,7 @@ class Salvage:
         return changed
 
     def _key(self, row: int) -> str:
-        """Return the key of a row as a user knows it."""
+        """Return the key of a row as text."""
         if not 0 <= row < len(self._rowset):
             return "the least key" if row < 0 else "the greatest key"
         try:
@@ -289,7 +289,7 @@ class Salvage:
 
 
 def restored(backup: BackupRows | None, between: Range, lost: int | None, repair: RowsetRepair) -> Iterator[Rows]:
-    """Yield the rows between two keys that only the backup has, where ``lost`` rows were (None: nobody knows)."""
+    """Yield the rows between two keys that only the backup has; ``lost`` rows were there (None: unknown)."""
     count = 0
     for keys, cells in backup.missing(between) if backup else ():
         count += len(keys)
@@ -299,8 +299,8 @@ def restored(backup: BackupRows | None, between: Range, lost: int | None, repair
 
 
 def _windows(rowset: DiskRowSet, schema: TableSchema) -> list[tuple[int, int]]:
-    """Return the rows cut wherever a page of a column, or of its changes, begins: what cannot be read is not more than
-    it must be."""
+    """Return row ranges that end wherever a page of a column, or of its changes, begins, to lose no more rows than
+    necessary."""
     streams = [rowset.base_stream(column.id) for column in schema.columns if rowset.has_base(column.id)]
     cuts = {0, len(rowset), *(stream.first_row(number) for stream in streams for number in range(stream.page_count))}
     for file in rowset.deltas.files:
@@ -315,7 +315,7 @@ def _live_cells(alive: np.ndarray, reading: DiskRowSet, is_newest: bool) -> _Cel
 
 
 def _nothing(column: ColumnSchema, count: int) -> Vector:
-    """Return NULLs; zeroes where there may be none, for rows that are given up."""
+    """Return NULLs; zeroes in a NOT NULL column, for rows that are dropped."""
     if column.nullable:
         return absent_cells(column.model_copy(update={"read_default": None}), count)
     return zeros(physical_of(column.logical.arrow), count)

@@ -1,4 +1,4 @@
-"""Backups as a repair sees them: the rows of one tablet at one moment, by key."""
+"""Backups for a repair: the rows of one tablet at one timestamp, by key."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from ..vectors.physical import physical_of
 from ..vectors.vector import Vector, conformed
 
 Range = tuple[bytes | None, bytes | None]
-"""Encoded keys, both themselves left out; None: from the least on, up to the greatest."""
+"""Encoded keys, both exclusive; None: unbounded."""
 
 
 class TabletBackup(Protocol):
-    """The rows that a tablet, or more of its table, had at ``until``, in columns as the table has them now."""
+    """The rows that a tablet, or more of its table, had at ``until``, in the table's present columns."""
 
     @property
     def until(self) -> int: ...
 
     @property
     def told(self) -> str:
-        """What it is, in words: when it was made, and where it lies."""
+        """Its time and location, as text."""
         ...
 
     def rows_of(self, keys: pa.RecordBatch) -> pa.Table:
-        """Return the rows of some keys, those that there are, in the order asked."""
+        """Return the existing rows among some keys, in the order asked."""
         ...
 
     def batches(self, between: Range) -> Iterator[pa.RecordBatch]:
@@ -43,10 +43,10 @@ class TabletBackup(Protocol):
 
 
 class Backups(Protocol):
-    """Where a repair takes from what no sound file has."""
+    """The backups that a repair can use."""
 
     def of(self, about: TableDescription, tablet_ids: tuple[int, ...]) -> TabletBackup:
-        """Return the newest backup of a table that has a tablet, by the numbers that it had.
+        """Return the newest backup of a table with a tablet, given all ids that it has had.
 
         Raises:
             NotFoundError: there is none.
@@ -56,10 +56,10 @@ class Backups(Protocol):
 
 
 class BackupRows:
-    """A backup beside the rowsets of the tablet: what it has for rows that are there, and which rows only it has."""
+    """A backup beside the rowsets of its tablet: finds its cells of existing rows, and rows that only it has."""
 
     def __init__(self, backup: TabletBackup, tablet: Tablet, is_of_tablet: RowTest, sound: list[DiskRowSet]) -> None:
-        """``sound`` are the rowsets of the tablet whose keys are all known."""
+        """``sound`` are the rowsets of the tablet whose keys are all readable."""
         self.until = backup.until
         self.told = backup.told
         self._backup = backup
@@ -67,15 +67,15 @@ class BackupRows:
         self._is_of_tablet = is_of_tablet
         self._sound = sound
         self._known = np.empty(0, np.uint64)
-        """The hashes of keys that are in no sound rowset. That two keys share theirs is rarer than a damaged disk."""
+        """Hashes of keys outside the sound rowsets. Two keys sharing one are rarer than a damaged disk."""
 
     def note(self, hashes: list[np.ndarray]) -> None:
-        """Say which keys are, alive or dead, in rowsets that are not sound."""
+        """Add keys, alive or dead, of rowsets that are not sound."""
         self._known = np.unique(np.concatenate([self._known, *hashes]))
 
     def find(self, keys: KeyVector, cells: dict[int, Vector]) -> tuple[np.ndarray, dict[int, Vector]]:
-        """Return which of some rows, by position, the backup has, and their cells by column id; ``cells`` are those of
-        the keys."""
+        """Return which of some rows, by position, the backup has, and their cells by column id; ``cells`` are the
+        cells of the keys."""
         schema = self._tablet.schema
         arrays = [to_arrow(cells[column.id], column.logical.arrow) for column in schema.key]
         asked = pa.RecordBatch.from_arrays(arrays, names=[column.name for column in schema.key])
@@ -87,7 +87,7 @@ class BackupRows:
         return first_occurrences(both, hash_keys(both))[len(keys) :], theirs
 
     def missing(self, between: Range) -> Iterator[tuple[KeyVector, dict[int, Vector]]]:
-        """Yield keys and cells, by column id, of rows of the tablet between two keys that no rowset knows."""
+        """Yield keys and cells, by column id, of the tablet's rows between two keys that no rowset has."""
         for batch in self._backup.batches(between):
             cells = _cells(batch, self._tablet.schema)
             keys = self._encoded(cells)
@@ -105,7 +105,7 @@ class BackupRows:
 
 
 class RowTest(Protocol):
-    """Says of rows, by their cells, which are meant."""
+    """Selects rows by their cells."""
 
     def __call__(self, cells: dict[int, Vector], count: int) -> np.ndarray: ...
 

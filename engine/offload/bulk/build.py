@@ -1,7 +1,7 @@
-"""Build the rowset files of one tablet out of its runs: sorted by encoded key, encoded as the table says.
+"""Builds the rowset files of one tablet from its runs: sorted by encoded key, encoded as the table says.
 
-In memory are all rows of the tablet, as their runs were read and verified, their keys, 8 bytes or their length each,
-and the rows of one file at a time in their order.
+Memory holds all rows of the tablet, as read from the verified runs, their keys (8 bytes or their length each), and the
+sorted rows of one file at a time.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from .runs import ScratchRun, read_run
 from .target import Target, key_of
 
 _COMBINED_BYTES = 1 << 30
-"""Rows that together take less are brought into one piece: cells are fetched from one faster than from many."""
+"""Smaller amounts of rows are combined: fetching cells from one batch is faster than from many."""
 
 
 def file_count(target: Target, runs: Sequence[ScratchRun]) -> int:
-    """Return in how many files the rows of runs of one tablet are written."""
+    """Return the number of files for the rows of one tablet's runs."""
     return min(-(-sum(run.bytes for run in runs) // target.plan.rowset_bytes) or 1, sum(run.rows for run in runs))
 
 
 def number_files(target: Target, runs: Sequence[ScratchRun]) -> dict[int, tuple[int, list[ScratchRun]]]:
-    """Return by tablet id the number of its first file, and its runs: what the tasks of the second stage are.
+    """Return by tablet id the number of its first file, and its runs: the tasks of the second stage.
 
     Raises:
-        InvalidArgumentError: there are more files than an import may have.
+        InvalidArgumentError: the import would have too many files.
     """
     by_tablet: dict[int, list[ScratchRun]] = {}
     for run in runs:
@@ -70,12 +70,12 @@ def build_tablet(
 ) -> list[ImportFile]:
     """Write the rows of all runs of one tablet as rowset files into ``staging``, durably.
 
-    ``token`` tells the files of this attempt from those of all others.
+    ``token`` makes this attempt's file names unique.
 
     Raises:
         AlreadyPresentError: a key occurs twice; the text has it.
         CorruptionError: a run is not what was written.
-        StorageFullError, UnavailableError: the disk failed. What was written is swept with the import.
+        StorageFullError, UnavailableError: the disk failed. The files are removed with the import.
     """
     batches = [batch for run in runs for batch in read_run(scratch, run)]
     keys = concat_keys([target.version.keys_of(batch) for batch in batches])

@@ -1,8 +1,8 @@
-"""Check a file that was built elsewhere before it becomes part of a table: nothing of it is trusted.
+"""Checks a file that was built elsewhere before it becomes part of a table; nothing in it is trusted.
 
-The whole file must have the checksum that its builder gave, so that storage between the two is out of the question;
-what follows looks at what a builder may have got wrong. The cells' pages are checked as those of any file are, when
-they are first touched; those of text are decoded here, since Arrow trusts text to be UTF-8.
+The whole file must have the checksum that its builder gave, which rules out errors of the storage between. The other
+checks look for errors of the builder. Pages of cells are checked when they are first read, as in any file; only text is
+decoded here, since Arrow trusts it to be UTF-8.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _NO_FILE = frozenset({errno.ELOOP, errno.EINVAL, errno.EISDIR, errno.ENXIO})
 
 
 def check_file(file: ImportFile, version: TableVersion, fs: FileSystem, path: str, limits: Limits) -> None:
-    """Check the file at ``path`` against what its builder says of it and what the table and the store need.
+    """Check the file at ``path`` against its builder's description and the needs of the table and the store.
 
     Raises:
-        InvalidArgumentError: it is not such a file; the text says why.
+        InvalidArgumentError: the file is wrong; the text says why.
         WrongServerError: another server has its tablet.
         CorruptionError: its tablet is in quarantine.
         OSError: it cannot be read.
@@ -78,10 +78,10 @@ def _check_content(
 
 
 def check_names(found: tuple[ImportFile, ...], first_id: int, last_id: int) -> None:
-    """Check that files have names that lie in their directory, and numbers of their own from a range.
+    """Check that file names stay inside the directory, and that file numbers are distinct and in range.
 
     Raises:
-        InvalidArgumentError: naming the first that does not.
+        InvalidArgumentError: with the first that fails.
     """
     names: set[str] = set()
     numbers: set[int] = set()

@@ -1,9 +1,9 @@
 """Commit an import: all of its rows, in all tablets, by one log record at one timestamp.
 
-Rows of new keys come with their files (`tablet/attach`); a row whose key is in the table already is an ordinary upsert
-in the same record. Files are checked and brought in, and keys looked up, under no lock; if a writer brings one of the
-keys meanwhile, which shows under the write locks, that is done again: after some times with writers sent away for a
-moment, as who writes the same keys all the time would keep the import out for ever.
+Files bring rows with new keys (`tablet/attach`); a row whose key exists is an ordinary upsert in the same record. Files
+are checked and moved in, and keys looked up, without a lock. If a writer adds one of the keys meanwhile, which shows
+under the write locks, this is repeated. After some attempts, writers are turned away for a moment: those that keep
+writing the same keys would block the import forever.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ from .staged import StagedImport, Staging, staged_import
 from .target import key_of
 
 _OPEN_ATTEMPTS = 3
-"""So many while writers are let in."""
+"""Attempts with writers admitted."""
 _ATTEMPTS = 6
 _CLOSED_MICROSECONDS = 10_000_000
-"""So long they are sent away at most, of each attempt."""
+"""The longest time to turn writers away, per attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Importer:
-    """What commits of imports need of the store."""
+    """The parts of a store that commits of imports use."""
 
     environment: Environment
     log: CommitLog
     limits: Limits
     admitted: Callable[[int], AbstractContextManager[None]]
-    """Lets so many bytes into the memory stores."""
+    """Admits this many bytes to the memory stores."""
     now: Callable[[], int]
-    """Tells the time in microseconds since 1970."""
+    """Microseconds since 1970."""
 
     def commit(
         self,
@@ -67,7 +67,7 @@ class Importer:
         """Apply an import as one commit, or nothing of it; ``version`` is the one that the files were built for.
 
         Raises:
-            InvalidArgumentError: a file is not what it should be.
+            InvalidArgumentError: a file is wrong.
             AlreadyPresentError: a key occurs twice, or is in the table and ``mode`` does not allow that.
             ConflictError: the table was altered since the import began.
             StorageFullError, UnavailableError: nothing was applied.
@@ -84,7 +84,7 @@ class Importer:
                     _check_distinct(version, staged)
                     commit = self._attempt(table, version, staged, sum(file.rows for file in files), ticket)
             except UnavailableError:
-                _check_there(table, version)  # the directory of a dropped table is gone: no disk has failed
+                _check_there(table, version)  # a dropped table's directory is gone, which is not a disk error
                 raise
             if commit:
                 return commit
@@ -95,7 +95,7 @@ class Importer:
     def _attempt(
         self, table: Table, version: TableVersion, staged: StagedImport, rows: int, ticket: Ticket
     ) -> Commit | None:
-        """Apply what is staged; None when one of its keys has come to the table meanwhile."""
+        """Apply the staged files; None if a key has come to the table meanwhile."""
         parts = self._parts(version, staged)
         tablets = {one.tablet for one in staged.rowsets} | {part.tablet for part in parts}
         with self.admitted(sum(part.rows.nbytes for part in parts)), write_locks(tablets):
@@ -117,7 +117,7 @@ class Importer:
 
     @contextmanager
     def _without_writers(self, version: TableVersion, files: Sequence[ImportFile]) -> Iterator[None]:
-        """Send writers of the tablets away for a moment, to come again: they keep bringing keys of the import."""
+        """Turn away the tablets' writers for a moment, to retry: they keep adding keys of the import."""
         wanted = {file.tablet for file in files}
         tablets = [tablet for tablet in version.tablets if tablet.tablet_id in wanted]
         until = self.now() + _CLOSED_MICROSECONDS
@@ -132,11 +132,11 @@ class Importer:
             yield
         finally:
             for tablet, earlier in zip(tablets, before, strict=True):
-                if tablet.is_closed is is_closed:  # else a move has closed or opened it meanwhile
+                if tablet.is_closed is is_closed:  # else a move has set it meanwhile
                     tablet.is_closed = earlier
 
     def _parts(self, version: TableVersion, staged: StagedImport) -> list[TabletRows]:
-        """Return the rows whose keys are in the table by tablet."""
+        """Return by tablet the rows whose keys are in the table."""
         if not staged.changes:
             return []
         size = sum(batch.nbytes for batch in staged.changes)
@@ -173,7 +173,7 @@ def _decided(version: TableVersion, part: TabletRows) -> list[TabletChange]:
 
 
 def _check_distinct(version: TableVersion, staged: StagedImport) -> None:
-    """Check that no key is in two files; those that are in the table already are compared as they are applied."""
+    """Check that no key is in two files; the commit compares them with the table's keys."""
     by_tablet: dict[int, list[DiskRowSet]] = {}
     for one in staged.rowsets:
         by_tablet.setdefault(one.tablet.tablet_id, []).append(one.rowset)

@@ -1,7 +1,7 @@
-"""Which rows of a built file have keys that the table has already, and the file without them.
+"""Finds the rows of a built file whose keys the table already has, and writes the file without them.
 
-One key lives in one row of one rowset. So a file may only be attached with keys that no rowset of the tablet has: an
-imported row of a key that is there becomes an ordinary change of that row, in the same commit.
+One key is in one row of one rowset. So a file may only be attached with keys that no rowset of the tablet has. An
+imported row with an existing key becomes an ordinary change of that row, in the same commit.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from ...vectors.arrow import to_arrow
 from ...vectors.keys import hash_keys, take_keys
 
 _KEYS_AT_ONCE = 1 << 14
-"""Keys that are looked up without letting go of the write lock."""
+"""Keys to look up before the write lock is released."""
 
 
 def existing_rows(tablet: Tablet, rowset: DiskRowSet) -> np.ndarray:
     """Return the rows of a file (int64, ascending) whose keys are in the tablet now, alive or dead.
 
-    Rows that lie beside the key ranges of all rowsets are not looked at one by one.
+    Rows outside the key ranges of all rowsets are skipped.
     """
     found: list[np.ndarray] = [np.empty(0, np.int64)]
     for first, last in _doubtful(tablet, rowset):
@@ -43,7 +43,7 @@ def existing_rows(tablet: Tablet, rowset: DiskRowSet) -> np.ndarray:
 
 
 def _doubtful(tablet: Tablet, rowset: DiskRowSet) -> Iterator[tuple[int, int]]:
-    """Yield runs of rows, ascending, that lie within the key range of a rowset."""
+    """Yield ranges of rows, ascending, that are within the key range of a rowset."""
     with tablet.write_lock:
         version = tablet.version
     ranges = sorted(_range_in(rowset, other) for other in version.rowsets() if len(other))
@@ -61,7 +61,7 @@ def _range_in(rowset: DiskRowSet, other: RowSet) -> tuple[int, int]:
 
 
 def rows_at(rowset: DiskRowSet, schema: TableSchema, rows: np.ndarray) -> pa.RecordBatch:
-    """Return rows of a file whole, columns named by id."""
+    """Return all columns of rows of a file, named by id."""
     arrays = [to_arrow(rowset.base_at(column, rows), column.logical.arrow) for column in schema.columns]
     return pa.RecordBatch.from_arrays(arrays, names=[str(column.id) for column in schema.columns])
 
@@ -69,7 +69,7 @@ def rows_at(rowset: DiskRowSet, schema: TableSchema, rows: np.ndarray) -> pa.Rec
 def write_without(
     rowset: DiskRowSet, gone: np.ndarray, schema: TableSchema, fs: FileSystem, path: str, file_id: int
 ) -> None:
-    """Write the rows of a file but for ``gone``, which are not all, as another file, and sync it."""
+    """Write the rows of a file except ``gone``, which are not all, as another file, and sync it."""
     kept = np.ones(len(rowset), np.bool_)
     kept[gone] = False
     encodings = files.encodings(schema)

@@ -1,8 +1,8 @@
-"""Imports that were begun and not committed yet. They live as long as the store is open, and have a time to live.
+"""Imports that are not committed yet. They last while the store is open, and have a time to live.
 
-An import's files lie in a directory of its own, ``imports/<id>``, until they are attached or it is dropped; whatever
-is there when a store is opened belongs to nobody. That an import was committed, and how, is remembered like the answer
-to a numbered write: in its own log record, and by the store for as long as it remembers such answers.
+An import's files are in its own directory, ``imports/<id>``, until they are attached or the import is dropped; opening
+the store removes such directories. A committed import is remembered like the answer to a numbered write: in its own log
+record, and in the store for as long as it remembers such answers.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _ID = re.compile(r"([1-9][0-9]{0,18})-[0-9a-f]{1,16}")
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Where the files of a store's imports are put."""
+    """The place of a store's import files."""
 
     fs: FileSystem
     root: str
     uri: str | None = None
-    """Of another place than the store's directory."""
+    """The URI, if it is not the store's directory."""
 
     @classmethod
     def of(cls, store: FileSystem, uri: str | None, store_uuid: str) -> Storage:
-        """Return the store's own directory, or the place that ``uri`` names, which stores may share."""
+        """Return the store's own directory, or the place at ``uri``, which stores may share."""
         return cls(store, ROOT) if uri is None else cls(ArrowFileSystem.from_uri(uri), join(ROOT, store_uuid), uri)
 
     def directory(self, import_id: str) -> str:
@@ -56,8 +56,7 @@ class Storage:
         return join(self.root, import_id)
 
     def sweep(self) -> None:
-        """Remove what imports have left that a former process had begun, as far as that can be done: their builders may
-        go on writing."""
+        """Remove the imports of an earlier process as far as possible; their builders may still be writing."""
         remove_quietly(self.fs, self.root)
 
 
@@ -69,7 +68,7 @@ class _Import:
 
 
 class Imports:
-    """See the module. Thread safe."""
+    """The imports of one store. Thread safe."""
 
     def __init__(
         self,
@@ -82,8 +81,8 @@ class Imports:
         new_timestamp: Callable[[], int],
         notify: Callable[[], None],
     ) -> None:
-        """``now`` tells the time in microseconds since 1970; ``new_timestamp`` never gives one twice; ``notify`` tells
-        that there may be maintenance to do."""
+        """``now`` gives microseconds since 1970; ``new_timestamp`` is unique at each call; ``notify`` wakes
+        maintenance."""
         self._catalog = catalog
         self._notify = notify
         self._new_timestamp = new_timestamp
@@ -93,11 +92,11 @@ class Imports:
         self._open: Leases[_Import] = Leases("import", now, room)
 
     def begin(self, asked: ImportBegin) -> ImportPlan:
-        """Begin an import: make its directory, set file numbers aside, and say all that builders need.
+        """Begin an import: make its directory, reserve file numbers, and return all that builders need.
 
         Raises:
             NotFoundError: there is no such table.
-            InvalidArgumentError: the store numbers the rows of the table, which only it can.
+            InvalidArgumentError: the store numbers the table's rows, so files cannot be built elsewhere.
             StorageFullError, UnavailableError: there are too many imports, or the directory could not be made.
         """
         table = self._catalog.table(asked.table)
@@ -136,12 +135,12 @@ class Imports:
         )
 
     def commit(self, asked: ImportCommit) -> WriteResult:
-        """Attach the files of an import, all at one timestamp, and return when that is durable and visible.
+        """Attach the files of an import, all at one timestamp; wait until that is durable and visible.
 
-        An import that was committed already is answered as it was then. Raises what ``Importer.commit`` does, and:
+        For an import that was committed before, returns its first answer. Raises as ``Importer.commit``, and:
 
         Raises:
-            NotFoundError: there is no such import any more, and it was not committed as far as the store remembers.
+            NotFoundError: the import is gone, and the store does not remember a commit of it.
         """
         import_id = asked.import_id
         number = number_of(_table_of(import_id), f"import:{import_id}", 0)
@@ -161,13 +160,13 @@ class Imports:
         return WriteResult(timestamp=commit.timestamp, rows=rows, applied=rows)
 
     def abort(self, import_id: str) -> None:
-        """Drop an import and its files; nothing happens if there is none such."""
+        """Drop an import and its files; does nothing if there is no such import."""
         _table_of(import_id)
         if self._open.end(import_id):
             self._remove(import_id)
 
     def removals(self) -> list[MaintenanceOp]:
-        """Return the work of dropping imports whose time is over."""
+        """Return the work of dropping expired imports."""
         return [
             TabletOp(f"drop import {import_id}", lambda: 1.0, partial(self._drop_expired, import_id))
             for import_id in self._open.expired()
@@ -182,7 +181,7 @@ class Imports:
 
 
 def _table_of(import_id: str) -> int:
-    """Return the id of the table that an import is for. Raises NotFoundError when this is no import's id."""
+    """Return the id of an import's table. Raises NotFoundError for an invalid import id."""
     if found := _ID.fullmatch(import_id):
         return int(found[1])
     raise NotFoundError(f"{import_id!r} is not the id of an import")

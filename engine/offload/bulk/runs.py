@@ -1,7 +1,7 @@
-"""Runs: the rows of an import cut by tablet, in scratch files between the two stages of a build.
+"""Runs: the rows of an import divided by tablet, in scratch files between the two stages of a build.
 
-One task of the first stage reads some of the input and writes one run for each tablet that it finds rows of; one task
-of the second stage reads all runs of a tablet. A run is an Arrow IPC stream of whole rows, columns named by id.
+A task of the first stage reads some of the input and writes one run for each tablet of its rows; a task of the second
+stage reads all runs of a tablet. A run is an Arrow IPC stream of whole rows, columns named by id.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from ...vectors.arrow_stream import END_OF_STREAM
 from .target import Target
 
 _BUFFERED_BYTES = 32 << 20
-"""Rows that are cut by tablet at once: few and long pieces are read faster than many short ones."""
+"""Rows that are divided by tablet at once: few and long pieces are read faster than many short ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScratchRun:
-    """A scratch file of rows of one tablet."""
+    """A scratch file with rows of one tablet."""
 
     tablet: int
     path: str
     rows: int
     bytes: int
-    """Of the rows in memory."""
+    """Bytes of the rows in memory."""
     crc: int
 
 
 def write_runs(target: Target, batches: Iterable[pa.RecordBatch], scratch: FileSystem, token: str) -> list[ScratchRun]:
-    """Check batches and write their rows by tablet; ``token`` tells the files of this attempt from all others.
+    """Check batches and write their rows by tablet; ``token`` makes this attempt's file names unique.
 
     Raises:
-        InvalidArgumentError: a batch, or a row of it, cannot be in the table.
-        StorageFullError, UnavailableError: the disk failed. Files are removed again in either case.
+        InvalidArgumentError: a batch, or one of its rows, is invalid.
+        StorageFullError, UnavailableError: the disk failed. An error removes the files.
     """
     files: dict[int, _RunFile] = {}
     try:
@@ -59,7 +59,7 @@ def write_runs(target: Target, batches: Iterable[pa.RecordBatch], scratch: FileS
 
 
 def read_run(scratch: FileSystem, run: ScratchRun) -> list[pa.RecordBatch]:
-    """Return the rows of a run, in memory. Raises CorruptionError when it is not what was written."""
+    """Return the rows of a run, in memory. Raises CorruptionError if it is not what was written."""
     with named("a run of an import could not be read"):
         file = scratch.open(run.path)
         try:
@@ -102,7 +102,7 @@ class _RunFile:
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-    """Put small batches together."""
+    """Combine small batches."""
     waiting: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:

@@ -1,4 +1,4 @@
-"""Bring the files of an import into the tablets' directories and get their rowsets ready to be attached."""
+"""Moves the files of an import into the tablets' directories and prepares their rowsets for attachment."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .target import key_of
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """Where the files of an import are."""
+    """The directory of an import's files."""
 
     fs: FileSystem
     directory: str
@@ -41,10 +41,10 @@ class Staging:
 
 @dataclass(frozen=True, slots=True)
 class StagedImport:
-    """What a commit is to bring."""
+    """The rowsets and changes of a commit."""
 
     rowsets: list[StagedRowSet] = field(default_factory=list)
-    """Rowsets with keys that were in no tablet when they were looked up."""
+    """Rowsets whose keys were in no tablet when they were looked up."""
     changes: list[pa.RecordBatch] = field(default_factory=list)
     """Whole rows, columns named by id, whose keys are in the table."""
     _paths: list[str] = field(default_factory=list)
@@ -55,7 +55,7 @@ class StagedImport:
 def staged_import(
     environment: Environment, version: TableVersion, staging: Staging, imported: Sequence[ImportFile], mode: ImportMode
 ) -> Iterator[StagedImport]:
-    """Make files that were checked ready; what the body does not attach is given up.
+    """Prepare checked files; rowsets that the body does not attach are removed.
 
     Raises:
         AlreadyPresentError: a key is in the table and ``mode`` does not allow that; the text has it.
@@ -120,7 +120,7 @@ def _rest(
     existing: np.ndarray,
     found: StagedImport,
 ) -> DiskRowSet:
-    """Write the rows of a file whose keys are not in the table as another."""
+    """Write the rows of a file whose keys are not in the table as another file."""
     file_id = environment.manifest.new_id()
     path = files.path(tablet.directory_id, file_id, "base")
     found._paths.append(path)

@@ -1,4 +1,4 @@
-"""Target: the table that an import is for, as far as its plan tells; no store is needed to build files for it."""
+"""Target: the table of an import, made from its plan; building files for it needs no store."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Target:
 
     @cached_property
     def version(self) -> TableVersion:
-        """The version of the table, with tablets that hold nothing."""
+        """The version of the table, with empty tablets."""
         schema = self.plan.schema_
         tablets = (
             Tablet(each.id, schema, partition=each.partition, elsewhere=each.elsewhere) for each in self.plan.tablets
@@ -40,7 +40,7 @@ class Target:
         """Check a batch as a write does and yield its rows by tablet id: whole rows, columns named by id.
 
         Raises:
-            InvalidArgumentError: the batch or a row of it cannot be in the table; the text names the first.
+            InvalidArgumentError: the batch or one of its rows is invalid; the text names the first.
             WrongServerError: another server has the tablet of a row.
         """
         version, limits = self.version, self.plan.limits
@@ -65,12 +65,12 @@ class Target:
 
 
 def key_of(version: TableVersion, rows: pa.Table | pa.RecordBatch, row: int) -> dict[str, Any]:
-    """Return the key columns of a row, by name; those of ``rows`` are named by id."""
+    """Return the key columns of a row by name; ``rows`` has columns named by id."""
     return {column.name: rows.column(str(column.id))[row].as_py() for column in version.schema.key}
 
 
 def _decoded(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows without dictionaries, which would have to be sent along in a file of their own."""
+    """Return rows without dictionaries, which a stream would carry separately."""
     arrays = [cells.dictionary_decode() if pa.types.is_dictionary(cells.type) else cells for cells in rows.columns]
     return pa.RecordBatch.from_arrays(arrays, names=rows.schema.names)
 

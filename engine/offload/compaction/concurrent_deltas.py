@@ -1,8 +1,8 @@
-"""What was changed, and flushed, while a merge of rowsets was done elsewhere: brought to where the rows are now.
+"""Changes that were flushed while an outside merge of rowsets ran, moved to the outputs of the merge.
 
-The REDO files that came to the merged rowsets meanwhile are written anew, as one of each output, their rows renumbered:
-both stand in the order of the keys, so a page of an output needs a run of rows of each file. Rows that the merge left
-out and that came back since become a rowset of their own.
+The newer REDO files of the merged rowsets are rewritten as one per output, with their rows renumbered. Both sides are
+in key order, so a page of an output needs a contiguous range of rows of each file. Rows that the merge dropped and that
+have come back since get a rowset of their own.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from ...vectors.vector import FixedVector
 
 
 class LaterDeltas:
-    """The newer REDO files of a rowset, ``files``, older ones first, whose rows are at ``moved.locations`` now."""
+    """The newer REDO ``files`` of a rowset, oldest first, and the present locations of its rows."""
 
     def __init__(self, moved: MovedRowSet, delta_files: Sequence[DeltaFile]) -> None:
         self.moved = moved
         self._files = delta_files
         self._reached = np.maximum.accumulate(moved.locations) if len(delta_files) else moved.locations
-        """Ascending: the location of each row, or of the last one before it that has any."""
+        """Ascending: the location of each row, or of the last row before it that has one."""
 
     def column_ids(self, schema: TableSchema) -> set[int]:
-        """Return the columns that changed and are still there, liveness among them."""
+        """Return the changed columns that still exist, liveness among them."""
         return {column for file in self._files for column in file.column_ids}.intersection((LIVE, *schema.by_id))
 
     def between(self, column_id: int, low: int, high: int) -> DeltaRun | None:
-        """Return the deltas of rows whose locations lie in [low, high), rows renumbered; None when there are none."""
+        """Return the deltas of rows with locations in [low, high), renumbered; None if there are none."""
         first, last = (int(at) for at in np.searchsorted(self._reached, (low, high)))
         run = self._run(column_id, first, last)
         if run is None:
@@ -54,10 +54,10 @@ class LaterDeltas:
         return DeltaRun(rowids_of(places[places >= 0]).astype(np.int32), run.timestamps, run.values)
 
     def of_lost_rows(self, schema: TableSchema, history_floor: int) -> dict[int, DeltaRun]:
-        """Return the deltas, by column, of rows that were left out, each from the change on that brought it back.
+        """Return the deltas of dropped rows by column, for each row from the change that brought it back.
 
-        Flushes leave out what no snapshot from the history floor on sees: a row's first change may be a death then, and
-        the cell that it came back with one that it got later.
+        Flushes drop what no snapshot from the history floor on sees. So the first change of a row may be a delete, and
+        the cell that it came back with may carry a later value.
         """
         alive = self._of_lost(LIVE)
         if alive is None:
@@ -82,7 +82,7 @@ class LaterDeltas:
         return found
 
     def _of_lost(self, column_id: int) -> DeltaRun | None:
-        """Return the deltas of a column of rows that were left out; None when there are none."""
+        """Return the deltas of a column for dropped rows; None if there are none."""
         lost = self.moved.locations < 0
         if not lost.any():
             return None
@@ -105,7 +105,7 @@ def write_later(
     environment: Environment,
     new: NewFiles,
 ) -> DeltaFile | None:
-    """Write what changed later of the rows of output ``number`` as its REDO file, a page of rows at a time."""
+    """Write the later changes of output ``number`` as its REDO file, a page of rows at a time."""
     columns = sorted(set[int]().union(*(one.column_ids(schema) for one in later)))
     if not columns:
         return None
@@ -137,7 +137,7 @@ def write_returned(
     new: NewFiles,
     moment: Moment,
 ) -> OutputRowSet | None:
-    """Write the rows that came back as output ``number``, as they are at ``moment``, and note where they are."""
+    """Write the rows that came back as output ``number``, as of ``moment``, and set their locations."""
     returned, rowids = RevivedRows(), list[np.ndarray]()
     for one in later:
         runs = one.of_lost_rows(moment.schema, tablet.version.history_floor)

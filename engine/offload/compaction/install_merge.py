@@ -1,18 +1,16 @@
-"""A merge that was done outside the store takes its place: rowsets were handed out, and here are the files.
+"""Installs a merge that was done outside the store.
 
-Handed out were rowsets as they are in files at one moment F (`prepared`). Whoever has them merges them by the same code
-as the store does (`merge_rows`), at its leisure: the store goes on, and flushes. When the files come back
-(`put_merged`):
+The store handed out rowsets as their files showed them at one timestamp F (`prepared`). A worker merges them with the
+store's own code (`merge_rows`), while the store continues to write and flush. When the files come back (`put_merged`):
 
- 1. The rowsets must still be what was handed out, but for REDO files that came since. If not, nothing happens.
- 2. What is in memory of them is flushed, up to a moment F2.
- 3. The outputs get their names in the tablet's directory. By their keys it is found where each row is now
-    (`row_places`), and that there is no other.
- 4. The REDO files that came since F are written anew for the outputs, and rows that came back (`concurrent_deltas`).
- 5. All of that takes the place of the rowsets, with what is changed meanwhile carried over, as in any merge
-    (`install`).
+ 1. The rowsets must still be those handed out, except for newer REDO files. If not, nothing happens.
+ 2. Their changes in memory are flushed, up to a timestamp F2.
+ 3. The outputs get their names in the tablet's directory. Their keys show where each row is now (`row_places`), and
+    that there are no other rows.
+ 4. The newer REDO files are rewritten for the outputs, and rows that came back get a rowset (`concurrent_deltas`).
+ 5. The outputs replace the rowsets, and concurrent changes are carried over, as in any merge (`install`).
 
-Until 5 a failure leaves the tablet as it is.
+A failure before 5 leaves the tablet unchanged.
 """
 
 from __future__ import annotations
@@ -41,22 +39,22 @@ _FAILED = "rowsets merged outside could not be installed; the table is unchanged
 
 @dataclass(frozen=True, slots=True)
 class OutsideMerge:
-    """What was handed out, and what came back."""
+    """The rowsets handed out, and the outputs that came back."""
 
     rowsets: tuple[RowsetEntry, ...]
     timestamp: int
-    """F: outputs show the rows as they were then."""
+    """F: outputs show the rows as of this timestamp."""
     ancient_history_mark: int
     outputs: tuple[tuple[int, int | None], ...]
-    """The ids of base and UNDO file of each, in the order of their keys."""
+    """The ids of base and UNDO file of each output, in key order."""
     is_history_lost: bool
-    """Whether anything was left out that snapshots before the mark see."""
+    """Whether the merge dropped anything that snapshots before the mark can see."""
 
 
 def prepared(tablet: Tablet, environment: Environment, ancient_history_mark: int) -> int:
-    """Write all that is in memory into files; return a moment F that all DiskRowSets show. Raises as ``settle_deltas``.
+    """Flush everything in memory; return a timestamp F that all DiskRowSets show. Raises as ``settle_deltas``.
 
-    The caller holds the maintenance lock. Later changes are in memory, or in files that come later.
+    The caller holds the maintenance lock. Later changes are in memory, or in newer files.
     """
     for _ in range(len(tablet.version.frozen) + 1):
         flush_memrowset(tablet, environment)
@@ -66,12 +64,12 @@ def prepared(tablet: Tablet, environment: Environment, ancient_history_mark: int
 def put_merged(
     tablet: Tablet, environment: Environment, merged: OutsideMerge, bring: Callable[[int, str, str], None]
 ) -> FlushReport:
-    """Put the outputs of a merge in the place of the rowsets that were handed out. The caller holds the maintenance
-    lock, and has checked each file for itself; ``bring(file id, kind, path)`` gives one its place.
+    """Replace the rowsets handed out by the outputs of a merge. The caller holds the maintenance lock, and has checked
+    each file by itself; ``bring(file id, kind, path)`` moves one to its path.
 
     Raises:
-        ConflictError: the rowsets are not what was handed out any more.
-        InvalidArgumentError: the files are no merge of them.
+        ConflictError: the rowsets have changed since they were handed out.
+        InvalidArgumentError: the files are not a merge of them.
         StorageFullError, UnavailableError: nothing changed.
     """
     check_current(tablet, environment, merged.rowsets)
@@ -87,7 +85,7 @@ def put_merged(
                 install_outputs(tablet, environment, new, moved, written, moment.lsn, floor)
         except BaseException:
             for file_id in (each for ids in merged.outputs for each in ids if each is not None):
-                environment.page_cache.discard_file(file_id)  # another attempt may have files of the same numbers
+                environment.page_cache.discard_file(file_id)  # another attempt may reuse these file numbers
             raise
     rowsets = [output.rowset for output in written]
     size = sum(rowset.bytes_on_disk for rowset in rowsets)
@@ -95,10 +93,10 @@ def put_merged(
 
 
 def check_current(tablet: Tablet, environment: Environment, handed_out: Sequence[RowsetEntry]) -> None:
-    """Check that rowsets are what they were, but for REDO files that came since.
+    """Check that rowsets have not changed, except for newer REDO files.
 
     Raises:
-        ConflictError: they are not, or the tablet is gone.
+        ConflictError: they have, or the tablet is gone.
     """
     entry = environment.manifest.current.tablet(tablet.tablet_id)
     by_id = {rowset.id: rowset for rowset in entry.rowsets} if entry and not tablet.retired else {}
@@ -124,14 +122,14 @@ def _opened(
     for file_id, kind in ((base_id, "base"), (undo_id, "undo")):
         if file_id is not None:
             path = new.brought(file_id, kind)
-            unlink_quietly(environment.fs, path)  # what an attempt has left that failed
+            unlink_quietly(environment.fs, path)  # may be left by a failed attempt
             bring(file_id, kind, path)
     entry = RowsetEntry(id=base_id, undo=() if undo_id is None else (undo_id,), durable_lsn=0)
     return OutputRowSet(entry, open_rowset(tablet, environment, entry, slot=-1))
 
 
 def _placed(tablet: Tablet, merged: OutsideMerge, outputs: Sequence[DiskRowSet]) -> list[MovedRowSet]:
-    """Return the rowsets that were handed out, and where their rows are."""
+    """Return the rowsets that were handed out, with the new locations of their rows."""
     by_id = {rowset.rowset_id: rowset for rowset in tablet.version.disk}
     inputs = [by_id[entry.id] for entry in merged.rowsets]
     locations = place_rows(inputs, outputs, merged.timestamp, merged.ancient_history_mark)
@@ -147,7 +145,7 @@ def _with_later(
     moved: Sequence[MovedRowSet],
     outputs: Sequence[OutputRowSet],
 ) -> list[OutputRowSet]:
-    """Return the outputs with all that was flushed of their rows since they were handed out."""
+    """Return the outputs with the changes that were flushed since the rowsets were handed out."""
     later = [
         LaterDeltas(one, one.rowset.deltas.stores.redo[len(entry.redo) :])
         for one, entry in zip(moved, merged.rowsets, strict=True)

@@ -1,8 +1,8 @@
-"""Where the rows of rowsets are in the outputs of a merge that was done elsewhere: found by their keys, and so checked.
+"""Finds the rows of rowsets in the outputs of an outside merge by their keys, and so checks the merge.
 
-Keys never change, and both sides stand in their order: one more pass over the keys alone tells it, and that no row was
-lost, doubled or made up. Of other columns only liveness is looked at. Rows are counted through all rowsets here, the
-inputs' first.
+Keys never change, and both sides are in key order: one more pass over the keys gives all locations, and shows that no
+row was lost, duplicated or invented. Of the other columns, only liveness is read. Row numbers here run through all
+rowsets, first the inputs, then the outputs.
 """
 
 from __future__ import annotations
@@ -19,18 +19,17 @@ from ...rowset.location import ROWID_BITS
 from ...vectors.keys import equal_at
 
 _ROWS_AT_ONCE = 1 << 16
-"""Of each rowset."""
+"""Rows of each rowset in one step."""
 _NO_COLUMNS: frozenset[int] = frozenset()
 
 
 def place_rows(
     inputs: Sequence[DiskRowSet], outputs: Sequence[DiskRowSet], timestamp: int, ancient_history_mark: int
 ) -> list[np.ndarray]:
-    """Return for each input the location of each row (int64): the number of its output and the row there, -1 if it was
-    left out.
+    """Return for each input the location of each row (int64): output number and row there, or -1 if it was dropped.
 
-    Outputs show the rows at ``timestamp``. Only rows may be left out that died at or before the ancient history mark
-    and have been dead since.
+    Outputs show the rows at ``timestamp``. Only rows that have been dead since the ancient history mark or earlier may
+    be dropped.
 
     Raises:
         InvalidArgumentError: the outputs are not a merge of the inputs; the text says where.
@@ -47,7 +46,7 @@ class _Places:
         self._timestamp = timestamp
         self._ancient = ancient_history_mark
         self._starts = np.cumsum([0, *map(len, self._rowsets)])
-        """The number of the first row of each rowset, and of all rows."""
+        """The number of the first row of each rowset, and of the end."""
         self._input_rows = int(self._starts[len(inputs)])
         self._locations = np.full(self._input_rows, -1, np.int64)
 
@@ -57,7 +56,7 @@ class _Places:
         return [self._locations[first:last] for first, last in pairwise(self._starts[: len(self._inputs) + 1].tolist())]
 
     def _place(self, rows: MergedRows) -> None:
-        """Place some rows: where a key is in an input and in an output, the two rows stand beside each other."""
+        """Locate some rows: a key's rows in an input and in an output are adjacent in the merged order."""
         starts = self._starts
         numbers = np.concatenate(
             [np.arange(part.first, part.last) + starts[part.source] for part in rows.parts], dtype=np.int64
@@ -75,13 +74,13 @@ class _Places:
             self._check_dead(numbers[is_lost], None if alive is None else alive[is_lost])
 
     def _packed(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the locations of rows of outputs."""
+        """Return row numbers of outputs as locations."""
         starts = self._starts[len(self._inputs) :]
         output = np.searchsorted(starts, numbers, side="right") - 1
         return (output << ROWID_BITS) | (numbers - starts[output])
 
     def _alive(self, rows: MergedRows) -> np.ndarray | None:
-        """Return which rows exist at the moment of the merge; None for all."""
+        """Return which rows are alive at the timestamp of the merge; None for all."""
         found = [self._living(part) for part in rows.parts]
         if all(living is None for living in found):
             return None
@@ -98,7 +97,7 @@ class _Places:
         return rowset.base_live(part.first, part.last)
 
     def _check_dead(self, numbers: np.ndarray, alive: np.ndarray | None) -> None:
-        """Check that rows that were left out died before the history."""
+        """Check that dropped rows died before the history."""
         source = np.searchsorted(self._starts, numbers, side="right") - 1
         is_seen = alive is None or bool(alive.any())
         for number in np.unique(source).tolist():
@@ -108,7 +107,7 @@ class _Places:
             raise _wrong("they lack a row that the history still has")
 
     def _lived(self, rowset: DiskRowSet, rowids: np.ndarray) -> bool:
-        """Whether one of ``rowids``, which ascend, was born or died after the ancient history mark."""
+        """Whether one of the ascending ``rowids`` was inserted or deleted after the ancient history mark."""
         first, last = int(rowids[0]), int(rowids[-1]) + 1
         changed = np.zeros(last - first, np.bool_)
         for stamps in rowset.deltas.stamps(first, last, self._ancient, self._timestamp, _NO_COLUMNS):
@@ -117,7 +116,7 @@ class _Places:
 
 
 def _pairs(rows: MergedRows, is_output: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the positions of rows of inputs, and those of the same keys in outputs; every row of an output has one."""
+    """Return the positions of input rows and of output rows with equal keys; every output row has a partner."""
     first, second = np.arange(len(rows) - 1), np.arange(1, len(rows))
     equal = np.flatnonzero(equal_at(rows.keys, first, rows.keys, second))
     is_first = is_output[equal]

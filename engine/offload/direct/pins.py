@@ -1,13 +1,11 @@
 """Pins: snapshots whose files are kept for readers outside, until a lease ends.
 
-What is in memory is flushed, then every file of the table gets a second name, in a directory of the pin
-(``pins/<id>``). So compactions, the collection of history and even a dropped table take nothing from its readers, and
-nothing here has to know of them. A pin lives as long as the store is open; what is there when it is opened again
-belongs to nobody.
+A pin flushes the table, then gives each of its files a second name in a directory of the pin (``pins/<id>``). So
+compactions, history collection and even dropping the table take nothing from readers, and need not know of pins. Pins
+last while the store is open; opening it removes the directories of earlier ones.
 
-A pin costs nothing while its files are the table's. What compactions have replaced since takes space for the pins
-alone: when that is too much, or the disk has less than its reserve left, the pin that was begun first is released
-before its time.
+A pin costs no space while the table uses its files. Files that compactions have replaced since are kept for pins alone:
+when they exceed their limit, or the disk is below its reserve, the oldest pin is released early.
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ class Pins:
         now: Callable[[], int],
         new_timestamp: Callable[[], int],
     ) -> None:
-        """``now`` tells the time in microseconds since 1970; ``new_timestamp`` never gives one twice."""
+        """``now`` gives microseconds since 1970; ``new_timestamp`` is unique at each call."""
         self._catalog = catalog
         self._environment = environment
         self._snapshots = snapshots
@@ -61,7 +59,7 @@ class Pins:
         self._new_timestamp = new_timestamp
         self._room = room
         self._leases: Leases[dict[str, int]] = Leases("pin", now, room)
-        """The files of each pin, by their paths in the tablets' directories, and their bytes."""
+        """The files of each pin with their sizes, by their paths in the tablets' directories."""
 
     def pin(self, asked: PinSnapshot) -> PinnedTable:
         """Keep the files that hold a table at a snapshot.
@@ -69,8 +67,8 @@ class Pins:
         Raises:
             NotFoundError: there is no such table.
             SnapshotTooOldError: the table's history no longer reaches back to it.
-            StorageFullError, UnavailableError: there are too many pins, the table could not be flushed, or files cannot
-                have two names on this disk.
+            StorageFullError, UnavailableError: there are too many pins, the table could not be flushed, or this disk
+                does not support hard links.
         """
         table = self._catalog.table(asked.table)
         snapshot = self._snapshots.of(asked.as_of, table, "as_of")
@@ -90,7 +88,7 @@ class Pins:
             except StoreError:
                 remove_quietly(self._environment.fs, directory)
                 if table.version is not version and table.dropped_until is None:
-                    continue  # a tablet has gone; the new table version shows where its rows are
+                    continue  # a tablet is gone; the new table version shows where its rows are
                 raise
             if table.version is version:
                 break
@@ -112,16 +110,16 @@ class Pins:
         )
 
     def renew(self, pin_id: str) -> None:
-        """Keep the files for as long again. Raises NotFoundError when the pin is gone."""
+        """Restart the lease. Raises NotFoundError if the pin is gone."""
         self._leases.renew(pin_id)
 
     def release(self, pin_id: str) -> None:
-        """Keep the files no longer. Raises NotFoundError when the pin is gone already."""
+        """Release the files. Raises NotFoundError if the pin is gone already."""
         self._leases.end_known(pin_id)
         remove_quietly(self._environment.fs, join(ROOT, pin_id))
 
     def removals(self) -> list[MaintenanceOp]:
-        """Return the work of releasing pins whose time is over, or that keep too much."""
+        """Return the work of releasing pins that have expired or keep too much."""
         found = [(pin_id, self._release_expired) for pin_id in self._leases.expired()]
         if not found and (pin_id := self._too_much()):
             found.append((pin_id, self._release_early))
@@ -129,11 +127,11 @@ class Pins:
 
     @property
     def kept_bytes(self) -> int:
-        """What pins keep of files that nothing else needs any more."""
+        """Bytes of the files that only pins keep."""
         return sum(self._kept(self._leases.values()).values())
 
     def _kept(self, pins: dict[str, dict[str, int]]) -> dict[str, int]:
-        """Return the files that only these pins need, with their bytes."""
+        """Return the files that only these pins keep, with their sizes."""
         files_of_pins = {path: size for linked in pins.values() for path, size in linked.items()}
         if not files_of_pins:
             return {}
@@ -147,7 +145,7 @@ class Pins:
         return {path: size for path, size in files_of_pins.items() if path not in needed}
 
     def _too_much(self) -> str | None:
-        """Return the pin that is to be released early, None while all may stay: the first that keeps anything."""
+        """Return the oldest pin that keeps any file, if pins exceed their limit; else None."""
         pins = self._leases.values()
         kept = self._kept(pins)
         with named("the size of pinned files could not be determined"):
@@ -171,14 +169,14 @@ class Pins:
     def _linked(
         self, version: TableVersion, directory: str, snapshot: int, name: str, linked: dict[str, int]
     ) -> list[TabletEntry]:
-        """Give the files of all tablets a name in ``directory``, and put them with their bytes into ``linked``."""
-        version.check_here(None)  # a part of a table would pass for all of it
+        """Give the files of all tablets a name in ``directory``, and add them with their sizes to ``linked``."""
+        version.check_here(None)  # a pin of some tablets would look like the whole table
         with named("the files of a snapshot could not be kept for readers"):
             self._environment.fs.make_directory(directory)
             return [self._tablet(tablet, directory, snapshot, name, linked) for tablet in version.tablets]
 
     def _tablet(self, tablet: Tablet, directory: str, snapshot: int, name: str, linked: dict[str, int]) -> TabletEntry:
-        """Flush a tablet and give its files a name in ``directory``; return its entry, without what is not needed."""
+        """Flush a tablet and link its files into ``directory``; return its entry, without unneeded fields."""
         fs = self._environment.fs
         with flushed(tablet, self._environment):
             entry = self._environment.manifest.current.tablet(tablet.tablet_id)
@@ -190,12 +188,12 @@ class Pins:
             fs.make_directory(join(directory, home))
             for file in (file for rowset in entry.rowsets for file in rowset.file_names):
                 target = join(join(directory, home), file)
-                if not fs.exists(target):  # tablets that were divided share some
+                if not fs.exists(target):  # tablets that were split share some
                     fs.link(join(home, file), target)
                     linked[join(home, file)] = fs.size(target)
         return entry
 
 
 def sweep(fs: FileSystem) -> None:
-    """Remove what the pins of a former process have kept."""
+    """Remove the pins of an earlier process."""
     remove_tree(fs, ROOT)

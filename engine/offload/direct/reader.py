@@ -1,4 +1,4 @@
-"""Read the files of a pinned snapshot without the store: the same scans, by the same code, in another process."""
+"""Reads the files of a pinned snapshot in another process, without the store, with the same scan code."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _DEFAULTS = StoreOptions()
 
 
 class PinnedReader:
-    """The tablets of a pinned table, or some of them, open for reading. Close it."""
+    """Some or all tablets of a pinned table, open for reading. Close it."""
 
     def __init__(self, pinned: PinnedTable, store: FileSystem, tablets: Collection[int] | None = None) -> None:
-        """Open the files; ``store`` is the directory of the store. Others than ``tablets`` show no rows.
+        """Open the files; ``store`` is the store's directory. Tablets outside ``tablets`` show no rows.
 
         Raises:
             NotFoundError: the files are gone.
@@ -67,7 +67,7 @@ class PinnedReader:
 
         Raises:
             InvalidArgumentError: the scan asks for changes or another snapshot.
-            InvalidArgumentError, NotFoundError: for a column or filter that cannot be.
+            InvalidArgumentError, NotFoundError: a column or filter is invalid.
         """
         request = self._resolved(spec)
         version, limits = self._table.version, self._pinned.limits
@@ -77,7 +77,7 @@ class PinnedReader:
         return ScanStream(request.schema, request.snapshot, scanning.unmarked(marked))
 
     def plan(self, spec: ScanSpec) -> ScanPlan:
-        """Say how a scan would run, in parts of about ``split_bytes`` that can be read alone. Raises as ``scan``."""
+        """Return how a scan would run, in parts of about ``split_bytes`` that can be read alone. Raises as ``scan``."""
         request = self._resolved(spec)
         version = self._table.version
         wanted = scanning.wanted_tablets(spec, self._table, version, request)
@@ -88,7 +88,7 @@ class PinnedReader:
         )
 
     def close(self) -> None:
-        """Let go of the files; batches that were given out stay."""
+        """Close the files; batches that were returned stay valid."""
         for tablet in self._tablets:
             tablet.close()
 

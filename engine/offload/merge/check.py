@@ -1,7 +1,7 @@
-"""Check the files of a task before they become part of a table: nothing of them is trusted but the cells.
+"""Checks the files of a task before they become part of a table; nothing but their cells is trusted.
 
-Each file must have the checksum that its writer gave, columns as the table has them, keys and deltas in order, and the
-moments that were asked for. That all rows are there, and no others, shows when they are placed (`row_places`).
+Each file must have the checksum that its writer gave, the columns of the table, keys and deltas in order, and the
+requested timestamps. `row_places` later checks that all rows are there, and no others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def check_task(merged: MergedTask, task: CompactionTask, schema: TableSchema, ta
     """Check the files of a task in ``fs``; ``schema`` is that of the plan.
 
     Raises:
-        InvalidArgumentError: a file is not what it should be; the text has its name, and why.
+        InvalidArgumentError: a file is wrong; the text has its name, and why.
         OSError: it cannot be read.
     """
     _check_numbers(merged, task)

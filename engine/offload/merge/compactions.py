@@ -1,11 +1,11 @@
-"""Compactions whose merges are done outside: rowsets are handed out, with a lease, and their outputs put in place.
+"""Compactions whose merges are done outside: hands out rowsets with a lease, and installs the outputs.
 
-The files of the rowsets get a second name, in a directory of the task (``compactions/<id>/<task>``), so that nothing
-takes them from whoever merges them; outputs are written beside them. Each task is committed for itself. A tablet with
-rowsets that are handed out is flushed, and otherwise left alone by maintenance: else all the work would be for nothing.
-Nothing depends on that, for a commit checks that the rowsets are still the tablet's.
+The files of the rowsets get a second name in a directory of the task (``compactions/<id>/<task>``), so that the store
+cannot delete them under the worker; outputs are written beside them. Each task is committed alone. Maintenance only
+flushes a tablet with rowsets handed out: a rewrite would waste the work outside. Correctness does not depend on that,
+since a commit checks that the rowsets are still the tablet's.
 
-Compactions live as long as the store is open; what is there when it is opened again belongs to nobody.
+Compactions last while the store is open; opening it removes the directories of earlier ones.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _ATTEMPTS = 5
 
 @dataclass(slots=True, eq=False)
 class _Task:
-    """A task that was handed out; ``outcome`` says what became of it, once it is over."""
+    """A task that was handed out; ``outcome`` is set at its end."""
 
     plan: CompactionTask
     tablet: Tablet
@@ -77,7 +77,7 @@ class _Compaction:
 
 
 class Compactions:
-    """The compactions of one store that are done outside. Thread safe."""
+    """The outside compactions of one store. Thread safe."""
 
     def __init__(
         self,
@@ -90,8 +90,8 @@ class Compactions:
         flushed: Callable[[], None],
         notify: Callable[[], None],
     ) -> None:
-        """``now`` tells the time in microseconds since 1970; ``new_timestamp`` never gives one twice; ``flushed`` is
-        called after tablets were flushed, and ``notify`` when there may be maintenance to do."""
+        """``now`` gives microseconds since 1970; ``new_timestamp`` is unique at each call; ``flushed`` is called after
+        flushes; ``notify`` wakes maintenance."""
         self._catalog = catalog
         self._snapshots = snapshots
         self._flushed = flushed
@@ -107,8 +107,8 @@ class Compactions:
         Raises:
             ConflictError: rowsets of a tablet are handed out already.
             NotFoundError: there is no such table or tablet.
-            StorageFullError, UnavailableError: there are too many, the table could not be flushed, or files cannot have
-                two names on this disk.
+            StorageFullError, UnavailableError: there are too many compactions, the table could not be flushed, or this
+                disk does not support hard links.
         """
         table = self._catalog.table(asked.table)
         ancient_history_mark = self._snapshots.ancient_history_mark(table)
@@ -131,7 +131,7 @@ class Compactions:
             except StoreError:
                 self._drop(found)
                 if table.version is not found.version and table.dropped_until is None:
-                    continue  # a tablet has gone; the new table version shows where its rows are
+                    continue  # a tablet is gone; the new table version shows where its rows are
                 raise
             if table.version is found.version:
                 break
@@ -152,12 +152,12 @@ class Compactions:
         )
 
     def commit(self, asked: CompactionCommit) -> CompactionDone:
-        """Put the outputs of a task in the place of its rowsets; a task that is over is answered as it was then.
+        """Replace the rowsets of a task by its outputs; a task that has ended gets its first answer.
 
         Raises:
-            NotFoundError: there is no such compaction any more.
-            ConflictError: the rowsets are not what was handed out any more. Nothing changed; the task is over.
-            InvalidArgumentError: a file is not what it should be. Nothing changed; another attempt may be committed.
+            NotFoundError: the compaction is gone.
+            ConflictError: the rowsets have changed since they were handed out. Nothing changed; the task has ended.
+            InvalidArgumentError: a file is wrong. Nothing changed; another attempt may be committed.
             StorageFullError, UnavailableError: nothing changed.
         """
         with self._leases.used(asked.compaction_id) as found:
@@ -178,11 +178,11 @@ class Compactions:
         return task.outcome
 
     def renew(self, compaction_id: str) -> None:
-        """Wait for the commits as long again. Raises NotFoundError when the compaction is gone."""
+        """Restart the lease. Raises NotFoundError if the compaction is gone."""
         self._leases.renew(compaction_id)
 
     def abort(self, compaction_id: str) -> None:
-        """Drop what was not committed. Raises NotFoundError when the compaction is gone already."""
+        """Drop uncommitted tasks. Raises NotFoundError if the compaction is gone already."""
         self._leases.end_known(compaction_id)
         self._drop(self._open.pop(compaction_id))
 
@@ -191,7 +191,7 @@ class Compactions:
             self._drop(self._open.pop(compaction_id))
 
     def removals(self) -> list[MaintenanceOp]:
-        """Return the work of dropping compactions whose time is over."""
+        """Return the work of dropping expired compactions."""
         return [
             TabletOp(f"drop compaction {compaction_id}", lambda: 1.0, partial(self._drop_expired, compaction_id))
             for compaction_id in self._leases.expired()
@@ -203,7 +203,7 @@ class Compactions:
 
     def _drop(self, found: _Compaction) -> None:
         self._end(found, found.tasks)
-        for tablet in found.version.tablets:  # one may have been flushed, and no more
+        for tablet in found.version.tablets:  # including one whose first task could not be made
             _take_back(found, tablet)
         remove_quietly(self._environment.fs, found.directory)
 
@@ -232,7 +232,7 @@ class Compactions:
         timestamp: int,
         ancient_history_mark: int,
     ) -> _Task:
-        """Give the files of some rowsets names that stay."""
+        """Make a task of some rowsets, with lasting names for their files."""
         number, ids = len(found.tasks), {rowset.rowset_id for rowset in group}
         rowsets = tuple(rowset for rowset in entry.rowsets if rowset.id in ids)
         mine = entry.model_copy(update={"rowsets": rowsets})
@@ -277,8 +277,8 @@ class Compactions:
             with work_on(tablet, environment):
                 done = put_merged(tablet, environment, outside, give_place)
         except UnavailableError:
-            environment.latch.check()  # it may be in place
-            check_current(tablet, environment, task.rowsets.rowsets)  # the tablet may have gone meanwhile
+            environment.latch.check()  # the merge may be installed
+            check_current(tablet, environment, task.rowsets.rowsets)  # the tablet may be gone
             raise
         return CompactionDone(
             tablet=tablet.tablet_id,
@@ -290,7 +290,7 @@ class Compactions:
         )
 
     def _end(self, found: _Compaction, tasks: Sequence[_Task]) -> None:
-        """Let go of the files of tasks, and of tablets that have no other."""
+        """Release the files of tasks, and tablets without other tasks."""
         for task in tasks:
             remove_quietly(self._environment.fs, task.plan.directory)
         under_way = {task.tablet for task in found.tasks if task.outcome is None and task not in tasks}
@@ -301,7 +301,7 @@ class Compactions:
 
 
 def sweep(fs: FileSystem) -> None:
-    """Remove what compactions have left that a former process had begun: those who merge may go on writing."""
+    """Remove the compactions of an earlier process; their workers may still be writing."""
     remove_quietly(fs, ROOT)
 
 
@@ -311,7 +311,7 @@ def _take_back(found: _Compaction, tablet: Tablet) -> None:
 
 
 def _chosen(version: TableVersion, wanted: Sequence[int] | None, name: str) -> list[Tablet]:
-    """Return the tablets that are meant.
+    """Return the tablets with the ``wanted`` ids; None means all that are here and sound.
 
     Raises:
         NotFoundError: the table has no such tablet.

@@ -1,6 +1,6 @@
-"""Do a task: merge rowsets that a store has handed out, in any process that sees their files.
+"""Does a task: merges rowsets that a store has handed out, in any process that can read their files.
 
-Memory is bounded as in the store: a chunk of each rowset of a column at a time, and 8 bytes a row.
+Memory is bounded as in the store: for one column, a chunk of each rowset at a time, and 8 bytes a row.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ INPUTS = "inputs"
 
 
 class _Names:
-    """Names from the range of a task."""
+    """Names from the file numbers of a task."""
 
     def __init__(self, directory_id: int, first: int) -> None:
         self._directory_id = directory_id
@@ -46,8 +46,8 @@ class _Names:
 def merge_task(plan: CompactionPlan, task: CompactionTask, store: FileSystem, attempt: str) -> MergedTask:
     """Merge the rowsets of a task into files beside them, durably; ``store`` is the directory of the store.
 
-    ``attempt``, some hexadecimal digits, tells the files of this attempt from those of all others; those of a failed
-    one are swept with the task.
+    ``attempt``, some hexadecimal digits, makes this attempt's file names unique. Files of a failed attempt are removed
+    with the task.
 
     Raises:
         NotFoundError: the files are gone.

@@ -1,7 +1,6 @@
-"""Which rowsets of a tablet are merged with which: those whose key ranges overlap, and small ones that are neighbours.
+"""Chooses the rowsets of a tablet to merge: those whose key ranges overlap, and small neighbours.
 
-What the tasks of a tablet have in common is nothing: not a rowset, not a range of keys. So they can be merged, and put
-in place, one without the other.
+The tasks of a tablet share neither rowsets nor key ranges. So they can be merged and installed independently.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from ...rowset.diskrowset import DiskRowSet
 def groups(
     rowsets: Sequence[DiskRowSet], ancient_history_mark: int, schema: TableSchema, target_bytes: int
 ) -> list[list[DiskRowSet]]:
-    """Return the rowsets that are worth merging, those of a task in a list of their own, in the order of their keys."""
+    """Return the rowsets that are worth merging, one list per task, in key order."""
     found: list[list[DiskRowSet]] = []
     size = 0
     for overlapping in _overlapping(rowsets):
@@ -32,7 +31,7 @@ def groups(
 
 
 def _overlapping(rowsets: Sequence[DiskRowSet]) -> list[list[DiskRowSet]]:
-    """Return the rowsets in runs: no key range of one reaches into another."""
+    """Return the rowsets in groups whose key ranges do not overlap."""
     runs: list[list[DiskRowSet]] = []
     last = b""
     for rowset in sorted(rowsets, key=lambda rowset: rowset.min_key):
@@ -45,5 +44,5 @@ def _overlapping(rowsets: Sequence[DiskRowSet]) -> list[list[DiskRowSet]]:
 
 
 def _is_worth_it(rowset: DiskRowSet, ancient_history_mark: int, schema: TableSchema) -> bool:
-    """Whether a rowset alone is worth rewriting: to apply its deltas, or for what nobody reads any more."""
+    """Whether a single rowset is worth rewriting: to apply its deltas, or to drop what nobody reads any more."""
     return bool(rowset.deltas.stores.redo) or candidate(rowset, ancient_history_mark, schema).dead_share >= MIN_GAIN
