@@ -1,4 +1,4 @@
-"""Aggregate a tablet's chunks: from zone maps where they tell all, else from the rows, several chunks at once."""
+"""Aggregates a tablet's chunks: from zone maps where they suffice, else from the rows, several chunks at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .selection import ChunkCells, wanted_rows
 
 
 def aggregate_chunk(chunk: Chunk, request: ScanRequest, plan: AggregatePlan) -> pa.Table | None:
-    """Return the partial answer of a chunk; None when no row is selected."""
+    """Return the partial answer of a chunk; None if no row is selected."""
     cells = ChunkCells(chunk, request)
     rows = wanted_rows(chunk, request, cells)
     row_count = chunk.last - chunk.first if rows is None else len(rows)
@@ -25,10 +25,10 @@ def aggregate_chunk(chunk: Chunk, request: ScanRequest, plan: AggregatePlan) -> 
 
 
 def known_partial(chunk: Chunk, request: ScanRequest, plan: AggregatePlan) -> pa.Table | None:
-    """Return the partial answer of a chunk if counts and zone maps tell it exactly; None when rows must be read.
+    """Return the partial answer of a chunk if counts and zone maps give it exactly; None if rows must be read.
 
-    Liveness is the one thing that is read for it. Zone maps tell something where the chunk is made of whole pages, no
-    delta is seen in it and no row is dead.
+    Only liveness is read. Zone maps are exact if the chunk is made of whole pages, and has no visible delta and no dead
+    row.
     """
     is_all = chunk.rows is None and not chunk.touched_only and (request.where is None or chunk.all_match)
     if plan.group_by or not is_all or any(state.kind is StateKind.TOTAL for state in plan.states):
@@ -61,7 +61,7 @@ def _from_zone_maps(chunk: Chunk, request: ScanRequest, state: State) -> list[pa
 
 
 def _numbers(zone: ZoneMap) -> int:
-    """Return how many cells are numbers; all that counts is whether one is."""
+    """Return the count of numbers in a page as far as it matters: whether there are any."""
     return 0 if zone.min is None else zone.row_count - zone.null_count
 
 

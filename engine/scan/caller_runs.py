@@ -1,4 +1,4 @@
-"""An executor without threads: whoever submits work does it."""
+"""An executor without threads: the submitting thread does the work."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Result = TypeVar("Result")
 
 
 class CallerRuns(Executor):
-    """Does each piece of work in the thread that submits it, before ``submit`` returns.
+    """Does each piece of work in the submitting thread, before ``submit`` returns.
 
-    Reading a chunk is some hundred short calls of Python with kernels of 10 to 100 microseconds between them. Threads
-    that share it mostly wait for each other's turn with the interpreter, and each turn costs a wake-up: on two cores
-    they take half as much processor time again, and no less time (bench/README.md).
+    Reading a chunk takes some hundred short Python calls with kernels of 10 to 100 microseconds between them. Threads
+    that share it mostly wait for the interpreter, and each turn costs a wake-up: on two cores they take half as much
+    processor time again, and no less time (bench/README.md).
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class CallerRuns(Executor):
         self._closed = False
 
     def submit(self, fn: Callable[Given, Result], /, *args: Given.args, **kwargs: Given.kwargs) -> Future[Result]:
-        """Do the work; return a future that is done. Raises RuntimeError after ``shutdown``."""
+        """Do the work; return a completed future. Raises RuntimeError after ``shutdown``."""
         with self._changed:
             if self._closed:
                 raise RuntimeError("the executor was shut down")
@@ -42,7 +42,7 @@ class CallerRuns(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more work; wait for what other threads are doing."""
+        """Accept no more work; wait for the work of other threads."""
         with self._changed:
             self._closed = True
             while wait and self._running:

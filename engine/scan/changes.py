@@ -1,10 +1,10 @@
-"""The change feed of a chunk: which rows changed between two moments, how, and their values around the change.
+"""The change feed of a chunk: which rows changed between two timestamps, how, and their values around the change.
 
-The commits that touched a row come from the deltas (and, for rows that are in no file yet, from when they were
-inserted); what a row was at a moment comes from the history of its columns. So it does not matter in which store an
-entry lives, nor whether it stands there as REDO or as UNDO.
+Deltas give the commits that touched a row (and, for rows that are not in files yet, the times of their inserts); the
+history of its columns gives its state at a timestamp. So it does not matter which store has an entry, nor whether as
+REDO or as UNDO.
 
-A commit between a moment at which the row lived or not and a moment at which it lives or not is::
+The state of a row before and after a commit determines the change::
 
     not -> lives    insert     values of the later moment
     lives -> lives  update     values of the later moment
@@ -37,12 +37,12 @@ _WORDS = pa.array(OPS)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Changes:
-    """One change in each row of the arrays, ascending by row, then by timestamp."""
+    """One change per array element, ascending by row, then by timestamp."""
 
     kind: np.ndarray
     """int8: _INSERT, _UPDATE or _DELETE."""
     commits: Moments
-    """The row, and the last commit that is part of the change."""
+    """The row, and the last commit of the change."""
     before: Moments
     """The moment to compare with."""
 
@@ -51,12 +51,12 @@ class _Changes:
 
     @property
     def shown(self) -> Moments:
-        """The moments whose values are put out."""
+        """The moments whose values the feed shows."""
         return self.commits.earlier(self.kind == _DELETE)
 
 
 def read_changes(chunk: Chunk, request: ScanRequest) -> pa.RecordBatch | None:
-    """Return the changes in a chunk that the filter selects, in row order; None when there are none."""
+    """Return the changes in a chunk that the filter selects, in row order; None if there are none."""
     feed, rowset = request.changes, chunk.rowset
     assert feed is not None, "a request for changes"
     commits = rowset.changes(chunk.first, chunk.last, feed.since, request.snapshot, feed.column_ids)
@@ -81,7 +81,7 @@ def read_changes(chunk: Chunk, request: ScanRequest) -> pa.RecordBatch | None:
 
 
 def _compared(rowset: RowSet, commits: Moments, before: Moments) -> _Changes:
-    """Return the changes from ``before`` to ``commits``, without those of rows that live at neither."""
+    """Return the changes from ``before`` to ``commits``, without rows that are alive at neither."""
     lived, lives = rowset.lives_at(before), rowset.lives_at(commits)
     kind = np.where(lived, np.where(lives, _UPDATE, _DELETE), _INSERT).astype(np.int8)
     return _Changes(kind, commits, before).take(np.flatnonzero(lived | lives))
@@ -101,7 +101,7 @@ def _batch(rowset: RowSet, changes: _Changes, known: dict[int, Vector], request:
 
 
 def _earlier(rowset: RowSet, column: ColumnSchema, changes: _Changes) -> Vector:
-    """Return a column's cells before the changes, NULL for what was not there."""
+    """Return a column's cells before the changes, NULL for rows that were not alive."""
     lived = np.flatnonzero(changes.kind != _INSERT)
     if len(lived) == len(changes.kind):
         return rowset.cells_at(column, changes.before)

@@ -1,4 +1,4 @@
-"""Chunks: the runs of consecutive rows of a rowset that a scan reads at once, and which of them it leaves out."""
+"""Chunks: ranges of consecutive rows of a rowset that a scan reads at once, and which of them it skips."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from ..rowset.rowset import RowSet
 from ..vectors.keys import KeyVector, hash_keys, keys_at_least, lower_bound
 
 _PAGES_AT_ONCE = 4
-"""So many pages of narrow columns are aggregated at once, and so many times the cells of other columns than those of a
-filter may be decoded if all rows match it: the calls that it takes are the same for one page, or a few rows."""
+"""The most pages of narrow columns to aggregate at once; and how far decoding may exceed ``chunk_bytes`` in columns
+beside the filter's, if all rows match. Both save calls, whose number is the same for one page or a few rows."""
 _ROWS_A_LOOK_UP = 64
-"""So many rows are scanned in the time in which one key is looked up."""
+"""Rows that are scanned in the time of one key look-up."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeRange:
-    """What a scan of changes is of: see ``schemas.changes.ChangeSpec``. It ends at the scan's snapshot."""
+    """The range of a scan of changes, see ``schemas.changes.ChangeSpec``. It ends at the scan's snapshot."""
 
     since: int
     before: bool
     every: bool
     column_ids: Collection[int]
-    """The columns of the table: what changed in others, which were dropped since, is no change."""
+    """The columns of the table: changes in columns that were dropped since do not count."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScanRequest:
     """A scan of one tablet, resolved against its schema.
 
-    ``columns`` are put out, in this order; ``filter_columns`` are those that ``where`` reads. With ``changes`` it is a
-    scan of what changed up to ``snapshot``.
+    ``columns`` are returned, in this order; ``filter_columns`` are those that ``where`` reads. With ``changes`` it is a
+    scan of changes up to ``snapshot``.
     """
 
     columns: tuple[ColumnSchema, ...]
@@ -57,14 +57,14 @@ class ScanRequest:
     changes: ChangeRange | None = None
     limit: int | None = None
     inverse: BoundFilter | None = None
-    """NOT ``where``, of no more columns than it: where no row can match this, and no cell is NULL, every row matches
+    """NOT ``where``, if it reads no other columns: if no row can match it, and no cell is NULL, every row matches
     ``where``."""
     points: KeyVector | None = None
-    """The only keys that a row may have."""
+    """If given, only rows with these keys can match."""
     aggregate: AggregatePlan | None = None
-    """What is worked out in the place of rows; then ``columns`` are those that it reads."""
+    """If given, replaces rows by aggregates; ``columns`` are those that it reads."""
     is_split: bool = False
-    """Whether ``keys`` part it from other scans: rows outside are left out one by one, not only where that is cheap."""
+    """Whether ``keys`` separate it from other scans: then rows outside are always skipped, not only where cheap."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -76,7 +76,7 @@ class ScanRequest:
 
     @property
     def oldest(self) -> int:
-        """The earliest moment that is looked at."""
+        """The earliest timestamp that is read."""
         return self.changes.since if self.changes else self.snapshot
 
     @property
@@ -87,22 +87,22 @@ class ScanRequest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chunk:
-    """Rows [first, last) of a rowset, or of these only some."""
+    """Rows [first, last) of a rowset, or only some of these."""
 
     rowset: RowSet
     first: int
     last: int
     touched_only: bool = False
-    """By its zone maps no base cell can match: only rows are wanted that deltas of the filter's columns touch."""
+    """By zone maps no base cell can match: only rows with deltas of the filter's columns are read."""
     rows: np.ndarray | None = None
     """Only these rows (int64, ascending); None for all."""
     all_match: bool = False
-    """The zone maps tell that the filter is true for every row."""
+    """By zone maps the filter is true for every row."""
 
 
 @dataclass(slots=True)
 class PruneCount:
-    """What was left out, for ``explain``."""
+    """Counts of what a scan reads and skips, for ``explain``."""
 
     rowsets: int = 0
     rowsets_by_key: int = 0
@@ -162,7 +162,7 @@ def chunks(rowset: RowSet, request: ScanRequest, count: PruneCount) -> Iterator[
 
 
 def in_runs(wanted: Iterable[Chunk], request: ScanRequest) -> Iterator[Chunk]:
-    """Join whole chunks that follow each other and are alike, to a few pages, of no more than ``chunk_bytes``."""
+    """Join adjacent similar whole chunks, to a few pages of at most ``chunk_bytes``."""
     run: Chunk | None = None
     for chunk in wanted:
         if run is not None and _are_one(run, chunk, request):
@@ -185,7 +185,7 @@ def _are_one(run: Chunk, chunk: Chunk, request: ScanRequest) -> bool:
 
 
 def _exact(rowset: RowSet, first: int, last: int, keys: KeyRange) -> tuple[int, int]:
-    """Narrow the rows that ``row_range`` gives, which ends with mini-blocks, to those inside ``keys``."""
+    """Narrow the rows from ``row_range``, which end with mini-blocks, to those inside ``keys``."""
     if keys.lower is not None and first < last:
         first += lower_bound(rowset.keys_in(first, min(first + BLOCK_ROWS, last)), keys.lower)
     if keys.upper is not None and first < last:
@@ -212,8 +212,8 @@ def _row_bytes(rowset: RowSet, request: ScanRequest) -> float:
 
 
 def _decoded(rowset: RowSet, request: ScanRequest) -> float:
-    """Return how many bytes of a row are decoded at once, about: with a filter its columns, of the others most often
-    the few rows that it leaves, and no more than a few times the size if it leaves all."""
+    """Return about how many bytes per row are decoded at once: the filter's columns, if there is a filter. Of the other
+    columns few rows are usually left; if all are, decoding exceeds the size by a bounded factor."""
     whole = _row_bytes(rowset, request)
     if request.where is None or request.changes:
         return whole
@@ -241,7 +241,7 @@ def _ranges(first: int, last: int, size: int) -> Iterator[tuple[int, int]]:
 
 
 def _looked_up(rowset: RowSet, request: ScanRequest) -> np.ndarray | None:
-    """Return the rows of the keys that the filter names (int64, ascending); None where a scan is the faster way."""
+    """Return the rows of the keys that the filter names (int64, ascending); None if a scan is faster."""
     points = request.points
     if points is None or request.changes or not isinstance(rowset, DiskRowSet):
         return None
@@ -283,22 +283,22 @@ def _by_zone_maps(rowset: RowSet, first: int, last: int, request: ScanRequest) -
 
 
 def _zone_map(rowset: RowSet, column: ColumnSchema, first: int, last: int) -> ZoneMap | None:
-    """Return the bounds of the base cells of rows [first, last); None where they are not known."""
+    """Return the bounds of the base cells of rows [first, last); None if unknown."""
     if isinstance(rowset, DiskRowSet) and not rowset.has_base(column.id):
         return absent_zone_map(column, last - first)
     return joined(rowset.zone_maps(column.id, first, last))
 
 
 def _is_touched(rowset: RowSet, first: int, last: int, request: ScanRequest) -> bool:
-    """Whether a cell that the filter looks at may differ from the base."""
-    # Where no delta is seen from either end of a range of moments, none is seen from within.
+    """Whether a cell of the filter's columns may differ from the base."""
+    # If no delta is visible from either end of a range of timestamps, none is visible within it.
     moments = {request.oldest, request.snapshot}
     columns = [column.id for column in request.filter_columns]
     return any(rowset.deltas.touches(column, moment, first, last) for column in columns for moment in moments)
 
 
 def joined(zones: Sequence[ZoneMap]) -> ZoneMap | None:
-    """Return bounds of all pages together; None when there are none."""
+    """Return the bounds of all pages together; None if there are none."""
     if len(zones) < 2:
         return zones[0] if zones else None
     with_values = [zone for zone in zones if zone.min is not None]

@@ -1,4 +1,4 @@
-"""Clusters: the rowsets of a scan by what their keys overlap. One that overlaps no other is read as it stands."""
+"""Clusters: the rowsets of a scan, grouped by overlapping keys. One that overlaps no other is read without a merge."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .read import read_chunk
 from .scan import read_ahead
 
 Cluster = list[tuple[KeyBounds, RowSet]]
-"""Rowsets whose keys overlap, each with its bounds, in the order of their least keys."""
+"""Rowsets with overlapping keys, each with its bounds, in the order of their least keys."""
 
 
 def clusters(rowsets: Iterable[RowSet], request: ScanRequest) -> list[Cluster]:
-    """Return the rowsets that may have rows of the scan in clusters that do not overlap, in the order of their keys."""
+    """Return the rowsets that may have rows of the scan in clusters that do not overlap, in key order."""
     bounds: list[KeyBounds] = []
     wanted: list[RowSet] = []
     for rowset in rowsets:
@@ -31,13 +31,13 @@ def clusters(rowsets: Iterable[RowSet], request: ScanRequest) -> list[Cluster]:
 
 
 def is_in_order(cluster: Cluster) -> bool:
-    """Whether the rows of a cluster stand in key order as they are."""
+    """Whether the rows of a cluster are in key order without a merge."""
     return len(cluster) == 1 and isinstance(cluster[0][1], DiskRowSet)
 
 
 def read_in_order(rowsets: Sequence[RowSet], request: ScanRequest, pool: Executor, ahead: int) -> Iterator[Marked]:
-    """Yield the selected rows of DiskRowSets that lie one above the other, and after most chunks where the next begins;
-    ``pool`` reads ``ahead`` chunks before they are asked for."""
+    """Yield the selected rows of DiskRowSets with ascending key ranges, and after most chunks the key where the next
+    begins; ``pool`` reads ``ahead`` chunks ahead."""
 
     def read(chunk: Chunk) -> Marked:
         return Marked(read_chunk(chunk, request), _key_after(chunk))
@@ -52,7 +52,7 @@ def after(key: bytes) -> bytes:
 
 
 def _key_after(chunk: Chunk) -> bytes | None:
-    """Return a key below which lie all rows up to the end of a chunk, and no later ones; None where none is at hand."""
+    """Return a key above all rows up to the end of a chunk and not above later ones; None if none is at hand."""
     rowset = chunk.rowset
     assert isinstance(rowset, DiskRowSet), "a rowset in key order"
     if chunk.last == len(rowset):

@@ -1,4 +1,4 @@
-"""The commits of a table, put together from its change feed and from what is remembered of writers and transactions."""
+"""The commits of a table, from its change feed and the remembered writers and transactions."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ..table.table import Table
 from .snapshots import Snapshots
 
 _MARGIN_MICROSECONDS = 1_000_000
-"""The oldest history ages while it is asked for."""
+"""Leeway at the oldest end of history, which ages during the request."""
 
 
 class _Counts:
-    """Rows by commit, of one kind of change."""
+    """Rows per commit, for one kind of change."""
 
     def __init__(self) -> None:
         self.timestamps = np.empty(0, np.int64)
@@ -35,7 +35,7 @@ class _Counts:
         self.rows = np.bincount(places, np.concatenate([self.rows, rows])).astype(np.int64)
 
     def at(self, timestamps: np.ndarray) -> list[int]:
-        """Return the rows of each of ``timestamps``, among which are all that were counted."""
+        """Return the rows of each of ``timestamps``, which include all counted ones."""
         rows = np.zeros(len(timestamps), np.int64)
         rows[np.searchsorted(timestamps, self.timestamps)] = self.rows
         return rows.tolist()
@@ -52,8 +52,8 @@ def commits(
     """Return the commits to a table after a moment; see ``StoreService.commits``.
 
     Raises:
-        InvalidArgumentError: there are too many for one answer, or the moment makes no sense.
-        SnapshotTooOldError: the moment lies before the history that the table keeps.
+        InvalidArgumentError: there are too many for one answer, or the moment is invalid.
+        SnapshotTooOldError: the moment is before the history that the table keeps.
     """
     margin = min(_MARGIN_MICROSECONDS, table.options.history_max_age_seconds * 100_000) << 12
     now = snapshots.now(0)

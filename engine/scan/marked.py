@@ -1,12 +1,12 @@
-"""Marked scans: rows in the cheapest order from which a reader who is cut off can still go on.
+"""Marked scans: rows in the cheapest order that lets a disconnected reader resume.
 
-Between the break and the next attempt rows move: memory is flushed, rowsets are merged, the server may have been
-restarted. What stays is the snapshot and the keys. So a scan that is to be resumed says at times below which key all
-rows have come, and none above.
+Between the break and the next attempt rows move: memory is flushed, rowsets are merged, the server may restart. The
+snapshot and the keys stay the same. So a resumable scan reports from time to time a key below which all rows have come,
+and none above.
 
-A DiskRowSet that overlaps no other tells that after every chunk, at no cost: its rows stand in key order. Rowsets that
-overlap are read one after the other as ever, but in bands: ranges of keys with up to about ``BAND_BYTES`` of rows each.
-The reader keeps the rows of the band that is coming, until it is complete.
+A DiskRowSet that overlaps no other gives such a key after every chunk, at no cost, since its rows are in key order.
+Overlapping rowsets are read one after the other, but in bands: ranges of keys with about ``BAND_BYTES`` of rows each.
+The reader buffers the rows of the current band until it is complete.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from .scan import read_ahead
 from .split import split_rowsets
 
 BAND_BYTES = 64 << 20
-"""Of rows that come out, about. Larger bands cost their reader memory, smaller ones cut the rowsets into short runs."""
+"""About how many bytes of selected rows. Larger bands cost readers memory, smaller ones cut rowsets into short runs."""
 
 
 def scan_marked(rowsets: Sequence[RowSet], request: ScanRequest, pool: Executor, ahead: int) -> Iterator[Marked]:
-    """Yield the selected rows of all ``rowsets``, and at times the key below which they are complete.
+    """Yield the selected rows of all ``rowsets``, and from time to time the key below which they are complete.
 
-    ``pool`` reads ``ahead`` chunks before they are asked for.
+    ``pool`` reads ``ahead`` chunks ahead.
     """
     for is_alone, near in groupby(clusters(rowsets, request), key=is_in_order):
         if is_alone:
@@ -44,7 +44,7 @@ def scan_marked(rowsets: Sequence[RowSet], request: ScanRequest, pool: Executor,
 
 
 def _in_bands(cluster: Cluster, request: ScanRequest, pool: Executor, ahead: int) -> Iterator[Marked]:
-    """Read the rowsets of a cluster band by band; several bands at once where a filter leaves little of them."""
+    """Read the rowsets of a cluster band by band; several bands at once if a filter leaves few rows."""
     rowsets = [rowset for _, rowset in cluster]
     bands = [band.keys for band in split_rowsets(rowsets, request, BAND_BYTES // 2)[0]]
     at, step = 0, 1

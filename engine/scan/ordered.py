@@ -1,11 +1,11 @@
 """Ordered scans: merge the rowsets of a tablet by encoded primary key, with a chunk or two of each in memory.
 
-A DiskRowSet whose keys overlap those of no other is read as it stands, without its keys. Where rowsets do overlap, each
-is a stream of chunks in key order. In each round the smallest of the streams' last keys in memory is the bound: all
-rows up to it are known, whichever stream they come from. Very many are cut into pieces at keys that divide them evenly
-(`cut`). The pool works out the order of a piece from its keys, while it reads the chunks that come next; then it merges
-the columns, several at once. A stream whose first key lies above the bound is not opened yet, so that memory goes with
-how many rowsets overlap, not with how many there are. No two streams share a key.
+A DiskRowSet whose keys overlap no other is read without a merge, and without its keys. Overlapping rowsets are streams
+of chunks in key order. In each round the bound is the smallest of the streams' last keys in memory: all rows up to it
+are known. Large rounds are cut into pieces at keys that divide them evenly (`cut`). The pool computes the order of a
+piece from its keys, while it reads the next chunks; then it merges the columns, several at once. A stream whose first
+key is above the bound is not opened yet, so memory depends on how many rowsets overlap, not on how many there are. No
+two streams share a key.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from .runs import Head, KeyRun, RunReader, Span, batch_of, cut, merged_column, m
 from .scan import result, submit
 
 _BATCHES_AT_ONCE = 16
-"""So many batches are merged as one and cut afterwards: then most of what is decoded of a chunk is copied at once,
-while the cache has it, and a merge of many short runs costs more than it brings."""
+"""Batches that are merged as one and cut afterwards: then most of a decoded chunk is copied at once, while it is in the
+cache, and merging many short runs costs more than it gains."""
 _BATCH_BYTES = 8 << 20
-"""A batch is cut where its rows take more: whoever resumes a scan keeps what came since the last key that was told."""
+"""The most bytes of a batch: a reader that may resume buffers the rows since the last mark."""
 _MERGES_AHEAD = 1
-"""So many merges, beside the one that is waited for, have their order worked out."""
+"""The most merges, beside the one in progress, whose order is computed ahead."""
 
 
 class _OrderedStream:
@@ -43,7 +43,7 @@ class _OrderedStream:
 
     def __init__(self, rowset: RowSet, first_key: bytes, reader: RunReader, pool: Executor, ahead: int) -> None:
         wanted = chunks(rowset, reader.request, PruneCount())
-        # A MemRowSet stands in the order of arrival and fits in memory as it is: it is one run.
+        # A MemRowSet is in the order of arrival and fits in memory: it is one run.
         self._works = iter([tuple(wanted)]) if isinstance(rowset, MemRowSet) else ((chunk,) for chunk in wanted)
         self._next_work = next(self._works, None)
         self._read = reader.sorted_whole if isinstance(rowset, MemRowSet) else reader.in_order
@@ -56,15 +56,15 @@ class _OrderedStream:
 
     @property
     def is_read(self) -> bool:
-        """Whether nothing more comes: the head is all there is."""
+        """Whether all chunks are read, so that the head has all remaining rows."""
         return self._next_work is None and not self._coming
 
     def begin(self) -> None:
-        """Let the pool read the first chunk."""
+        """Start reading the first chunk."""
         self._read_ahead(1)
 
     def fill(self) -> bool:
-        """Make sure that the head has rows, most of a chunk unless it is the rest; False when there are none."""
+        """Read until the head has most of a chunk, or all remaining rows; return False if there are none."""
         while self.head.is_low and not self.is_read:
             self._read_ahead(1)
             run = result(self._coming.popleft())
@@ -74,7 +74,7 @@ class _OrderedStream:
         return bool(len(self.head))
 
     def cancel(self) -> None:
-        """Let the pool begin nothing more."""
+        """Cancel pending reads."""
         for future in self._coming:
             future.cancel()
 
@@ -92,10 +92,10 @@ def scan_ordered(
     pool: Executor,
     ahead: int,
 ) -> Iterator[Marked]:
-    """Yield the selected rows of all ``rowsets`` in key order, changes of one key in the order of their timestamps, and
-    the keys up to which they are complete.
+    """Yield the selected rows of all ``rowsets`` in key order, changes of one key in timestamp order, and the keys up
+    to which they are complete.
 
-    ``pool`` works on up to ``ahead`` batches before they are asked for.
+    ``pool`` works on up to ``ahead`` batches ahead.
     """
     for is_alone, near in groupby(clusters(rowsets, request), key=is_in_order):
         if is_alone:
@@ -107,7 +107,7 @@ def scan_ordered(
 
 
 def _merged(cluster: Cluster, reader: RunReader, pool: Executor, ahead: int) -> Iterator[Marked]:
-    # One chunk ahead of each stream is enough where there are many of them; all come from one pool.
+    # With many streams, one chunk ahead for each is enough; one pool reads them all.
     each = min(ahead, max(1, ahead // len(cluster)))
     streams = [_OrderedStream(rowset, least, reader, pool, each) for (least, _), rowset in cluster]
     merging: deque[_Merge] = deque()
@@ -126,10 +126,10 @@ def _merged(cluster: Cluster, reader: RunReader, pool: Executor, ahead: int) -> 
 
 
 class _Merge:
-    """The merge of some spans: the order of their rows first, then each column for itself."""
+    """The merge of some spans: first the order of their rows, then each column by itself."""
 
     def __init__(self, spans: list[Span], batch_rows: int, schema: pa.Schema, pool: Executor) -> None:
-        """Let the pool begin."""
+        """Start the merge in the pool."""
         self._spans = spans
         self._batch_rows = batch_rows
         self._schema = schema
@@ -149,7 +149,7 @@ class _Merge:
         return len(self._spans) == 1
 
     def batches(self) -> Iterator[Marked]:
-        """Yield the rows in batches, of which the last may be a short one, and up to where each goes."""
+        """Yield the rows in batches, the last perhaps short, each with the key up to which rows are complete."""
         rows = sum(map(len, self._spans))
         batch = self._result(rows)
         step = max(min(self._batch_rows, _BATCH_BYTES * rows // max(batch.nbytes, 1)), 1)
@@ -157,7 +157,7 @@ class _Merge:
             yield Marked(batch.slice(first, step), self._key_after(min(first + step, rows), rows))
 
     def _key_after(self, end: int, rows: int) -> bytes | None:
-        """Return the least key above the first ``end`` rows; None when the next row is of the same key, or none is at
+        """Return the least key above the first ``end`` rows; None if the next row has the same key, or if no key is at
         hand."""
         if end == rows:
             return after(max(span.last_key for span in self._spans))
@@ -165,7 +165,7 @@ class _Merge:
         return None if last is None or last == self._key_of(end) else after(last)
 
     def _key_of(self, row: int) -> bytes | None:
-        """Return the key of one of the merged rows; None for rows without columns, whose order nobody asks for."""
+        """Return the key of a merged row; None for rows without columns, which are not ordered."""
         if self.is_single:
             span, at = self._spans[0], row
         elif self._places:
@@ -177,7 +177,7 @@ class _Merge:
         return key_bytes(span.run.keys, span.first + at)
 
     def cancel(self) -> None:
-        """Let the pool not begin."""
+        """Cancel pending work."""
         for future in (self._whole, self._places):
             if future:
                 future.cancel()
@@ -198,14 +198,14 @@ class _Merge:
 
 
 def _rounds(streams: list[_OrderedStream]) -> Iterator[tuple[list[Span], int]]:
-    """Yield the spans of some batches, all rows above those before and up to some key, and the rows of a batch."""
+    """Yield the spans of some batches, with all rows above the previous ones up to some key, and the rows per batch."""
     waiting = sorted(streams, key=lambda stream: stream.first_key, reverse=True)
     running: list[_OrderedStream] = []
     while waiting or running:
         running = [stream for stream in running if stream.fill()]
         bound = _bound(running)
         if waiting and (bound is None or waiting[-1].first_key <= bound):
-            # All that are due begin to be read at once.
+            # Start reading all streams that are due at once.
             due = waiting[-1].first_key if bound is None else bound
             while waiting and waiting[-1].first_key <= due:
                 waiting[-1].begin()
@@ -215,13 +215,13 @@ def _rounds(streams: list[_OrderedStream]) -> Iterator[tuple[list[Span], int]]:
 
 
 def _bound(running: list[_OrderedStream]) -> bytes | None:
-    """Return up to which key all rows are known; None when no stream is running."""
+    """Return the key up to which all rows are known; None if no stream is running."""
     unfinished = [stream.head.last_key for stream in running if not stream.is_read]
     return min(unfinished) if unfinished else max((stream.head.last_key for stream in running), default=None)
 
 
 def _batches(heads: list[Head], bound: bytes) -> Iterator[tuple[list[Span], int]]:
-    """Take the rows up to ``bound`` from the heads, some at a time."""
+    """Take the rows up to ``bound`` from the heads, in parts."""
     spans = [span for head in heads for span in head.take_until(bound)]
     batch_rows = max(head.chunk_rows for head in heads)
     for parts in cut(spans, _BATCHES_AT_ONCE * batch_rows):

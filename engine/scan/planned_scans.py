@@ -1,12 +1,12 @@
-"""Planned scans: what a plan read is kept for those who will read it, whatever becomes of the table's history.
+"""Planned scans: keeps the versions that a plan read for its readers, whatever happens to the table's history.
 
-A running scan keeps the versions of its tablets, and so its snapshot. A scan in parts has none until each part is asked
-for. So its plan takes the versions of all tablets at once, and leaves them here under a name that the tickets carry.
-They are kept until all parts were read, somebody says that no more will be, or nobody came for a time.
+A running scan keeps the versions of its tablets, and so its snapshot. A scan in parts has none until each part is
+requested. So its plan takes the versions of all tablets at once, and keeps them here under a name that the tickets
+carry. They are kept until all parts were read, the client releases them, or nobody has read for a time.
 
-What is kept is in memory only, and bounded: when flushes and compactions have put more rows and files aside than the
-store may keep for that, the scan that was used the longest ago is forgotten. A ticket whose scan is forgotten reads at
-its snapshot as it would have without, as far as the table's history goes.
+Planned scans are in memory only, and bounded: when flushes and compactions have replaced more rows and files than the
+store may keep for them, the least recently used scan is forgotten. A ticket of a forgotten scan still reads at its
+snapshot, as far as the table's history goes.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from .chunk import ChangeRange
 
 _MICROSECONDS = 1_000_000
 _PartKey = tuple[int | None, str | None]
-"""The tablet of a part, and the key that it ends at."""
+"""The tablet of a part, and the key at its end."""
 
 
 @dataclass(slots=True, eq=False)
 class PlannedScan:
-    """A scan that was planned, and the versions that it reads."""
+    """A planned scan, and the versions that it reads."""
 
     spec: ScanSpec
     """Pinned to the snapshot."""
@@ -45,10 +45,10 @@ class PlannedScan:
     """By the id of the tablet."""
     unread: set[_PartKey] = field(default_factory=set)
     used: int = 0
-    """When, in microseconds since 1970."""
+    """Last use, in microseconds since 1970."""
 
     def versions_of(self, tablets: list[Tablet]) -> list[Version] | None:
-        """Return the versions of tablets; None if the plan left one of them out."""
+        """Return the versions of tablets; None if the plan lacks one of them."""
         found = [self.versions.get(tablet.tablet_id) for tablet in tablets]
         return [version for version in found if version] if all(found) else None
 
@@ -57,14 +57,14 @@ class PlannedScans:
     """The planned scans of one store. Thread safe."""
 
     def __init__(self, now: Callable[[], int], timestamp: Callable[[], int], options: StoreOptions) -> None:
-        """``now`` tells the time in microseconds since 1970; ``timestamp`` hands out timestamps, each once: names."""
+        """``now`` gives microseconds since 1970; ``timestamp`` is unique at each call and serves as a name."""
         self._seconds = options.scan_lease_seconds
         self._now = now
         self._timestamp = timestamp
         self._count_max = options.scan_leases_count
         self._bytes_max = options.scan_lease_disk_bytes, options.scan_lease_memory_bytes
         self._scans: OrderedDict[str, PlannedScan] = OrderedDict()
-        """The one that was used the longest ago comes first."""
+        """Least recently used first."""
         self._looked = 0
         self._lock = threading.Lock()
 
@@ -72,7 +72,7 @@ class PlannedScans:
         return len(self._scans)
 
     def keep(self, scan: PlannedScan, splits: list[ScanSplit]) -> str:
-        """Keep a scan that is to be read in these parts; return its name."""
+        """Keep a scan for reading in these parts; return its name."""
         scan.unread = {(split.tablet, split.key_upper) for split in splits}
         scan.used = self._now()
         with self._lock:
@@ -84,7 +84,7 @@ class PlannedScans:
         return name
 
     def of(self, ticket: ScanSpec) -> PlannedScan | None:
-        """Return the scan that a ticket is a part of, if it is kept, and the ticket asks for the same moments."""
+        """Return the scan of a ticket, if it is kept and has the ticket's snapshot and changes."""
         if ticket.lease is None:
             return None
         with self._lock:
@@ -96,7 +96,7 @@ class PlannedScans:
         return scan if is_same else None
 
     def reading(self, ticket: ScanSpec, items: Iterator[Marked]) -> Iterator[Marked]:
-        """Yield what a ticket reads; the scan stays while that goes on, and ends with its last part."""
+        """Yield the batches of a ticket; the scan is kept meanwhile, and ends with its last part."""
         name = ticket.lease
         if name is None:
             yield from items
@@ -113,17 +113,17 @@ class PlannedScans:
                     del self._scans[name]
 
     def end(self, name: str) -> None:
-        """Keep a scan no longer; nothing happens if it is not kept."""
+        """Release a scan; does nothing if it is not kept."""
         with self._lock:
             self._scans.pop(name, None)
 
     def clear(self) -> None:
-        """Keep none."""
+        """Release all scans."""
         with self._lock:
             self._scans.clear()
 
     def tidy(self) -> None:
-        """Forget what nobody came for, and what takes too much; at most once a second."""
+        """Forget expired scans, and the oldest while they keep too much; at most once a second."""
         with self._lock:
             now = self._now()
             if now < self._looked + _MICROSECONDS and now >= self._looked:
@@ -136,7 +136,7 @@ class PlannedScans:
                 self._scans.popitem(last=False)
 
     def bytes_kept(self) -> tuple[int, int]:
-        """Return what is kept for planned scans alone: bytes on disk, and in memory."""
+        """Return what only planned scans keep: bytes on disk, and in memory."""
         with self._lock:
             return self._bytes_kept()
 
@@ -156,7 +156,7 @@ class PlannedScans:
 
 
 class _HeldScan:
-    """What versions hold: bytes of files by path, and of stores in memory by identity."""
+    """The content of versions: bytes of files by path, and of memory stores by identity."""
 
     def __init__(self, versions: Iterable[Version]) -> None:
         self.files: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Read a chunk: liveness first, then the columns of the filter, then the other columns of the rows that are left."""
+"""Reads a chunk: first liveness, then the filter's columns, then the other columns of the selected rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .selection import ChunkCells, wanted_rows
 
 
 def read_chunk(chunk: Chunk, request: ScanRequest) -> pa.RecordBatch | None:
-    """Return the selected rows of a chunk, or changes of them, in row order; None when there are none."""
+    """Return the selected rows of a chunk, or changes of them, in row order; None if there are none."""
     if request.changes:
         return read_changes(chunk, request)
     cells = read_cells(chunk, request)
@@ -29,14 +29,14 @@ def read_chunk(chunk: Chunk, request: ScanRequest) -> pa.RecordBatch | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cells:
-    """Rows as vectors, one a column of the request."""
+    """Rows as vectors, one per column of the request."""
 
     row_count: int
     columns: list[Vector]
 
 
 def read_cells(chunk: Chunk, request: ScanRequest) -> Cells | None:
-    """Return the selected rows of a chunk, in row order; None when there are none."""
+    """Return the selected rows of a chunk, in row order; None if there are none."""
     cells = ChunkCells(chunk, request)
     rows = wanted_rows(chunk, request, cells)
     row_count = chunk.last - chunk.first if rows is None else len(rows)

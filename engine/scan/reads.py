@@ -25,7 +25,7 @@ from .snapshots import Snapshots
 
 
 class Reads:
-    """See ``schemas.service.StoreService`` for what the methods do. Thread safe."""
+    """For what the methods do, see ``schemas.service.StoreService``. Thread safe."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Reads:
         pool: Executor,
         options: StoreOptions,
     ) -> None:
-        """``table`` finds a table by its name; chunks are read on the threads of ``pool``."""
+        """``table`` finds a table by name; the threads of ``pool`` read chunks."""
         self._table = table
         self._mvcc = mvcc
         self._snapshots = snapshots
@@ -59,7 +59,7 @@ class Reads:
                 return self._stream(spec, version, request, wanted.tablets, versions)
 
     def _planned_stream(self, spec: ScanSpec, planned: PlannedScan) -> ScanStream | None:
-        """Start a part of a scan that was planned, by what was kept for it; None if the plan did not have it."""
+        """Start a part of a planned scan from what was kept for it; None if the plan did not have it."""
         version, moments = planned.version, (planned.snapshot, planned.changes)
         request = self._request(spec, planned.table, version, *moments)
         tablets = scanning.wanted_tablets(spec, planned.table, version, request).tablets
@@ -138,7 +138,7 @@ class Reads:
         return self._table(table).get(keys, self._mvcc.snapshot, self._options.limits)
 
     def _key(self, spec: ScanSpec) -> list[str]:
-        """Return the key columns of a scan's table, once those that it is sorted by are found there."""
+        """Return the key columns of a scan's table, after checking that its sort columns exist."""
         schema = self._table(spec.table).schema
         for term in spec.order_by or ():
             schema.column(term.column)

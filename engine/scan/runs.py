@@ -1,4 +1,4 @@
-"""Runs: rows in key order with their keys, as ordered scans read, cut and merge them."""
+"""Runs: rows in key order with their keys, which ordered scans read, cut and merge."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from .read import read_chunk
 from .selection import ChunkCells, wanted_rows
 
 _SAMPLES = 8
-"""Keys of each batch that are looked at to cut a round into batches."""
+"""Keys per batch that are sampled to cut a round into batches."""
 
 
 class Column:
-    """The cells of one column of a run, decoded when they are first asked for: merged column by column, they are copied
-    on while the cache still has them."""
+    """The cells of one column of a run, decoded at first use: a merge by columns copies them while they are still in
+    the cache."""
 
     def __init__(self, read: Callable[[], Vector]) -> None:
         self._read = read
         self._cells: Vector | None = None
 
     def cells(self) -> Vector:
-        """Return all cells. Two threads that ask at once may both decode them."""
+        """Return all cells. Two concurrent callers may both decode them."""
         cells = self._cells
         if cells is None:
             cells = self._cells = self._read()
@@ -89,7 +89,7 @@ class Span:
         return key_bytes(self.run.keys, self.last - 1)
 
     def divided(self, bounds: Sequence[bytes]) -> list[Span | None]:
-        """Cut it above each of the ascending ``bounds``: one part more than bounds, None where it has no row."""
+        """Cut it above each of the ascending ``bounds``: one part more than bounds, None for an empty part."""
         keys = self.keys
         cuts = [0, *(lower_bound(keys, bound + b"\0") for bound in bounds), len(keys)]
         return [
@@ -111,16 +111,16 @@ class Head:
 
     @property
     def is_low(self) -> bool:
-        """Whether no more than half of a chunk is left."""
+        """Whether at most half of a chunk is left."""
         return 2 * len(self) <= self.chunk_rows
 
     @property
     def last_key(self) -> bytes:
-        """The last key of all."""
+        """The last key in memory."""
         return self._spans[-1].last_key
 
     def append(self, run: KeyRun) -> None:
-        """Add rows above all others."""
+        """Add rows with keys above all others."""
         self._spans.append(Span(run, 0, len(run)))
         self.chunk_rows = max(self.chunk_rows, len(run))
 
@@ -145,7 +145,7 @@ class RunReader:
         self._encoder = encoder
 
     def in_order(self, wanted: Sequence[Chunk]) -> KeyRun | None:
-        """Read a chunk whose rows stand in key order; None when no row of it is selected."""
+        """Read a chunk whose rows are in key order; None if no row of it is selected."""
         (chunk,) = wanted
         if self.request.changes:
             batch = read_chunk(chunk, self._wider)
@@ -160,7 +160,7 @@ class RunReader:
         return KeyRun(keys, [Column(partial(cells.at, column.id, rows)) for column in self.request.columns])
 
     def sorted_whole(self, wanted: Sequence[Chunk]) -> KeyRun | None:
-        """Read chunks whose rows stand in any order as one run; None when no row of them is selected."""
+        """Read chunks whose rows are in any order as one run; None if no row of them is selected."""
         runs = [run for chunk in wanted if (run := self.in_order([chunk])) is not None]
         if not runs:
             return None
@@ -180,21 +180,21 @@ class RunReader:
 
 
 def _stable(keys: KeyVector, order: np.ndarray) -> np.ndarray:
-    """Bring the rows of one key, which stand together in ``order``, back into the order in which they came."""
+    """Restore the original order of rows with equal keys, which are adjacent in ``order``."""
     is_new = np.ones(len(order), np.bool_)
     is_new[1:] = ~equal_at(keys, order[1:], keys, order[:-1])
     return order[np.lexsort((order, np.cumsum(is_new)))]
 
 
 def cut(spans: Sequence[Span], batch_rows: int) -> Iterator[list[Span]]:
-    """Cut at keys that divide the rows evenly; yield the spans of each part, about ``batch_rows`` rows together."""
+    """Cut at keys that divide the rows evenly; yield the spans of each part, together about ``batch_rows`` rows."""
     bounds = _dividing_keys(spans, batch_rows)
     for parts in zip(*(span.divided(bounds) for span in spans), strict=True):
         yield [part for part in parts if part]
 
 
 def _dividing_keys(spans: Sequence[Span], batch_rows: int) -> list[bytes]:
-    """Return distinct keys, none of them the last, between which lie about ``batch_rows`` rows."""
+    """Return distinct keys, none of them the last, about ``batch_rows`` rows apart."""
     rows = sum(map(len, spans))
     count = round(rows / batch_rows)
     if count < 2:
@@ -206,7 +206,7 @@ def _dividing_keys(spans: Sequence[Span], batch_rows: int) -> list[bytes]:
 
 
 def _every(spans: Sequence[Span], step: int) -> Iterator[bytes]:
-    """Yield every ``step``-th key of all spans laid end to end: spans may be shorter than that."""
+    """Yield every ``step``-th key, counted through all spans: single spans may be shorter than a step."""
     place = step // 2
     for span in spans:
         places = range(place, len(span), step)
@@ -215,12 +215,12 @@ def _every(spans: Sequence[Span], step: int) -> Iterator[bytes]:
 
 
 def merged_places(spans: Sequence[Span]) -> Places:
-    """Return the order of the rows of spans that share no key."""
+    """Return the merged order of the rows of spans without common keys."""
     return merge_places([span.keys for span in spans])
 
 
 def merged_column(spans: Sequence[Span], number: int, places: Places, arrow_type: pa.DataType) -> pa.Array:
-    """Return column ``number`` of the spans' rows at ``places``, as `merged_places` returns them."""
+    """Return column ``number`` of the spans' rows at ``places``, which come from `merged_places`."""
     return to_arrow(take_from([span.cells(number) for span in spans], places), arrow_type)
 
 

@@ -1,4 +1,4 @@
-"""Scan tablets at a snapshot: their versions are pinned, pruned, and read chunk by chunk."""
+"""Scans tablets at a snapshot: pins their versions, prunes, and reads chunk by chunk."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ _CLOSED = "the store was closed during the scan"
 def scan_unordered(
     versions: Sequence[Version], request: ScanRequest, pool: Executor, ahead: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the selected rows, tablet by tablet and rowset by rowset; ``ahead`` chunks are read by ``pool`` before they
-    are asked for."""
+    """Yield the selected rows, tablet by tablet and rowset by rowset; ``pool`` reads ``ahead`` chunks ahead."""
     wanted = (chunk for version in versions for chunk in _wanted(version, request))
     yield from read_ahead(wanted, partial(read_chunk, request=request), pool, ahead)
 
@@ -34,7 +33,7 @@ def scan_unordered(
 def aggregate(
     version: Version, request: ScanRequest, plan: AggregatePlan, pool: Executor, ahead: int
 ) -> Iterator[pa.Table]:
-    """Yield partial answers, those that need no reading first."""
+    """Yield partial answers, first those that need no reading."""
     unknown: list[Chunk] = []
     count = PruneCount()
     for rowset in version.rowsets():
@@ -68,7 +67,7 @@ def prune(version: Version, request: ScanRequest) -> PruneCount:
 def read_ahead(
     wanted: Iterator[Chunk], read: Callable[[Chunk], Result | None], pool: Executor, ahead: int
 ) -> Iterator[Result]:
-    """Read chunks in order; ``ahead`` of them before they are asked for, where the pool has threads for it."""
+    """Read chunks in order, ``ahead`` of them ahead if the pool has threads."""
     running: list[Future[Result | None]] = []
     try:
         for chunk in wanted:
@@ -84,7 +83,7 @@ def read_ahead(
 
 
 def submit(pool: Executor, work: Callable[..., Result], *arguments: object) -> Future[Result]:
-    """Let the pool do a part of a scan. Raises UnavailableError when the store was closed, or who asked is gone."""
+    """Submit a part of a scan. Raises UnavailableError if the store was closed, or the client is gone."""
     check()
     try:
         return pool.submit(work, *arguments)
@@ -93,7 +92,7 @@ def submit(pool: Executor, work: Callable[..., Result], *arguments: object) -> F
 
 
 def result(future: Future[Result]) -> Result:
-    """Wait for what the pool does. Raises UnavailableError when the store was closed before it began."""
+    """Wait for a submitted part. Raises UnavailableError if the store was closed before it began."""
     try:
         return future.result()
     except CancelledError:

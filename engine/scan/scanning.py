@@ -1,4 +1,4 @@
-"""From a scan's words to what the tablets read: columns by id, a bound filter, a key range, one snapshot."""
+"""Resolves a scan into what the tablets read: columns by id, a bound filter, a key range, one snapshot."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ _SHORT_ROWS = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The tablets that a scan reads, in ascending id, and what each level of the partitioning left of all."""
+    """The tablets that a scan reads, in ascending id, and how many each partitioning level left."""
 
     tablets: list[Tablet]
     levels: list[LevelCount]
     everywhere: str | None = None
-    """Stands for them and those of other servers that the scan reads; None where these are all."""
+    """Checksum of these and of the tablets on other servers that the scan reads; None if there are no others."""
 
     @property
     def sums(self) -> tuple[str, str]:
-        """What stands for the tablets, and for all that the scan reads, as ``ScanPlan`` tells it."""
+        """Checksums of the tablets, and of all that the scan reads, as in ``ScanPlan``."""
         here = sum_of(tablet.partition for tablet in self.tablets)
         return here, self.everywhere or here
 
@@ -63,7 +63,7 @@ def resolve(
     """Resolve a scan against a version of its table.
 
     Raises:
-        InvalidArgumentError, NotFoundError: for a column or filter that cannot be.
+        InvalidArgumentError, NotFoundError: a column or filter is invalid.
     """
     spec.checked()
     schema = version.schema
@@ -89,10 +89,10 @@ def resolve(
 
 
 def _inverse(predicate: Predicate | None, bound: BoundFilter, schema: TableSchema) -> BoundFilter | None:
-    """Return the filter that is true where ``bound`` is false; None where it would read other columns.
+    """Return the filter that is true where ``bound`` is false; None if it would read other columns.
 
-    A comparison that can only be false or NULL, like ``tiny > 127``, is left out of an OR, but its negation is IS NOT
-    NULL. So the inverse may be true for no row because of a column that the filter does not read.
+    A comparison that can only be false or NULL, like ``tiny > 127``, is dropped from an OR, but its negation is IS NOT
+    NULL. So the inverse may depend on a column that the filter does not read.
     """
     if predicate is None:
         return None
@@ -106,7 +106,7 @@ def _columns(spec: ScanSpec, schema: TableSchema) -> tuple[ColumnSchema, ...]:
 
 
 def digest(table: Table, request: ScanRequest) -> str:
-    """Return what is the same for two scans of the same columns, which also have the same names and types."""
+    """Return a digest of the columns, equal for two scans with the same columns, names and types."""
     columns = [(column.id, column.name, column.type, column.nullable) for column in request.columns_read]
     return blake2s(repr((table.table_id, columns)).encode(), digest_size=8).hexdigest()
 
@@ -120,11 +120,11 @@ def resolve_ticket(
     limits: Limits,
     chunk_bytes: int,
 ) -> ScanRequest:
-    """Resolve a scan as ``resolve`` does; one that was planned before must have the columns of then.
+    """Resolve a scan as ``resolve`` does; a planned one must still have the columns of its plan.
 
     Raises:
-        ConflictError: it has not.
-        InvalidArgumentError, NotFoundError: for a column or filter that cannot be.
+        ConflictError: it has others.
+        InvalidArgumentError, NotFoundError: a column or filter is invalid.
     """
     why = (
         f"table {table.name!r} was altered or created again after the scan was planned, and its columns differ "
@@ -142,7 +142,7 @@ def resolve_ticket(
 
 
 def _part(spec: ScanSpec) -> KeyRange | None:
-    """Return the keys that a ticket is for; None for all."""
+    """Return the key range of a ticket; None for all keys."""
     if spec.key_lower is None and spec.key_upper is None:
         return None
     lower, upper = (None if end is None else bytes.fromhex(end) for end in (spec.key_lower, spec.key_upper))
@@ -153,9 +153,9 @@ def wanted_tablets(spec: ScanSpec, table: Table, version: TableVersion, request:
     """Return the tablets that a scan reads.
 
     Raises:
-        NotFoundError: for a ticket whose tablet is gone, or a part of it.
-        WrongServerError: a tablet is on another server, and the scan is not one of those ``here``, or the tablets
-            ``here`` are not those of the scan's plan.
+        NotFoundError: the tablet of a ticket, or a part of it, is gone.
+        WrongServerError: a tablet is on another server and the scan does not ask only for those ``here``, or the
+            tablets ``here`` are not those of the scan's plan.
         CorruptionError: a tablet is in quarantine.
     """
     if spec.tablets_here is not None and spec.tablets_here != version.tablets_here:
@@ -184,7 +184,7 @@ def _wanted(spec: ScanSpec, table: Table, version: TableVersion, request: ScanRe
 def _descendants(tablet_id: int, table: Table, version: TableVersion) -> list[Tablet]:
     """Return the tablet, or those that it was split into.
 
-    Each split makes two halves: of what is left of a tablet after n of them each counts for one part in 2**n.
+    Each split makes two halves, so after n splits a tablet is one part in 2**n of the original.
     """
     if known := [tablet for tablet in version.tablets if tablet_id in tablet.aliases]:
         return known
@@ -203,7 +203,7 @@ def _descendants(tablet_id: int, table: Table, version: TableVersion) -> list[Ta
 
 
 def _within(partition: TabletPartition, table: Table, version: TableVersion) -> list[Tablet]:
-    """Return the tablets that hold a partition, which may have been split: from its lower end on, one at a time."""
+    """Return the tablets that cover a partition, which may have been split, in key order."""
     begins = {each.partition.lower: each for each in version.tablets if each.partition.buckets == partition.buckets}
     found: list[Tablet] = []
     lower = partition.lower
@@ -219,7 +219,7 @@ def _within(partition: TabletPartition, table: Table, version: TableVersion) -> 
 
 
 def unmarked(marked: Iterator[Marked]) -> Iterator[pa.RecordBatch]:
-    """Yield the batches alone."""
+    """Yield only the batches."""
     for batch, _ in marked:
         if batch is not None:
             yield batch
@@ -235,8 +235,8 @@ def run(
     ahead: int,
     limits: Limits,
 ) -> Iterator[Marked]:
-    """Return the batches of a scan of tablets in these versions, as ``pinned`` returns them; with ``marks`` if it reads
-    rows or changes and asks for them."""
+    """Return the batches of a scan of tablets in these versions, which come from ``pinned``; with ``marks`` if the scan
+    asks for them and does not aggregate."""
     if request.aggregate:
         read = [] if _is_empty(spec, request) else versions
         return _aggregated(read, request, request.aggregate, pool, ahead, limits.aggregate_bytes)
@@ -263,7 +263,7 @@ def _is_empty(spec: ScanSpec, request: ScanRequest) -> bool:
 
 
 def _is_short(spec: ScanSpec) -> bool:
-    """Whether the rows are few enough for whoever reads them to wait until all are there."""
+    """Whether the rows are few enough for a reader to wait until all have arrived."""
     return spec.limit is not None and spec.limit <= _SHORT_ROWS
 
 
@@ -278,8 +278,8 @@ def _aggregated(
 
 
 def _in_key_order(tablets: list[Tablet], versions: list[Version], version: TableVersion) -> list[list[RowSet]]:
-    """Return the rowsets in groups, each of which lies above the one before: range by range where ranges lead the key,
-    else all in one."""
+    """Return the rowsets in groups, each with keys above those of the one before: one group per range if the key begins
+    with the range columns, else a single group."""
     ranges = version.partitions.range_columns
     leads = bool(ranges) and ranges == tuple(column.id for column in version.schema.key[: len(ranges)])
     places = {each.lower: place for place, each in enumerate(version.partitions.ranges)}
@@ -291,10 +291,10 @@ def _in_key_order(tablets: list[Tablet], versions: list[Version], version: Table
 
 
 def pinned(spec: ScanSpec, tablets: list[Tablet], table: Table, request: ScanRequest) -> list[Version]:
-    """Return the tablets' versions. Not before they are pinned is it certain that they keep what the snapshot needs.
+    """Return the tablets' versions. Only pinned versions are sure to keep what the snapshot needs.
 
     Raises:
-        SnapshotTooOldError: one of them no longer does.
+        SnapshotTooOldError: one of them no longer has it.
     """
     snapshot = request.oldest
     versions = [tablet.version for tablet in tablets]
@@ -325,7 +325,7 @@ def _limited(marked: Iterator[Marked], limit: int) -> Iterator[Marked]:
 def estimate(
     spec: ScanSpec, wanted: Wanted, versions: list[Version], version: TableVersion, request: ScanRequest
 ) -> tuple[list[ScanSplit], dict[str, Any]]:
-    """Return one split a tablet with what it would read at most, and what is left out and why."""
+    """Return the splits of the tablets with upper bounds of their rows and bytes, and what was pruned and why."""
     split_bytes = None if spec.is_whole else spec.split_bytes
     splits: list[ScanSplit] = []
     counts: list[PruneCount] = []
@@ -336,7 +336,7 @@ def estimate(
     if spec.all_parts:
         splits += _left_out(wanted, version)
     else:
-        # At a snapshot, what holds no row now will never hold one. One part is kept, for readers that need one.
+        # At a snapshot, a part without rows stays empty. One part is kept, for readers that need one.
         splits = [part for part in splits if part.rows] or splits[:1]
     tablets = {
         "tablets": len(version.tablets),
@@ -347,7 +347,7 @@ def estimate(
 
 
 def _described(tablet: Tablet, parts: list[Split], request: ScanRequest) -> list[ScanSplit]:
-    """Say which parts of a tablet its splits are: all of its keys, which the filter bounds again when they are read."""
+    """Describe the splits of a tablet. They cover all of its keys; reading applies the filter's bounds again."""
     ends = request.keys if request.is_split else ALL_KEYS
     lowers = [ends.lower, *(part.keys.lower for part in parts[1:])]
     uppers = [*(part.keys.upper for part in parts[:-1]), ends.upper]
@@ -365,7 +365,7 @@ def _described(tablet: Tablet, parts: list[Split], request: ScanRequest) -> list
 
 
 def _left_out(wanted: Wanted, version: TableVersion) -> list[ScanSplit]:
-    """Return the tablets here that hold no match, each as a part without rows."""
+    """Return the tablets here without a match, each as a part without rows."""
     read = {tablet.tablet_id for tablet in wanted.tablets}
     return [
         ScanSplit(tablet=tablet.tablet_id, partition=tablet.partition, rows=0, bytes=0)

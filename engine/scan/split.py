@@ -1,8 +1,8 @@
-"""Splits: cut a scan of a tablet into ranges of keys that hold about as many bytes each.
+"""Splits: cut a scan of a tablet into ranges of keys with about equally many bytes.
 
-The keys that may become ends are sampled from the chunks that the scan would read: with many rowsets that overlap, no
-single one knows how the rows lie. Every sample stands for the rows up to the next; the ends are quantiles of them all.
-Ranges follow one another without a gap, and a row belongs to the range of its key whatever rowset it moves to, so the
+Possible ends are sampled from the chunks that the scan would read, because with overlapping rowsets no single rowset
+knows the distribution of keys. A sample represents the rows up to the next one; the ends are quantiles of all samples.
+Ranges follow one another without a gap, and a row belongs to the range of its key whatever rowset it moves to. So the
 splits read the same rows as the whole scan, each row once.
 """
 
@@ -23,7 +23,7 @@ from ..vectors.keys import key_bytes
 from .chunk import Chunk, PruneCount, ScanRequest, chunks
 
 SPLITS_MAX = 10_000
-"""Splits of one tablet."""
+"""The most splits of one tablet."""
 _SAMPLES_A_SPLIT = 16
 
 
@@ -37,7 +37,7 @@ class Split:
 
 
 def split(version: Version, request: ScanRequest, split_bytes: int | None) -> tuple[list[Split], PruneCount]:
-    """Return the parts of a scan, of about ``split_bytes`` each (None: one), and what it leaves out.
+    """Return the parts of a scan, of about ``split_bytes`` each (None: one), and the counts of its pruning.
 
     A scan that reads nothing has one part too.
     """
@@ -47,7 +47,7 @@ def split(version: Version, request: ScanRequest, split_bytes: int | None) -> tu
 def split_rowsets(
     rowsets: Iterable[RowSet], request: ScanRequest, split_bytes: int | None
 ) -> tuple[list[Split], PruneCount]:
-    """Return the same of some rowsets."""
+    """Return the same for some rowsets."""
     count = PruneCount()
     wanted = [chunk for rowset in rowsets for chunk in chunks(rowset, request, count)]
     whole = Split(request.keys, count.rows_in_chunks, int(count.bytes_in_chunks))
@@ -56,10 +56,10 @@ def split_rowsets(
 
 
 def _samples(wanted: list[Chunk], rows: int, parts: int) -> Iterator[tuple[bytes, int]]:
-    """Yield keys and how many rows each stands for."""
+    """Yield keys and how many rows each represents."""
     step = max(rows // (parts * _SAMPLES_A_SPLIT), 1)
     for chunk in wanted:
-        # On disk, a key costs the decoding of its mini-block, in which its neighbours are too.
+        # On disk, reading a key decodes its mini-block, which holds its neighbours too.
         every = step if isinstance(chunk.rowset, MemRowSet) or step < BLOCK_ROWS else step // BLOCK_ROWS * BLOCK_ROWS
         places = np.arange(chunk.first, chunk.last, every)
         keys = chunk.rowset.keys_at(places)
@@ -69,7 +69,7 @@ def _samples(wanted: list[Chunk], rows: int, parts: int) -> Iterator[tuple[bytes
 
 
 def _cut(samples: list[tuple[bytes, int]], whole: Split, parts: int) -> list[Split]:
-    """Return consecutive ranges of about as many sampled rows each; fewer than ``parts`` where samples are few."""
+    """Return consecutive ranges with about equally many sampled rows; fewer than ``parts`` if samples are few."""
     samples.sort()
     share, row_bytes = whole.rows / parts, whole.bytes / whole.rows
     splits: list[Split] = []
