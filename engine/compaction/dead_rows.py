@@ -1,9 +1,9 @@
-"""How many rows of a rowset a merge would leave out for good: those that have been dead since before the history.
+"""How many rows of a rowset a merge would drop for good: those that have been dead since before the history.
 
-A row that is dead now has been dead since the mark unless its liveness changed after the mark. Such changes stand in
-the delta files, whose pages say how new they are, and in memory. They are counted anew only when there is something new
-to count, or when the mark has moved on by a while; in between the count may be too small, never too large: a merge that
-is done for the sake of dead rows gives their space back.
+A row that is dead now has been dead since the mark unless its liveness changed after the mark. Such changes are in
+delta files, whose pages have their newest timestamp, and in memory. They are counted again only if there is something
+new to count, or if the mark has advanced by a while. Between counts the number may be too small, never too large: a
+merge to remove dead rows frees at least their space.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _STEP = 10_000_000 << 12
 @dataclass(frozen=True, slots=True)
 class _Count:
     state: tuple[int, int, int]
-    """What it was counted from: the rounded mark, dead rows, changes of liveness in memory."""
+    """The input of the count: the rounded mark, dead rows, changes of liveness in memory."""
     rows: int
 
 
@@ -32,8 +32,8 @@ _COUNTS: WeakKeyDictionary[DiskRowSet, _Count] = WeakKeyDictionary()
 
 
 def long_dead(rowset: DiskRowSet, ancient_history_mark: int) -> int:
-    """Return how many rows died at or before the mark and have been dead since; of the last seconds before it, perhaps
-    not all."""
+    """Return how many rows have been dead since the mark or earlier, perhaps without those of the last seconds before
+    it."""
     dead = rowset.live.dead_count
     if not dead:
         return 0
@@ -48,7 +48,7 @@ def long_dead(rowset: DiskRowSet, ancient_history_mark: int) -> int:
 
 
 def _died_after(rowset: DiskRowSet, mark: int) -> int:
-    """Return how many rows that are dead now lived at some moment after ``mark``."""
+    """Return how many rows that are dead now were alive at some time after ``mark``."""
     rows = len(rowset)
     newer = [file for file in rowset.deltas.files if file.last_change(LIVE) > mark]
     logs = [log for store in rowset.deltas.stores.memory if (log := store.log(LIVE))]

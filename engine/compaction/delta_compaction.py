@@ -1,17 +1,17 @@
-"""Delta compactions: fewer REDO files to look through, or none at all for some columns.
+"""Delta compactions: fewer REDO files to search, or none at all for some columns.
 
-A minor one merges the REDO files of a DiskRowSet into one; likewise its UNDO files, of which every major one makes one
-more. A major one moves the base of some columns forward to F, the newest timestamp in the REDO files:
+A minor one merges the REDO files of a DiskRowSet into one; likewise its UNDO files, of which each major one adds one. A
+major one moves the base of some columns forward to F, the newest timestamp in the REDO files:
 
     base at B   REDO B..F             ->  base at F (a new file)   UNDO B..F (a new file)     the chosen columns
     base at B   REDO B..F             ->  base at B                REDO B..F (a new file)     liveness, other columns
 
-So the base timestamp is a column's own from then on. Deltas in memory are all newer than F and stay where they are; a
-writer never waits, but for the switch-over. Rows are gone through by the page, one column after the other:
-memory holds the deltas of one page of rows, and a page of what is written.
+So from then on each column has its own base timestamp. Deltas in memory are all newer than F and stay unchanged;
+writers wait only for the switch-over. Rows are processed by the page, one column after the other: memory holds the
+deltas of one page of rows, and a page of output.
 
-What no snapshot at or after the ancient history mark can see is left out on the way; earlier snapshots are refused
-from then on.
+Deltas that no snapshot at or after the ancient history mark can see are dropped; earlier snapshots are rejected from
+then on.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FAILED = "a delta compaction could not be finished; the tablet is unchanged"
 def minor(
     tablet: Tablet, rowset: DiskRowSet, environment: Environment, ancient_history_mark: int = 0, at_least: int = 2
 ) -> FlushReport | None:
-    """Merge the REDO files of a rowset, and its UNDO files, where there are ``at_least`` so many; None when neither is.
+    """Merge the REDO files of a rowset, and its UNDO files, if it has ``at_least`` of them; None if it has neither.
 
     The caller holds the maintenance lock.
 
@@ -78,9 +78,9 @@ def major(
     column_ids: Collection[int] | None = None,
     ancient_history_mark: int = 0,
 ) -> FlushReport | None:
-    """Bring the base of columns up to the REDO files; None when these have no deltas of them.
+    """Bring the base of columns up to the REDO files; None if these have no deltas of them.
 
-    ``column_ids`` are all columns when None; liveness is never moved. The caller holds the maintenance lock.
+    ``column_ids`` None means all columns; liveness is never moved. The caller holds the maintenance lock.
 
     Raises:
         StorageFullError: the disk is full; nothing changed.
@@ -134,7 +134,7 @@ def _write_columns(
 def _write_undo(
     schema: TableSchema, rowset: DiskRowSet, environment: Environment, new: NewFiles, chosen: Collection[int], mark: int
 ) -> tuple[DeltaFile, ...]:
-    """Write what takes the chosen columns back, as far as anyone may go; return the new file, if any."""
+    """Write the UNDO deltas of the chosen columns, as far back as the history; return the new file, if any."""
     redo = rowset.deltas.stores.redo
 
     def pieces(column: ColumnSchema) -> Iterator[DeltaRun]:
@@ -152,7 +152,7 @@ def _merge_redo(
     without: Collection[int],
     mark: int,
 ) -> tuple[DeltaFile, ...]:
-    """Merge the REDO files, leaving out some columns; return the new file, none when nothing is left."""
+    """Merge the REDO files without some columns; return the new file, or an empty result."""
     merged = _merged(schema, rowset, rowset.deltas.stores.redo, without)
     columns = {column_id: (collapsed(run, mark) for run in runs) for column_id, runs in merged.items()}
     return _write_deltas(schema, rowset, environment, new, "redo", columns)
@@ -161,7 +161,7 @@ def _merge_redo(
 def _merge_undo(
     schema: TableSchema, rowset: DiskRowSet, environment: Environment, new: NewFiles, mark: int
 ) -> tuple[DeltaFile, ...]:
-    """Merge the UNDO files, as far as anyone may go back; return the new file, none when nothing is left."""
+    """Merge the UNDO files, as far back as the history; return the new file, or an empty result."""
     merged = _merged(schema, rowset, rowset.deltas.stores.undo, ())
     columns = {column_id: (_after(run, mark) for run in runs) for column_id, runs in merged.items()}
     return _write_deltas(schema, rowset, environment, new, "undo", columns)
@@ -170,8 +170,8 @@ def _merge_undo(
 def _merged(
     schema: TableSchema, rowset: DiskRowSet, delta_files: Sequence[DeltaFile], without: Collection[int]
 ) -> dict[int, Iterator[DeltaRun]]:
-    """Return all deltas of each column in files, older ones first, a page of rows at a time; those of columns that were
-    dropped are left out."""
+    """Return all deltas of each column in files, oldest first, a page of rows at a time, without those of dropped
+    columns."""
 
     def runs(column_id: int) -> Iterator[DeltaRun]:
         found = (_run(delta_files, column_id, first, last) for first, last in _pages(rowset))
@@ -190,7 +190,7 @@ def _write_deltas(
     kind: str,
     columns: Mapping[int, Iterable[DeltaRun]],
 ) -> tuple[DeltaFile, ...]:
-    """Write a delta file; return it opened, or nothing when there is no delta."""
+    """Write a delta file; return it opened, or an empty result if there are no deltas."""
     if not columns:
         return ()
     file_id, path = new.name(kind)
@@ -205,7 +205,7 @@ def _write_deltas(
 
 
 def _after(undo: DeltaRun, mark: int) -> DeltaRun:
-    """Leave out the UNDO deltas that no snapshot at or after ``mark`` reads through."""
+    """Drop the UNDO deltas that no snapshot at or after ``mark`` needs."""
     is_seen = undo.timestamps > mark
     return undo if is_seen.all() else undo.take(np.flatnonzero(is_seen))
 
@@ -213,7 +213,7 @@ def _after(undo: DeltaRun, mark: int) -> DeltaRun:
 def _brought(
     rowset: DiskRowSet, column: ColumnSchema, redo: Sequence[DeltaFile]
 ) -> Iterator[tuple[Vector, DeltaRun | None]]:
-    """Yield for each page of rows a column's cells brought forward, and the UNDO run that takes them back."""
+    """Yield for each page of rows a column's cells brought forward, and the UNDO run that reverses that."""
     for first, last in _pages(rowset):
         base = rowset.base(column, first, last)
         run = _run(redo, column.id, first, last)
@@ -225,7 +225,7 @@ def _brought(
 
 
 def _run(delta_files: Sequence[DeltaFile], column_id: int, first: int, last: int) -> DeltaRun | None:
-    """Return the deltas of a column for rows [first, last) in files, older ones first; None when there are none."""
+    """Return the deltas of a column for rows [first, last) in files, oldest first; None if there are none."""
     runs = [run for file in delta_files if (run := file.run(column_id, first, last)) is not None]
     return merge_runs(runs) if runs else None
 

@@ -1,15 +1,16 @@
-"""What all rewrites of files share: they leave nothing behind when they fail, and nobody's file goes too early.
+"""The common part of all rewrites of files: a failure leaves nothing behind, and no file is removed too early.
 
-1. The new files are written and synced, with the names that ``NewFiles`` gave out.
-2. The manifest is committed: it names the new files and not the old ones. Before, a failure removes the new files; a
-   crash leaves them to the sweep of the next start.
-3. The caller replaces rowsets under the write lock, then retires the old files. Scans that still read them go on: what
-   is mapped stays after its name is gone.
+1. The new files are written and synced, under names from ``NewFiles``.
+2. The manifest is committed: it names the new files and not the old ones. Before that, a failure removes the new files;
+   after a crash the next start removes them.
+3. The caller replaces rowsets under the write lock, then retires the old files. Running scans continue: a mapped file
+   outlives its name.
 
-The files of many tablets may be committed together, by one manifest (`commit_together`).
+One manifest may commit the files of many tablets together (`commit_together`).
 
-A failure between 2 and the end of the switch-over leaves files that hold what memory holds too: a second flush would
-write those rows twice. So the store is made read-only then (`read_only_if_half_done`); a restart goes by the manifest.
+A failure between 2 and the end of the switch-over leaves files and memory with the same content, and a second flush
+would write those rows twice. So the store then becomes read-only (`read_only_if_half_done`); a restart follows the
+manifest.
 """
 
 from __future__ import annotations
@@ -33,20 +34,20 @@ from ..tablet.tablet import Tablet
 
 @contextmanager
 def read_only_if_half_done(tablet_id: int, environment: Environment) -> Iterator[None]:
-    """Make the store read-only when the body, which edits the manifest and then memory, fails in between."""
+    """Make the store read-only if the body, which edits the manifest and then memory, fails in between."""
     before = environment.manifest.current.tablet(tablet_id)
     try:
         yield
     except BaseException as error:
         now = environment.manifest.current.tablet(tablet_id)
-        # By the rowsets: up to where files hold the log is noted in the entry by others at any moment.
+        # Compares rowsets only: other threads may update the entry's log positions at any time.
         if now is not None and (before is None or now.rowsets is not before.rowsets):
             environment.latch.stop(f"new files of tablet {tablet_id} could not be installed ({error!r})")
         raise
 
 
 class NewFiles:
-    """The files of a tablet that are being written, and slots of rowsets in them, which no manifest names yet."""
+    """New files of a tablet, and slots for their rowsets, which no manifest names yet."""
 
     def __init__(self, tablet: Tablet, environment: Environment) -> None:
         self._tablet = tablet
@@ -55,53 +56,52 @@ class NewFiles:
         self._slots: list[int] = []
 
     def name(self, kind: str) -> tuple[int, str]:
-        """Return the id and the path of a file to be created; ``kind`` is base, undo or redo."""
+        """Return the id and the path of a new file; ``kind`` is base, undo or redo."""
         file_id = self._environment.manifest.new_id()
         self._paths.append(files.path(self._tablet.directory_id, file_id, kind))
         return file_id, self._paths[-1]
 
     def brought(self, file_id: int, kind: str) -> str:
-        """Return the path for a file that was written elsewhere, by an id that was given out before."""
+        """Return the path for a file that was written elsewhere, under an id reserved before."""
         self._paths.append(files.path(self._tablet.directory_id, file_id, kind))
         return self._paths[-1]
 
     def take_slot(self, rowset: DiskRowSet) -> None:
-        """Give a new rowset, which nobody knows yet, its slot. Raises UnavailableError when there is none left."""
+        """Give a new, unused rowset its slot. Raises UnavailableError if none is left."""
         with self._tablet.write_lock:
             rowset.slot = self._tablet.free_slot()
             self._tablet.take_slot(rowset)
         self._slots.append(rowset.slot)
 
     def commit(self, edit: Callable[[TabletEntry], TabletEntry]) -> None:
-        """Make the names of the files durable, then the manifest that has them. Raises what ``ManifestFile.commit``
-        does."""
+        """Make the names of the files durable, then the manifest with them. Raises as ``ManifestFile.commit``."""
         _commit(self._environment, [(self, edit)])
 
     @property
     def tablet_id(self) -> int:
-        """The tablet that the files are of."""
+        """The tablet of the files."""
         return self._tablet.tablet_id
 
     @property
     def directory_id(self) -> int:
-        """The number of the directory that they are in."""
+        """The number of their directory."""
         return self._tablet.directory_id
 
     def hand_over(self) -> list[str]:
-        """Leave the files to the manifest, which may name them from here on, and return their paths."""
+        """Give up responsibility for the files, since the manifest may name them from here on; return their paths."""
         paths, self._paths = self._paths, []
         return paths
 
     def take_back(self, paths: list[str]) -> None:
-        """Answer for files again that the manifest does not name after all."""
+        """Take responsibility back for files that the manifest does not name after all."""
         self._paths = paths
 
     def keep_slots(self) -> None:
-        """Leave the slots to the tablet: the manifest names what is in them."""
+        """Leave the slots to the tablet: the manifest names their rowsets."""
         self._slots.clear()
 
     def undo(self) -> None:
-        """Give the slots back, which no location names, and remove the files unless the manifest may name them."""
+        """Free the slots, which no location names, and remove the files unless the manifest may name them."""
         with self._tablet.write_lock:
             for slot in self._slots:
                 self._tablet.drop_slot(slot)
@@ -110,17 +110,17 @@ class NewFiles:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UncommittedFiles:
-    """New files of a tablet, all of them written, in the body of ``new_files``."""
+    """Written new files of a tablet, in the body of ``new_files``."""
 
     new: NewFiles
     edit: Callable[[TabletEntry], TabletEntry]
-    """What the manifest is to say of them."""
+    """Edits the tablet's manifest entry."""
     put: Callable[[], object]
-    """Puts them in place, once it says so."""
+    """Installs the files after the commit."""
 
 
 def commit_together(environment: Environment, staged: Sequence[UncommittedFiles]) -> None:
-    """Commit the new files of several tablets by one manifest, and put them in place. Raises as ``NewFiles.commit``."""
+    """Commit the new files of several tablets by one manifest, and install them. Raises as ``NewFiles.commit``."""
     _commit(environment, [(each.new, each.edit) for each in staged])
     for each in staged:
         each.put()
@@ -129,7 +129,7 @@ def commit_together(environment: Environment, staged: Sequence[UncommittedFiles]
 def _commit(environment: Environment, edits: Sequence[tuple[NewFiles, Callable[[TabletEntry], TabletEntry]]]) -> None:
     directories = dict.fromkeys(new.directory_id for new, _ in edits)
     sync_directories(environment.fs, [files.directory(directory_id) for directory_id in directories])
-    # Whatever comes in between: the manifest may name them from here on.
+    # After any error the manifest may name them.
     named_now = [new.hand_over() for new, _ in edits]
     try:
         by_tablet = [(new.tablet_id, edit) for new, edit in edits]
@@ -144,11 +144,11 @@ def _commit(environment: Environment, edits: Sequence[tuple[NewFiles, Callable[[
 
 @contextmanager
 def new_files(tablet: Tablet, environment: Environment, what: str) -> Iterator[NewFiles]:
-    """Write new files, commit them and put them in place in the body. When it fails before the commit, files and slots
-    are given up; after it, the store is made read-only.
+    """Write, commit and install new files in the body. A failure before the commit removes files and slots; a failure
+    after it makes the store read-only.
 
     Raises:
-        StorageFullError, UnavailableError: for a failed call of the disk; the text says ``what`` could not be done.
+        StorageFullError, UnavailableError: the disk failed; the text says ``what`` could not be done.
     """
     new = NewFiles(tablet, environment)
     try:
@@ -160,7 +160,7 @@ def new_files(tablet: Tablet, environment: Environment, what: str) -> Iterator[N
 
 
 def retire(environment: Environment, old: Iterable[DeltaFile | ColumnsFile]) -> None:
-    """Remove files that neither the manifest nor the tablet's version names any more."""
+    """Remove files that neither the manifest nor the tablet's version names."""
     for file in old:
         file.close()
         remove_orphans(environment, file.path)

@@ -1,9 +1,9 @@
-"""Flush DeltaMemStores: write the deltas of a DiskRowSet in memory as a REDO file.
+"""Flush DeltaMemStores: writes the deltas of a DiskRowSet in memory as a REDO file.
 
  1. Under the write lock, set the DeltaMemStore aside and start a new one; note the newest timestamp F in the tablet.
  2. Wait until everything up to F is durable.
  3. Write the REDO file and commit it to the manifest.
- 4. Under the write lock, put a rowset with the file in the place of the one with the store.
+ 4. Under the write lock, replace the rowset with the store by one with the file.
 
 A failure before the commit leaves the store frozen; the next flush takes it again.
 """
@@ -38,10 +38,10 @@ class _DeltaMark:
 
 
 def flush_deltas(tablet: Tablet, environment: Environment, ancient_history_mark: int = 0) -> FlushReport | None:
-    """Flush the DeltaMemStores of all DiskRowSets; None when there are no deltas. One caller at a time for a tablet.
+    """Flush the DeltaMemStores of all DiskRowSets; None if there are no deltas. One caller at a time for a tablet.
 
-    Deltas of columns that were dropped go. So do those that no snapshot at or after the ancient history mark sees, and
-    earlier snapshots are refused then: a row that is updated again and again costs no more than its history is worth.
+    Drops deltas of dropped columns, and deltas that no snapshot at or after the ancient history mark sees; earlier
+    snapshots are rejected from then on. So a row that is updated often costs no more than its history.
 
     Raises:
         StorageFullError: the disk is full; nothing is lost.
@@ -51,9 +51,9 @@ def flush_deltas(tablet: Tablet, environment: Environment, ancient_history_mark:
 
 
 def settle_deltas(tablet: Tablet, environment: Environment, ancient_history_mark: int = 0) -> tuple[int, int]:
-    """Flush the deltas of all DiskRowSets as they are at one moment; return its timestamp and log position.
+    """Flush the deltas of all DiskRowSets as of one moment; return its timestamp and log position.
 
-    Files hold all that was committed up to that moment, and is durable, and memory what came later. Raises as
+    Then files hold what was committed up to that moment, and is durable, and memory what came later. Raises as
     ``flush_deltas``.
     """
     while any(rowset.deltas.frozen for rowset in tablet.version.disk):
@@ -70,7 +70,7 @@ def _flush(
     tablet: Tablet, environment: Environment, marks: list[_DeltaMark], ancient_history_mark: int
 ) -> FlushReport | None:
     reports: list[FlushReport] = []
-    while marks:  # the last name of a store goes when it is flushed, not when all are
+    while marks:  # releases each store as soon as it is flushed
         with ExitStack() as held:
             staged = _stage(tablet, environment, marks.pop(), ancient_history_mark, held)
             commit_together(environment, [staged.files])
@@ -83,7 +83,7 @@ def _flush(
 def prepare_deltas(
     tablet: Tablet, environment: Environment, ancient_history_mark: int, held: ExitStack
 ) -> list[UncommittedFlush]:
-    """Write what a flush of all deltas of a tablet writes: see ``flush.prepare_flush``. Raises as ``flush_deltas``."""
+    """Write the files of a flush of all deltas of a tablet: see ``flush.prepare_flush``. Raises as ``flush_deltas``."""
     return [_stage(tablet, environment, mark, ancient_history_mark, held) for mark in _freeze(tablet)]
 
 
@@ -139,7 +139,7 @@ def _write(
     environment: Environment,
     new: NewFiles,
 ) -> tuple[DeltaFile, ...]:
-    """Write the REDO file, a sorted copy of one column in memory at a time; none when there is nothing to write."""
+    """Write the REDO file, with a sorted copy of one column in memory at a time; none if there is nothing to write."""
     if not counts:
         return ()
     file_id, path = new.name("redo")
@@ -153,7 +153,7 @@ def _write(
 
 
 def _edit(mark: _DeltaMark, redo: Sequence[DeltaFile], history_floor: int) -> Callable[[TabletEntry], TabletEntry]:
-    """Return what the manifest is to say of the tablet once the files are written."""
+    """Return the edit of the tablet's manifest entry after the files are written."""
 
     def edit(tablet: TabletEntry) -> TabletEntry:
         rowset = tablet.rowset(mark.rowset.rowset_id)

@@ -1,16 +1,16 @@
-"""History GC: give back the disk space of what only snapshots before the ancient history mark can see.
+"""History GC: frees the disk space of what only snapshots before the ancient history mark can see.
 
-* UNDO files whose last change is at or before the mark: whoever reads at the mark or later reads through none of it.
-* What says when the rows of an attached rowset were born (`RowsetEntry.born`), once that lies at or before the mark.
-* DiskRowSets whose rows all died at or before the mark. Their keys leave the key index, as if they had never been.
+* UNDO files whose last change is at or before the mark: snapshots at the mark or later need none of them.
+* The insert timestamp of attached rowsets (`RowsetEntry.born`), once it is at or before the mark.
+* DiskRowSets whose rows all died at or before the mark. Their keys leave the key index, as if they had never existed.
 
-From then on snapshots below the mark are refused (`TabletEntry.history_floor`, and `Version.history_floor` for scans
-that are about to start); a scan that runs has pinned its version and goes on.
+From then on snapshots below the mark are rejected (`TabletEntry.history_floor`, and `Version.history_floor` for scans
+that are about to start); a running scan has pinned its version and continues.
 
-Rowsets are dropped under the write lock, the commit of the manifest included, since a writer may want to bring a dead
-row back: the row is dead for good, or it is found. Their deaths must be durable in the log before, because the log may
-never be shorter than what files hold. A replay that meets a dropped row's changes passes them over, or plays the row's
-later life and death again from the insert that began it.
+Rowsets are dropped under the write lock, including the commit of the manifest, since a writer may revive a dead row: it
+finds the row or not, but nothing between. Their deletes must be durable in the log before, because the log may never be
+shorter than what files hold. A replay skips changes of a dropped row, or replays a later life and death of its key from
+the insert that began it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FAILED = "old history could not be dropped"
 
 
 def gc(tablet: Tablet, environment: Environment, ancient_history_mark: int) -> FlushReport | None:
-    """Drop history that lies before the mark; None when there is none. The caller holds the maintenance lock.
+    """Drop history before the mark; None if there is none. The caller holds the maintenance lock.
 
     Raises:
         StorageFullError: the disk is full; nothing changed.
@@ -45,7 +45,7 @@ def gc(tablet: Tablet, environment: Environment, ancient_history_mark: int) -> F
 
 
 def gain(tablet: Tablet, ancient_history_mark: int) -> int:
-    """Return the bytes of the files that ``gc`` would drop; births are in none. Cheap; under no lock."""
+    """Return the bytes of the files that ``gc`` would drop. Cheap; under no lock."""
     disk = tablet.version.disk
     dead = [rowset for rowset in disk if _is_dead(rowset, ancient_history_mark)]
     ancient = [file for rowset in disk if rowset not in dead for file in _ancient(rowset, ancient_history_mark)]
@@ -57,7 +57,7 @@ def _ancient(rowset: DiskRowSet, mark: int) -> list[DeltaFile]:
 
 
 def _is_dead(rowset: DiskRowSet, mark: int) -> bool:
-    """Whether every row is dead and none lived at any moment from ``mark`` on."""
+    """Whether every row is dead and none was alive at any time from ``mark`` on."""
     return not rowset.live.live_count and rowset.deltas.last_change(LIVE) <= mark
 
 
@@ -89,7 +89,7 @@ def _drop_undo(tablet: Tablet, environment: Environment, mark: int) -> int:
 
 
 def _drop_births(tablet: Tablet, environment: Environment, mark: int) -> int:
-    """Forget when rowsets were born that are older than the mark; return how many."""
+    """Forget insert timestamps of rowsets that are older than the mark; return how many."""
     old = [rowset for rowset in tablet.version.disk if rowset.born is not None and rowset.born <= mark]
     if not old:
         return 0
@@ -135,5 +135,5 @@ def _drop_rowsets(tablet: Tablet, environment: Environment, mark: int) -> tuple[
 
 
 def _forget_keys(tablet: Tablet, keys: Sequence[MovedKeys]) -> None:
-    """Take the keys of rowsets that are gone out of the index, some at a time: writers get in between."""
+    """Remove the keys of dropped rowsets from the index, some at a time so that writers can run in between."""
     tablet.key_lookup.follow(keys, [], tablet.write_lock)

@@ -1,7 +1,7 @@
-"""Rowsets that were written take the place of those whose rows they have: slots, manifest, version, old files.
+"""Installs written rowsets instead of those whose rows they have: slots, manifest, version, old files.
 
-The rows of the old ones have their places as numbers of outputs until the outputs have slots. See
-`switch_over` for what writers and readers see of it.
+Until the outputs have slots, the locations of old rows use the numbers of outputs. For what writers and readers see,
+see `switch_over`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .switch_over import MovedRowSet, SwitchOver
 
 @contextmanager
 def being_replaced(tablet: Tablet, moved: Sequence[MovedRowSet]) -> Iterator[None]:
-    """Let the changes of the rowsets count twice until the switch-over: what comes meanwhile will be carried over."""
+    """Count the memory of the rowsets' changes twice until the switch-over: they will be carried over."""
     tablet.being_replaced = tuple(map(_on_disk, moved))
     try:
         yield
@@ -44,8 +44,8 @@ def install_outputs(
     lsn: int,
     history_floor: int,
 ) -> None:
-    """Commit outputs, whose files hold all changes up to log position ``lsn``, in the place of rowsets, and put them
-    there. Locations in ``moved`` name the outputs by their numbers. Raises as ``NewFiles.commit``."""
+    """Commit outputs, whose files hold all changes up to log position ``lsn``, instead of the old rowsets, and switch
+    over. Locations in ``moved`` use the numbers of outputs. Raises as ``NewFiles.commit``."""
     targets = [output.rowset for output in written]
     for rowset in targets:
         new.take_slot(rowset)
@@ -60,7 +60,7 @@ def install_outputs(
 
 
 def remove_merged(environment: Environment, moved: Sequence[MovedRowSet]) -> int:
-    """Remove the files of rowsets that are gone; return their bytes. Scans that still read them may go on."""
+    """Remove the files of replaced rowsets; return their bytes. Running scans may still read them."""
     freed = 0
     for rowset in map(_on_disk, moved):
         files = [*rowset.columns_files, *rowset.deltas.files]
@@ -76,7 +76,7 @@ def _on_disk(moved: MovedRowSet) -> DiskRowSet:
 
 
 def _point_to_slots(locations: np.ndarray, slots: np.ndarray) -> None:
-    """Put the slot of each output in the place of its number, some rows at a time: there may be many."""
+    """Replace output numbers by slots in locations, some rows at a time, as there may be many."""
     for first in range(0, len(locations), PAGE_ROWS):
         some = locations[first : first + PAGE_ROWS]
         kept = np.flatnonzero(some >= 0)

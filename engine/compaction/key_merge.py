@@ -1,8 +1,8 @@
-"""Go through DiskRowSets in the order of their keys, a chunk of each in memory.
+"""Iterates over DiskRowSets in key order, with a chunk of each in memory.
 
-Each rowset is a stream of chunks of keys. In each round the smallest of the last keys in memory is the bound: all rows
-up to it are known, whichever rowset they come from. A rowset whose first key lies above the bound is not touched yet.
-So where rowsets do not overlap, a round is a chunk of one of them, in the order in which it stands.
+Each rowset is a stream of chunks of keys. In each round the bound is the smallest of the last keys in memory: all rows
+up to it are known. A rowset whose first key is above the bound is not read yet. So where rowsets do not overlap, a
+round is a chunk of one of them, in its own order.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from ..vectors.keys import (
 from ..vectors.vector import Vector
 
 _COMPARED_ROWS_AT_ONCE = 1 << 16
-"""Of each rowset whose keys are compared with those of others."""
+"""Rows per rowset to compare at once, when keys are checked for duplicates."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowRange:
-    """Rows [first, last) of a rowset, by its number."""
+    """Rows [first, last) of a rowset, given by its number."""
 
     source: int
     first: int
@@ -42,21 +42,21 @@ class RowRange:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MergedRows:
-    """Rows in key order, above all that came before."""
+    """Rows in key order, above all earlier ones."""
 
     parts: Sequence[RowRange]
     order: np.ndarray | None
-    """Positions in the parts laid end to end; None when there is one part, all of whose rows are wanted."""
+    """Positions in the concatenated parts; None if there is one part and all its rows are included."""
     keys: KeyVector
     unmixed_rows: int = 0
-    """So many rows of the one part's rowset, from its first on, come before the rows of any other."""
+    """How many rows of the only part's rowset, from its first on, come before the rows of any other."""
 
     def __len__(self) -> int:
         return len(self.keys)
 
     @property
     def page(self) -> RowRange | None:
-        """The part, when the rows are one page of a rowset, as it stands."""
+        """The part, if the rows are exactly one page of a rowset."""
         part = self.parts[0]
         is_page = self.order is None and part.first % PAGE_ROWS == 0 and part.last - part.first == PAGE_ROWS
         return part if is_page else None
@@ -77,11 +77,11 @@ class MergedRows:
         return MergedRows([RowRange(part.source, part.first + first, part.first + last)], None, keys)
 
     def arranged(self, cells: Vector) -> Vector:
-        """Return cells of the parts laid end to end in the order of the rows."""
+        """Return cells of the concatenated parts in the order of the rows."""
         return cells if self.order is None else cells.take(self.order)
 
     def arranged_run(self, run: DeltaRun) -> DeltaRun:
-        """Return deltas of the parts laid end to end as deltas of the rows; those of rows left out are gone."""
+        """Return deltas of the concatenated parts as deltas of the rows, without those of excluded rows."""
         if self.order is None:
             return run
         place = np.full(sum(part.last - part.first for part in self.parts), -1, np.int32)
@@ -114,12 +114,12 @@ class _MergeStream:
         self._keys: KeyVector | None = None
 
     def open(self) -> bool:
-        """Make sure that there are keys; False when there are no more."""
+        """Load keys if there are none; False at the end."""
         if self._first < self._last:
             return True
         if self._last == len(self._rowset):
             return False
-        # Chunks end where pages do, so that no page is decoded for two of them.
+        # Chunks end where pages do, so that no page is decoded twice.
         self._first, self._last = self._last, min(self._last + self._chunk_rows, len(self._rowset))
         self._keys = self._rowset.keys_in(self._first, self._last)
         return True
@@ -131,7 +131,7 @@ class _MergeStream:
         return key_bytes(self._keys, 0)
 
     def rows_below(self, key: bytes | None) -> int:
-        """Return how many of the rows to come are surely below ``key``, in whole mini-blocks; None is above all."""
+        """Return how many of the coming rows are surely below ``key``, in whole mini-blocks; None is above all."""
         rows = len(self._rowset) if key is None else self._rowset.rows_below(key)
         return max(rows - self._first, 0)
 
@@ -151,7 +151,7 @@ class _MergeStream:
 
 
 def merged_rows(rowsets: Sequence[DiskRowSet], chunk_rows: int) -> Iterator[MergedRows]:
-    """Yield all rows of rowsets that share no key; ``chunk_rows`` (a power of two) of each are in memory at most."""
+    """Yield all rows of rowsets without common keys, with at most ``chunk_rows`` (a power of two) of each in memory."""
     streams = [_MergeStream(source, rowset, chunk_rows) for source, rowset in enumerate(rowsets)]
     waiting = sorted(streams, key=lambda stream: stream.first_key, reverse=True)
     running: list[_MergeStream] = []
@@ -168,7 +168,7 @@ def merged_rows(rowsets: Sequence[DiskRowSet], chunk_rows: int) -> Iterator[Merg
 
 
 def _unmixed_rows(running: Sequence[_MergeStream], waiting: Sequence[_MergeStream]) -> int:
-    """Return how many rows of the stream that is next come before those of any other."""
+    """Return how many rows of the next stream come before those of any other."""
     first, *others = sorted(running, key=lambda stream: stream.next_key)
     keys = [others[0].next_key] if others else []
     return first.rows_below(min(keys + [stream.first_key for stream in waiting[-1:]], default=None))
@@ -185,7 +185,7 @@ def _merged(taken: Sequence[tuple[RowRange, KeyVector]]) -> MergedRows:
 
 @dataclass(frozen=True, slots=True)
 class SharedKey:
-    """A key that two rowsets have, and the row of each."""
+    """A key that two rowsets have, and its row in ``one``."""
 
     one: DiskRowSet
     row: int
@@ -193,7 +193,7 @@ class SharedKey:
 
 
 def shared_key(rowsets: Sequence[DiskRowSet]) -> SharedKey | None:
-    """Return a key that is in two of the rowsets; None when each is in one at most."""
+    """Return a key that is in two of the rowsets; None if there is none."""
     near = [one for one in rowsets if any(other is not one and _overlap(one, other) for other in rowsets)]
     for rows in merged_rows(near, _COMPARED_ROWS_AT_ONCE):
         before, after = np.arange(len(rows) - 1), np.arange(1, len(rows))
@@ -210,7 +210,7 @@ def _overlap(one: DiskRowSet, other: DiskRowSet) -> bool:
 
 
 def _source_of(rows: MergedRows, position: int) -> tuple[int, int]:
-    """Return from which rowset a row comes, by its number, and which row it is there."""
+    """Return the number of the rowset that a row comes from, and its row number there."""
     for part, positions, numbers in rows.by_part():
         place = int(np.searchsorted(positions, position))
         if place < len(positions) and positions[place] == position:

@@ -2,13 +2,13 @@
 
  1. Under the write lock, note the newest timestamp F in the tablet and how many deltas each rowset has in memory.
  2. Wait until everything up to F is durable.
- 3. Go through the rows in key order, once (`merge_rows`). The new base shows a row at F. Pages that do not mix with
-    others' rows are copied as they are encoded. New rowsets are cut at a target size, or where such pages begin.
- 4. Commit the new files to the manifest in the place of the old ones.
- 5. Carry over the deltas that came after F and put the new version in place (`install`); remove the old files.
+ 3. Pass over the rows in key order, once (`merge_rows`). The new base shows a row at F. Pages that do not mix with
+    others' rows are copied in encoded form. New rowsets are cut at a target size, or where such pages begin.
+ 4. Commit the new files to the manifest instead of the old ones.
+ 5. Carry over the deltas that came after F and install the new version (`install`); remove the old files.
 
-Rows that died at or before the ancient history mark, and have been dead since, are left out with all their history;
-of other rows, UNDO deltas at or before it are left out, for no snapshot that may be read wants them.
+Rows that have been dead since the ancient history mark or earlier are dropped with all their history. UNDO deltas of
+other rows at or before the mark are dropped, since no permitted snapshot needs them.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def compact(
     ancient_history_mark: int = 0,
     parts: Sequence[RowFilter | None] = (None,),
 ) -> FlushReport | None:
-    """Merge the DiskRowSets of these ids, all by default; None when there are none. The caller holds the maintenance
-    lock. With ``parts``, each row being in one, rows of different parts go to different rowsets.
+    """Merge the DiskRowSets with these ids, by default all; None if there are none. The caller holds the maintenance
+    lock. ``parts`` assign each row to one part; rows of different parts go to different rowsets.
 
     Raises:
         StorageFullError: the disk is full; nothing changed.

@@ -1,8 +1,8 @@
-"""The pass of a merge over the rows of DiskRowSets, in the order of their keys, into new rowsets.
+"""The pass of a merge over the rows of DiskRowSets, in key order, into new rowsets.
 
-The new base shows a row at one moment F: its REDO deltas up to F are applied, and inverted they become UNDO deltas,
-after those that it has. It goes through a chunk of each rowset at a time, all columns side by side, wherever the files
-are: in a tablet that is merged where it is (`merge`), or on another machine (`distributed`).
+The new base shows a row at one timestamp F: its REDO deltas up to F are applied; inverted, they become UNDO deltas
+after the existing ones. The pass takes a chunk of each rowset at a time, all columns side by side, wherever the files
+are: in the store (`merge`), or on another machine (`offload.merge`).
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from .outputs import Outputs, OutputWriter
 from .switch_over import MovedRowSet
 
 LONG_RUN_PAGES = 4
-"""For so many pages that do not mix with other rowsets' a new output is begun, so that they can be copied."""
+"""If this many pages do not mix with other rowsets, a new output is started so that they can be copied."""
 RowFilter = Callable[[Mapping[int, Vector], int], np.ndarray]
-"""Says of so many rows, by their key cells, which belong to a part."""
+"""Given key cells and a number of rows, returns which rows belong to a part."""
 _CHUNK_BYTES = 32 << 20
-"""About how many bytes of cells of one column are in memory, over all rowsets."""
+"""About how many bytes of cells of one column to hold in memory, over all rowsets."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MergeInput:
-    """A rowset that is merged."""
+    """A rowset to merge."""
 
     moved: MovedRowSet
-    """Until the outputs have slots, a row goes to the number of its output and the row there, packed."""
+    """Until the outputs have slots, a location packs the number of the row's output and its row there."""
     memory: dict[int, list[DeltaRun]]
-    """Its deltas in memory up to F, older runs first."""
+    """Its deltas in memory up to F, oldest runs first."""
 
     @property
     def rowset(self) -> DiskRowSet:
@@ -67,10 +67,10 @@ class Merge:
         self._outputs = outputs
         self._ancient = ancient_history_mark
         self.is_history_lost = False
-        """Whether anything was left out: then snapshots before the ancient history mark can no longer be read."""
+        """Whether anything was dropped: then snapshots before the ancient history mark can no longer be read."""
 
     def run(self, wanted: RowFilter | None) -> None:
-        """Write the outputs of all rows, or of those that are wanted."""
+        """Write the outputs of all rows, or of those that ``wanted`` selects."""
         for rows in merged_rows([one.rowset for one in self._inputs], self._chunk_rows()):
             if wanted:
                 chosen = wanted(self._key_cells(rows), len(rows))
@@ -83,7 +83,7 @@ class Merge:
         return {column.id: self._column(column, rows)[0] for column in self._schema.key}
 
     def _chunk_rows(self) -> int:
-        """Return a power of two with which a column's cells of a chunk of every input stay in ``_CHUNK_BYTES``."""
+        """Return a power of two that keeps a column's cells of a chunk of every input within ``_CHUNK_BYTES``."""
         row_bytes = sum(max(one.rowset.row_bytes.values(), default=1.0) for one in self._inputs)
         rows = PAGE_ROWS
         while rows > BLOCK_ROWS and rows * row_bytes > _CHUNK_BYTES:
@@ -113,7 +113,7 @@ class Merge:
                 self._inputs[part.source].moved.locations[rowids] = rows_there
 
     def _liveness(self, rows: MergedRows) -> tuple[np.ndarray, DeltaRun]:
-        """Return which rows exist at F, and the UNDO deltas of that."""
+        """Return which rows are alive at F, and the UNDO deltas of liveness."""
         cells, undo = self._column(None, rows)
         assert isinstance(cells, FixedVector)
         return cells.values.astype(np.bool_), undo
@@ -135,7 +135,7 @@ class Merge:
         return rows.arranged(whole), rows.arranged_run(merge_runs(undo))
 
     def _part(self, column: ColumnSchema | None, part: RowRange) -> tuple[Vector, DeltaRun | None]:
-        """Return cells at F and UNDO deltas of a run of rows of one input, counted from its first row."""
+        """Return cells at F and UNDO deltas of a range of rows of one input, counted from its first row."""
         source, first, last = self._inputs[part.source], part.first, part.last
         base = source.rowset.base(column, first, last) if column else _base_liveness(source.rowset, first, last)
         redo = source.redo(column.id if column else LIVE, first, last)
@@ -145,8 +145,8 @@ class Merge:
         return base, self._history(column, part, inverted)
 
     def _history(self, column: ColumnSchema | None, part: RowRange, newest: DeltaRun | None = None) -> DeltaRun | None:
-        """Return the UNDO deltas of a run of rows of one input, counted from its first row, ``newest`` after those that
-        it has."""
+        """Return the UNDO deltas of a range of rows of one input, counted from its first row, ``newest`` after the
+        existing ones."""
         source, first, last = self._inputs[part.source], part.first, part.last
         births = None if column else source.rowset.births(first, last)
         runs = ([births] if births else []) + source.undo(column.id if column else LIVE, first, last)
@@ -161,7 +161,7 @@ class Merge:
         return undo.take(np.flatnonzero(wanted))
 
     def _copies(self, column: ColumnSchema, page: RowRange, writer: OutputWriter) -> bool:
-        """Copy a page of a column as it stands, where it is what would be written; return whether it was."""
+        """Copy an encoded page of a column if the output would have the same cells; return whether it was copied."""
         source = self._inputs[page.source]
         rowset = source.rowset
         is_as_written = rowset.metadata.schema_version == self._schema.version and rowset.has_base(column.id)
@@ -178,7 +178,7 @@ def _base_liveness(rowset: DiskRowSet, first: int, last: int) -> FixedVector:
 
 
 def _ancient_dead(alive: np.ndarray, undo: DeltaRun) -> np.ndarray:
-    """Return which rows are dead and were before the ancient history mark: ``undo`` holds what came after it."""
+    """Return which rows have been dead since the ancient history mark or earlier: ``undo`` has all later changes."""
     gone = ~alive
     gone[undo.rowids] = False
     return gone

@@ -1,4 +1,4 @@
-"""The DiskRowSets that a compaction writes: side by side in time with what it reads, cut at a size."""
+"""The DiskRowSets that a compaction writes, while it reads its inputs; cut at a size."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from ..vectors.vector import Vector
 
 
 class Names(Protocol):
-    """Gives out what files are called."""
+    """Assigns file names."""
 
     def name(self, kind: str) -> tuple[int, str]:
-        """Return the id and the path of a file to be created; ``kind`` is base, undo or redo."""
+        """Return the id and the path of a new file; ``kind`` is base, undo or redo."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What the base of the outputs shows."""
+    """The timestamp, log position and schema of the outputs' bases."""
 
     timestamp: int
     lsn: int
     schema: TableSchema
-    """The schema by which they are written."""
+    """The schema to write."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OutputRowSet:
-    """A rowset that was written: its entry for the manifest, and the rowset opened, not in a slot yet."""
+    """A written rowset: its manifest entry, and the open rowset, which has no slot yet."""
 
     entry: RowsetEntry
     rowset: DiskRowSet
@@ -80,8 +80,8 @@ class OutputWriter:
         return self._base.size_bytes + self._undo.size_bytes
 
     def append(self, column_id: int, cells: Vector | None, undo: DeltaRun | None) -> None:
-        """Add a column's part of a run of rows: cells (None for liveness, and where a page was copied) and UNDO, rows
-        counted from the run's."""
+        """Add a column's part of a run of rows: cells (None for liveness, and for copied pages) and UNDO, with rows
+        counted from the start of the run."""
         if cells is not None:
             self._base.append(column_id, cells)
         if undo is None:
@@ -90,7 +90,7 @@ class OutputWriter:
         self._undo.append(column_id, DeltaRun(rowids, undo.timestamps, undo.values))
 
     def copy_page(self, column_id: int, stream: StreamReader, number: int) -> bool:
-        """Add a full page of a base file in the place of cells, as it stands; False where that cannot be."""
+        """Copy a full encoded page of a base file instead of appending cells; False if that is not possible."""
         return self._base.copy_page(column_id, stream, number)
 
     def end_run(self, keys: KeyVector, alive: np.ndarray) -> None:
@@ -98,7 +98,7 @@ class OutputWriter:
         self._base.end_run(keys, alive)
 
     def finish(self) -> OutputRowSet:
-        """Write what is left, sync the files and open them."""
+        """Write the rest, sync the files and open them."""
         alive = self._base.finish(self._moment.timestamp, self._moment.schema.version)
         if self._undo.is_empty:
             self._undo.abort()
@@ -130,7 +130,7 @@ class Piece:
 
 
 class Outputs:
-    """Begins a new output when the last one has its rows or bytes."""
+    """Starts a new output when the last one has enough rows or bytes."""
 
     def __init__(
         self,
@@ -142,14 +142,14 @@ class Outputs:
         target_bytes: int,
     ) -> None:
         self.written: list[OutputRowSet] = []
-        """What is finished, in key order."""
+        """The finished outputs, in key order."""
         self._what = (tablet, environment, new, moment)
         self._target_rows = target_rows
         self._target_bytes = target_bytes
         self._writers: list[OutputWriter] = []
 
     def cut(self, row_count: int) -> Iterator[Piece]:
-        """Yield the pieces of the next run of rows; each is written to its end before the next is asked for."""
+        """Yield the pieces of the next run of rows; write each completely before taking the next."""
         first = 0
         while first < row_count:
             writer = self._writer()
@@ -158,8 +158,8 @@ class Outputs:
             first = last
 
     def start_page(self) -> None:
-        """Begin a new output, unless the last one has a whole number of pages or is small: pages that come next can be
-        copied then."""
+        """Start a new output, so that the next pages can be copied, unless the last one is small or ends with a whole
+        page."""
         if not self._writers or self._writers[-1].row_count % PAGE_ROWS == 0:
             return
         writer = self._writers[-1]
@@ -172,7 +172,7 @@ class Outputs:
         return self.written
 
     def abort(self) -> None:
-        """Remove what is not finished."""
+        """Remove unfinished outputs."""
         for writer in self._writers:
             writer.abort()
 

@@ -1,4 +1,4 @@
-"""Keys that came back while a compaction left their old, long dead rows out."""
+"""Rows whose keys come back while a compaction drops their old, long dead rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..vectors.vector import Vector, concat, patch
 
 @dataclass(slots=True, eq=False)
 class _Origin:
-    """Changes of rows of one old rowset, and where its rows are to be found."""
+    """Changes of rows of one old rowset, and the new locations of its rows."""
 
     rowset: RowSet
     locations: np.ndarray
@@ -28,7 +28,7 @@ class _Origin:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rows:
-    """Rows that came back, and what changed of them afterwards; rowids of ``later`` are positions in ``rowids``."""
+    """Rows that came back, and their later changes; rowids of ``later`` are positions in ``rowids``."""
 
     origin: _Origin
     rowids: np.ndarray
@@ -38,9 +38,9 @@ class _Rows:
 
 
 class RevivedRows:
-    """Collects changes of rows that were left out, and makes new rows of them.
+    """Collects changes of dropped rows, and makes new rows of them.
 
-    The first change of such a row brings it back, with a cell for every column that the table has at that moment.
+    The first change of such a row brings it back, with a cell for every column that the table has at that time.
     """
 
     def __init__(self) -> None:
@@ -50,13 +50,12 @@ class RevivedRows:
         return bool(self._origins)
 
     def add(self, rowset: RowSet, locations: np.ndarray, column_id: int, run: DeltaRun) -> None:
-        """Add changes of a column of rows of ``rowset``; ``fill`` writes into ``locations`` where the rows live."""
+        """Add changes of a column of rows of ``rowset``; ``fill`` writes the rows' new locations to ``locations``."""
         origin = self._origins.setdefault(rowset.slot, _Origin(rowset, locations))
         origin.runs.setdefault(column_id, []).append(run)
 
     def fill(self, memrowset: MemRowSet, schema: TableSchema, encoder: KeyEncoder, lsn: int) -> dict[int, DeltaRun]:
-        """Insert the rows into an empty MemRowSet of ``schema``, in the order of their commits; return what changed
-        afterwards."""
+        """Insert the rows into an empty MemRowSet of ``schema``, in commit order; return their later changes."""
         parts = [_rows(origin, schema) for origin in self._origins.values()]
         births = np.concatenate([part.births for part in parts])
         order = np.argsort(births, kind="stable")
@@ -84,7 +83,7 @@ def _insert(
     encoder: KeyEncoder,
     lsn: int,
 ) -> None:
-    """Insert rows that stand in the order of their births, those of one commit at a time."""
+    """Insert rows in insert order, those of one commit at a time."""
     for timestamp in np.unique(births).tolist():
         first, last = (int(at) for at in np.searchsorted(births, (timestamp, timestamp + 1)))
         batch = {column_id: vector.slice(first, last) for column_id, vector in cells.items()}
@@ -93,7 +92,7 @@ def _insert(
 
 
 def _rows(origin: _Origin, schema: TableSchema) -> _Rows:
-    """Part the changes of an old rowset's rows in the ones that brought them back, and later ones."""
+    """Separate the changes of an old rowset's rows into those that brought them back, and later ones."""
     runs = {column_id: merge_runs(parts) for column_id, parts in origin.runs.items()}
     is_first = np.append(True, runs[LIVE].rowids[1:] != runs[LIVE].rowids[:-1])
     born = runs[LIVE].take(np.flatnonzero(is_first))
@@ -103,7 +102,7 @@ def _rows(origin: _Origin, schema: TableSchema) -> _Rows:
         row = np.searchsorted(born.rowids, run.rowids)
         is_birth = run.timestamps == born.timestamps[row]
         if column := schema.by_id.get(column_id):
-            # A column that was added later has no cell of then: it shows what older rows show.
+            # A column that was added later has no cell in the first change: it shows the read default.
             at_birth, births = absent_cells(column, len(born)), np.flatnonzero(is_birth)
             cells[column_id] = patch(at_birth, row[births], run.values.take(births)) if len(births) else at_birth
         rest = np.flatnonzero(~is_birth)

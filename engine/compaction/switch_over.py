@@ -1,14 +1,14 @@
-"""Put rowsets in the place of others while writers go on: what flushes and compactions have in common.
+"""Switches from old to new rowsets while writers continue: the common part of flushes and compactions.
 
-Rows move from their old rowsets to the new ones, which nobody sees yet. Changes made since the new files were written
-went to the old rowsets; they are carried over in rounds, each as short as the one before took, and only the last, small
-one is made under the tablet's write lock. There the version is replaced, and the slot of an old rowset that is indexed
-gets the list of where its rows are now. The keys follow afterwards, a few thousand at a time (`tablet.key_lookup`). So
-the lock is held for milliseconds, however many rows move.
+Rows move from their old rowsets to new ones that are not visible yet. Changes made since the new files were written are
+in the old rowsets; they are carried over in rounds that get shorter, and only the last, small round runs under the
+tablet's write lock. Then the version is replaced, and the slot of an indexed old rowset gets the new locations of its
+rows. The keys follow later, a few thousand at a time (`tablet.key_lookup`). So the lock is held for milliseconds,
+however many rows move.
 
-A row may be left out of the new rowsets because it has been dead for longer than history goes back. If its key comes
-back meanwhile, the change goes to the old row; it becomes the first cells of a new row, in a MemRowSet of its own that
-is flushed next. In the log it is an insert like any other.
+The new rowsets may lack a row that has been dead for longer than history goes back. If its key comes back meanwhile,
+the change goes to the old row and becomes the first cells of a new row, in a MemRowSet of its own that is flushed next.
+In the log it is an insert like any other.
 """
 
 from __future__ import annotations
@@ -32,28 +32,27 @@ from ..vectors.vector import FixedVector, stored_as
 from .revived_rows import RevivedRows
 
 _LAST_ROUND = 2048
-"""So few deltas may be carried over under the lock."""
+"""The most deltas to carry over under the lock."""
 _ROUNDS = 16
-"""After so many rounds writers are faster than we are, and wait once."""
+"""After this many rounds writers are faster than the carrying over, and wait once."""
 
 
 _DELTAS_AT_ONCE = 1 << 16
-"""Deltas of a column that are copied at a time, however many came."""
+"""The most deltas of a column to copy at a time."""
 
 
 @dataclass(slots=True, eq=False)
 class MovedRowSet:
-    """A rowset whose rows move. Who follows the move holds the rowset by this alone: see ``let_go``."""
+    """A rowset whose rows move. During the move this is its only reference, see ``let_go``."""
 
     rowset: RowSet
     mark: dict[int, int]
-    """How many deltas of its active DeltaMemStore are in the new files, or have been carried over since."""
+    """How many deltas of its active DeltaMemStore are in the new files, or have been carried over."""
     locations: np.ndarray
-    """int64: where each row goes, -1 when it is left out."""
+    """int64: the new location of each row, -1 if it is dropped."""
 
     def let_go(self, targets: Sequence[DiskRowSet]) -> MovedKeys:
-        """Return the keys, once the rows have moved, and hold no memory store any more: scans that want one do so
-        themselves."""
+        """Return the keys, after the rows have moved, and release the memory stores, which scans may still hold."""
         slot, locations = self.rowset.slot, self.locations
         if isinstance(self.rowset, DiskRowSet):
             self.rowset = self.rowset.without_memory()
@@ -64,7 +63,7 @@ class MovedRowSet:
 
 
 class SwitchOver:
-    """The rows of ``moved`` go to ``targets``, whose files hold what was committed up to log position ``lsn``."""
+    """Moves the rows of ``moved`` to ``targets``, whose files hold all commits up to log position ``lsn``."""
 
     def __init__(self, tablet: Tablet, moved: Sequence[MovedRowSet], targets: Sequence[DiskRowSet], lsn: int) -> None:
         self._tablet = tablet
@@ -74,15 +73,15 @@ class SwitchOver:
         self._revived = RevivedRows()
 
     def catch_up(self) -> None:
-        """Carry over what was changed meanwhile, until there is little left. Needs no lock."""
+        """Carry over concurrent changes until few are left. Needs no lock."""
         for _ in range(_ROUNDS):
             if self._carry_over() <= _LAST_ROUND:
                 return
 
     def put(self, replaced: Callable[[Version], Version], latch: ReadOnlyLatch) -> None:
-        """Put the version that ``replaced`` makes of the tablet's in its place, then bring the index up to date.
+        """Install the version that ``replaced`` makes of the tablet's, then update the index.
 
-        A writer never meets a switch-over that failed half way: the store is made read-only before the lock is let go.
+        Writers never see a switch-over that failed half way: the store becomes read-only before the lock is released.
         """
         tablet = self._tablet
         self.catch_up()
@@ -90,7 +89,7 @@ class SwitchOver:
             self._carry_over()
             version = replaced(tablet.version)
             if self._revived:
-                # Flushed first: its rows may be older in the log than what an alteration has set aside meanwhile.
+                # Flushed first: its rows may be older in the log than those that an alteration has set aside meanwhile.
                 version = replace(version, frozen=(self._revived_memrowset(), *version.frozen))
             tablet.version, tablet.being_replaced = version, ()
             for moved in self._moved:
@@ -101,7 +100,7 @@ class SwitchOver:
         tablet.key_lookup.follow(keys, targets, tablet.write_lock)
 
     def _carry_over(self) -> int:
-        """Carry over what was changed since the last round; return how many deltas there were."""
+        """Carry over the changes since the last round; return how many deltas there were."""
         count = 0
         for moved in self._moved:
             store = moved.rowset.deltas.active
@@ -138,7 +137,7 @@ class SwitchOver:
 
 
 def append_changes(target: RowSet, column_id: int, run: DeltaRun, lsn: int) -> None:
-    """Add changes of a column, or of liveness, to a rowset that nobody sees yet; the log has them from ``lsn`` on."""
+    """Add changes of a column, or of liveness, to a rowset that is not visible yet; the log has them from ``lsn``."""
     columns = {column_id: (stored_as(run.values), run.values)}
     target.deltas.active.append(FixedVector(run.rowids), FixedVector(run.timestamps), columns, lsn)
     if column_id == LIVE:

@@ -1,4 +1,4 @@
-"""What the tablets of a store share."""
+"""The services that the tablets of a store share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .read_only_latch import ReadOnlyLatch
 
 
 class Files(Protocol):
-    """The part of an environment that reading files takes."""
+    """The part of an environment that is needed to read files."""
 
     @property
     def fs(self) -> FileSystem: ...
@@ -29,7 +29,7 @@ class Files(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LooseFiles:
-    """What it takes to open files that no store has open here."""
+    """What is needed to open files outside of an open store."""
 
     fs: FileSystem
     page_cache: PageCache
@@ -38,8 +38,8 @@ class LooseFiles:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The seams: the disk, the manifest and the log on it, which commits are visible, decompressed pages, memory for
-    key indexes, the placement, the damaged files."""
+    """The shared services: the disk, the manifest and the log on it, visibility of commits, decompressed pages, memory
+    for key indexes, the placement, the damaged files."""
 
     fs: FileSystem
     manifest: ManifestFile
@@ -48,22 +48,22 @@ class Environment:
     page_cache: PageCache
     key_index: KeyIndexBudget = field(default_factory=unlimited)
     here: ServerIdentity | None = None
-    """Which tablets of new tables and ranges are this store's; None: all are."""
+    """The placement, which decides which tablets of new tables and ranges are here; None: all."""
     damage: DamageRegistry = field(default_factory=DamageRegistry)
 
     @property
     def latch(self) -> ReadOnlyLatch:
-        """Whether the store may be changed: not any more when the manifest on disk is in doubt."""
+        """Whether the store may change; not if the manifest on disk is in doubt."""
         return self.manifest.latch
 
     def wait_until_settled(self, timestamp: int, lsn: int) -> None:
-        """Return when the commits up to ``timestamp``, logged up to ``lsn``, are visible, and durable in the log.
+        """Wait until the commits up to ``timestamp``, logged up to ``lsn``, are visible, and durable in the log.
 
-        A file that holds them may be named by the manifest then. Visible alone is not enough: a commit may have been
-        acknowledged when the operating system had its record, and the log may never be shorter than what files hold.
+        Then the manifest may name a file with them. Visibility is not enough: a commit may have been acknowledged when
+        the operating system had its record, and the log may never be shorter than what files hold.
 
         Raises:
-            UnavailableError: the log has failed, or what is in memory is not what it should be.
+            UnavailableError: the log has failed, or memory is inconsistent.
         """
         self.latch.check()
         self.mvcc.wait_for(timestamp)

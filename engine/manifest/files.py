@@ -1,4 +1,4 @@
-"""What the files of a tablet are called. Directories and files are numbers: no name of a user reaches the disk."""
+"""The names of a tablet's files. Directories and files are numbers: no user's name reaches the disk."""
 
 from ...schemas.column import ColumnSchema
 from ...schemas.table import TableSchema
@@ -21,12 +21,12 @@ def path(tablet_id: int, file_id: int, kind: str) -> str:
 
 
 def id_of(name: str) -> int:
-    """Return the id of a file by its name."""
+    """Return the id in a file name."""
     return int(name.partition(".")[0])
 
 
 def encodings(schema: TableSchema) -> dict[int, ColumnEncoding]:
-    """Return how the cells of each column are stored, the system column included."""
+    """Return the encoding of each column, including the system column."""
     by_id = {column.id: _encoding(column) for column in schema.columns}
     by_id[LIVE] = ColumnEncoding(PhysicalType.BOOL, "run_length", "none")
     return by_id

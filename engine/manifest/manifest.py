@@ -1,10 +1,10 @@
-"""The manifest: which tables there are and which files hold them, as one checksummed document.
+"""The manifest: the tables of a store and the files that hold them, as one checksummed document.
 
-Every change writes the whole document anew: ``manifest.new`` is written and synced, renamed over ``manifest``, and the
-directory is synced. That is the one commit point for files: before it they are orphans, after it they are the store.
-A document that is always whole leaves no doubt about torn tails; the price, some kilobytes for each flush, is small
-beside the flush. A clean stop leaves a second copy, which is asked where the first is damaged. Layout (little-endian),
-drawn in docs/format/manifest.md::
+Every change writes the whole document again: ``manifest.new`` is written and synced, renamed over ``manifest``, and the
+directory is synced. That is the only commit point for files: before it they are orphans, after it they are the store. A
+document that is always whole has no torn tail; the cost, some kilobytes for each flush, is small beside the flush. A
+clean stop leaves a copy, which is used if the first is damaged. Layout (little-endian), drawn in
+docs/format/manifest.md::
 
     magic 8 | format version u4 | body length u8 | crc u4 of magic to length and body | body: JSON
 """
@@ -29,7 +29,7 @@ from .read_only_latch import ReadOnlyLatch
 PATH = "manifest"
 _NEW_PATH = "manifest.new"
 COPY_PATH = "manifest.copy"
-"""A second copy, written at a clean stop."""
+"""The copy, written at a clean stop."""
 _MAGIC = b"NYALAMAN"
 _VERSION = 1
 _HEADER = struct.Struct("<8sIQI")
@@ -46,43 +46,43 @@ class RowsetEntry(_ManifestEntry):
     undo: tuple[int, ...] = ()
     redo: tuple[int, ...] = ()
     columns: dict[int, int] = Field(default_factory=dict)
-    """The base file of each column that was rewritten since; the others are in the rowset's own."""
+    """The base file of each column that was rewritten since; the other columns are in the rowset's own."""
     durable_lsn: NonNegativeInt
     """Changes of its rows up to this log position are in the files."""
     born: PositiveInt | None = None
-    """The commit that brought all of its rows, when they came in this file; None: UNDO tells when each row was born."""
+    """The commit that inserted all of its rows in this file; None: UNDO has the insert of each row."""
 
     @property
     def file_names(self) -> list[str]:
-        """The names of its files in the tablet's directory; the base file that it was written with comes first."""
+        """The names of its files in the tablet's directory, its original base file first."""
         bases = [f"{file_id}.base" for file_id in (self.id, *sorted(set(self.columns.values())))]
         return [*bases, *(f"{file_id}.undo" for file_id in self.undo), *(f"{file_id}.redo" for file_id in self.redo)]
 
 
 class MovedEntry(_ManifestEntry):
-    """How a tablet changed its server."""
+    """A move that brought or took a tablet."""
 
     name: str
-    """Of the move."""
+    """The name of the move."""
     server: str
-    """The other one."""
+    """The other server."""
     tablet: PositiveInt
-    """The number that it had on the server that it came from."""
+    """The tablet's number on the server that it came from."""
 
 
 class ArrivingEntry(_ManifestEntry):
     """The files of a tablet that another server is about to hand over: all are here, nobody reads them yet."""
 
     name: str
-    """Of the move."""
+    """The name of the move."""
     server: str
-    """The one that has the tablet, or had it: whether it was handed over is for that one to tell."""
+    """The server that has the tablet, or had it: only that server knows whether it was handed over."""
     came_as: PositiveInt
-    """The number of the tablet there."""
+    """The tablet's number there."""
     number: PositiveInt
-    """Of the round of the move."""
+    """The number of the move's round."""
     tablet: PositiveInt
-    """The number that it will have here, also that of its directory."""
+    """The tablet's future number here, also that of its directory."""
     rowsets: tuple[RowsetEntry, ...] = ()
     history_floor: NonNegativeInt = 0
 
@@ -99,27 +99,27 @@ class TabletEntry(_ManifestEntry):
     inserts_durable_lsn: NonNegativeInt = 0
     """New rows up to this log position are in base files."""
     in_files_lsn: NonNegativeInt = 0
-    """All changes up to this log position are in files: a replay need not look for them row by row."""
+    """All changes up to this log position are in files: a replay can skip them."""
     attached_durable_lsn: NonNegativeInt = 0
     """Rowsets that the log attaches up to this position are named here, or were and are gone."""
     rowsets: tuple[RowsetEntry, ...] = ()
     history_floor: NonNegativeInt = 0
     """Snapshots below this timestamp can no longer be read: what they need was dropped."""
     partition: TabletPartition = TabletPartition()
-    """Which rows of the table it holds."""
+    """The part of the table's rows that it holds."""
     directory: PositiveInt | None = None
-    """The number of the directory of its files, which tablets that were divided share; None: its own id."""
+    """The number of the directory of its files, which the tablets of a split share; None: its own id."""
     ancestors: tuple[int, ...] = ()
-    """The tablets that it was a part of before they were split: what the log tells of them is for their descendants."""
+    """The tablets that it was split from: their log records apply to their descendants."""
 
     elsewhere: str | None = None
-    """The server that has its rows, where several share a table and it is another one; None: this one."""
+    """The server that has its rows, if the table is shared and that is another one; None: this one."""
     aliases: tuple[int, ...] = ()
-    """The numbers that it had here before it moved: tickets may name them, the log is not meant."""
+    """The numbers that it had here before it moved: tickets may use them, the log does not."""
     moved: MovedEntry | None = None
-    """With ``elsewhere``: how it went there, until that server has said that it has it. Else how it came here."""
+    """With ``elsewhere``: the move that took it, until that server has confirmed it. Else the move that brought it."""
     arriving: ArrivingEntry | None = None
-    """With ``elsewhere``: what has come of it so far."""
+    """With ``elsewhere``: the part of it that has arrived so far."""
 
     @property
     def home(self) -> int:
@@ -127,14 +127,14 @@ class TabletEntry(_ManifestEntry):
         return self.directory or self.id
 
     def with_rowset(self, rowset: RowsetEntry, history_floor: int = 0) -> TabletEntry:
-        """Return the tablet with ``rowset`` in the place of the entry of the same id, and a floor at least as high."""
+        """Return the tablet with ``rowset`` instead of the entry of the same id, and a floor at least as high."""
         rowsets = tuple(rowset if old.id == rowset.id else old for old in self.rowsets)
         return self.model_copy(update={"rowsets": rowsets, "history_floor": max(self.history_floor, history_floor)})
 
     def with_attached(self, rowsets: Sequence[RowsetEntry]) -> TabletEntry:
-        """Return the tablet with rowsets, in the order of their log positions, that the log attaches; known ones stay.
+        """Return the tablet with rowsets that the log attaches, in the order of their log positions; known ones stay.
 
-        A replay may come upon a position that an earlier one has gone past, never the other way round.
+        A replay may meet a position that an earlier one has passed, never the reverse.
         """
         new = [rowset for rowset in rowsets if rowset.durable_lsn > self.attached_durable_lsn]
         if not new:
@@ -162,15 +162,15 @@ class TableEntry(_ManifestEntry):
     tablets: tuple[TabletEntry, ...]
     partitions: PartitionSchema = PartitionSchema()
     last_auto_id: NonNegativeInt = 0
-    """Ids up to this one were given to rows of a table whose key is not unique; newer ones stand in the log."""
+    """Ids up to this one were assigned in a table with a non-unique key; the log has newer ones."""
     dropped_until: NonNegativeInt | None = None
-    """Until when, in microseconds since 1970, a table that was dropped can be recalled; None: it is in use."""
+    """The end of a dropped table's recall time, in microseconds since 1970; None: it is in use."""
     last_change: NonNegativeInt = 0
-    """The newest commit that changed rows, as far as the log does not tell of a newer one."""
+    """The newest commit that changed rows, unless the log has a newer one."""
 
 
 class CleanStopEntry(_ManifestEntry):
-    """How the log ended when the store was closed; gone while it is open."""
+    """The end of the log when the store was closed; removed while it is open."""
 
     last_lsn: NonNegativeInt
     crc: NonNegativeInt
@@ -181,10 +181,10 @@ class Manifest(_ManifestEntry):
 
     store_uuid: str
     next_id: PositiveInt = 1
-    """Ids of tables, tablets and files are given from here and never again."""
+    """The next id for tables, tablets and files; ids are never reused."""
     tables: tuple[TableEntry, ...] = ()
     log_needed_from: PositiveInt = 1
-    """The log must reach back to this position; what came before is in files."""
+    """The log must reach back to this position; files hold everything before it."""
     last_timestamp: NonNegativeInt = 0
     """The clock starts above this."""
     clean_stop: CleanStopEntry | None = None
@@ -203,12 +203,11 @@ class Manifest(_ManifestEntry):
         return self.model_copy(update={"tables": tuple(table for table in self.tables if table.id != table_id)})
 
     def with_tablet(self, tablet_id: int, edit: Callable[[TabletEntry], TabletEntry]) -> Manifest:
-        """Return the manifest with one tablet edited; as it is when the tablet was dropped meanwhile."""
+        """Return the manifest with one tablet edited; unchanged if the tablet was dropped meanwhile."""
         return self.with_tablets([(tablet_id, edit)])
 
     def with_tablets(self, edits: Iterable[tuple[int, Callable[[TabletEntry], TabletEntry]]]) -> Manifest:
-        """Return the manifest with tablets, by id, edited, one edit after the other; those that were dropped
-        meanwhile are passed over."""
+        """Return the manifest with tablets, by id, edited in this order; skips those that were dropped meanwhile."""
         by_tablet: dict[int, list[Callable[[TabletEntry], TabletEntry]]] = {}
         for tablet_id, edit in edits:
             by_tablet.setdefault(tablet_id, []).append(edit)
@@ -225,7 +224,7 @@ class Manifest(_ManifestEntry):
         return self.model_copy(update={"tables": tuple(tables)})
 
     def with_auto_ids(self, last_ids: Mapping[int, int]) -> Manifest:
-        """Return the manifest that knows the newest ids that tables, by id, gave to their rows."""
+        """Return the manifest with the newest assigned ids of tables, by table id."""
         tables = (
             table.model_copy(update={"last_auto_id": max(table.last_auto_id, last_ids.get(table.id, 0))})
             for table in self.tables
@@ -233,7 +232,7 @@ class Manifest(_ManifestEntry):
         return self.model_copy(update={"tables": tuple(tables)})
 
     def with_last_changes(self, timestamps: Mapping[int, int]) -> Manifest:
-        """Return the manifest that knows the newest commits that changed rows of tables, by id."""
+        """Return the manifest with the newest commits that changed rows of tables, by table id."""
         tables = (
             table.model_copy(update={"last_change": max(table.last_change, timestamps.get(table.id, 0))})
             for table in self.tables
@@ -241,7 +240,7 @@ class Manifest(_ManifestEntry):
         return self.model_copy(update={"tables": tuple(tables)})
 
     def with_in_files(self, positions: Mapping[int, int]) -> Manifest:
-        """Return the manifest that knows up to which log positions the files of tablets, by id, hold all changes."""
+        """Return the manifest with the log positions up to which the files of tablets, by id, hold all changes."""
 
         def edited(tablet: TabletEntry) -> TabletEntry:
             position = positions.get(tablet.id, 0)
@@ -256,12 +255,12 @@ class Manifest(_ManifestEntry):
     def with_log_from(self, lsn: int) -> Manifest:
         """Return the manifest that needs the log only from ``lsn`` on.
 
-        It never needs more again: two flushes may end at once, and what the later one freed is gone.
+        The position never goes back: two flushes may end at once, and what the later one freed is gone.
         """
         return self.model_copy(update={"log_needed_from": max(self.log_needed_from, lsn)})
 
     def tablet(self, tablet_id: int) -> TabletEntry | None:
-        """Return a tablet's entry, the same object until it is edited; None when it is not there."""
+        """Return a tablet's entry, the same object until it is edited; None if there is none."""
         return next((tablet for table in self.tables for tablet in table.tablets if tablet.id == tablet_id), None)
 
     @property
@@ -277,20 +276,20 @@ class ManifestFile:
 
     def __init__(self, fs: FileSystem, manifest: Manifest) -> None:
         self.latch = ReadOnlyLatch()
-        """That of the store: what the log says from now on may be of tablets that the manifest on disk has no more."""
+        """Latch of the store. A failed write closes it: the manifest on disk may lack tablets of later log records."""
         self._fs = fs
         self._manifest = manifest
         self._lock = threading.Lock()
         self._next_id = manifest.next_id
         self._closed = False
         self.damage: CorruptionError | None = None
-        """What is wrong with the manifest on disk, when its copy stood for it at the opening."""
+        """The damage of the manifest on disk, if the store was opened from its copy."""
         self.failed: str | None = None
-        """Why the manifest on disk is in doubt; nothing more may be written then."""
+        """Why the manifest on disk is in doubt; then nothing more may be written."""
 
     @classmethod
     def open(cls, fs: FileSystem) -> ManifestFile | None:
-        """Read the manifest; None when there is none. Raises CorruptionError when it is not what was written."""
+        """Read the manifest; None if there is none. Raises CorruptionError if it is not what was written."""
         if fs.exists(_NEW_PATH):
             fs.unlink(_NEW_PATH)
         if not fs.exists(PATH):
@@ -302,7 +301,7 @@ class ManifestFile:
 
     @staticmethod
     def exists(fs: FileSystem) -> bool:
-        """Tell whether a store has its manifest here; change nothing."""
+        """Return whether a store has its manifest here."""
         return fs.exists(PATH)
 
     @classmethod
@@ -314,28 +313,28 @@ class ManifestFile:
 
     @property
     def current(self) -> Manifest:
-        """The document as it stands on disk, with what was assumed since."""
+        """The document on disk, with later assumed edits."""
         return self._manifest
 
     def new_id(self) -> int:
-        """Return an id that nothing has."""
+        """Return an unused id."""
         return self.new_ids(1)
 
     def new_ids(self, count: int) -> int:
-        """Return the first of ``count`` ids that nothing has."""
+        """Return the first of ``count`` unused ids."""
         with self._lock:
             self._next_id += count
             return self._next_id - count
 
     def close(self) -> None:
-        """Let nothing more be written: whoever is late must not overwrite what the next process writes."""
+        """Forbid further writes: a late one must not overwrite what the next process writes."""
         with self._lock:
             self._closed = True
 
     def assume(self, edit: Callable[[Manifest], Manifest], ids_used: int = 0) -> None:
-        """Edit the manifest in memory; the next commit writes that too. Until then the edit is for the log to tell.
+        """Edit the manifest in memory; the next commit writes the edit too. Until then only the log has it.
 
-        What the log tells must be durable there. Ids up to ``ids_used`` are not given again.
+        Those log records must be durable. Ids up to ``ids_used`` are not assigned again.
         """
         with self._lock:
             self._manifest = edit(self._manifest)
@@ -346,8 +345,8 @@ class ManifestFile:
 
         Raises:
             StorageFullError: the disk is full; nothing changed.
-            UnavailableError: the disk failed; what it holds is unknown until the store is opened anew, and the store
-                is read-only.
+            UnavailableError: the disk failed; its content is unknown until the store is opened again, and the store is
+                read-only.
         """
         with self._lock:
             if self._closed:
@@ -361,8 +360,8 @@ class ManifestFile:
             return edited
 
     def copy(self) -> None:
-        """Write the manifest a second time, for the case that the first is damaged while nobody changes it. The store
-        does without a copy where that fails."""
+        """Write a copy of the manifest, in case the first is damaged while the store is closed. A failure only leaves
+        the store without a copy."""
         new = f"{COPY_PATH}.new"
         with self._lock, suppress(OSError):
             document = pack_manifest(self._manifest)
@@ -398,7 +397,7 @@ class ManifestFile:
             self._fs.sync_directory("")
         except OSError as error:
             self._fail(error)
-        except BaseException as error:  # an interrupt leaves as much in doubt
+        except BaseException as error:  # after an interrupt, too, the file is in doubt
             self._stop(error)
             raise
 
@@ -420,7 +419,7 @@ def pack_manifest(manifest: Manifest) -> bytes:
 
 
 def read_manifest(fs: FileSystem) -> Manifest:
-    """Read the manifest on disk; where it is damaged, its copy, if that is of the same moment for certain.
+    """Read the manifest on disk; if it is damaged, its copy, if that is surely of the same state.
 
     Raises:
         CorruptionError: it is not what was written.
@@ -429,7 +428,7 @@ def read_manifest(fs: FileSystem) -> Manifest:
 
 
 def read_with_damage(fs: FileSystem) -> tuple[Manifest, CorruptionError | None]:
-    """Read the manifest on disk as ``read_manifest`` does; return with it what is wrong, if its copy stands for it."""
+    """Read the manifest on disk as ``read_manifest`` does; return its damage too, if the copy was used."""
     document = _content(fs, PATH)
     try:
         return unpack_manifest(document), None
@@ -440,7 +439,7 @@ def read_with_damage(fs: FileSystem) -> tuple[Manifest, CorruptionError | None]:
 
 
 def unpack_manifest(document: bytes) -> Manifest:
-    """Return what the bytes of a manifest say. Raises CorruptionError when they are not what was written."""
+    """Decode a manifest. Raises CorruptionError if the bytes are not what was written."""
     if len(document) < _HEADER.size:
         raise CorruptionError(PATH, 0, f"{len(document)} bytes are too short for a manifest")
     magic, version, length, crc = _HEADER.unpack_from(document)
@@ -458,8 +457,8 @@ def unpack_manifest(document: bytes) -> Manifest:
 
 
 def _twin(fs: FileSystem, damaged: bytes) -> Manifest | None:
-    """Return what the copy says if it was written with what is damaged now: their checksums, or all after the header,
-    are the same. One of another moment would bring back tables that were dropped, and forget rows."""
+    """Return the copy if it was written together with the damaged manifest: their checksums, or everything after the
+    header, are equal. An older copy would bring back dropped tables, and forget rows."""
     if not fs.exists(COPY_PATH):
         return None
     copy = _content(fs, COPY_PATH)

@@ -9,24 +9,24 @@ from ...schemas.errors import UnavailableError
 
 
 class ReadOnlyLatch:
-    """Whether the store may still be changed, by writes or by maintenance. Reads go on in any case."""
+    """Whether writes and maintenance may change the store. Reads are always possible."""
 
     def __init__(self) -> None:
         self.reason: str | None = None
-        """Why nothing may be changed until the store is restarted; None while all is well."""
+        """Why nothing may change until a restart; None if changes are possible."""
 
     def stop(self, reason: str) -> None:
-        """Let nothing be changed any more. The first reason stays."""
+        """Forbid changes. The first reason is kept."""
         self.reason = self.reason or f"the store is read-only: {reason}; restart it to recover"
 
     def check(self) -> None:
-        """Raise UnavailableError when nothing may be changed."""
+        """Raise UnavailableError if changes are forbidden."""
         if self.reason:
             raise UnavailableError(self.reason)
 
     @contextmanager
     def on_failure(self, what: str) -> Iterator[None]:
-        """Stop the store when the body fails, whatever the error."""
+        """Forbid changes if the body fails, whatever the error."""
         try:
             yield
         except BaseException as error:

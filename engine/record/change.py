@@ -1,9 +1,9 @@
-"""A change: rows of one tablet that a commit stores, updates or deletes, as it is logged and applied.
+"""A change: rows of one tablet that a commit stores, updates or deletes, as logged and applied.
 
-Where a commit brings rows in a file of their own (`attach`), its record says which: an attachment.
+If a commit brings rows in a file of their own (`attach`), its record names the file: an attachment.
 
-The log holds changes, not requests: by column id, with defaults filled in, without the rows that were refused. So a
-replay applies them as they are, whatever the schema has become. Beside them a record may hold notes.
+The log holds changes, not requests: by column id, with defaults filled in, without refused rows. So a replay applies
+them unchanged, whatever the schema is now. A record may also hold notes.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ class ChangeKind(IntEnum):
     UPDATE = 2
     """Key columns and new cells of live rows."""
     DELETE = 3
-    """Key columns of live rows that die."""
+    """Key columns of live rows to delete."""
     ATTACH = 6
-    """New rows in a rowset whose files were there before; 4, 5 and 7 are kinds of notes."""
+    """New rows in a rowset whose files were written before; 4, 5 and 7 are kinds of notes."""
 
 
 @dataclass(frozen=True)
 class Change:
     """``rows`` has one column for each column id, named by the id in decimal; each key occurs once.
 
-    Types are those of the table when the change was made, or others that are stored as the same physical ones.
+    Types are those of the table at the time of the change, or others with the same physical types.
     """
 
     tablet_id: int
@@ -65,7 +65,7 @@ class Change:
 
 
 class Attachment(BaseModel):
-    """A rowset that a commit adds to a tablet, with all of its rows; its base file is durable."""
+    """A rowset that a commit adds to a tablet; its base file is durable."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -74,15 +74,15 @@ class Attachment(BaseModel):
     """The id of the rowset."""
     rows: PositiveInt
     last_auto_id: PositiveInt | None = None
-    """The largest number that the store gave to one of the rows, where it numbers them."""
+    """The largest id that the store assigned to one of the rows, if it numbers them."""
 
 
 _HEADER = struct.Struct("<IBBxxQ")
-"""tablet id (of a note: table id), kind, form of a change, bytes that follow"""
+"""tablet id (of a note: table id), kind, form of a change, number of bytes that follow"""
 _ARROW, _ROWS = 0, 1
 """Forms in the log: never reuse or renumber."""
 ROW_FORM_MAX = 32
-"""Changes of more rows are logged as Arrow streams, which take about as much then and less work."""
+"""Changes of more rows are logged as Arrow streams, which then take about the same space and less work."""
 _NOTE_KINDS = frozenset(NoteKind)
 _JSON_KINDS = _NOTE_KINDS | {ChangeKind.ATTACH}
 
@@ -90,10 +90,10 @@ _JSON_KINDS = _NOTE_KINDS | {ChangeKind.ATTACH}
 def pack_record(
     changes: Sequence[Change], notes: Sequence[Note] = (), attachments: Sequence[Attachment] = ()
 ) -> list[pa.Buffer | bytes]:
-    """Return the payload of a log record: each part as a header and what follows it.
+    """Return the payload of a log record: each part as a header and its content.
 
-    A change of few rows is their row encoding, of more an Arrow IPC stream of one batch; a note or attachment is JSON,
-    filled up with spaces to a multiple of 8 bytes.
+    A change of few rows is in row encoding, of more rows an Arrow IPC stream of one batch. Notes and attachments are
+    JSON, padded with spaces to a multiple of 8 bytes.
     """
     pieces: list[pa.Buffer | bytes] = []
     for note in notes:
@@ -116,7 +116,7 @@ def _json_part(owner: int, kind: int, body: bytes) -> list[pa.Buffer | bytes]:
 
 
 def unpack_changes(payload: memoryview, lsn: int) -> Iterator[Change]:
-    """Yield the changes of a log record. Raises CorruptionError when the payload is not what was logged."""
+    """Yield the changes of a log record. Raises CorruptionError if the payload is not what was logged."""
     for tablet_id, kind, form, body in _parts(payload, lsn):
         if kind not in _JSON_KINDS:
             try:
@@ -130,7 +130,7 @@ def _change(tablet_id: int, kind: ChangeKind, form: int, body: memoryview) -> Ch
     if form == _ROWS:
         cells, rows = unpack_rows(body)
         change = Change(tablet_id, kind, rows)
-        change.__dict__["cells"] = cells  # what the property would make of the rows again
+        change.__dict__["cells"] = cells  # saves the property from decoding the rows again
         return change
     require(form == _ARROW, f"a change of unknown form {form}")
     return Change(tablet_id, kind, pa.ipc.open_stream(pa.py_buffer(body)).read_next_batch())

@@ -1,9 +1,9 @@
-"""The rows of a small change as the log holds them: in row encoding, a tenth of what an Arrow stream of a row takes.
+"""The rows of a small change in the log: in row encoding, a tenth of an Arrow stream of one row.
 
     | columns u4 | rows u4 | column id u4 x columns | type u1 x columns | end u4 x rows | rows | 0 to a multiple of 8 |
 
-An end counts from the first byte of the first row. A column that no row has a cell of is named too: to set a cell to
-NULL is not the same as to leave it. Types are the physical ones, by number.
+An end counts from the first byte of the first row. Columns without any cell are named too: setting a cell to NULL
+differs from leaving it. Types are the physical ones, by number.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from ..vectors.vector import BytesVector, Vector, stored_as
 _COUNTS = struct.Struct("<II")
 _UNIT = np.dtype("<u4")
 CELLS_MAX = 1 << 22
-"""More in one change are corruption, thousands are written: NULLs take no bytes, so that the length of a change says
-nothing of what its cells take in memory."""
+"""More rows in one change are corruption; writers use thousands. NULLs take no bytes, so the length of a change does
+not limit the memory of its cells."""
 
 _CODES = {
     PhysicalType.BOOL: 1,
@@ -56,7 +56,7 @@ _ARROW: dict[PhysicalType, pa.DataType] = {
 
 
 def pack_rows(cells: Mapping[int, Vector], row_count: int) -> bytes:
-    """Return the cells of some rows by column id. Raises OverflowError when they take 2 GiB or more."""
+    """Return the cells of some rows by column id. Raises OverflowError if they take 2 GiB or more."""
     encoded = encode(cells, row_count)
     body = b"".join(
         (
@@ -71,10 +71,10 @@ def pack_rows(cells: Mapping[int, Vector], row_count: int) -> bytes:
 
 
 def unpack_rows(body: memoryview) -> tuple[dict[int, Vector], pa.RecordBatch]:
-    """Return the cells by column id, and the same as a batch of the Arrow types that stand for the physical ones: a
-    date as an int32.
+    """Return the cells by column id, and the same as a batch of the Arrow types for the physical ones: a date as an
+    int32.
 
-    Raises CorruptPageError when the body is not what was packed.
+    Raises CorruptPageError if the body is not what was packed.
     """
     require(len(body) >= _COUNTS.size, "a change without counts")
     column_count, row_count = _COUNTS.unpack_from(body)
@@ -97,7 +97,7 @@ def unpack_rows(body: memoryview) -> tuple[dict[int, Vector], pa.RecordBatch]:
 
 
 def _rows(ends: np.ndarray, data: np.ndarray) -> BytesVector:
-    """Return the rows, checked, in memory of their own."""
+    """Return the checked rows, in their own memory."""
     size = int(ends[-1]) if len(ends) else 0
     require(size <= len(data) < size + 8, f"rows of {size} bytes in {len(data)}")
     offsets = allocate(len(ends) + 1, np.int32)

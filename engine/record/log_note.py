@@ -1,4 +1,4 @@
-"""A note: what a log record says beside its changes, for `commit/numbered_writes` or `commit/transaction_memory`."""
+"""A note in a log record beside its changes, for `commit/numbered_writes` or `commit/transaction_memory`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class NoteKind(IntEnum):
     WRITERS = 5
     """Answers from a part of the log that is about to be freed."""
     TRANSACTIONS = 7
-    """The transaction whose commit this record is; or all of them, from a part of the log that is about to be freed."""
+    """The transaction of this commit; or all of them, from a part of the log that is about to be freed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Columns that were added to a table after rows were written: those rows show the column's read default, else NULL."""
+"""Columns that were added to a table after rows were written: those rows show the read default, else NULL."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..vectors.vector import DictionaryVector, Vector, as_bytes, nulls
 
 
 def absent_cells(column: ColumnSchema, row_count: int) -> Vector:
-    """Return a column's cells of rows that were written before it was there: one value for all, held once."""
+    """Return a column's cells of rows that were written without it: one value for all, stored once."""
     kind = column.logical.arrow
     physical = physical_of(kind)
     value = from_json(column.read_default, column.logical, f"the read_default of column {column.name!r}:")
@@ -31,13 +31,13 @@ def absent_cells(column: ColumnSchema, row_count: int) -> Vector:
 
 
 def absent_bytes(column: ColumnSchema) -> float:
-    """Return the bytes of one such cell, when it is spelled out."""
+    """Return the bytes of one such cell when it is materialised."""
     cell = absent_cells(column, 1)
     return float(cell.nbytes)
 
 
 def absent_zone_map(column: ColumnSchema, row_count: int) -> ZoneMap:
-    """Return the bounds of such cells of so many rows: the read default alone, or nothing but NULL."""
+    """Return the zone map of ``row_count`` such cells: only the read default, or only NULL."""
     one = _zone_map_of_one(column)
     return replace(one, null_count=one.null_count * row_count, row_count=row_count)
 

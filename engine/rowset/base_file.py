@@ -1,12 +1,12 @@
 """The base file of a DiskRowSet: a cfile of kind ``base``.
 
 (column id, "base")     one stream a column, rows in the order of their encoded keys
-(LIVE, "base")          which rows exist; absent when all do
+(LIVE, "base")          the liveness of rows; absent if all are alive
 (0, "key_index")        the encoded key of the first row of every 1,024 rows
 (0, "key_filter")       a Bloom filter of the keys (`key_filter`)
 
-A major delta compaction rewrites some columns into a base file of their own, which has no more than their streams and
-says in its metadata to which rowset it belongs and which moment it shows.
+A major delta compaction rewrites some columns into a base file of their own, which has only their streams. Its metadata
+names its rowset and the timestamp that it shows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ KEY_INDEX = StreamKey(LIVE, "key_index")
 
 
 class RowsetMetadata(BaseModel):
-    """What the footer of a base file says of the rowset. Keys are encoded, in hexadecimal."""
+    """The rowset's metadata in the footer of a base file. Keys are encoded, in hexadecimal."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -46,11 +46,11 @@ class RowsetMetadata(BaseModel):
     base_timestamp: int
     schema_version: int
     key_filter: int = 0
-    """How the filter of the keys was made (`key_filter`); 0 when there is none."""
+    """The kind of key filter (`key_filter`); 0 for none."""
 
 
 class ColumnsMetadata(BaseModel):
-    """What the footer of a base file with some columns of a rowset says."""
+    """The metadata in the footer of a base file with some columns of a rowset."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -84,7 +84,7 @@ class ColumnsFile:
         return self.reader.size_bytes
 
     def close(self) -> None:
-        """Drop its pages from the cache; whoever still reads it may go on."""
+        """Drop its pages from the cache; present readers may continue."""
         self.reader.close()
 
 
@@ -108,8 +108,8 @@ def write_columns_file(
 class BaseFileWriter:
     """Writes the base file of a rowset in one pass over its rows, which come in key order.
 
-    For each run of rows: ``append`` the cells of every column, then ``end_run``. Memory stays at a page of each column,
-    and 9 bytes a row. Abort it unless it was finished.
+    For each run of rows, ``append`` the cells of every column, then ``end_run``. Memory holds a page of each column,
+    and 9 bytes a row. Call ``abort`` unless it was finished.
     """
 
     def __init__(
@@ -139,11 +139,11 @@ class BaseFileWriter:
         self._streams[column_id].append(cells)
 
     def copy_page(self, column_id: int, stream: StreamReader, number: int) -> bool:
-        """Add a full page of a stream in the place of cells, as it stands; False where that cannot be."""
+        """Copy a full encoded page of a stream instead of appending cells; False if that is not possible."""
         return self._streams[column_id].copy_page(stream, number)
 
     def end_run(self, keys: KeyVector, alive: np.ndarray) -> None:
-        """End a run of rows with these encoded keys, of which ``alive`` exist; every column has their cells."""
+        """End a run of rows with these encoded keys and liveness; every column has their cells."""
         blocks = np.arange(-self.row_count % BLOCK_ROWS, len(keys), BLOCK_ROWS, dtype=np.int64)
         self._block_keys.append(keys_as_bytes(take_keys(keys, blocks)))
         self._min_key = self._min_key if self.row_count else key_bytes(keys, 0)
@@ -153,7 +153,7 @@ class BaseFileWriter:
         self.row_count += len(keys)
 
     def finish(self, base_timestamp: int, schema_version: int) -> np.ndarray:
-        """Write what is left, sync the file and return which rows exist; the caller syncs the directory."""
+        """Write the rest, sync the file and return the liveness of all rows; the caller syncs the directory."""
         for stream in self._streams.values():
             stream.finish()
         alive = np.concatenate(self._alive)
@@ -195,9 +195,9 @@ def write_base_file(
     base_timestamp: int,
     schema_version: int,
 ) -> None:
-    """Write rows that stand in key order as one file and sync it; the caller syncs the directory.
+    """Write rows in key order as one file and sync it; the caller syncs the directory.
 
-    ``cells`` and ``encodings`` go by column id; ``alive`` is None when every row exists.
+    ``cells`` and ``encodings`` are by column id; ``alive`` is None if every row is alive.
     """
     writer = BaseFileWriter(fs, path, file_id, encodings, cells)
     try:

@@ -38,8 +38,8 @@ NEWEST = (1 << 63) - 1
 class DiskRowSet(RowSet):
     """An open base file with its deltas, and the files of columns that were rewritten since.
 
-    Its files never change: a rewrite puts a new DiskRowSet in its place, which has the same rows in the same slot and
-    shares ``live`` and the memory stores.
+    Its files never change: a rewrite replaces it by a new DiskRowSet with the same rows in the same slot, which shares
+    ``live`` and the memory stores.
     """
 
     base_is_own = True
@@ -61,7 +61,7 @@ class DiskRowSet(RowSet):
         self.min_key = bytes.fromhex(self.metadata.min_key)
         self.max_key = bytes.fromhex(self.metadata.max_key)
         self.born = born
-        """The commit that brought all rows; None when the deltas tell of each."""
+        """The commit that inserted all rows; None if the deltas have each row's."""
         self.deltas = DeltaTracker(self.base_timestamp)
         self.live = LiveRows(self.metadata.row_count)
         self.durable_lsn = 0
@@ -95,11 +95,11 @@ class DiskRowSet(RowSet):
 
     @property
     def base_timestamp(self) -> int:
-        """The moment that the base shows, but for columns that were rewritten since."""
+        """The timestamp that the base shows, except for columns that were rewritten since."""
         return self.metadata.base_timestamp if self.born is None else self.born
 
     def bear(self, timestamp: int, lsn: int) -> None:
-        """Let all rows be born by the commit at ``timestamp``, before anybody reads them. The log has it at ``lsn``."""
+        """Set the commit that inserts all rows, before anybody reads them. The log has it at ``lsn``."""
         self.born, self.durable_lsn = timestamp, lsn
         self.deltas = DeltaTracker(timestamp)
 
@@ -120,7 +120,7 @@ class DiskRowSet(RowSet):
 
     @property
     def column_ids(self) -> set[int]:
-        """The columns that have a base; others were added after the rows were written."""
+        """The columns with a base; others were added after the rows were written."""
         return {key.column_id for key in self._reader.streams() if key.role == "base"}.union(self._columns)
 
     @property
@@ -160,7 +160,7 @@ class DiskRowSet(RowSet):
         return self.size_bytes + sum(file.size_bytes for file in self.deltas.files)
 
     def load_columns(self, columns: Mapping[int, ColumnsFile]) -> None:
-        """Take over the base files of rewritten columns, before delta files, while the rowset is being opened."""
+        """Take over the base files of rewritten columns, before delta files, while the rowset opens."""
         for file in columns.values():
             if (file.metadata.rowset_id, file.metadata.row_count) != (self.rowset_id, len(self)):
                 raise CorruptionError(file.path, 0, f"these are not columns of rowset {self.rowset_id}")
@@ -175,21 +175,21 @@ class DiskRowSet(RowSet):
         return rowset
 
     def without_birth(self) -> DiskRowSet:
-        """Return a rowset of the same rows that have always been there: for snapshots that see them all."""
+        """Return a rowset with the same rows, as if they had always existed: for snapshots that see them all."""
         rowset = copy(self)
         rowset.born = None
         return rowset
 
     def without_memory(self) -> DiskRowSet:
-        """Return a rowset of the same files without the deltas in memory."""
+        """Return a rowset with the same files and no deltas in memory."""
         return self.with_files(self.deltas.without_memory())
 
     def has_base(self, column_id: int) -> bool:
-        """Whether there are base cells of a column: not when it was added after the rows were written."""
+        """Whether a column has base cells: not if it was added after the rows were written."""
         return column_id in self._columns or StreamKey(column_id, "base") in self._reader
 
     def base_stream(self, column_id: int) -> StreamReader:
-        """Return the stream of a column's base cells, which are there."""
+        """Return the stream of a column's base cells, which must exist."""
         file = self._columns.get(column_id)
         return (file.reader if file else self._reader).stream(StreamKey(column_id, "base"))
 
@@ -241,7 +241,7 @@ class DiskRowSet(RowSet):
         return self._encoder.encode([self.base(column, first, last) for column in self._key_columns])
 
     def find(self, keys: KeyVector, hashes: np.ndarray) -> np.ndarray:
-        # Needs no index in memory. Most keys that are not there cost a look into the Bloom filter.
+        # Needs no index in memory. Most absent keys cost only a look into the Bloom filter.
         rows = np.full(len(keys), -1, np.int64)
         may_be_here = np.flatnonzero(self._may_hold(keys, hashes))
         if len(may_be_here):
@@ -250,7 +250,7 @@ class DiskRowSet(RowSet):
         return rows
 
     def _may_hold(self, keys: KeyVector, hashes: np.ndarray) -> np.ndarray:
-        """Return for each key whether it may be here: its place in the key order, then the filter."""
+        """Return for each key whether it may be here: by its place in the key order, then by the filter."""
         near = keys_less_equal(keys, self.max_key)
         if isinstance(keys, U64Keys):
             near &= keys.values >= np.uint64(int.from_bytes(self.min_key, "big"))
@@ -261,7 +261,7 @@ class DiskRowSet(RowSet):
 
     @property
     def key_filter(self) -> KeyFilter | None:
-        """The Bloom filter of the keys; None in a file that was written without, or with one of an unknown kind."""
+        """The Bloom filter of the keys; None if the file has none, or one of an unknown kind."""
         if self._key_filter is None and self.metadata.key_filter == SPLIT_BLOCK:
             self._key_filter = KeyFilter(self._reader.stream(KEY_FILTER))
         return self._key_filter
@@ -284,7 +284,7 @@ class DiskRowSet(RowSet):
         return key_bytes(self._first_keys(), block)
 
     def rows_below(self, key: bytes) -> int:
-        """Return how many rows, in whole mini-blocks unless all, surely have keys below ``key``."""
+        """Return how many rows surely have keys below ``key``, in whole mini-blocks unless all have."""
         if key > self.max_key:
             return len(self)
         return max(lower_bound(self._first_keys(), key) - 1, 0) * BLOCK_ROWS
@@ -307,18 +307,18 @@ class DiskRowSet(RowSet):
             self.live.load(alive)
 
     def check_files(self) -> None:
-        """See that all files are still there, and whole, whoever else may reach the disk.
+        """Check that all files still exist and have their full size.
 
         Raises:
             CorruptionError: one is gone, or was cut short.
-            UnreadableFileError: the disk does not tell.
+            UnreadableFileError: the disk reports an error.
         """
         self._reader.check()
         for file in (*self.columns_files, *self.deltas.files):
             file.reader.check()
 
     def close(self) -> None:
-        """Let go of the files; memory that views still use stays until they are dropped."""
+        """Close the files; memory that views still use stays until they are dropped."""
         self._reader.close()
         for file in self.columns_files:
             file.close()
@@ -357,5 +357,5 @@ class DiskRowSet(RowSet):
 
 
 def base_timestamps(columns: Mapping[int, ColumnsFile]) -> dict[int, int]:
-    """Return the moment that the base of each rewritten column shows."""
+    """Return the timestamp that the base of each rewritten column shows."""
     return {column_id: file.metadata.base_timestamp for column_id, file in columns.items()}

@@ -1,8 +1,8 @@
-"""The Bloom filter of a DiskRowSet's keys: says of most keys that are not there that they are not, without a search.
+"""The Bloom filter of a DiskRowSet's keys: rules out most absent keys without a search.
 
 11 bits a key leave about 1 % false positives. The filter is a stream of the base file, (0, "key_filter"): four int64 a
-block, plain, so that its pages are used as they lie in the page cache. `RowsetMetadata.key_filter` says by which hash
-and layout it was made; one that is not known is not used.
+block, plain, so that its pages are used in place in the page cache. `RowsetMetadata.key_filter` identifies its hash and
+layout; an unknown one is not used.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _FEW_HASHES = 32
 
 
 def block_count(key_count: int) -> int:
-    """Return the blocks of a filter of so many keys."""
+    """Return the number of blocks of a filter for ``key_count`` keys."""
     return max(1, -(-key_count * BITS_A_KEY // (8 * kernels.BLOCK_BYTES)))
 
 
 def filter_cells(hashes: Sequence[np.ndarray]) -> FixedVector:
-    """Return the filter of keys, given by their hashes in any number of runs, as cells of its stream."""
+    """Return the filter of keys, given their hashes in any number of arrays, as cells of its stream."""
     count = block_count(sum(len(run) for run in hashes))
     words = allocate_zeroed(count * WORDS_A_BLOCK, np.int64)
     for run in hashes:
@@ -42,7 +42,7 @@ def filter_cells(hashes: Sequence[np.ndarray]) -> FixedVector:
 
 
 class KeyFilter:
-    """A filter in an open base file. Any number of threads may ask at once."""
+    """A filter in an open base file. Thread safe."""
 
     def __init__(self, stream: StreamReader) -> None:
         """Take over a stream whose rows are whole blocks."""
@@ -53,7 +53,7 @@ class KeyFilter:
     def may_hold(self, hashes: np.ndarray) -> np.ndarray:
         """Return for each hash (uint64) whether its key may be in the rowset; False is certain.
 
-        Raises CorruptionError or UnreadableFileError when the filter cannot be read.
+        Raises CorruptionError or UnreadableFileError if the filter cannot be read.
         """
         result = allocate(len(hashes), np.bool_)
         pages = {number: _words(self._stream, number) for number in self._pages_of(hashes)}
@@ -64,7 +64,7 @@ class KeyFilter:
         return result
 
     def _pages_of(self, hashes: np.ndarray) -> Iterable[int]:
-        """Return the pages with the blocks of some hashes; of many hashes, all."""
+        """Return the pages with the blocks of some hashes; all pages for many hashes."""
         if len(hashes) > _FEW_HASHES:
             return range(self._stream.page_count)
         half = np.uint64(32)
@@ -73,7 +73,7 @@ class KeyFilter:
 
 
 def _words(stream: StreamReader, number: int) -> np.ndarray:
-    """Return the words of a page of the stream: those of the page itself as it was written, else a copy."""
+    """Return the words of a page of the stream, in place if possible, else a copy."""
     page = stream.page(number)
     if page.codec.name == "plain" and not page.is_all_null:
         return page.stored

@@ -1,9 +1,8 @@
-"""The key index: from the hash of a primary key to where its row lives.
+"""The key index: from the hash of a primary key to the location of its row.
 
-A tablet has one hash table for its DiskRowSets, whatever their number, so that looking up a key
-costs one cache miss and one comparison with the real key; a MemRowSet has one of its own. A slot
-holds 24 bits of the hash and a location of 40 bits; what a location means is the caller's
-business. Two keys may look alike (they share tag and neighbourhood, one pair in about ten
+A tablet has one hash table for its DiskRowSets, whatever their number, so that looking up a key costs one cache miss
+and one comparison with the real key; a MemRowSet has its own. A slot holds 24 bits of the hash and a location of 40
+bits, which only the caller interprets. Two keys may look alike (they share tag and neighbourhood, one pair in about ten
 million), so `find` asks the caller to compare the keys themselves.
 
 Memory: 12 bytes a slot (8, and 4 of hash bits that let the table grow without reading keys), at most
@@ -23,10 +22,10 @@ from ..kernels import hash_index as kernels
 from ..vectors.memory import address_of, allocate
 
 Verify = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""(positions int64[m] in the batch looked up, locations int64[m]) -> bool[m]: is the key there?"""
+"""(positions int64[m] in the batch looked up, locations int64[m]) -> bool[m]: whether the key is there"""
 
 Lock = AbstractContextManager[object]
-"""What is held while the table is changed, so that look-ups come between changes."""
+"""Held while the table is changed, so that look-ups come between changes."""
 NO_LOCK: Lock = nullcontext()
 
 _MAX_LOAD = 0.7
@@ -45,12 +44,12 @@ class KeyIndex:
 
     @staticmethod
     def bytes_for(key_count: int) -> int:
-        """Return the bytes of memory that an index with room for so many keys takes."""
+        """Return the bytes of memory that an index with room for ``key_count`` keys takes."""
         return _capacity_for(key_count) * _ENTRY_BYTES
 
     @property
     def room(self) -> int:
-        """How many keys fit in all before it must grow."""
+        """How many keys fit before it must grow."""
         return int(self._capacity * _MAX_LOAD) - 1
 
     def __len__(self) -> int:
@@ -63,11 +62,10 @@ class KeyIndex:
         return self._slots.nbytes + self._hash_bits.nbytes
 
     def find(self, hashes: np.ndarray, verify: Verify) -> np.ndarray:
-        """Return the location (int64) of each key, -1 for a key that is not there.
+        """Return the location (int64) of each key, -1 for an absent key.
 
-        ``hashes`` are the keys' 64-bit hashes (uint64). ``verify`` is called with all candidates at
-        once; for those that turn out to be other keys the search goes on, and it is called again if
-        there are more. It is not called when there are none.
+        ``hashes`` are the keys' 64-bit hashes (uint64). ``verify`` is called with all candidates at once. The search
+        continues for those that are other keys, and calls it again if there are more candidates.
         """
         count = len(hashes)
         locations = allocate(count, np.int64)
@@ -91,7 +89,7 @@ class KeyIndex:
         return locations
 
     def insert(self, hashes: np.ndarray, locations: np.ndarray, lock: Lock = NO_LOCK) -> None:
-        """Add keys that are known to be absent. Locations are int64. The table is changed under ``lock``."""
+        """Add keys that are known to be absent. Locations are int64. Changes the table under ``lock``."""
         _check(hashes, locations)
         keys = address_of(hashes), address_of(locations), len(hashes)
         with lock:
@@ -102,10 +100,10 @@ class KeyIndex:
     def relocate(
         self, hashes: np.ndarray, old_locations: np.ndarray, new_locations: np.ndarray, lock: Lock = NO_LOCK
     ) -> None:
-        """Change the locations of keys that are there, in place, under ``lock``.
+        """Change the locations of present keys, in place, under ``lock``.
 
-        No new location may be among the old ones: rows move to a rowset that is new to the index.
-        Raises KeyError when a key was not at its old location; the others have moved.
+        No new location may be among the old ones: rows move to a rowset that is new to the index. Raises KeyError if a
+        key was not at its old location; the others have moved.
         """
         _check(hashes, old_locations)
         _check(hashes, new_locations)
@@ -117,9 +115,9 @@ class KeyIndex:
             raise KeyError(f"{missing} of {len(hashes)} keys are not at their old locations")
 
     def remove(self, hashes: np.ndarray, locations: np.ndarray, lock: Lock = NO_LOCK) -> None:
-        """Take out keys that are there, under ``lock``.
+        """Remove present keys, under ``lock``.
 
-        Raises KeyError when a key was not at its location; the others are out.
+        Raises KeyError if a key was not at its location; the others are removed.
         """
         _check(hashes, locations)
         table = address_of(self._slots), address_of(self._hash_bits), self._capacity
@@ -131,7 +129,7 @@ class KeyIndex:
             raise KeyError(f"{missing} of {len(hashes)} keys are not at their locations")
 
     def reserve(self, key_count: int) -> None:
-        """Make room for ``key_count`` keys in all, so that they are inserted without growing.
+        """Make room for ``key_count`` keys in all.
 
         A table that must grow at least doubles, so that growing is amortised.
         """
@@ -141,9 +139,9 @@ class KeyIndex:
         self._slots, self._hash_bits, self._capacity = larger._slots, larger._hash_bits, larger._capacity
 
     def copy_for(self, key_count: int) -> KeyIndex:
-        """Return an index of the same keys with room for ``key_count`` in all, no less than there are.
+        """Return a copy of the index with room for ``key_count`` keys in all, no fewer than it has.
 
-        This one may be read meanwhile, not changed.
+        Meanwhile this one may be read, not changed.
         """
         return self._copied_to(_capacity_for(max(key_count, self._key_count)))
 
@@ -162,14 +160,14 @@ class KeyIndex:
         return copy
 
     def _make_table(self, capacity: int) -> None:
-        # Not from Arrow's pool: a large np.zeros is in huge pages, which random access wants.
+        # Not from Arrow's pool: a large np.zeros uses huge pages, which random access needs.
         self._capacity = capacity
         self._slots = np.zeros(capacity, np.uint64)
         self._hash_bits = np.zeros(capacity, np.uint32)
 
 
 def _capacity_for(key_count: int) -> int:
-    """Return slots enough for so many keys, with one always free."""
+    """Return enough slots for ``key_count`` keys, with one always free."""
     return max(_FIRST_CAPACITY, int((key_count + 1) / _MAX_LOAD) + 2)
 
 

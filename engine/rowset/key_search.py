@@ -1,7 +1,7 @@
-"""Find keys in the rows of a base file, which stand in key order: the mini-block first, then the row within it.
+"""Finds keys in the rows of a base file, which are in key order: the mini-block first, then the row within it.
 
-The first key of each mini-block is in memory, so one binary search leads a key to the only mini-block that can hold
-it. The mini-blocks that a batch needs are decoded some hundreds at a time and searched where they lie.
+The first key of each mini-block is in memory, so one binary search finds the only mini-block that can have a key. The
+mini-blocks that a batch needs are decoded some hundreds at a time and searched in place.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..vectors.keys import KeyVector, take_keys
 
 _BLOCKS_AT_ONCE = 256
 _DENSE = 1 / 2
-"""Where at least this share of the mini-blocks of a range is wanted, the range is decoded whole."""
+"""A range of mini-blocks is decoded as a whole if at least this share of it is needed."""
 
 
 class SortedRows(Protocol):
@@ -34,7 +34,7 @@ class SortedRows(Protocol):
 
 
 def search(rows: SortedRows, first_keys: KeyVector, keys: KeyVector) -> np.ndarray:
-    """Return the row number (int64) of each key, -1 where it is not there.
+    """Return the row number (int64) of each key, -1 if it is absent.
 
     ``first_keys`` are those of rows 0, 1,024, 2,048 and so on.
     """
@@ -55,7 +55,7 @@ def search(rows: SortedRows, first_keys: KeyVector, keys: KeyVector) -> np.ndarr
 
 
 def _in_blocks(rows: SortedRows, wanted: np.ndarray, blocks: np.ndarray, keys: KeyVector) -> np.ndarray:
-    """Return the row number of each key, which is in mini-block ``blocks[i]`` or nowhere; ``wanted`` are all these."""
+    """Return the row number of each key, which is in mini-block ``blocks[i]`` or absent; ``wanted`` are all these."""
     low, high = int(wanted[0]), int(wanted[-1]) + 1
     if len(wanted) >= (high - low) * _DENSE:
         first = low * BLOCK_ROWS

@@ -1,4 +1,4 @@
-"""Which rows of a rowset exist now: one bool a row, made when the first row dies."""
+"""Which rows of a rowset are alive now: one bool a row, made when the first row dies."""
 
 import numpy as np
 
@@ -13,15 +13,15 @@ class LiveRows:
 
     @property
     def live_count(self) -> int:
-        """Rows that exist."""
+        """The number of live rows."""
         return self._row_count - self.dead_count
 
     def grow(self, row_count: int) -> None:
-        """Count ``row_count`` more rows, all alive."""
+        """Add ``row_count`` rows, all alive."""
         self._row_count += row_count
 
     def at(self, rowids: np.ndarray) -> np.ndarray:
-        """Return for each row whether it exists."""
+        """Return for each row whether it is alive."""
         if self._dead is None:
             return np.ones(len(rowids), np.bool_)
         alive = np.ones(len(rowids), np.bool_)
@@ -30,7 +30,7 @@ class LiveRows:
         return alive
 
     def set(self, rowids: np.ndarray, alive: bool) -> None:
-        """Mark rows, each named once, as existing or not."""
+        """Mark rows, each named once, as alive or dead."""
         if not len(rowids):
             return
         dead = self._reserve(int(rowids.max()) + 1)

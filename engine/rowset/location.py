@@ -1,12 +1,12 @@
-"""Where a row lives: the slot of its rowset in the tablet, and its number in the rowset, in one integer of 40 bits."""
+"""The location of a row: the slot of its rowset in the tablet and its number there, in one integer of 40 bits."""
 
 import numpy as np
 
 ROWID_BITS = 26
 ROWS_MAX = 1 << ROWID_BITS
-"""Rows of one rowset."""
+"""The most rows in a rowset."""
 SLOTS_MAX = 1 << (40 - ROWID_BITS)
-"""Rowsets of one tablet."""
+"""The most rowsets in a tablet."""
 
 
 def pack(slot: int, rowids: np.ndarray) -> np.ndarray:

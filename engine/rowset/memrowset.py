@@ -1,7 +1,7 @@
-"""MemRowSet: the rows of a tablet that are in no file yet.
+"""MemRowSet: the rows of a tablet that are not in files yet.
 
-Columns grow in the order of arrival, so the rows that a snapshot sees are a prefix: rows are appended with rising
-timestamps. The order of the keys is made when it is wanted, by an ordered scan or a flush, and kept.
+Columns grow in the order of arrival, and timestamps ascend, so the rows that a snapshot sees are a prefix. An ordered
+scan or a flush computes the key order on demand, and it is kept.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class MemRowSet(RowSet):
         return self._row_count
 
     def fits(self, columns: Sequence[ColumnSchema]) -> bool:
-        """Whether it has just these columns, as wide as they are now."""
+        """Whether it has exactly these columns, with their present widths."""
         wanted = {column.id: physical_of(column.logical.arrow) for column in columns}
         return wanted == {column_id: column.physical for column_id, column in self._columns.items()}
 
@@ -72,9 +72,9 @@ class MemRowSet(RowSet):
         return sum(column.nbytes for column in columns) + self._index.nbytes + self.deltas.memory_bytes
 
     def insert(self, cells: Mapping[int, Vector], keys: KeyVector, timestamp: int | np.ndarray, lsn: int) -> np.ndarray:
-        """Append rows, born at one timestamp or each at its own, ascending; return their numbers (int64).
+        """Append rows, inserted at one timestamp or each at its own, ascending; return their numbers (int64).
 
-        ``cells`` may be those of an older schema: columns that came since show their read default, others are left out.
+        ``cells`` may have an older schema: columns added since show their read default, others are ignored.
         """
         count = len(keys)
         for column in self._schema:

@@ -11,7 +11,7 @@ from .rowset import RowSet
 
 
 def read_rows(rowset: RowSet, rows: np.ndarray, columns: tuple[ColumnSchema, ...], snapshot: int) -> pa.RecordBatch:
-    """Return the given rows (ascending, distinct), whether they live or not."""
+    """Return the given rows (ascending, distinct), alive or dead."""
     arrays = [to_arrow(rowset.gather(column, rows, snapshot), column.logical.arrow) for column in columns]
     return make_batch(arrays, columns, len(rows))
 

@@ -1,4 +1,4 @@
-"""Checks of a rowset that somebody else wrote, or long ago: that its rows are what a rowset's rows must be."""
+"""Checks of a rowset that another process wrote, or an old one: that its rows are valid."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _BYTES_AT_ONCE = 16 << 20
 
 
 def verify_keys(rowset: DiskRowSet) -> None:
-    """Check that the rows stand in the order of their keys, without repeats, from the first key to the last, and that
-    the filter lets all of them through."""
+    """Check that the rows are in strict key order, from the first key to the last, and that the filter admits all of
+    them."""
     previous = b""
     for first in range(0, len(rowset), _ROWS_AT_ONCE):
         keys = rowset.keys_in(first, min(first + _ROWS_AT_ONCE, len(rowset)))
@@ -46,7 +46,7 @@ def verify_keys(rowset: DiskRowSet) -> None:
 
 
 def verify_partition(schema: TableSchema, router: Router, number: int, rowset: DiskRowSet) -> None:
-    """Check that all rows belong to the tablet in which they are, by its ``number`` among the table's."""
+    """Check that all rows belong to their tablet, by its ``number`` in the table."""
     for first in range(0, len(rowset), _ROWS_AT_ONCE):
         last = min(first + _ROWS_AT_ONCE, len(rowset))
         cells = {column.id: rowset.base(column, first, last) for column in schema.key}
@@ -56,7 +56,7 @@ def verify_partition(schema: TableSchema, router: Router, number: int, rowset: D
 
 
 def verify_deltas(reader: CFileReader, column_id: int, row_count: int) -> np.ndarray:
-    """Check which rows a column's deltas are of, and their order; return their timestamps."""
+    """Check the rows and the order of a column's deltas; return their timestamps."""
     stream = reader.stream(StreamKey(column_id, "rowid"))
     timestamps = reader.stream(StreamKey(column_id, "timestamp"))
     rowids, times = stream.read(0, stream.row_count), timestamps.read(0, timestamps.row_count)
@@ -73,7 +73,7 @@ def verify_deltas(reader: CFileReader, column_id: int, row_count: int) -> np.nda
 def verify_streams(
     schema: TableSchema, encodings: Mapping[int, ColumnEncoding], rowset: DiskRowSet, may_have_dead_rows: bool = False
 ) -> None:
-    """Check that a base file has the columns of a table, stored as ``encodings`` say, and no more."""
+    """Check that a base file has the columns of a table, stored as in ``encodings``, and no others."""
     wanted = {StreamKey(column_id, "base") for column_id in schema.by_id} | {KEY_INDEX, KEY_FILTER}
     found = set(rowset.reader.streams()) - ({StreamKey(LIVE, "base")} if may_have_dead_rows else set())
     if found != wanted:
@@ -86,7 +86,7 @@ def verify_streams(
 
 
 def verify_nulls(schema: TableSchema, reader: CFileReader) -> None:
-    """Check that there is no NULL where none may be, by zone maps that are right."""
+    """Check by zone maps, which must be right, that NOT NULL columns have no NULLs."""
     for key in reader.streams():
         column = schema.by_id.get(key.column_id)
         if key.role != "base" or column is None or column.nullable:
@@ -99,7 +99,7 @@ def verify_cells(schema: TableSchema, reader: CFileReader, cell_bytes: int | Non
     """Check that text is UTF-8, no longer than its type allows, and that cells have at most ``cell_bytes``.
 
     Raises:
-        CorruptionError: naming the first column and row that is not so.
+        CorruptionError: with the first wrong column and row.
     """
     for key in reader.streams():
         column = schema.by_id.get(key.column_id)

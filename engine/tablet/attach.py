@@ -1,17 +1,16 @@
-"""Attach rowsets that were built outside: their rows come to the tablet by one small log record, not row by row.
+"""Attaches rowsets that were built outside: one small log record adds all their rows to the tablet.
 
- 1. The keys are looked up, some thousands at a time: every row must be new. From before that on, the tablet notes which
-    keys come to it (`NewKeys`). The base file is written and synced; the rowset gets a slot (`StagedRowSet`).
- 2. Under the write lock: if none of the keys that came is one of the rowset's, the commit is logged, with no more than
-    the ids of its rowsets, and they stand in the tablet's version. So the lock is held for as long as it takes to look
-    at the keys that came since they were last looked at. Every row is born at the commit's timestamp
-    (`RowsetEntry.born`). Look-ups search the rowset by its Bloom filter until the key index has it, like any that is
-    not indexed.
- 3. The manifest names the rowset when the record is durable (`name_attached`). Until the manifest is written next, the
-    log record stands in for that (`with_logged`): the log is not freed before, and an opening reads it first of all.
+ 1. The keys are looked up, some thousands at a time: every row must be new. From before that on, the tablet collects
+    the keys that come to it (`NewKeys`). The base file is written and synced; the rowset gets a slot (`StagedRowSet`).
+ 2. Under the write lock: if no collected key is one of the rowset's, the commit is logged with only the ids of its
+    rowsets, which join the tablet's version. So the lock is held only to check the keys that came since the last
+    check. Every row is inserted at the commit's timestamp (`RowsetEntry.born`). Look-ups search the rowset by its
+    Bloom filter until the key index has it.
+ 3. The manifest names the rowset once the record is durable (`name_attached`). Until the manifest is written next, the
+    log record takes its place (`with_logged`): the log is not freed before, and an opening reads it first.
 
-A crash before the record leaves files that nothing names, which the next start sweeps. One commit may attach many
-rowsets, to many tablets; those of one tablet may not share keys, which is for whoever built them to see to.
+A crash before the record leaves orphaned files, which the next start removes. One commit may attach many rowsets, to
+many tablets; whoever builds rowsets for one tablet must ensure that they share no keys.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ from ..wal.format import LogRecord
 from .tablet import Tablet
 
 _KEYS_AT_ONCE = 1 << 14
-"""Keys that are looked up without letting go of the lock."""
+"""Keys to look up before the lock is released."""
 
 
 class NewKeys:
-    """The keys of rows that are to come to a tablet as new ones, and whether they still are."""
+    """The keys of rows to be inserted in a tablet, and whether they are still new."""
 
     def __init__(self, tablet: Tablet, hashes: np.ndarray) -> None:
-        """Note from now on which keys come to the tablet. ``hashes`` are those of the keys, in any order."""
+        """Watch from now on which keys come to the tablet. ``hashes`` are those of the keys, in any order."""
         self.tablet = tablet
         self.hashes = hashes
         self._ascending: np.ndarray | None = None
@@ -46,7 +45,7 @@ class NewKeys:
             self._watch = tablet.watch()
 
     def are_absent(self, keys: KeyVector) -> bool:
-        """Look the keys up, some at a time; return whether no rowset has one of them, alive or dead."""
+        """Look up the keys, some at a time; return whether no rowset has one of them, alive or dead."""
         for first in range(0, len(keys), _KEYS_AT_ONCE):
             part = slice_keys(keys, first, min(first + _KEYS_AT_ONCE, len(keys)))
             with self.tablet.write_lock:
@@ -56,9 +55,9 @@ class NewKeys:
         return True
 
     def are_still_new(self) -> bool:
-        """Whether none has come since; quick when this was asked just before. The answer holds under the write lock.
+        """Whether none has come since; quick if called just before. The answer holds under the write lock.
 
-        Hashes are compared: that two keys share theirs is rare, and only means that the answer is no.
+        Compares hashes: two keys rarely share one, and then the answer is only a needless no.
         """
         while self._seen < len(self._watch) and not self._met:
             came = self._watch[self._seen]
@@ -71,19 +70,19 @@ class NewKeys:
         return not self._met
 
     def forget(self) -> None:
-        """Note no more keys."""
+        """Stop watching."""
         with self.tablet.write_lock:
             self.tablet.unwatch(self._watch)
 
 
 class StagedRowSet:
-    """A rowset that is ready to be attached. Unless that follows, ``give_up`` must."""
+    """A rowset that is ready to be attached. If it is not, call ``give_up``."""
 
     def __init__(self, rowset: DiskRowSet, keys: NewKeys, hashes: np.ndarray) -> None:
         """Give a slot to an open ``rowset`` that has those of ``keys`` with these hashes.
 
         Raises:
-            UnavailableError: the tablet has as many rowsets as it can.
+            UnavailableError: the tablet has too many rowsets.
         """
         self.rowset = rowset
         self.keys = keys
@@ -96,12 +95,12 @@ class StagedRowSet:
 
     @property
     def tablet(self) -> Tablet:
-        """The tablet that the rows belong to."""
+        """The tablet of the rows."""
         return self.keys.tablet
 
     @property
     def attachment(self) -> Attachment:
-        """What the log record says."""
+        """The attachment for the log record."""
         rowset, numbered = self.rowset, self.tablet.schema.auto_incrementing
         zones = rowset.zone_maps(numbered.id, 0, len(rowset)) if numbered else []
         return Attachment(
@@ -112,14 +111,14 @@ class StagedRowSet:
         )
 
     def give_up(self) -> None:
-        """Free the slot, which nothing names, and let go of the files; removing them is up to the caller."""
+        """Free the slot, which nothing names, and close the files; the caller removes them."""
         with self.tablet.write_lock:
             self.tablet.drop_slot(self.rowset.slot)
         self.rowset.close()
 
 
 def attach(staged: Sequence[StagedRowSet], timestamp: int, lsn: int) -> None:
-    """Let the rows of rowsets be born by a commit that is logged, under the write locks; all keys are still new."""
+    """Add rowsets by a logged commit, under the write locks; all keys are still new."""
     for one in staged:
         one.is_logged = True
     for one in staged:
@@ -127,16 +126,16 @@ def attach(staged: Sequence[StagedRowSet], timestamp: int, lsn: int) -> None:
 
 
 def name_attached(tablet: Tablet, environment: Environment) -> int:
-    """Enter the attached rowsets of a tablet in the manifest; return how many. The caller holds the maintenance lock.
+    """Add the attached rowsets of a tablet to the manifest; return how many. The caller holds the maintenance lock.
 
-    Nothing is written: the log tells of them until the manifest is written next.
+    Nothing is written: the log records stand until the next write of the manifest.
 
     Raises:
         UnavailableError: the log has failed.
     """
     if not tablet.version.attached:
         return 0
-    with tablet.write_lock:  # all rowsets of a commit: those at one log position are entered together or never
+    with tablet.write_lock:  # waits for whole commits: rowsets at one log position are added together or never
         attached = tablet.version.attached
     newest = attached[-1]
     environment.wait_until_settled(newest.base_timestamp, newest.durable_lsn)
@@ -150,14 +149,14 @@ def name_attached(tablet: Tablet, environment: Environment) -> int:
 
 
 def entry_of(rowset_id: int, timestamp: int, lsn: int) -> RowsetEntry:
-    """Return the manifest's entry of a rowset that the commit at ``timestamp`` and log position ``lsn`` attached."""
+    """Return the manifest entry of a rowset attached by the commit at ``timestamp`` and log position ``lsn``."""
     return RowsetEntry(id=rowset_id, durable_lsn=lsn, born=timestamp)
 
 
 def with_logged(manifest: Manifest, attached: Iterable[tuple[int, RowsetEntry]]) -> Manifest:
-    """Return the manifest with the rowsets that the log attaches, given as (tablet id, entry) in the order of the log.
+    """Return the manifest with the rowsets that the log attaches, given as (tablet id, entry) in log order.
 
-    Those of tablets that are gone are passed over, and those that it knew before.
+    Skips those of dropped tablets, and those that it had before.
     """
     by_tablet: dict[int, list[RowsetEntry]] = {}
     for tablet_id, entry in attached:
@@ -168,7 +167,7 @@ def with_logged(manifest: Manifest, attached: Iterable[tuple[int, RowsetEntry]])
 
 
 def logged_attachments(records: Iterable[LogRecord]) -> list[tuple[int, RowsetEntry]]:
-    """Return the rowsets that log records attach, each with the id of its tablet, in the order of the log."""
+    """Return the rowsets that log records attach, each with its tablet id, in log order."""
     return [
         (attachment.tablet_id, entry_of(attachment.rowset, record.timestamp, record.lsn))
         for record in records

@@ -1,4 +1,4 @@
-"""Which rows changed after a moment: what a conditional write asks before it touches them."""
+"""Which rows changed after a timestamp, for conditional writes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ..rowset.rowset import RowSet
 
 
 def changed_after(rowset: RowSet, rowids: np.ndarray, moment: int, column_ids: Collection[int]) -> np.ndarray:
-    """Return which of ``rowids``, of which there is at least one, were born, died or changed in one of the columns
-    ``column_ids`` after ``moment``.
+    """Return which of ``rowids``, of which there is at least one, were inserted or deleted, or changed in
+    ``column_ids``, after ``moment``.
 
     The rowset must keep the history from ``moment`` on; the caller holds the tablet's write lock.
     """
     if isinstance(rowset, MemRowSet):
         changed = rowset.inserted_at(len(rowset))[rowids] > moment
     else:
-        # Births on disk are in the UNDO files, with all other changes, unless one commit brought all rows.
+        # UNDO files have the inserts of rows on disk, with all other changes, unless one commit inserted all rows.
         born = rowset.born if isinstance(rowset, DiskRowSet) else None
         changed = np.full(len(rowids), born is not None and born > moment)
     if rowset.deltas.is_changed(moment, NEWEST):

@@ -1,4 +1,4 @@
-"""The directories of tablets: made before the manifest names a tablet, removed after it no longer does."""
+"""The directories of tablets: made before the manifest names a tablet, removed when it no longer does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .tablet import Tablet
 
 
 def make_directories(environment: Environment, tablets: Iterable[Tablet]) -> None:
-    """Make the directories of new tablets, durably. Raises StorageFullError or UnavailableError when it fails."""
+    """Make the directories of new tablets, durably. Raises StorageFullError or UnavailableError."""
     fs = environment.fs
     with named("the directory of a tablet could not be created"):
         for tablet in tablets:
@@ -21,9 +21,9 @@ def make_directories(environment: Environment, tablets: Iterable[Tablet]) -> Non
 
 
 def retire(environment: Environment, tablets: Iterable[Tablet], why: str) -> None:
-    """Let no more work begin on tablets that the manifest does not name any more, and delete their files.
+    """Stop maintenance of tablets that the manifest no longer names, and delete their files.
 
-    Waits for the work that is under way. Scans that run keep reading what they hold open.
+    Waits for running work. Running scans keep what they hold open.
     """
     for tablet in tablets:
         with tablet.maintenance_lock:
@@ -33,7 +33,7 @@ def retire(environment: Environment, tablets: Iterable[Tablet], why: str) -> Non
 
 
 def _remove(environment: Environment, tablet: Tablet) -> None:
-    """Delete the files of a tablet; what cannot be deleted is swept at the next start."""
+    """Delete the files of a tablet; the next start removes what cannot be deleted."""
     fs, directory = environment.fs, files.directory(tablet.directory_id)
     tablets = (other for table in environment.manifest.current.tables for other in table.tablets)
     try:

@@ -1,18 +1,18 @@
-"""KeyLookup: where the keys of a tablet live.
+"""KeyLookup: finds the locations of keys in a tablet.
 
-Three places are asked, until every key is found:
+It searches three places, until every key is found:
 
-1. each MemRowSet, which has a hash index of its own;
-2. the key index: one hash table over the DiskRowSets that are *indexed*, whatever their number;
-3. each DiskRowSet that is not, by its Bloom filter and a search (`DiskRowSet.find`).
+1. each MemRowSet, which has its own hash index;
+2. the key index: one hash table over the *indexed* DiskRowSets, whatever their number;
+3. each other DiskRowSet, by its Bloom filter and a search (`DiskRowSet.find`).
 
-All answers are right at any moment, so that a rowset may become indexed whenever there is time: after a flush, a
-compaction, or the opening of the tablet, a few thousand keys at a time under the write lock. What fits in the budget of
-the store is indexed, newest rowsets first. When indexed rows move to another rowset, the slot of the old one says where
-they are now (`slots`), and look-ups go by that until the index has followed.
+Results are correct at any time, so a rowset may become indexed whenever there is time: after a flush, a compaction or
+the opening of the tablet, a few thousand keys at a time under the write lock. As many rowsets are indexed as the
+store's budget allows, newest first. When indexed rows move to another rowset, the slot of the old one holds their new
+locations (`slots`), and look-ups use those until the index has followed.
 
-A table that must grow is copied to a larger one beside writers, who only read it: rows on disk change their place by
-maintenance alone, one operation at a time.
+A table that must grow is copied to a larger one beside writers, who only read it: only maintenance moves rows on disk,
+one operation at a time.
 """
 
 from __future__ import annotations
@@ -36,54 +36,54 @@ from .unresolved_keys import Find, UnresolvedKeys
 from .version import Version
 
 KEYS_AT_ONCE = 1 << 14
-"""Keys that are moved in the index without letting go of the write lock."""
+"""Keys to move in the index before the write lock is released."""
 _HEADROOM = 1.25
 """A table grows by this factor if the budget allows."""
 _SEARCHES_WORTH_INDEXING = 8
-"""A replay that has searched for one in so many of the keys that are not indexed indexes them."""
+"""A replay builds the index once it has searched for one in this many of the keys that are not indexed."""
 
 Mode = Literal["index", "partial", "search"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MovedKeys:
-    """The keys of a rowset whose rows have moved: where each row lives now, -1 when it is gone, and its key's hash."""
+    """The keys of a rowset whose rows have moved: each row's location, -1 if it is gone, and its key's hash."""
 
     slot: int
     locations: np.ndarray
     hashes: Iterable[tuple[int, np.ndarray]]
-    """Runs of rows: the first, and the hashes from there on."""
+    """Ranges of rows: the first row, and the hashes from there on."""
 
 
 def hashes_of(rowset: RowSet) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield (first row, hashes) for the keys of all rows, some thousands at a time, as they are wanted."""
+    """Yield (first row, hashes) for the keys of all rows, some thousands at a time, computed on demand."""
     row_count = len(rowset)
     for first in range(0, row_count, KEYS_AT_ONCE):
         yield first, hash_keys(rowset.keys_in(first, min(first + KEYS_AT_ONCE, row_count)))
 
 
 class KeyLookup:
-    """The index of one tablet. Look-ups are made under the tablet's write lock; the rest says what it takes."""
+    """The index of one tablet. Look-ups need the tablet's write lock; the other methods say what they need."""
 
     def __init__(self, slots: Slots, budget: KeyIndexBudget) -> None:
         self._slots = slots
         self._budget = budget
         self._index: KeyIndex | None = None
         self._indexed: set[int] = set()
-        """The slots of the DiskRowSets all of whose keys are in the index."""
+        """The slots of DiskRowSets whose keys are all in the index."""
         self._forwarded: set[int] = set()
-        """The slots that were indexed and whose rows have moved. Keys of these are in the index too, of no others."""
+        """The slots that were indexed and whose rows have moved. The index has keys of these and of indexed ones."""
         self._unreadable: set[int] = set()
-        """The slots of DiskRowSets whose keys could not be read: a search may do without the page that is corrupt."""
+        """The slots of DiskRowSets whose keys could not be read: a search may not need the corrupt page."""
         self._upkeep = threading.Lock()
-        """Held by whoever changes the index; taken before the write lock."""
+        """Held to change the index; taken before the write lock."""
         self._wanted_once = False
         self._searched_keys = 0
 
     # Look-ups, under the write lock
 
     def find(self, version: Version, keys: KeyVector, hashes: np.ndarray) -> np.ndarray:
-        """Return the location (int64) of each key, -1 where there is none."""
+        """Return the location (int64) of each key, -1 if not found."""
         missing = self.find_in_memory(version, keys, hashes)
         if missing:
             for rowset in self.searched(version):
@@ -92,7 +92,7 @@ class KeyLookup:
         return missing.locations
 
     def find_in_memory(self, version: Version, keys: KeyVector, hashes: np.ndarray) -> UnresolvedKeys:
-        """Look up keys in MemRowSets and index; those still missing can only be in rowsets that are ``searched``."""
+        """Look up keys in MemRowSets and index; those still missing can only be in ``searched`` rowsets."""
         if self._budget.on_demand and not self._wanted_once:
             self._build_at_once(version)
         missing = UnresolvedKeys(keys, hashes)
@@ -128,17 +128,17 @@ class KeyLookup:
 
     @property
     def is_on_demand(self) -> bool:
-        """Whether the first look-up builds the index, and no maintenance operation."""
+        """Whether the first look-up builds the index, instead of maintenance."""
         return self._budget.on_demand
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the index on DiskRowSets."""
+        """Bytes of the index of DiskRowSets."""
         return 0 if self._index is None else self._index.nbytes
 
     @property
     def key_count(self) -> int:
-        """Keys in the index on DiskRowSets."""
+        """Keys in the index of DiskRowSets."""
         return 0 if self._index is None else len(self._index)
 
     def mode(self, version: Version) -> Mode:
@@ -148,7 +148,7 @@ class KeyLookup:
         return "partial" if self._indexed else "search"
 
     def worth_indexing(self, version: Version) -> list[DiskRowSet]:
-        """Return the DiskRowSets that are not indexed and fit, newest first."""
+        """Return the DiskRowSets that are not indexed and would fit, newest first."""
         room = self._budget.free_bytes + self.nbytes
         key_count, chosen = self.key_count, []
         for rowset in self.searched(version):
@@ -160,25 +160,25 @@ class KeyLookup:
     # Upkeep, under the tablet's maintenance lock
 
     def build(self, version: Version, write_lock: AbstractContextManager[object]) -> int:
-        """Index what fits of a version, beside writers; return how many keys came in.
+        """Index as much of a version as fits, beside writers; return how many keys were added.
 
-        Whatever is raised when keys of a rowset cannot be read, it was left out and the index is empty: what the table
-        holds of that rowset must not outlive it. The next call indexes the others.
+        An error while reading a rowset's keys excludes that rowset and empties the index, since the table may hold some
+        of its keys. The next call indexes the others.
         """
         with self._upkeep:
             self._wanted_once = True
             return self._include(self.worth_indexing(version), write_lock)
 
     def build_after_searches(self, version: Version) -> None:
-        """Index what fits when so much has been searched for that it pays. The tablet is nobody else's yet."""
+        """Index as much as fits if searches have been frequent enough. The tablet must not be in use yet."""
         rows = sum(len(rowset) for rowset in self.searched(version))
         if rows and self._searched_keys * _SEARCHES_WORTH_INDEXING > rows:
             self._searched_keys = 0
             self.build(version, nullcontext())
 
     def forward(self, slot: int, locations: np.ndarray) -> None:
-        """Take a rowset out of its slot, under the write lock: its rows are at ``locations`` now, -1 for those that are
-        gone. ``follow`` brings the index up to date."""
+        """Take a rowset out of its slot, under the write lock: its rows are now at ``locations``, -1 if gone.
+        ``follow`` updates the index later."""
         self._unreadable.discard(slot)
         if slot in self._indexed:
             self._indexed.remove(slot)
@@ -190,7 +190,7 @@ class KeyLookup:
     def follow(
         self, moved: Sequence[MovedKeys], targets: Sequence[DiskRowSet], write_lock: AbstractContextManager[object]
     ) -> None:
-        """Bring the index up to date with rowsets that were forwarded, most of whose rows are in ``targets`` now.
+        """Update the index for forwarded rowsets, whose rows are mostly in ``targets`` now.
 
         The targets become indexed if they fit in the budget.
         """
@@ -223,8 +223,8 @@ class KeyLookup:
     ) -> None:
         """Move the keys of rows from ``first`` on, by their hashes.
 
-        Those that live in the slots ``indexed`` now are in the index afterwards, others are not. Only the table itself
-        is changed under the write lock: every step of numpy there would be one more wait for the interpreter.
+        Keys now in the slots ``indexed`` end up in the index, others do not. Only the table itself is changed under the
+        write lock: every numpy step there would be another wait for the interpreter.
         """
         new = np.ascontiguousarray(keys.locations[first : first + len(hashes)])
         stays = _live_in(indexed, new)
@@ -239,10 +239,10 @@ class KeyLookup:
         self._entries.relocate(hashes, old, new, write_lock)
 
     def release(self) -> None:
-        """Give the memory back; the tablet is closed or dropped."""
+        """Release the memory, when the tablet is closed or dropped."""
         with self._upkeep:
             self._budget.take(-self.nbytes)
-            self._indexed, self._index = set(), None  # in this order: a look-up in between searches all
+            self._indexed, self._index = set(), None  # in this order: a look-up in between searches all rowsets
 
     # Inner workings
 
@@ -252,7 +252,7 @@ class KeyLookup:
         return self._index
 
     def _build_at_once(self, version: Version) -> None:
-        """Index what fits, in one go under the write lock, which the caller holds."""
+        """Index as much as fits in one step under the write lock, which the caller holds."""
         if self._upkeep.acquire(blocking=False):
             try:
                 self._include(self.worth_indexing(version), nullcontext())
@@ -288,7 +288,7 @@ class KeyLookup:
         self._forwarded, self._indexed, self._index = set(), set(), None
 
     def _make_room(self, key_count: int, write_lock: AbstractContextManager[object]) -> bool:
-        """Make the table large enough for so many keys in all, if the budget allows; return whether it is."""
+        """Make room in the table for ``key_count`` keys in all, if the budget allows; return whether there is room."""
         index = self._index
         if index is not None and index.room >= key_count:
             return True
@@ -312,7 +312,7 @@ class KeyLookup:
 
 
 def find_in(rowset: RowSet) -> Find:
-    """Return what finds keys in a rowset alone."""
+    """Return a function that finds keys in one rowset."""
 
     def find(keys: KeyVector, hashes: np.ndarray) -> np.ndarray:
         rows = rowset.find(keys, hashes)
@@ -322,11 +322,11 @@ def find_in(rowset: RowSet) -> Find:
 
 
 def _count_live_in(slots: np.ndarray, locations: np.ndarray) -> int:
-    """Return how many locations are in one of the slots; there may be many, so some are looked at at a time."""
+    """Return how many locations are in one of the slots; works on parts, as there may be many."""
     parts = (locations[first : first + KEYS_AT_ONCE] for first in range(0, len(locations), KEYS_AT_ONCE))
     return sum(int(np.count_nonzero(_live_in(slots, part))) for part in parts)
 
 
 def _live_in(slots: np.ndarray, locations: np.ndarray) -> np.ndarray:
     """Return which locations are in one of the slots."""
-    return np.isin(slots_of(locations), slots)  # of -1 the slot is negative
+    return np.isin(slots_of(locations), slots)  # the slot of -1 is negative

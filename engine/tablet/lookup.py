@@ -1,4 +1,4 @@
-"""Point reads: find where keys live, then fetch their rows from the rowsets they live in."""
+"""Point reads: finds the locations of keys, then reads their rows from the rowsets."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from .tablet import Tablet
 from .unresolved_keys import UnresolvedKeys
 
 _Group = tuple[RowSet, np.ndarray, np.ndarray]
-"""A rowset, rows of it, and which keys of the batch these are."""
+"""A rowset, rows of it, and the positions of their keys in the batch."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Asked:
-    """Keys that are looked up in one tablet."""
+    """Keys to look up in one tablet."""
 
     tablet: Tablet
     keys: KeyVector
     hashes: np.ndarray
     positions: np.ndarray | None = None
-    """Where each key stands among all that are asked for; None: they are all, in their order."""
+    """The position of each key in the whole request; None: the request is these keys, in order."""
 
 
 def look_up_in(asked: Sequence[Asked], snapshot: int, columns: tuple[ColumnSchema, ...]) -> pa.Table:
-    """Return the rows of keys of several tablets that live at ``snapshot``, in the order of the keys.
+    """Return the rows of keys of several tablets that are alive at ``snapshot``, in the order of the keys.
 
-    A tablet's write lock is held while keys are looked up in memory, not while files are searched or rows are read.
+    Holds a tablet's write lock while it looks up keys in memory, not while it searches files or reads rows.
     """
     parts, places = [], []
     for each in asked:
@@ -61,7 +61,7 @@ def _located(asked: Asked) -> list[_Group]:
             (tablet.rowset(slot), rowids_of(missing.locations[found[group]]), found[group])
             for slot, group in by_slot(missing.locations[found])
         ]
-    # Rowsets on disk have the keys that they have for good: whatever moves meanwhile, these are found where they were.
+    # The keys of a rowset on disk never change: whatever moves meanwhile, they are found where they were.
     for rowset in searched:
         groups += _search(rowset, missing)
     return groups

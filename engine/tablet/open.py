@@ -1,4 +1,4 @@
-"""Open the files that the manifest names, and sweep those that it does not."""
+"""Opens the files that the manifest names, and removes those that it does not."""
 
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
@@ -23,11 +23,11 @@ Opened = TypeVar("Opened", DiskRowSet, ColumnsFile, DeltaFile)
 
 
 def open_tablet(entry: TabletEntry, schema: TableSchema, environment: Files) -> Tablet:
-    """Open a tablet with its rowsets; what is only in the log is replayed by the caller.
+    """Open a tablet with its rowsets; the caller replays the log.
 
     Raises:
-        CorruptionError: when a file is missing or not what was written.
-        UnreadableFileError: the disk does not give one.
+        CorruptionError: a file is missing or not what was written.
+        UnreadableFileError: the disk does not return one.
     """
     tablet = _empty(entry, schema, environment)
     try:
@@ -39,7 +39,7 @@ def open_tablet(entry: TabletEntry, schema: TableSchema, environment: Files) -> 
 
 
 def open_sound(entry: TabletEntry, schema: TableSchema, environment: Environment) -> Tablet:
-    """Open a tablet as ``open_tablet`` does; it is in quarantine when a file is missing, damaged or unreadable."""
+    """Open a tablet as ``open_tablet`` does, in quarantine if a file is missing, damaged or unreadable."""
     try:
         return open_tablet(entry, schema, environment)
     except StoreError as error:
@@ -50,7 +50,7 @@ def open_sound(entry: TabletEntry, schema: TableSchema, environment: Environment
 
 
 def quarantined(tablet: Tablet, error: StoreError, environment: Environment) -> bool:
-    """Put a tablet that nobody uses yet into quarantine if ``error`` names one of its files; return whether it does."""
+    """Put an unused tablet into quarantine if ``error`` names one of its files; return whether it does."""
     damage = damage_of(error)
     if damage is None or not damage.path.startswith(files.directory(tablet.directory_id) + "/"):
         return False
@@ -90,7 +90,7 @@ def open_rowset(tablet: Tablet, environment: Files, entry: RowsetEntry, slot: in
 
     Raises:
         CorruptionError: one is missing or not what was written.
-        UnreadableFileError: the disk does not give one.
+        UnreadableFileError: the disk does not return one.
     """
     fs, cache = environment.fs, environment.page_cache
     key, encoder = tablet.schema.key, tablet.encoder
@@ -142,20 +142,20 @@ def _open_file(fs: FileSystem, where: str, open_file: Callable[[str], Opened]) -
 
 
 def remove_orphans(environment: Environment, *paths: str) -> None:
-    """Remove files that no manifest names; one that cannot be removed is swept at the next start."""
+    """Remove files that no manifest names; the next start removes what cannot be removed."""
     for path in paths:
         unlink_quietly(environment.fs, path)
 
 
 def unlink_quietly(fs: FileSystem, path: str) -> None:
-    """Remove a file that nobody needs any more, if it is there and can be removed."""
+    """Remove a file that is not needed any more, if it exists and can be removed."""
     with suppress(OSError):
         if fs.exists(path):
             fs.unlink(path)
 
 
 def sweep(environment: Environment, manifest: Manifest) -> list[str]:
-    """Remove the files and directories that a crash left and no manifest names; return the paths of the files."""
+    """Remove files and directories that a crash left and no manifest names; return the paths of the files."""
     fs = environment.fs
     names: dict[str, set[str]] = {}
     for tablet in (tablet for table in manifest.tables for tablet in table.tablets):

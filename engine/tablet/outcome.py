@@ -1,8 +1,8 @@
-"""What becomes of each row of a batch: the rules of the eight operations, decided for all rows at once.
+"""The outcome of each row of a batch: the rules of the eight operations, decided for all rows at once.
 
-All rows of a batch ask for the same operation and get the same timestamp, so of several rows with one key only one has
-to be carried out: the first insert or delete (the others meet its result), the last upsert or update (it covers the
-others, since all name the same columns). Immutable columns are taken from the first upsert: the others meet a live row.
+All rows of a batch have the same operation and timestamp, so of several rows with one key only one is executed: the
+first insert or delete (the others meet its result), the last upsert or update (it covers the others, since all name the
+same columns). Immutable columns are taken from the first upsert: the others meet a live row.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ IGNORED = -1
 ALREADY_PRESENT = -2
 NOT_FOUND = -3
 INCOMPLETE = -4
-"""A new row lacks a column that is not nullable and has no default."""
+"""A new row lacks a NOT NULL column without a default."""
 IMMUTABLE = -5
-"""A live row may not take a column of the batch."""
+"""A live row may not change a column of the batch."""
 CONFLICT = -6
-"""The row changed after the moment that the batch was made for."""
+"""The row changed after the batch's ``if_timestamp``."""
 
 Find = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
@@ -33,11 +33,11 @@ class Shape:
     """What the columns of a batch allow."""
 
     is_complete: bool
-    """A new row can be made of them and the defaults."""
+    """The columns and the defaults suffice for a new row."""
     has_values: bool
-    """There are some beside the key that a live row may take."""
+    """Some beside the key may change in a live row."""
     has_immutable: bool = False
-    """There are some that only a new row may take."""
+    """Some are set only by an insert."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,12 +45,12 @@ class Outcome:
     """Rows are named by their position in the batch; ``locations`` go with ``stores``, ``updates`` and ``deletes``."""
 
     status: np.ndarray
-    """int8, one a row: APPLIED or one of the others."""
+    """int8 for each row: APPLIED or one of the others."""
     stores: np.ndarray
-    """Rows to be stored whole: under a new key (location -1) or over a dead row."""
+    """Whole rows to store: under a new key (location -1) or over a dead row."""
     store_locations: np.ndarray
     store_leaders: np.ndarray
-    """For each row of ``stores`` the first with its key: where the immutable cells come from."""
+    """For each row of ``stores``, the first with its key: the source of immutable cells."""
     updates: np.ndarray
     update_locations: np.ndarray
     deletes: np.ndarray
@@ -58,12 +58,12 @@ class Outcome:
 
     @property
     def changes_rows(self) -> bool:
-        """Whether anything is to be done."""
+        """Whether there is anything to apply."""
         return bool(len(self.stores) or len(self.updates) or len(self.deletes))
 
 
 def all_stored(count: int) -> Outcome:
-    """Return the outcome of ``count`` new rows that are stored in a way of their own: nothing is left to be done."""
+    """Return the outcome of ``count`` new rows that are stored by other means, so that nothing is left to apply."""
     none = np.empty(0, np.int64)
     return Outcome(np.full(count, APPLIED, np.int8), none, none, none, none, none, none, none)
 
@@ -78,11 +78,11 @@ def decide(
     """Decide a batch.
 
     Args:
-        operation: what all rows ask for.
+        operation: the operation of all rows.
         first: int64, for each row the first row of the batch with the same key.
-        find: given rows, returns their locations (-1 where the key is in no rowset) and whether they live.
+        find: given rows, returns their locations (-1 if no rowset has the key) and whether they are alive.
         shape: what the batch's columns allow.
-        is_late: given locations, tells which of the rows there must be left alone since they changed too late.
+        is_late: given locations, returns which rows changed too late to be changed by this batch.
     """
     rows = np.arange(len(first))
     leaders = rows if (first == rows).all() else np.flatnonzero(first == rows)
@@ -113,7 +113,7 @@ def decide(
 
 
 def _rules(operation: Operation, alive: np.ndarray, shape: Shape) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (status, whether the row is stored whole, whether a live row is changed) for one row of each key."""
+    """Return (status, whether the row is stored whole, whether a live row is changed), for one row of each key."""
     base = operation.base
     status = np.zeros(len(alive), np.int8)
     nothing = np.zeros(len(alive), np.bool_)
@@ -136,16 +136,16 @@ def _rules(operation: Operation, alive: np.ndarray, shape: Shape) -> tuple[np.nd
 
 
 def _actors(operation: Operation, first: np.ndarray, leaders: np.ndarray, shape: Shape) -> np.ndarray:
-    """Return for each key the row that is carried out."""
+    """Return for each key the row to execute."""
     if len(leaders) == len(first) or _met_by(operation, shape) is not None:
         return leaders
     last = np.empty(len(first), np.int64)
-    last[first] = np.arange(len(first))  # where a key repeats, numpy keeps the last
+    last[first] = np.arange(len(first))  # for repeated keys, numpy keeps the last
     return last[leaders]
 
 
 def _met_by(operation: Operation, shape: Shape) -> int | None:
-    """Return what a row meets when one before it with the same key applied; None when it applies too."""
+    """Return the status of a row after an earlier one of the same key applied; None if it applies too."""
     if operation.base is Operation.UPSERT:
         if not shape.has_immutable or (operation.ignores and shape.has_values):
             return None

@@ -1,4 +1,4 @@
-"""Slots: the rowsets of a tablet by the numbers that locations name them by."""
+"""Slots: the rowsets of a tablet by the slot numbers in locations."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from ..rowset.rowset import RowSet
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Forwarded:
-    """What stands in the slot of a rowset whose rows have moved, until the index knows where they are."""
+    """Takes the slot of a rowset whose rows have moved, until the index has their new locations."""
 
     locations: np.ndarray
-    """int64, one for each old row: where it lives now, -1 when it is gone."""
+    """int64 for each old row: its present location, -1 if it is gone."""
 
 
 class Slots:
-    """The rowsets of one tablet. Changed and asked under the tablet's write lock."""
+    """The rowsets of one tablet. Used under the tablet's write lock."""
 
     def __init__(self, tablet_id: int) -> None:
         self._tablet_id = tablet_id
         self._places: list[RowSet | Forwarded | None] = []
 
     def free(self) -> int:
-        """Return a slot that no rowset has, for ``take``.
+        """Return an unused slot, for ``take``.
 
         Raises:
-            UnavailableError: the tablet has as many rowsets as it can.
+            UnavailableError: the tablet has too many rowsets.
         """
         for slot, place in enumerate(self._places):
             if place is None:
@@ -41,25 +41,25 @@ class Slots:
         return len(self._places) - 1
 
     def take(self, slot: int, place: RowSet | Forwarded) -> None:
-        """Put a rowset, or where its rows are now, into a slot."""
+        """Put a rowset, or the new locations of its rows, into a slot."""
         self._places[slot] = place
 
     def drop(self, slot: int) -> None:
-        """Forget what is in a slot; no location in the index may name it any more."""
+        """Clear a slot that no location in the index names any more."""
         self._places[slot] = None
 
     def rowset(self, slot: int) -> RowSet:
-        """Return the rowset in a slot that is taken."""
+        """Return the rowset in a used slot."""
         rowset = self._places[slot]
         assert isinstance(rowset, RowSet), "a location that was looked up names a slot that is taken"
         return rowset
 
     def taken(self) -> list[RowSet | Forwarded]:
-        """Return what is in all slots, also what no version names yet. Needs no lock."""
+        """Return the content of all slots, including rowsets that no version names yet. Needs no lock."""
         return [place for place in list(self._places) if place is not None]
 
     def current(self, locations: np.ndarray) -> np.ndarray:
-        """Return where rows live now that the index knows at ``locations``."""
+        """Return the present locations of rows, given their locations in the index."""
         forwarded = [(slot, place) for slot, place in enumerate(self._places) if isinstance(place, Forwarded)]
         if not forwarded:
             return locations

@@ -1,8 +1,8 @@
-"""Tablet: one MemRowSet and many DiskRowSets that share a key space. Its doors: ``decide``, ``apply``, the version.
+"""Tablet: one MemRowSet and many DiskRowSets that share a key space. Entry points: ``decide``, ``apply``, the version.
 
-Locking. ``write_lock`` serialises writers: from the look-up of a batch's keys until its changes are in the stores, so
-that what was decided still holds when it is applied. Readers take it only to look up keys. A flush or compaction takes
-it for moments only. Where keys live is known to ``key_lookup``.
+Locking. ``write_lock`` serialises writers, from the look-up of a batch's keys until its changes are in the stores, so
+that a decision still holds when it is applied. Readers take it only to look up keys. A flush or compaction takes it
+only for moments. ``key_lookup`` knows the locations of keys.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .version import Version
 
 
 class Tablet:
-    """One tablet, open. Thread safety as the module says."""
+    """One open tablet. For thread safety see the module."""
 
     def __init__(
         self,
@@ -48,27 +48,27 @@ class Tablet:
         ancestors: tuple[int, ...] = (),
         elsewhere: str | None = None,
     ) -> None:
-        """Make an empty tablet, whose key index may take what ``budget`` has; None is any."""
+        """Make an empty tablet, whose key index takes memory from ``budget``; None is unlimited."""
         self.tablet_id = tablet_id
         self.directory_id = directory_id or tablet_id
-        """The number of the directory of its files."""
+        """The number of the directory with its files."""
         self.ancestors = ancestors
-        """The tablets that it was a part of before they were divided."""
+        """The tablets that it was split from."""
         self.elsewhere = elsewhere
-        """The server that has its rows, when that is another one: this tablet is empty then, and stays so."""
+        """The other server that has its rows, if any; this tablet is then empty, and stays so."""
         self.aliases: tuple[int, ...] = ()
-        """The numbers that it had here before it moved to another server, or back."""
+        """The numbers that it had here before it moved to another server or back."""
         self.quarantine: CorruptionError | None = None
-        """What whoever scans it or writes to it is told, when its files cannot be opened: this tablet is empty then."""
+        """The error for scans and writes if its files cannot be opened; this tablet is then empty."""
         self.is_closed: Callable[[], bool] | None = None
-        """Whether writers are sent away for a moment, since it is about to move; None: they are not."""
+        """Whether writers must retry later because it is about to move; None: it is not."""
         self.partition = partition
-        """Which rows of the table it holds."""
+        """The part of the table's rows that it holds."""
         self.schema = schema
         self.encoder = KeyEncoder([physical_of(column.logical.arrow) for column in schema.key])
         self.write_lock = threading.Lock()
         self.maintenance_lock = threading.Lock()
-        """Held by the one flush or compaction that works on the tablet."""
+        """Held by the running flush or compaction."""
         self.retired: str | None = None
         """Why no more maintenance may begin; set under the maintenance lock when the tablet is dropped or closed."""
         self.last_timestamp = 0
@@ -77,23 +77,23 @@ class Tablet:
         self.inserts_durable_lsn = 0
         """New rows up to this log position are in base files."""
         self.in_files_lsn = 0
-        """So were all changes when the tablet was opened: a replay passes over them."""
+        """All changes up to this log position were in files when the tablet opened: a replay skips them."""
         self._slots = Slots(tablet_id)
         self.key_lookup = KeyLookup(self._slots, budget or unlimited())
         self.version = Version(self.new_memrowset())
         self.being_replaced: tuple[DiskRowSet, ...] = ()
-        """The rowsets that are being merged, until the version has others in their place."""
+        """The rowsets being merged, until the version has the new ones."""
         self.handed_out: str | None = None
-        """What has rowsets of the tablet to merge them outside: until it ends, maintenance only flushes."""
+        """The outside compaction that has rowsets of the tablet; until it ends, maintenance only flushes."""
         self._watches: list[list[np.ndarray]] = []
         self._replayed_from: int | None = None
 
     # Rowsets and their slots
 
     def set_in_quarantine(self, why: CorruptionError) -> None:
-        """Show and take nothing any more, while the tablet is nobody else's yet.
+        """Show and accept nothing from now on. The tablet must not be in use yet.
 
-        Its files, and the part of the log that they do not hold, stay as they are for a repair.
+        Its files, and the log that they do not cover, are left for a repair.
         """
         floor = self.version.history_floor
         self.close()
@@ -108,13 +108,13 @@ class Tablet:
             raise CorruptionError(self.quarantine.path, self.quarantine.offset, self.quarantine.why)
 
     def new_memrowset(self, schema: TableSchema | None = None) -> MemRowSet:
-        """Return an empty MemRowSet in a slot of its own, for another schema than the tablet's if one is given."""
+        """Return an empty MemRowSet in its own slot, with ``schema`` instead of the tablet's if given."""
         memrowset = MemRowSet(self.free_slot(), (schema or self.schema).columns, self.encoder)
         self.take_slot(memrowset)
         return memrowset
 
     def set_aside(self, successor: MemRowSet) -> None:
-        """Let ``successor`` take the new rows; those of the active MemRowSet are to be flushed.
+        """Make ``successor`` the active MemRowSet; the old one waits to be flushed.
 
         Under the write lock.
         """
@@ -128,36 +128,36 @@ class Tablet:
         self.version = replace(version, active=successor, frozen=frozen)
 
     def free_slot(self) -> int:
-        """Return a slot that no rowset has. Raises UnavailableError when the tablet has as many rowsets as it can."""
+        """Return an unused slot. Raises UnavailableError if the tablet has too many rowsets."""
         return self._slots.free()
 
     def take_slot(self, rowset: RowSet) -> None:
-        """Make ``rowset`` known under its slot."""
+        """Register ``rowset`` under its slot."""
         self._slots.take(rowset.slot, rowset)
 
     def drop_slot(self, slot: int) -> None:
-        """Forget the rowset in ``slot``, which no location names."""
+        """Clear a slot that no location names."""
         self._slots.drop(slot)
 
     def rowset(self, slot: int) -> RowSet:
-        """Return the rowset in a slot that is taken."""
+        """Return the rowset in a used slot."""
         return self._slots.rowset(slot)
 
     def add_diskrowset(self, rowset: DiskRowSet) -> None:
-        """Add a rowset while the tablet is being opened."""
+        """Add a rowset while the tablet opens."""
         self.take_slot(rowset)
         self.version = replace(self.version, disk=(*self.version.disk, rowset))
 
     def adopt(self, rowset: DiskRowSet) -> None:
-        """Take over a rowset of another tablet as it is, memory stores and all, before anybody knows this one."""
+        """Take over a rowset of another tablet unchanged, with its memory stores, before this one is in use."""
         mine = rowset.with_files(rowset.deltas)
         mine.slot = self.free_slot()
         self.add_diskrowset(mine)
 
     def replace_diskrowset(self, old: DiskRowSet, new: DiskRowSet, history_floor: int = 0) -> None:
-        """Put ``new``, of the same rows in the same slot, in the place of ``old``; under the write lock.
+        """Replace ``old`` by ``new``, which has the same rows and slot; under the write lock.
 
-        Scans that run go on with ``old``; the snapshots below ``history_floor`` are refused from now on.
+        Running scans keep ``old``; snapshots below ``history_floor`` are rejected from now on.
         """
         self.take_slot(new)
         version = self.version
@@ -168,9 +168,9 @@ class Tablet:
         )
 
     def remove_diskrowset(self, rowset: DiskRowSet, history_floor: int) -> np.ndarray:
-        """Forget a rowset and its rows; under the write lock. Returns where they are now: nowhere.
+        """Remove a rowset and its rows; under the write lock. Returns their new locations, all -1.
 
-        Scans that run go on with it; the snapshots below ``history_floor`` are refused from now on.
+        Running scans keep it; snapshots below ``history_floor`` are rejected from now on.
         """
         nowhere = np.full(len(rowset), -1, np.int64)
         self.key_lookup.forward(rowset.slot, nowhere)
@@ -185,16 +185,16 @@ class Tablet:
     # Rowsets that come from outside (`attach`), under the write lock
 
     def watch(self) -> list[np.ndarray]:
-        """Return a list to which the hashes of all keys are added that come to the tablet from now on."""
+        """Return a list that collects the hashes of all keys added to the tablet from now on."""
         self._watches.append([])
         return self._watches[-1]
 
     def unwatch(self, watch: list[np.ndarray]) -> None:
-        """Add no more to a list that ``watch`` returned."""
+        """Stop collecting in a list that ``watch`` returned."""
         self._watches = [other for other in self._watches if other is not watch]
 
     def attach(self, rowset: DiskRowSet, hashes: np.ndarray, timestamp: int, lsn: int) -> None:
-        """Add a rowset that has its slot. All its keys, of these hashes, are new; all its rows are born now."""
+        """Add a rowset that has a slot. All its keys, with these hashes, are new; all rows are inserted now."""
         rowset.bear(timestamp, lsn)
         self.version = replace(self.version, attached=(*self.version.attached, rowset))
         self._came(hashes)
@@ -202,7 +202,7 @@ class Tablet:
         self.last_lsn = max(self.last_lsn, lsn)
 
     def name_attached(self, named: tuple[DiskRowSet, ...]) -> None:
-        """Let maintenance work on the oldest attached rowsets, which the manifest names now."""
+        """Open the oldest attached rowsets to maintenance, since the manifest names them now."""
         version = self.version
         self.version = replace(version, disk=(*version.disk, *named), attached=version.attached[len(named) :])
 
@@ -213,7 +213,7 @@ class Tablet:
     # Look-ups, under the write lock
 
     def find(self, keys: KeyVector, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the location of each key (-1 where there is none) and whether its row lives now."""
+        """Return the location of each key (-1 if it has none) and whether its row is alive."""
         locations = self.key_lookup.find(self.version, keys, hashes)
         alive = np.zeros(len(locations), np.bool_)
         known = np.flatnonzero(locations >= 0)
@@ -223,7 +223,7 @@ class Tablet:
         return locations, alive
 
     def changed_after(self, locations: np.ndarray, moment: int) -> np.ndarray:
-        """Return which of the rows at ``locations`` were born, changed or died after ``moment``; not those at -1."""
+        """Return which rows at ``locations`` were inserted, changed or deleted after ``moment``; -1 counts as no."""
         changed = np.zeros(len(locations), np.bool_)
         known = np.flatnonzero(locations >= 0)
         for slot, group in by_slot(locations[known]):
@@ -240,12 +240,12 @@ class Tablet:
         shape: Shape,
         unchanged_since: int | None = None,
     ) -> Outcome:
-        """Decide what becomes of the rows of a batch; ``first`` and ``shape`` as `outcome.decide` takes them.
+        """Decide the outcome of a batch's rows; ``first`` and ``shape`` as in `outcome.decide`.
 
-        Rows that changed after the moment ``unchanged_since`` are left alone.
+        Rows that changed after the timestamp ``unchanged_since`` are refused.
 
         Raises:
-            SnapshotTooOldError: the tablet's history no longer tells what changed since then.
+            SnapshotTooOldError: the tablet's history does not reach back to it.
         """
         if unchanged_since is not None and unchanged_since < self.version.history_floor:
             raise SnapshotTooOldError(f"if_timestamp {unchanged_since} is older than the history that the table keeps")
@@ -263,7 +263,7 @@ class Tablet:
     # Changes, under the write lock
 
     def apply(self, change: Change, locations: np.ndarray, timestamp: int, lsn: int) -> None:
-        """Put a change into the stores. ``locations`` says where its keys live, -1 for a new row."""
+        """Apply a change to the stores. ``locations`` are those of its keys, -1 for a new row."""
         cells = change.cells
         if change.kind is ChangeKind.STORE:
             self._store(cells, locations, timestamp, lsn)
@@ -275,10 +275,10 @@ class Tablet:
         self.last_lsn = max(self.last_lsn, lsn)
 
     def replay(self, change: Change, timestamp: int, lsn: int) -> int:
-        """Apply what of a logged change is in no file yet; returns the number of rows applied.
+        """Apply the part of a logged change that files lack; returns the number of rows applied.
 
-        It may have been logged under an older schema: cells of columns that were dropped since are passed over,
-        narrower ones widened, and what it lacks shows its read default.
+        It may have an older schema: cells of dropped columns are skipped, narrower ones widened, and missing columns
+        show their read default.
         """
         if not self.expect(timestamp, lsn):
             return 0
@@ -298,7 +298,7 @@ class Tablet:
         return len(rows)
 
     def expect(self, timestamp: int, lsn: int) -> bool:
-        """Say that the replay has come to a change of the tablet; return whether it may have something new for it."""
+        """Register that the replay reached a change of the tablet; return whether files may lack it."""
         self.stand_at(timestamp, lsn)
         if lsn <= self.in_files_lsn:
             return False
@@ -306,9 +306,9 @@ class Tablet:
         return self.quarantine is None
 
     def stand_at(self, timestamp: int, lsn: int) -> None:
-        """Say which record of the log the replay has come to.
+        """Set the position of the replay in the log.
 
-        Some files may hold later ones; but a flush during the replay must not claim what the log has yet to bring.
+        Some files may cover more; but a flush during the replay must not claim records that are still to come.
         """
         self.last_timestamp, self.last_lsn = timestamp, lsn
 
@@ -316,12 +316,12 @@ class Tablet:
 
     @property
     def live_rows(self) -> int:
-        """Rows that exist now."""
+        """Live rows."""
         return sum(rowset.live.live_count for rowset in self.version.rowsets())
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing, in memory or on disk, that any work could be done on."""
+        """Whether there is nothing in memory or on disk to work on."""
         version = self.version
         return not (version.on_disk or version.frozen or len(version.active))
 
@@ -334,15 +334,15 @@ class Tablet:
 
     @property
     def unflushed_bytes(self) -> int:
-        """Those of them that flushes free: empty stores take some too."""
+        """The bytes that flushes free: empty stores take memory too."""
         version = self.version
         deltas = sum(rowset.deltas.memory_bytes for rowset in version.on_disk)
         return deltas + sum(memrowset.nbytes for memrowset in version.in_memory if len(memrowset))
 
     @property
     def flushing_bytes(self) -> int:
-        """Bytes that work under way takes, or will have taken by its end: a sorted copy of the changes that are being
-        flushed, and of those that are carried over to new rowsets. Rows are flushed a page at a time."""
+        """Bytes that running work takes, or will take by its end: sorted copies of changes being flushed, and of
+        changes carried over to new rowsets. Rows are flushed a page at a time."""
         version = self.version
         stores = [rowset.deltas.frozen for rowset in version.disk]
         deltas = sum(store.nbytes for store in stores if store is not None)
@@ -363,7 +363,7 @@ class Tablet:
         return min((lsn for lsn in positions if lsn is not None), default=None)
 
     def close(self) -> None:
-        """Let go of the files and of the index's memory."""
+        """Close the files and release the index's memory."""
         self.key_lookup.release()
         for rowset in self.version.on_disk:
             rowset.close()
@@ -390,7 +390,7 @@ class Tablet:
     def _append_deltas(
         self, cells: dict[int, Vector], locations: np.ndarray, timestamp: int, lsn: int, alive: bool | None
     ) -> None:
-        """Add new cells, and a new liveness unless ``alive`` is None, for rows that have a location."""
+        """Add new cells, and a new liveness unless ``alive`` is None, for rows with a location."""
         values = {column.id: column for column in self.schema.values if column.id in cells}
         if not values and alive is None:
             return  # all of its columns were dropped after it was logged

@@ -1,4 +1,4 @@
-"""UnresolvedKeys: a batch of keys that one place after the other is asked for, and where those found so far live."""
+"""UnresolvedKeys: a batch of keys to look up in one place after the other, and the locations found so far."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ import numpy as np
 from ..vectors.keys import KeyVector, take_keys
 
 Find = Callable[[KeyVector, np.ndarray], np.ndarray]
-"""(keys, their hashes uint64) -> location of each (int64), -1 where it is not there"""
+"""(keys, their hashes uint64) -> location of each (int64), -1 if not found"""
 
 _NONE = np.empty(0, np.int64)
 
 
 class UnresolvedKeys:
-    """False when every key has been found."""
+    """False once every key has been found."""
 
     def __init__(self, keys: KeyVector, hashes: np.ndarray) -> None:
         self.locations = np.full(len(keys), -1, np.int64)
-        """Where each key lives, -1 while it is missing."""
+        """The location of each key, -1 while it is missing."""
         self.keys = keys
-        """The missing ones."""
+        """The missing keys."""
         self.hashes = hashes
         self.positions: np.ndarray | None = None
-        """Where the missing keys are in the batch; None while all are missing."""
+        """The positions of the missing keys in the batch; None while all are missing."""
 
     def __len__(self) -> int:
         return len(self.hashes)
 
     def ask(self, find: Find) -> np.ndarray:
-        """Look for the keys that are missing; return the positions in the batch of those that were found (int64)."""
+        """Look up the missing keys; return the positions in the batch of those found (int64)."""
         if not len(self.hashes):
             return _NONE
         found = find(self.keys, self.hashes)
