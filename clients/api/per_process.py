@@ -1,7 +1,7 @@
 """The connections of this process: one to a server, and one to all servers that share their tables.
 
-Jobs and Spark send work to other processes, and some of these are forked, which gRPC does not survive: so a connection
-is made when it is first used, and never looked at by a process that did not make it.
+Jobs and Spark send work to other processes. Some of these are forked, and gRPC does not survive a fork. So a connection
+is made on first use, and a process uses only connections that it made.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _all_servers: dict[tuple[int, str], StoreService] = {}
 
 
 def server_at(uri: str, patient: bool = True) -> FlightStore:
-    """Return this process's connection to the one server at ``uri``. With ``patient`` one that does not answer is
-    waited for, for some seconds: it may be restarting, and a stream has many processes, each with its own connection.
+    """Return this process's connection to the server at ``uri``. With ``patient``, wait some seconds for a server that
+    does not answer: it may be restarting, and each process of a stream has its own connection.
 
     Raises:
-        UnavailableError: nobody answers there.
+        UnavailableError: no server answers there.
         InvalidArgumentError: ``uri`` is invalid.
     """
     key = (os.getpid(), uri)
@@ -32,11 +32,11 @@ def server_at(uri: str, patient: bool = True) -> FlightStore:
 
 
 def all_servers_at(place: str | Placement, patient: bool = True) -> StoreService:
-    """Return this process's connection to all servers that share their tables, as one store: those of a placement, or
-    those that share with the server at a URI.
+    """Return this process's connection to all servers that share their tables, as one store: the servers of a
+    placement, or those that share with the server at a URI.
 
     Raises:
-        UnavailableError: nobody answers there.
+        UnavailableError: no server answers there.
         InvalidArgumentError: the URI is invalid.
     """
     key = (os.getpid(), place if isinstance(place, str) else place.model_dump_json())

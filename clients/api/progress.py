@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 PATIENCE_SECONDS = 1.0
-"""What ends sooner shows no bar."""
+"""Loads that end sooner show no bar."""
 
 
 class LoadProgress:

@@ -114,13 +114,13 @@ class Scan:
 
 
 def _need(library: str) -> None:
-    """Refuse to read everything into a library that is not there."""
+    """Raise InvalidArgumentError if ``library`` is not installed."""
     if find_spec(library) is None:
         raise InvalidArgumentError(f"to_{library} needs {library}: pip install {library}; to_arrow() does not need it")
 
 
 def check_ordered(ordered: object) -> None:
-    """Refuse what is neither True nor False, such as the name of a column."""
+    """Reject anything but True and False, such as the name of a column."""
     if not isinstance(ordered, bool):
         raise InvalidArgumentError(
             f"ordered must be True (primary-key order) or False, not {ordered!r}; order_by={ordered!r} "

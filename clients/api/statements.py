@@ -41,10 +41,10 @@ def execute(store: StoreService, table: str, kind: StatementKind, how: Statement
 
 
 def expression_text(value: Any, column: str) -> str:
-    """Return what a column is set to as an SQL expression: text is one, any other value stands for itself.
+    """Return the SQL expression for a new value of ``column``: strings are expressions, other values become literals.
 
     Raises:
-        InvalidArgumentError: it is no value that a column can have.
+        InvalidArgumentError: no column can have this value.
     """
     if isinstance(value, str):
         return value

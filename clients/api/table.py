@@ -206,7 +206,7 @@ class Table:
         return result
 
     def _prepared(self, data: Any, command: WriteCommand, whole: bool) -> WriteData:
-        """Return the data as the table takes it; if it does not fit, as the table may be by now."""
+        """Return the data as the table takes it. If it does not fit, try again with the table's current schema."""
         known = self._description
         key = known.primary_key if command.op.base in (Operation.INSERT, Operation.UPSERT) else ()
         try:

@@ -32,14 +32,14 @@ class Transaction:
         self, store: StoreService, name: str | None = None, app_id: str | None = None, app_version: int | None = None
     ) -> None:
         self.id = uuid.uuid4().hex if name is None else name
-        """What the store knows it by."""
+        """The store's name for it."""
         self.result: TransactionResult | None = None
-        """The answer to the commit, once there is one."""
+        """The answer to the commit, None before it."""
         self._store = store
         self._commit = _checked(lambda: TransactionCommit(transaction=self.id, app_id=app_id, app_version=app_version))
         self._part_count = 0
         self._staged: dict[str, StageResult] = {}
-        """The parts as the store has them, with the write that each is of."""
+        """The staged parts, with the write that each belongs to."""
         self._truncated: list[str] = []
         self._descriptions: dict[str, TableDescription] = {}
 
@@ -67,7 +67,7 @@ class Transaction:
         return self.write(table, data, Operation.INSERT)
 
     def insert_ignore(self, table: str | Table, data: Any) -> StageResult:
-        """Stage rows to insert, unless their keys are there. See ``write`` and ``Table.insert_ignore``."""
+        """Stage rows to insert, unless their keys exist. See ``write`` and ``Table.insert_ignore``."""
         return self.write(table, data, Operation.INSERT_IGNORE)
 
     def upsert(self, table: str | Table, data: Any) -> StageResult:
@@ -75,7 +75,7 @@ class Transaction:
         return self.write(table, data, Operation.UPSERT)
 
     def upsert_ignore(self, table: str | Table, data: Any) -> StageResult:
-        """Stage rows to insert or update, as far as that is allowed. See ``write`` and ``Table.upsert_ignore``."""
+        """Stage rows to insert or update; the commit ignores those it would reject. See ``Table.upsert_ignore``."""
         return self.write(table, data, Operation.UPSERT_IGNORE)
 
     def update(self, table: str | Table, data: Any) -> StageResult:
@@ -83,7 +83,7 @@ class Transaction:
         return self.write(table, data, Operation.UPDATE)
 
     def update_ignore(self, table: str | Table, data: Any) -> StageResult:
-        """Stage changes of rows, of those that are there. See ``write`` and ``Table.update_ignore``."""
+        """Stage changes of those rows that exist. See ``write`` and ``Table.update_ignore``."""
         return self.write(table, data, Operation.UPDATE_IGNORE)
 
     def delete(self, table: str | Table, data: Any) -> StageResult:
@@ -91,7 +91,7 @@ class Transaction:
         return self.write(table, data, Operation.DELETE)
 
     def delete_ignore(self, table: str | Table, data: Any) -> StageResult:
-        """Stage keys of rows to delete, of those that are there. See ``write`` and ``Table.delete_ignore``."""
+        """Stage keys of rows to delete, if they exist. See ``write`` and ``Table.delete_ignore``."""
         return self.write(table, data, Operation.DELETE_IGNORE)
 
     def truncate(self, table: str | Table) -> None:
@@ -120,7 +120,7 @@ class Transaction:
         return result
 
     def _as_written(self, error: StagedRowError) -> StagedRowError:
-        """Return an error with the position of its row in what ``write`` was given."""
+        """Return the error with the position of its row in the data given to ``write``."""
         staged = self._staged.get(error.part)
         return error if staged is None else staged.as_staged(error)
 
@@ -143,7 +143,7 @@ class Transaction:
                 self.abort()
                 raise
         else:
-            with suppress(StoreError):  # what is left over is thrown away in its time
+            with suppress(StoreError):  # the store discards it after its time to live
                 self.abort()
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""How a write is made: the options that the verbs of ``Table`` take beside the data, and their checks."""
+"""How a write is made: the options that the write methods of ``Table`` take beside the data, and their checks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class WriteHow(StatementHow, total=False):
 
 
 def checked_writer(writer: str | None, seq: int | None) -> str | None:
-    """Return ``writer`` if it goes with ``seq``. Raises InvalidArgumentError where it does not."""
+    """Return ``writer``. Raises InvalidArgumentError if it and ``seq`` do not go together."""
     if (writer is None) != (seq is None):
         raise InvalidArgumentError("writer and seq must be given together")
     if not isinstance(writer, str | None) or not isinstance(seq, int | None):
@@ -40,7 +40,7 @@ def checked_writer(writer: str | None, seq: int | None) -> str | None:
 
 
 def word(words: type[StrEnum], chosen: object, what: str) -> Any:
-    """Return one of ``words``. Raises InvalidArgumentError, naming all, for another."""
+    """Return the member of ``words`` that ``chosen`` names. Raises InvalidArgumentError, which lists all, if none."""
     try:
         return words(chosen)
     except ValueError:

@@ -1,4 +1,4 @@
-"""``nyala table alter``: every step that a table can be changed by, all or none of those given."""
+"""``nyala table alter``: applies all given steps, or none."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def alter(
 
 
 class _Steps:
-    """Reads the texts of options by what the table's columns are, as the steps before left them."""
+    """Parses the texts of options by the types of the table's columns, as the previous steps left them."""
 
     def __init__(self, change: TableAlteration, about: dict[str, Any]) -> None:
         self.change = change
@@ -110,11 +110,11 @@ class _Steps:
             self.count += 1
 
     def pairs(self, texts: Texts, mark: str, form: str, step: Callable[[str, str], object]) -> None:
-        """Take a step for what stands before and after a mark."""
+        """Take a step for the texts before and after a mark."""
         self.each(texts, lambda text: step(*pair(text, mark, form)))
 
     def values(self, texts: Texts, form: str, step: Callable[[str, str | None], object]) -> None:
-        """Take a step for a column and its new value, None where that is empty."""
+        """Take a step for a column and its new value; None for an empty value."""
 
         def take(text: str) -> None:
             name, found, value = text.partition("=")
@@ -130,7 +130,7 @@ class _Steps:
             self._kinds[new] = self._kinds.pop(old)
 
     def add(self, text: str) -> None:
-        """Add a column; its default is also what rows show that are there, unless that is said apart."""
+        """Add a column. Existing rows show its default too, unless the text has a ``read default``."""
         column = parse_column(text)
         read_default = column.write_default if column.read_default is None else column.read_default
         self.change.add_column(**{**column.model_dump(), "read_default": read_default})

@@ -104,7 +104,7 @@ def create(
 def table_definition(
     name: str, columns: dict[str, ColumnDefinition], key: Sequence[str], **more: Any
 ) -> TableDefinition:
-    """Return a table's definition; the columns of the key are put first and are NOT NULL.
+    """Return a table's definition; the key columns come first and are NOT NULL.
 
     Raises:
         InvalidArgumentError: there is no key, or it names no column.
@@ -120,10 +120,10 @@ def table_definition(
 
 
 def columns_like(schema: pa.Schema) -> dict[str, ColumnDefinition]:
-    """Return the columns of a file: each has its own type, or the nearest that a table can hold.
+    """Return the columns of a file: each with its own type, or the nearest that a table can hold.
 
     Raises:
-        InvalidArgumentError: two have one name.
+        InvalidArgumentError: two columns have the same name.
     """
     found: dict[str, ColumnDefinition] = {}
     for field in schema:
@@ -134,7 +134,7 @@ def columns_like(schema: pa.Schema) -> dict[str, ColumnDefinition]:
 def _columns(
     texts: Sequence[str], schema: str | None, like: Path | None
 ) -> tuple[dict[str, ColumnDefinition], list[str]]:
-    """Return the columns that the options make, and the key that they name."""
+    """Return the columns that the options define, and the key columns that they name."""
     from .schema_text import parse_column, parse_schema
 
     found: dict[str, ColumnDefinition] = {}
@@ -153,7 +153,7 @@ def _columns(
         if column.name in given or (schema is not None and column.name in found):
             raise InvalidArgumentError(f"two columns are named {column.name!r}")
         given.add(column.name)
-        found[column.name] = column  # in the place of the file's
+        found[column.name] = column  # replaces the file's column
     return found, key
 
 
@@ -164,7 +164,7 @@ def _add(found: dict[str, ColumnDefinition], column: ColumnDefinition) -> None:
 
 
 def set_parts(columns: dict[str, ColumnDefinition], part: str, texts: Sequence[str]) -> str:
-    """Set a part of columns by texts ``column=value``; return a comment without a column, which is the table's."""
+    """Set one attribute of columns from texts ``column=value``; return the text without a column (a table comment)."""
     whole = ""
     for text in texts:
         name, found, value = text.partition("=")
@@ -182,7 +182,7 @@ def set_parts(columns: dict[str, ColumnDefinition], part: str, texts: Sequence[s
 
 
 def default_of(column: str, text: str, kind: str) -> Any:
-    """Return what ``value_of`` does. Raises InvalidArgumentError, which names the column."""
+    """Return what ``value_of`` returns. Raises InvalidArgumentError, which names the column."""
     try:
         return value_of(text, kind)
     except InvalidArgumentError as error:
@@ -190,7 +190,7 @@ def default_of(column: str, text: str, kind: str) -> Any:
 
 
 def value_of(text: str, kind: str) -> Any:
-    """Return the JSON of the value that a text stands for in a column of a type."""
+    """Return the JSON of the value that a text means in a column of this type."""
     from ...schemas.literal import to_json
     from ..jobs.text_cells import cell_of_text
 
@@ -198,7 +198,7 @@ def value_of(text: str, kind: str) -> Any:
 
 
 def row_of(text: str, kinds: Sequence[str]) -> list[Any] | None:
-    """Return the values, with commas, of the leading of some columns; None for nothing, which is no bound."""
+    """Return the comma-separated values of the leading columns; None, which means no bound, for an empty text."""
     if not text.strip():
         return None
     words = text.split(",") if len(kinds) > 1 else [text]
@@ -208,7 +208,7 @@ def row_of(text: str, kinds: Sequence[str]) -> list[Any] | None:
 
 
 def ends_of(text: str, kinds: Sequence[str]) -> tuple[list[Any] | None, list[Any] | None]:
-    """Return the two ends of ``lower..upper``; one left out is no bound."""
+    """Return the two ends of ``lower..upper``; a missing end means no bound."""
     lower, found, upper = text.partition("..")
     if not found:
         raise InvalidArgumentError(f"{text!r} is not of the form lower..upper; leave out an end for no bound")
@@ -222,7 +222,7 @@ def _levels(
     splits: Sequence[str],
     bounds: Sequence[str],
 ) -> list[Any]:
-    """Return the levels of partitions, as JSON has them."""
+    """Return the partition levels as JSON."""
     levels: list[Any] = []
     for text in hashes:
         given, count, seed = [*text.split(":"), "", ""][:3]

@@ -1,4 +1,4 @@
-"""``nyala health``: whether a server, or a store, takes writes."""
+"""``nyala health``: whether a server, or a store, accepts writes."""
 
 from __future__ import annotations
 

@@ -298,10 +298,10 @@ def apply_command(
 def other_database(
     context: typer.Context, db: Database, url: str | None, data: Path | None, create: bool = False
 ) -> AbstractContextManager[Database]:
-    """Return the second database of a command; the same one where no other is named.
+    """Return the second database of a command; the first one if no other is named.
 
     Raises:
-        StoreError: both are given, or it cannot be opened.
+        StoreError: both options are given, or the database cannot be opened.
     """
     if url is None and data is None:
         return nullcontext(db)

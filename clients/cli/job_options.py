@@ -1,4 +1,4 @@
-"""What all jobs take on the command line: the store, who runs the tasks, and the form of the answer."""
+"""The options that all jobs take: the store, the executor, and the form of the result."""
 
 import inspect
 from collections.abc import Callable
@@ -21,7 +21,7 @@ Command = Callable[..., None]
 
 @dataclass(frozen=True)
 class JobOptions:
-    """The options of one call. The fields are the parameters of every command that takes it."""
+    """The options of one call. Each field is a parameter of every command that takes them."""
 
     context: typer.Context
     executor: Runs = "local"
@@ -36,11 +36,11 @@ class JobOptions:
 
     @property
     def running(self) -> dict[str, Any]:
-        """How the tasks run, as the functions of jobs take it."""
+        """How the tasks run, as arguments of the functions in ``nyala.jobs``."""
         return {"executor": self.executor, "workers": self.workers, "show": "lines"}
 
     def prints_json(self, result: "BaseModel") -> bool:
-        """Print what a job answers as JSON, if ``--json`` asks for that; return whether it does."""
+        """Print the result of a job as JSON, if ``--json`` is given; return whether it is."""
         if self.json_output:
             from .output import print_json
 
@@ -49,9 +49,9 @@ class JobOptions:
 
 
 def takes_job_options(*without: str) -> Callable[[Command], Command]:
-    """Make a command of a function whose first parameter is ``JobOptions``: the options follow the function's own.
+    """Turn a function whose first parameter is ``JobOptions`` into a command: these options follow the function's own.
 
-    ``without`` names those that the command does not have.
+    ``without`` names the options that the command lacks.
     """
 
     def decorate(command: Command) -> Command:

@@ -1,4 +1,4 @@
-"""``nyala table load``, which ``nyala load`` and ``nyala job load`` are too: rows of files into a table."""
+"""``nyala table load``, also ``nyala load`` and ``nyala job load``: loads files into a table."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def load(
 
 
 def read_options(**parts: Any) -> ReadOptions:
-    """Return how files are read; a backslash and t is a tab."""
+    r"""Return how files are read; ``\t`` means a tab."""
     from ..jobs import ReadOptions
 
     if parts["delimiter"] == "\\t":
@@ -129,11 +129,11 @@ def read_options(**parts: Any) -> ReadOptions:
 
 @contextmanager
 def inputs(places: Sequence[str], options: ReadOptions) -> Iterator[list[InputFile]]:
-    """Give the files that are named. What can be read only once is kept in a file meanwhile (in ``TMPDIR``).
+    """Give the named files. Input that can be read only once is first copied to a file (in ``TMPDIR``).
 
     Raises:
-        NotFoundError: there is no such file.
-        InvalidArgumentError: one is of no known format.
+        NotFoundError: a file does not exist.
+        InvalidArgumentError: a file has an unknown format.
     """
     from ..jobs.input_files import input_files
 
@@ -161,7 +161,7 @@ def _is_pipe(place: str) -> bool:
 
 
 def _known(db: Database, name: str) -> str:
-    """Return nothing to say of a table that is there. Raises NotFoundError, with what makes one that is not."""
+    """Return "" if the table exists. Raises NotFoundError, which says how to create it."""
     try:
         db.table(name)
     except NotFoundError as error:
@@ -170,7 +170,7 @@ def _known(db: Database, name: str) -> str:
 
 
 def _create(db: Database, name: str, key: str | None, files: Sequence[InputFile]) -> str:
-    """Make the table with the columns of the first file, unless it is there; return what was made, in words."""
+    """Create the table with the columns of the first file unless it exists; return a message about it, or ""."""
     from .create import table_definition
 
     if name in db.tables():

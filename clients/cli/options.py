@@ -32,22 +32,22 @@ _AGO = re.compile(r"(\d{1,9})([smhd])", re.ASCII)
 
 
 def names(text: str) -> list[str]:
-    """Return the names in a list with commas."""
+    """Return the names in a comma-separated list."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def moment(text: str | None) -> int | str | None:
-    """Return a moment as it was given on the command line; ``2h`` is two hours ago."""
+    """Return a moment given on the command line; ``2h`` means two hours ago."""
     if text and (ago := _AGO.fullmatch(text)):
         return (dt.datetime.now(dt.UTC) - dt.timedelta(seconds=int(ago[1]) * UNITS[ago[2]])).isoformat()
     return int(text) if text and text.isdigit() else text
 
 
 def pair(text: str, mark: str, form: str) -> tuple[str, str]:
-    """Return what stands before and after the first ``mark``.
+    """Return the texts before and after the first ``mark``.
 
     Raises:
-        InvalidArgumentError: one of them is missing; the text names the ``form``.
+        InvalidArgumentError: one of them is missing; the message shows the ``form``.
     """
     left, found, right = text.partition(mark)
     if not (left and found and right):

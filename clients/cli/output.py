@@ -1,4 +1,4 @@
-"""What commands print: tables on a terminal, tab-separated lines elsewhere, JSON where it was asked for."""
+"""What commands print: tables on a terminal, tab-separated lines elsewhere, JSON on request."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RowFormat(StrEnum):
     """How rows are written to standard output."""
 
     TABLE = "table"
-    """A table on a terminal, else lines of cells between tabs under a line of names."""
+    """A table on a terminal; elsewhere a line of column names and tab-separated cells."""
     JSON = "json"
     CSV = "csv"
 
@@ -50,16 +50,16 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[object]], caption
         table.add_row(*(Text(str(cell)) for cell in row))
     console = Console()
     console.print(table)
-    if caption:  # not the table's own, which would be as narrow as the table
+    if caption:  # not the table's own caption, which would be as narrow as the table
         console.print(caption, style="dim", highlight=False, markup=False)
 
 
 def print_rows(scan: Scan | pa.Table, form: RowFormat, is_limited: bool = False) -> None:
-    """Print all rows of a scan or table, piece by piece; a terminal shows the first, unless limited, and says so."""
+    """Print all rows of a scan or table in pieces. A terminal shows the first rows, unless limited, and says so."""
     if form is RowFormat.TABLE and sys.stdout.isatty():
         _show(scan, None if is_limited else SHOWN_ROWS)
         return
-    reader = scan.to_reader()  # what is wrong with the scan is said before anything is printed
+    reader = scan.to_reader()  # raises the scan's errors before anything is printed
     sys.stdout.flush()
     _STREAMS[form](reader, sys.stdout.buffer)
     sys.stdout.buffer.flush()
@@ -75,21 +75,21 @@ def _show(scan: Scan | pa.Table, rows_max: int | None) -> None:
 
 
 def write_scan(scan: Scan, path: Path) -> int:
-    """Write all rows to a file, in the format that its suffix names; return how many.
+    """Write all rows to a file, in the format of its suffix; return their number.
 
     Raises:
-        InvalidArgumentError: for a suffix that names none.
+        InvalidArgumentError: the suffix names no format.
     """
     write = _WRITERS.get(path.suffix)
     if write is None:
         raise InvalidArgumentError(f"{path.name}: unknown suffix; known: {', '.join(_WRITERS)}")
-    reader = scan.to_reader()  # what is wrong with the scan is said before the file is touched
+    reader = scan.to_reader()  # raises the scan's errors before the file is touched
     with path.open("wb") as file:
         return write(reader, file)
 
 
 class _Counted:
-    """The batches of a reader, and how many rows have gone by."""
+    """The batches of a reader, and the number of rows read so far."""
 
     def __init__(self, reader: pa.RecordBatchReader) -> None:
         self._reader = reader

@@ -1,8 +1,8 @@
 """Rows as text, a column at a time: JSON lines and tab-separated lines, in pieces of bounded size.
 
-Cells become text by Arrow's kernels, so that a million rows take about a second. What JSON has no word for is written
-as `schemas/literal.py` has it: ISO text for dates and timestamps, digits in quotes for decimals, ``{"base64": ...}``
-for bytes, ``{"float": "nan"}``.
+Arrow's kernels turn cells into text, so that a million rows take about a second. Values that JSON has no form for are
+written as in `schemas/literal.py`: ISO text for dates and timestamps, digits in quotes for decimals, ``{"base64":
+...}`` for bytes, ``{"float": "nan"}``.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 PIECE_ROWS = 32_768
-"""Rows that are made into text at once."""
+"""Rows converted to text at a time."""
 
 _YEAR_1, _YEAR_10000 = -62_135_596_800, 253_402_300_800
-"""In seconds since 1970. Python's dates and common ISO readers end there: a moment beyond is written as its number."""
+"""In seconds since 1970. Python's dates and common ISO readers end there: moments outside are written as numbers."""
 _CONTROL = "[\\x00-\\x1f]"
 _SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
@@ -38,7 +38,7 @@ def json_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
 
 
 def tab_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
-    """Yield rows as cells between tabs, one a line; tabs, line ends and backslashes in text are escaped as in C."""
+    """Yield rows as tab-separated cells, one row a line; tabs, line ends and backslashes in it are escaped as in C."""
     for piece in _pieces(batches):
         cells = [pc.fill_null(_tab_text(column), "NULL") for column in piece.columns]
         parts = [part for cell in cells for part in (pa.scalar("\t"), cell)][1:]
@@ -52,7 +52,7 @@ def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _lines(parts: list[pa.Scalar | pa.Array], end: str) -> bytes:
-    """Return the bytes of all lines, which stand one after the other in the memory of the joined text."""
+    """Return the bytes of all lines, which are contiguous in the memory of the joined text."""
     large = [part.cast(pa.large_string()) for part in (*parts, pa.scalar(end))]
     joined = pc.binary_join_element_wise(*large, pa.scalar("", pa.large_string()))
     (_, _, text) = joined.buffers()
@@ -117,7 +117,7 @@ def _plain_text(cells: pa.Array) -> pa.Array:
 
 
 def _moment_or(cells: pa.Array, write: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """Return the text of cells; dates and timestamps outside the years 1 to 9999 are their number since 1970."""
+    """Return the text of cells; dates and timestamps outside the years 1 to 9999 as numbers since 1970."""
     if pa.types.is_date32(cells.type):
         numbers, low, high = cells.cast(pa.int32()).cast(pa.int64()), _YEAR_1 // 86_400, _YEAR_10000 // 86_400
     elif pa.types.is_timestamp(cells.type):
@@ -136,7 +136,7 @@ def _quoted(text: pa.Array) -> pa.Array:
 
 
 def _each(cells: pa.Array, write: Callable[[Any], str]) -> pa.Array:
-    """Return the text of cells that Arrow has no kernel for, one by one, each value once."""
+    """Return the text of cells that Arrow has no kernel for, each distinct value once."""
     unique = cells.dictionary_encode()
     words = [None if cell is None else write(cell) for cell in unique.dictionary.to_pylist()]
     return pa.array(words, pa.string()).take(unique.indices)

@@ -1,4 +1,4 @@
-"""Runs a command line: what goes wrong is one line on standard error and an exit code, never a traceback."""
+"""Runs a command line: an error is one line on standard error and an exit code, never a traceback."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ...schemas.errors import (
 )
 
 FINDINGS = 1
-"""The command did its work and found something: rows were refused, tables differ, bytes are wrong."""
+"""The command worked and found something: refused rows, different tables, damaged bytes."""
 INTERRUPTED = 130
 EXIT_CODES: Mapping[str, int] = {
     InvalidArgumentError.code: 3,
@@ -45,21 +45,21 @@ EXIT_CODES: Mapping[str, int] = {
     CorruptionError.code: 11,
     InternalError.code: 12,
 }
-"""What a process leaves for each error code; docs/cli.md has the table for people."""
+"""The exit code for each error code; docs/cli.md has the table for users."""
 
 _ERRNO = re.compile(r"^\[Errno \d+\] ")
 _EXTRAS = {"pyspark": "spark"}
-"""Which extra brings a module; all others are the server's."""
+"""The extra that installs a module; all other modules come with ``server``."""
 
 
 def run(app: Callable[[], object]) -> None:
-    """Run a typer application and leave the process: 0 done, else as the constants of this module say."""
+    """Run a typer application and exit: 0 for success, else a constant of this module."""
     try:
         app()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except SystemExit as left:
-        if isinstance(left.__context__, BrokenPipeError):  # typer leaves with 1 then
+        if isinstance(left.__context__, BrokenPipeError):  # typer then exits with 1
             _output_is_closed()
         raise
     except BrokenPipeError:
@@ -71,13 +71,13 @@ def run(app: Callable[[], object]) -> None:
 
 
 def _output_is_closed() -> None:
-    """Leave without an error: the reader of our output has enough. What Python flushes on its way out goes nowhere."""
+    """Exit without an error: the reader closed our output. What Python flushes at exit goes to the null device."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
     sys.exit(0)
 
 
 def as_store_error(error: Exception) -> StoreError:
-    """Return the error that a user is told of, whatever was raised."""
+    """Return any exception as the error that the user sees."""
     if isinstance(error, StoreError):
         return error
     if isinstance(error, ValidationError):
@@ -96,7 +96,7 @@ def as_store_error(error: Exception) -> StoreError:
 
 
 def _of_system(error: OSError, text: str) -> StoreError:
-    """Return what the operating system's error means."""
+    """Return the error that an OSError means."""
     if isinstance(error, FileNotFoundError):
         return NotFoundError(text)
     if isinstance(error, PermissionError):

@@ -1,4 +1,4 @@
-"""Columns in words, as the command line and files of schemas have them.
+"""Columns as text, as on the command line and in schema files.
 
     id int64, city varchar(40) not null default 'Oslo' encoding dictionary, "odd name" decimal(10,2), primary key (id)
 
@@ -32,17 +32,17 @@ _SQL_TYPES = {
 
 @dataclass
 class SchemaText:
-    """What a text says: columns in its order, and the key if it names one."""
+    """The columns of a text, in order, and the key if it names one."""
 
     columns: list[ColumnDefinition] = field(default_factory=list)
     key: list[str] = field(default_factory=list)
 
 
 def parse_schema(text: str) -> SchemaText:
-    """Return what a text of several columns says.
+    """Parse a text of several columns.
 
     Raises:
-        InvalidArgumentError: it is none; the text says where.
+        InvalidArgumentError: the text is invalid; the message says where.
     """
     parser = _Parser(text)
     parser.schema()
@@ -50,7 +50,7 @@ def parse_schema(text: str) -> SchemaText:
 
 
 def parse_column(text: str) -> ColumnDefinition:
-    """Return the one column that a text describes. Raises InvalidArgumentError when it is none."""
+    """Parse the text of one column. Raises InvalidArgumentError if it is invalid."""
     if short := _SHORT.fullmatch(text.strip()):
         kind = re.sub(r"^\w+", lambda word: _SQL_TYPES.get(word[0].lower(), word[0]), short["type"].strip())
         return ColumnDefinition(name=short["name"], type=kind, nullable=not short["required"])
@@ -70,7 +70,7 @@ class _Parser:
         self._next()
 
     def schema(self) -> None:
-        """columns and keys, between commas."""
+        """Columns and keys, separated by commas."""
         while True:
             if self._takes("primary", "key"):
                 self.found.key += self._names()
@@ -90,12 +90,12 @@ class _Parser:
         self.found.columns.append(ColumnDefinition(name=name, type=kind, **parts))
 
     def end(self) -> None:
-        """Nothing follows."""
+        """Expect the end of the text."""
         if self._kind:
             raise self._wrong("the end, a comma or a word such as NOT NULL")
 
     def _attribute(self, name: str, kind: str, parts: dict[str, Any]) -> bool:
-        """Take one attribute of a column; return False when none follows."""
+        """Read one attribute of a column; return False if none follows."""
         if self._takes("not", "null"):
             parts["nullable"] = False
         elif self._takes("null"):
@@ -153,7 +153,7 @@ class _Parser:
         return token[1:-1].replace('""', '"') if token.startswith('"') else token
 
     def _takes(self, *words: str) -> bool:
-        """Take these words if they follow."""
+        """Skip these words if they follow; return whether they do."""
         before = self._at, self._kind, self._token
         for word in words:
             if self._kind not in ("word", "mark") or self._token.lower() != word:

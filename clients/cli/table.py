@@ -1,4 +1,4 @@
-"""``nyala table``: look at tables, make, fill and drop them."""
+"""``nyala table``: inspect, create, fill and drop tables."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def drop(
 
 
 def _seconds(text: str) -> int:
-    """Return the seconds that ``text`` says."""
+    """Return a duration in seconds."""
     number, unit = text[:-1], text[-1:]
     if unit not in UNITS or not (number.isascii() and number.isdigit()):
         raise InvalidArgumentError(f"--keep {text!r} is not a duration such as 45s, 30m, 12h or 7d")
@@ -219,7 +219,7 @@ VERBS: Mapping[str, Callable[..., None]] = {
     "drop": drop,
     "recall": recall,
 }
-"""What can be done with tables: ``nyala table VERB``, or shorter ``nyala VERB``."""
+"""The commands for tables: ``nyala table VERB``, or ``nyala VERB`` for short."""
 
 app = typer.Typer(no_args_is_help=True, help='Create, inspect, load and drop tables; "nyala VERB" is short for it.')
 for _name, _verb in VERBS.items():

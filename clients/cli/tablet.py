@@ -1,4 +1,4 @@
-"""``nyala tablet``: where the tablets of a table are, and moving them."""
+"""``nyala tablet``: lists the tablets of a table and their servers, and moves them."""
 
 from __future__ import annotations
 

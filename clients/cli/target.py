@@ -1,4 +1,4 @@
-"""Which database a command means: ``--url`` a server, ``--data`` a directory opened by the command itself."""
+"""The database of a command: ``--url`` names a server, ``--data`` a directory that the command opens itself."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def database(context: typer.Context, url: str | None, data: Path | None, create: bool = False) -> Database:
-    """Return the database that the options name; ``create`` lets a missing store be made.
+    """Return the database that the options name; with ``create``, create a missing store.
 
-    ``--data`` on the command line beats ``NYALA_URL``. The context's object opens directories: a client alone cannot.
+    ``--data`` on the command line beats ``NYALA_URL``. The context's object opens directories, since clients lack the
+    engine.
 
     Raises:
-        StoreError: both options are given, there is no store, or the database cannot be opened.
+        StoreError: both options are given, the store does not exist, or the database cannot be opened.
     """
     if data is None:
         from ..api.connect import connect

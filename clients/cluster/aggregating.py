@@ -1,6 +1,6 @@
-"""Aggregates over several servers: each works out its own, and these are put together here.
+"""Aggregates over several servers: each server computes its own, and the client combines them.
 
-A mean is put together from sums and counts, which are asked for in its place.
+A mean is computed from sums and counts, which the servers are asked for instead.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MERGED_BY = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
 
 
 def partial_measures(measures: Measures) -> dict[str, tuple[str, str]]:
-    """Return what servers are to be asked for."""
+    """Return the measures to ask servers for."""
     asked: dict[str, tuple[str, str]] = {}
     for name, (column, function) in measures.items():
         if function == AggregateFunction.AVG:
@@ -30,8 +30,8 @@ def partial_measures(measures: Measures) -> dict[str, tuple[str, str]]:
 
 
 def merged(partials: Sequence[pa.Table], measures: Measures, group_by: Sequence[str], schema: pa.Schema) -> pa.Table:
-    """Return the answer of ``schema`` from those of all servers to ``partial_measures``."""
-    together = pa.concat_tables(partials).combine_chunks()  # which aligns what came from the network
+    """Combine the answers of all servers to ``partial_measures`` into one of ``schema``."""
+    together = pa.concat_tables(partials).combine_chunks()  # aligns buffers that came from the network
     asked = partial_measures(measures)
     kinds = [(name, _MERGED_BY[function]) for name, (_, function) in asked.items()]
     found = together.group_by(list(group_by), use_threads=False).aggregate(kinds)

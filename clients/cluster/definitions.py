@@ -1,7 +1,7 @@
-"""Tables over several servers: made, altered, dropped and recalled on all of them, one after the other.
+"""Tables over several servers: created, altered, dropped and recalled on one server after the other.
 
-There is no transaction over servers. What reached only some of them, since one was away or the client was killed, is
-brought to the others by doing the same again: so it is told apart here what has happened where.
+There is no transaction over servers. If a server was away or the client was killed, only some servers have the change;
+repeating the call applies it on the others. So each function here first finds out what has happened where.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from .servers import Servers
 
 Described = TableDescription | StoreError
 _OWN = {"table_id", "name", "stores"}
-"""What may differ between servers."""
+"""Fields that may differ between servers."""
 
 
 def create(servers: Servers, definition: TableDefinition) -> TableDescription:
-    """Create a table where it is not there yet.
+    """Create a table on the servers that lack it.
 
     Raises:
-        AlreadyPresentError: it is there, with all of its tablets.
+        AlreadyPresentError: it exists with all of its tablets.
         ConflictError: a server has another table of that name.
     """
     _check(definition)
@@ -39,19 +39,19 @@ def create(servers: Servers, definition: TableDefinition) -> TableDescription:
 
 
 def is_whole(maps: Iterable[TabletMap]) -> bool:
-    """Whether the servers that told these maps have all tablets of a table between them."""
+    """Return whether the servers of these maps together have all tablets of a table."""
     told = list(maps)
     here = sum_of(place.partition for each in told for place in each.tablets if place.server is None)
     return all(sum_of(place.partition for place in each.tablets) == here for each in told)
 
 
 def alter(servers: Servers, alteration: Alteration) -> TableDescription:
-    """Alter a table on all servers, or where it was not altered yet when an earlier attempt did not get to the end.
+    """Alter a table on all servers; after an incomplete attempt, on those where it is still unaltered.
 
     Raises:
-        ConflictError: the servers have more than two versions of the table, or not the same one after it.
+        ConflictError: the servers have more than two versions of the table, or different ones afterwards.
         InvalidArgumentError: a new range might go to a server that does not have the table.
-        StoreError: what the first server that refuses says; a note tells how many were altered before.
+        StoreError: the error of the first server that fails; a note lists the servers altered before.
     """
     found = servers.outcomes(lambda store: store.describe_table(alteration.table))
     present = _present(found)
@@ -77,18 +77,18 @@ def alter(servers: Servers, alteration: Alteration) -> TableDescription:
         raise
     new_name = next(iter(done.values())).name
     rest = [name for name, each in found.items() if name not in done and not isinstance(each, NotFoundError)]
-    if alteration.table != new_name:  # it may have been given its new name there before
+    if alteration.table != new_name:  # an earlier attempt may have renamed it on other servers
         rest = [name for name in servers.names if name not in done and _has(servers.store(name), new_name)]
     return same(done | {name: servers.store(name).describe_table(new_name) for name in rest})
 
 
 def drop(servers: Servers, name: str, keep_seconds: int) -> None:
-    """Drop a table where it is. Raises NotFoundError where it is on no server."""
+    """Drop a table on the servers that have it. Raises NotFoundError if none has."""
     _wherever(servers, lambda store: store.drop_table(name, keep_seconds))
 
 
 def recall(servers: Servers, table: str | int, new_name: str | None) -> TableDescription:
-    """Recall a table where it was dropped. Raises NotFoundError where it can be recalled on no server."""
+    """Recall a table on the servers that dropped it. Raises NotFoundError if none can."""
     if isinstance(table, int):
         raise InvalidArgumentError("table ids differ between servers: recall a table of several servers by its name")
     _wherever(servers, lambda store: store.recall_table(table, new_name))
@@ -96,7 +96,7 @@ def recall(servers: Servers, table: str | int, new_name: str | None) -> TableDes
 
 
 def same(described: Mapping[str, TableDescription]) -> TableDescription:
-    """Return what all servers say of a table. Raises ConflictError when they do not say the same."""
+    """Return the description that all servers give of a table. Raises ConflictError if they differ."""
     (first_name, first), *others = described.items()
     for name, other in others:
         if first.model_dump(exclude=_OWN) != other.model_dump(exclude=_OWN):
@@ -109,12 +109,12 @@ def _stores(described: Mapping[str, TableDescription]) -> list[TableStore]:
 
 
 def shared(described: Mapping[str, TableDescription]) -> TableDescription:
-    """Return what all servers say of a table that an alteration may have reached in part: the columns that all have.
+    """Return one description of a table that an alteration may have reached on some servers only.
 
-    They are as the oldest version has them, so that a write of them is one that every server takes.
+    It has the columns that all servers have, as in the oldest version, so that every server accepts writes of them.
 
     Raises:
-        ConflictError: the servers do not say the same of one version, or not of the key.
+        ConflictError: servers differ within one version, or in the key.
     """
     versions = {each.schema_version for each in described.values()}
     if len(versions) == 1:
@@ -128,7 +128,7 @@ def shared(described: Mapping[str, TableDescription]) -> TableDescription:
 
 
 def half_altered(table: str, versions: Mapping[str, int]) -> ConflictError:
-    """Return the error that tells of an alteration which has reached only some of the servers."""
+    """Return the error for an alteration that reached only some servers."""
     told = ", ".join(f"{name}: {version}" for name, version in versions.items())
     return ConflictError(
         f"table {table!r} has different schema versions on the servers ({told}): an alteration reached only some "
@@ -137,7 +137,7 @@ def half_altered(table: str, versions: Mapping[str, int]) -> ConflictError:
 
 
 def _wherever(servers: Servers, act: Callable[[StoreService], object]) -> None:
-    """Do something where it can be done; where there is no such table it may have been done before."""
+    """Act on all servers, ignoring those without the table: an earlier attempt may have been there."""
     outcomes = servers.outcomes(act)
     errors = [found for found in outcomes.values() if isinstance(found, StoreError)]
     missing = [error for error in errors if isinstance(error, NotFoundError)]
@@ -146,7 +146,7 @@ def _wherever(servers: Servers, act: Callable[[StoreService], object]) -> None:
 
 
 def _present(found: Mapping[str, Described]) -> dict[str, TableDescription]:
-    """Return the descriptions of those servers that have the table; raise what is not just that it is missing."""
+    """Return the descriptions from servers that have the table; raise any error other than NotFoundError."""
     for each in found.values():
         if isinstance(each, StoreError) and not isinstance(each, NotFoundError):
             raise each
@@ -154,7 +154,7 @@ def _present(found: Mapping[str, Described]) -> dict[str, TableDescription]:
 
 
 def _check_new_ranges(servers: Servers, table: str, lacking: Sequence[str]) -> None:
-    """Refuse ranges that might go to a server which came later than the table, and would be nowhere."""
+    """Reject ranges that might belong to a server newer than the table: it lacks the table."""
     if placed := sorted(servers.placement.servers_of(table).intersection(lacking)):
         raise InvalidArgumentError(
             f"table {table!r} is not on {', '.join(placed)}, where its new range might go: list the servers that have "

@@ -1,7 +1,7 @@
-"""XXH64 over columns, in numpy: the hash by which rows find their buckets, for a client without compiled kernels.
+"""XXH64 over columns, in numpy: the hash that maps rows to buckets, for a client without compiled kernels.
 
-The values are those of Spark's ``xxhash64``: the hash of one column is the seed of the next. All rows are worked on at
-once; strings are taken together by length.
+The values are those of Spark's ``xxhash64``: the hash of one column is the seed of the next. All rows are hashed at
+once, strings in groups of equal length.
 (Y. Collet, "xxHash fast digest algorithm", XXH64; Spark's ``XXH64.java``.)
 """
 

@@ -1,4 +1,4 @@
-"""The cells of key columns as the store takes them, for finding out to which tablet their rows belong."""
+"""The cells of key columns as the store takes them, to find the tablets of their rows."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ...schemas.wrapped import unwrapped
 from ..convert.casting import cast
 
 _ANY: dict[str, Any] = {"binary": {"base64": ""}}
-"""A value, as JSON, where 0 is none."""
+"""As JSON, some value for a type in which 0 is not one."""
 
 
 def stored_cells(cells: pa.Array, column: ColumnSchema) -> pa.Array:
     """Return ``cells`` in the type of a key column, as the store casts and cuts them.
 
-    A NULL, and a value that does not fit, which the store refuses whatever its tablet, becomes any value.
+    A NULL, or a value that does not fit, becomes an arbitrary value: the store refuses its row in any tablet.
 
     Raises:
-        InvalidArgumentError: a type that never fits.
+        InvalidArgumentError: no value of this type fits.
     """
     cells = unwrapped(cells)
     if pa.types.is_dictionary(cells.type):
@@ -49,7 +49,7 @@ def any_value(column: ColumnSchema) -> pa.Scalar:
 
 
 def integers(cells: pa.Array) -> np.ndarray:
-    """Return integers, dates, moments and decimals of up to 18 digits as int64: what their hashes and order are of."""
+    """Return integers, dates, timestamps and decimals of up to 18 digits as the int64 that is hashed and compared."""
     if pa.types.is_decimal(cells.type):
         return halves(cells)[:, 0]
     if pa.types.is_date32(cells.type):

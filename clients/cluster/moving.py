@@ -1,16 +1,16 @@
-"""Moving a tablet: the client drives the steps, the servers keep what has been reached.
+"""Moving a tablet: the client drives the steps, the servers keep the progress.
 
-    source    move_begin                    a round: the tablet is flushed, its files are told
-    target    move_receive, move_fetch      what it lacks of them, from the source
-              ... again, until little comes; before the last round writers are sent away for a moment
-    target    move_prepare                  the files are kept; the source is the owner
+    source    move_begin                    a round: flushes the tablet, lists its files
+    target    move_receive, move_fetch      copies the files it lacks from the source
+              ... repeated until a round is small; before the last one the source briefly rejects writers
+    target    move_prepare                  keeps the files; the source is still the owner
     source    move_hand_over                the target is the owner
-    target    move_take_over                it serves the tablet
+    target    move_take_over                serves the tablet
     source    move_forget
 
-Whoever drives may stop at any place. Before ``move_hand_over`` nothing has happened but that files were copied, which
-the target throws away when the source knows the move no more. After it the target takes over: when the move is made
-again, or by itself when a client asks it where tablets are (`settle`).
+The client may stop at any step. Before ``move_hand_over`` files were merely copied; the target discards them once the
+source has forgotten the move. After it the target takes over: when the move is repeated, or by itself when a client
+asks it for tablet locations (`settle`).
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from .servers import Servers
 
 _ROUNDS = 12
 _OPEN_ROUNDS = 4
-"""So many rounds at most while writers are let in."""
+"""Rounds that admit writers, at most."""
 _LITTLE_BYTES = 4 << 20
-"""When a round has brought no more, the next is the last."""
+"""After a round that copied at most this much, the next round is the last."""
 _PAUSE_SECONDS = 0.05
 
 
 def move(
     servers: Servers, table: str, tablet: int, to: str, server: str | None = None, progress: MoveProgress | None = None
 ) -> None:
-    """Move a tablet to the server ``to``. Nothing happens if it is there.
+    """Move a tablet to the server ``to``. Does nothing if it is there.
 
     Raises:
         InvalidArgumentError: there is no such server, or several servers have a tablet of this number.
         NotFoundError: there is no such table or tablet.
-        ConflictError: the tablet was divided or dropped meanwhile, or somebody else moves it.
-        UnavailableError: a server cannot be reached, or rows of the table are staged. The same call goes on from there.
+        ConflictError: the tablet was split or dropped meanwhile, or another move of it is in progress.
+        UnavailableError: a server cannot be reached, or rows of the table are staged. The same call resumes the move.
     """
     for name in (to, server):
         if name is not None and name not in servers.names:
@@ -64,7 +64,7 @@ def move(
 
 
 def settle(servers: Servers, table: str, names: Sequence[str]) -> None:
-    """Bring moves to some servers to their ends: take over what was handed over, throw away what no longer can be.
+    """Finish interrupted moves to these servers: take over tablets that were handed over, discard what cannot be.
 
     Raises:
         UnavailableError: a server cannot be reached.
@@ -79,7 +79,7 @@ def settle(servers: Servers, table: str, names: Sequence[str]) -> None:
             _settle(servers, name, note)
         for note in found.left:
             with suppress(UnavailableError, NotFoundError):
-                # It was prepared there when it was handed over, and nothing but taking it over ends that.
+                # It was prepared there before it was handed over, and only the take-over ends that.
                 if any(each.move == note.move for each in servers.store(note.server).moves(table).arriving):
                     _settle(servers, note.server, note.model_copy(update={"server": name}))
                 else:
@@ -87,19 +87,19 @@ def settle(servers: Servers, table: str, names: Sequence[str]) -> None:
 
 
 def check_given_up(servers: Servers, note: MoveNote) -> None:
-    """Raise ConflictError unless the source of a move knows it no more: what was prepared may be all that there is."""
+    """Raise ConflictError unless the source has forgotten the move: the prepared copy may be the only one."""
     state = servers.store(note.server).move_status(note.move).state
     if state is not MoveState.UNKNOWN:
         raise ConflictError(f"the move {note.move!r} is {state.value} at {note.server!r} and cannot be aborted here")
 
 
 def check_taken_over(servers: Servers, table: str, note: MoveNote) -> None:
-    """Raise ConflictError when the target of a move has yet to take the tablet over: it will ask its source then.
+    """Raise ConflictError if the target of a move has yet to take the tablet over: it will then ask its source.
 
-    ``note`` is what the source tells of a move by which a tablet left it.
+    ``note`` is the source's record of a move by which a tablet left it.
 
     Raises:
-        NotFoundError: the target knows no such table, so that nobody can say.
+        NotFoundError: the target has no such table, so the outcome is unknown.
     """
     if any(each.move == note.move for each in servers.store(note.server).moves(table).arriving):
         raise ConflictError(f"the server {note.server!r} has not taken over the tablet of the move {note.move!r} yet")
@@ -116,7 +116,7 @@ def _settle(servers: Servers, name: str, note: MoveNote) -> None:
 
 
 def _abort(server: StoreService, move: str) -> MoveStatus:
-    """Give a move up at a server, which may not know of it, or not any more."""
+    """Abort a move at a server, which may not know it."""
     try:
         return server.move_abort(move)
     except NotFoundError:
@@ -124,7 +124,7 @@ def _abort(server: StoreService, move: str) -> MoveStatus:
 
 
 def _source(servers: Servers, table: str, tablet: int, to: str, server: str | None) -> str | None:
-    """Return the server that has the tablet; None when it is where it is to be."""
+    """Return the server that has the tablet; None if it is already at its destination."""
     maps = servers.each_with(lambda store: store.tablets(table))
     here = {name: [place.tablet for place in found.tablets if place.server is None] for name, found in maps.items()}
     owners = [name for name, numbers in here.items() if server in (None, name) and tablet in numbers]
@@ -141,7 +141,7 @@ def _source(servers: Servers, table: str, tablet: int, to: str, server: str | No
 
 
 class _Move:
-    """One move, under a name that no other has."""
+    """One move, under a unique name."""
 
     def __init__(
         self, servers: Servers, table: str, tablet: int, source: str, to: str, progress: MoveProgress | None
@@ -160,12 +160,12 @@ class _Move:
             given_up = self._give_up()
             if given_up is None or not isinstance(error, StoreError):
                 raise
-            told = given_up  # the answer was lost, the tablet was handed over
+            told = given_up  # only the answer was lost: the tablet was handed over
         self._target.move_take_over(told)
         self._source.move_forget(told.move)
 
     def _prepared_and_handed_over(self) -> HandedOver:
-        """Copy round after round, until one has all, and hand the tablet over."""
+        """Copy in rounds until the target has everything, then hand the tablet over."""
         little = False
         for number in range(_ROUNDS):
             last = little or number >= _OPEN_ROUNDS
@@ -177,7 +177,7 @@ class _Move:
         raise UnavailableError("the tablet changes faster than it can be moved; try again later", 1.0)
 
     def _fetch(self, current: MoveRound) -> int:
-        """Let the target fetch what it lacks of a round; return how many bytes that were."""
+        """Let the target fetch the files of a round that it lacks; return their bytes."""
         lacking = set(self._target.move_receive(current).names)
         missing = [file for file in current.files if file.name in lacking]
         total = self._done + sum(file.bytes for file in missing)
@@ -189,20 +189,20 @@ class _Move:
         return sum(file.bytes for file in missing)
 
     def _hand_over(self, current: MoveRound) -> HandedOver | None:
-        """Hand the tablet over; None when it has changed since the round."""
-        settle(self._servers, current.table, [current.to])  # what this move has put an end to may be prepared there
+        """Hand the tablet over; return None if it has changed since the round."""
+        settle(self._servers, current.table, [current.to])  # an older, ended move may still be prepared there
         self._target.move_prepare(current)
         asked = MoveHandOver(move=current.move, table=current.table, to=current.to, number=current.number)
         try:
             return self._source.move_hand_over(asked)
         except UnavailableError as error:
-            if error.retry_after_seconds != 0:  # at once: by another round
+            if error.retry_after_seconds != 0:  # 0 asks for another round at once
                 raise
             time.sleep(_PAUSE_SECONDS)
             return None
 
     def _give_up(self) -> HandedOver | None:
-        """Throw away what was copied, as far as the servers can be reached; return what was handed over in spite."""
+        """Discard the copies on servers that can be reached; return the tablet if it was handed over after all."""
         with suppress(StoreError):
             status = _abort(self._source, self._begin.move)
             if status.handed_over:

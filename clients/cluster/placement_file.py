@@ -19,7 +19,7 @@ def read_placement(path: str | Path) -> Placement:
 
     Raises:
         NotFoundError: there is no such file.
-        InvalidArgumentError: it is no placement; the text says where.
+            InvalidArgumentError: it is not a valid placement; the message says where.
     """
     path = Path(path)
     try:
@@ -32,7 +32,7 @@ def read_placement(path: str | Path) -> Placement:
 
 
 def parse_placement(given: Any, what: str = "the placement") -> Placement:
-    """Return the placement that stands in a file. Raises InvalidArgumentError; ``what`` names it there."""
+    """Return the placement that a file's content describes. Raises InvalidArgumentError, which calls it ``what``."""
     try:
         return Placement.model_validate(given)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""What a scan over several servers reads: the same snapshot of all of them, each tablet once."""
+"""Plans a scan over several servers: one snapshot for all, and each tablet once."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ class ServersPlan:
     plans: Mapping[str, ScanPlan]
 
     def part(self, name: str) -> ScanSpec:
-        """Return the scan of the tablets that a server had when it planned; it refuses to scan others, or a table that
-        is another by now, or has other columns."""
+        """Return the scan of the tablets that a server had when it planned. The server rejects it if its tablets, the
+        table or the columns have changed.
+        """
         plan = self.plans[name]
         part = {"here": True, "tablets_here": plan.tablets_here, "planned": plan.planned, "lease": plan.lease}
         return self.spec.model_copy(update={"split_bytes": None, "pin": False, **part})
@@ -42,7 +43,7 @@ class ServersPlan:
         return [split.ticket(spec) for split in self.plans[name].splits]
 
     def whole(self, locations: Mapping[str, Sequence[str]]) -> ScanPlan:
-        """Return the plans as one; ``locations`` are those of the servers."""
+        """Return the plans as one; ``locations`` are the servers' addresses."""
         first = next(iter(self.plans.values()))
         splits = [
             split.model_copy(update={"server": name, "locations": list(locations.get(name, ())), **_told(plan)})
@@ -54,7 +55,7 @@ class ServersPlan:
                 "splits": [split for split in splits if split.rows or self.spec.all_parts] or splits[:1],
                 "explain": _summed({name: plan.explain for name, plan in self.plans.items()}),
                 "tablets_here": first.tablets_all,
-                "lease": None,  # each split says what its server keeps
+                "lease": None,  # each split has its server's lease
             }
         )
 
@@ -64,12 +65,12 @@ def _told(plan: ScanPlan) -> dict[str, str | None]:
 
 
 def now(servers: Servers, at_least: int = 0) -> int:
-    """Return a timestamp at which all servers show every write acknowledged so far, and no later one.
+    """Return a timestamp that covers every write acknowledged so far, on all servers.
 
-    It is the latest of their clocks, which the others follow before this returns.
+    It is the latest of their clocks; the others follow it before this returns.
 
     Raises:
-        UnavailableError: a server's clock is further ahead than others follow it.
+        UnavailableError: a server's clock is too far ahead for the others to follow.
     """
     return _latest(servers, servers.each(lambda store: store.now(at_least)))
 
@@ -77,17 +78,17 @@ def now(servers: Servers, at_least: int = 0) -> int:
 def now_there(servers: Servers, patient: bool = True) -> tuple[int, Set[str]]:
     """Return the same for the servers that can be reached, and their names: for scans that need no others.
 
-    Without ``patient`` a server that is gone is not waited for, as long as another answers.
+    Without ``patient``, do not wait for a server that is down as long as another answers.
 
     Raises:
-        UnavailableError: none can be reached, or a server's clock is further ahead than others follow it.
+        UnavailableError: none can be reached, or a server's clock is too far ahead for the others to follow.
     """
     told, _ = servers.there(lambda store: store.now(), patient=patient)
     return _latest(servers, told), told.keys()
 
 
 def _latest(servers: Servers, told: Mapping[str, int]) -> int:
-    """Return the latest of what servers told, and let the others of them follow it."""
+    """Return the latest of the servers' timestamps, after the other servers have followed it."""
     ahead, latest = max(told.items(), key=lambda each: each[1])
     if behind := [name for name, timestamp in told.items() if timestamp < latest]:
         try:
@@ -102,13 +103,13 @@ def _latest(servers: Servers, told: Mapping[str, int]) -> int:
 
 
 def planned(servers: Servers, spec: ScanSpec) -> ServersPlan:
-    """Let all servers plan a scan at one snapshot. One that cannot be reached is left out, unless it has tablets that
-    the scan reads: only then is it waited for.
+    """Let all servers plan a scan at one snapshot. One that cannot be reached is left out; if it has tablets that the
+    scan reads, wait for it.
 
     Raises:
-        StoreError: a server that the scan needs cannot be reached, or one refuses the scan.
-        ConflictError: the table has not the same schema on all servers.
-        UnavailableError: a tablet is on its way between servers for longer than a move takes.
+        StoreError: a server that the scan needs cannot be reached, or one rejects the scan.
+        ConflictError: the table's schema differs between servers.
+        UnavailableError: a tablet stays in transit for longer than a move takes.
     """
     spec.checked()
     if spec.tablet is not None or spec.partition is not None:
@@ -121,7 +122,7 @@ def planned(servers: Servers, spec: ScanSpec) -> ServersPlan:
         if len({plan.schema_version for plan in plans.values()}) > 1:
             raise half_altered(spec.table, {name: plan.schema_version for name, plan in plans.items()})
         if not plans.keys() <= asked:
-            continue  # one is back, whose clock may be ahead of the snapshot
+            continue  # a server is back, and its clock may be ahead of the snapshot
         if is_whole(plans):
             return ServersPlan(pinned, snapshot, plans)
         if away:
@@ -139,7 +140,7 @@ def _plans(servers: Servers, spec: ScanSpec, patient: bool) -> tuple[dict[str, S
 
 
 def _snapshot(servers: Servers, spec: ScanSpec, patient: bool) -> tuple[int, Set[str]]:
-    """Return the one moment at which servers are read, and those that may be read at it."""
+    """Return the snapshot for all servers, and the servers that may be read at it."""
     everyone = set(servers.names)
     if spec.changes is None and spec.as_of is not None:
         return parse_moment(spec.as_of), everyone
@@ -151,14 +152,14 @@ def _snapshot(servers: Servers, spec: ScanSpec, patient: bool) -> tuple[int, Set
 
 
 def is_whole(plans: Mapping[str, ScanPlan]) -> bool:
-    """Whether the servers' tablets are all that the scan reads, each once."""
+    """Return whether the servers' tablets are all that the scan reads, each once."""
     everything = {plan.read_all or plan.tablets_all for plan in plans.values()}
     added = sum(int(plan.read_here or plan.tablets_here, 16) for plan in plans.values()) % (1 << 64)
     return everything == {f"{added:016x}"}
 
 
 def _summed(explained: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return counts added up over the servers, other parts as the first server tells them, and each server's own."""
+    """Return counts summed over the servers, the other parts as the first server gives them, and each server's own."""
     first = next(iter(explained.values()))
     kept = {"snapshot", "since", "tablets"}
     added = {

@@ -1,4 +1,4 @@
-"""Point reads over several servers: keys go to those that have their tablets, rows come back in the order asked."""
+"""Point reads over several servers: each key goes to its tablet's server; rows come back in the order of the keys."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def get(servers: Servers, cache: TabletLocationsCache, table: str, keys: pa.Reco
     """Return the live rows of the keys, in the order asked.
 
     Raises:
-        ConflictError: the rows have not the same columns on all servers.
-        UnavailableError: their tablets are moved faster than they can be followed.
+            ConflictError: the columns differ between servers.
+            UnavailableError: tablets move faster than the reads can follow.
     """
     for _ in range(_TURNS_MAX):
         parts = cache.of(table).by_server(keys)
@@ -49,7 +49,7 @@ def _gathered(servers: Servers, table: str, keys: pa.RecordBatch, parts: dict[st
 
 
 def _places(asked: pa.RecordBatch, found: pa.Table) -> np.ndarray:
-    """Return which of the keys asked for the rows found are: these come in the same order, some are left out."""
+    """Return for each found row the position of its key: both are in the same order, and some keys have no row."""
     if found.num_rows == asked.num_rows:
         return np.arange(asked.num_rows)
     names = asked.schema.names

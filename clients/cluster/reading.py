@@ -1,4 +1,4 @@
-"""Rows of several servers as one stream: as they come, in the order of the key, or up to a limit."""
+"""Rows of several servers as one stream: in order of arrival, in key order, or up to a limit."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from .planning import ServersPlan
 from .servers import Servers
 
 _WAITING_BATCHES = 4
-"""Of each server, before it waits."""
+"""Batches that may wait, for each server."""
 _LOOK_SECONDS = 0.2
 _PAUSES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
-"""Seconds between looks for a tablet that moves."""
+"""Seconds between searches for a tablet that moves."""
 
 
 def unordered(servers: Servers, plan: ServersPlan) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of all servers, which are read at the same time."""
+    """Yield the batches of all servers, reading them concurrently."""
     names = [name for name, found in plan.plans.items() if found.splits]
     if len(names) == 1:
         yield from tickets(servers, names[0], plan)
@@ -54,16 +54,16 @@ def limited(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.Record
 
 
 def tickets(servers: Servers, name: str, plan: ServersPlan) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of what one server had, wherever its tablets are by now."""
+    """Yield the batches of the tablets that one server had, wherever they are now."""
     for ticket in plan.tickets(name):
         yield from opened(servers, name, ticket).batches
 
 
 def opened(servers: Servers, name: str, ticket: ScanSpec) -> ScanStream:
-    """Start the scan of a ticket: on another server than ``name``, which planned it, if that has the tablet now.
+    """Start the scan of a ticket on the server ``name`` that planned it, or on the server that has the tablet now.
 
     Raises:
-        WrongServerError: no server has it.
+        WrongServerError: no server has the tablet.
     """
     if name in servers.names:
         try:
@@ -78,9 +78,9 @@ def followed(servers: Servers, ticket: ScanSpec) -> ScanStream:
     """Start the scan of a ticket of a tablet that has moved, on the server that has it now.
 
     Raises:
-        WrongServerError: no server has it for longer than a move takes.
+            WrongServerError: no server had it for longer than a move takes.
     """
-    # What the number of the tablet means, and the digest of the columns, is known to the server alone that planned.
+    # The tablet's number and the digest of the columns mean something only to the server that planned.
     moved = ticket.model_copy(update={"planned": None, "tablet": None, "lease": None})
     for pause in (*_PAUSES, None):
         for name in servers.names:
@@ -90,7 +90,7 @@ def followed(servers: Servers, ticket: ScanSpec) -> ScanStream:
             except (WrongServerError, NotFoundError):
                 continue
         if pause is not None:
-            servers.each_with(lambda store: store.tablets(ticket.table))  # who was handed a tablet over takes it now
+            servers.each_with(lambda store: store.tablets(ticket.table))  # makes a server take over what it was handed
             time.sleep(pause)
     raise WrongServerError("no server has the tablet to read: plan the scan again")
 
@@ -100,7 +100,7 @@ def _going_on(servers: Servers, stream: ScanStream) -> ScanStream:
 
 
 def _followed_on(servers: Servers, stream: ScanStream) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a scan; its rest from another server, if the tablet moved while this one was restarted."""
+    """Yield the batches of a scan; the rest from another server if the tablet moved while this one restarted."""
     try:
         yield from stream.batches
     except WrongServerError:
@@ -111,13 +111,13 @@ def _followed_on(servers: Servers, stream: ScanStream) -> Iterator[pa.RecordBatc
 
 
 def begun(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Return the same batches, once the first has come: over Flight a refusal may come with it."""
+    """Return the same batches after the first has arrived: over Flight an error may come with it."""
     first = next(batches, None)
     return iter(()) if first is None else chain([first], batches)
 
 
 class _Gathered:
-    """Reads servers by a thread each; batches wait in one queue."""
+    """Reads each server in a thread; batches wait in one queue."""
 
     def __init__(self, servers: Servers, plan: ServersPlan, names: Sequence[str]) -> None:
         self._waiting: queue.Queue[pa.RecordBatch | BaseException | None] = queue.Queue(_WAITING_BATCHES * len(names))
@@ -128,7 +128,7 @@ class _Gathered:
             threading.Thread(target=self._read, args=arguments, name=f"nyala-read-{name}", daemon=True).start()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield batches until all servers are through."""
+        """Yield batches until all servers have finished."""
         while self._reading:
             found = self._waiting.get()
             if found is None:
@@ -139,7 +139,7 @@ class _Gathered:
                 yield found
 
     def close(self) -> None:
-        """Let the threads end."""
+        """Stop the threads."""
         self._stopped.set()
 
     def _read(self, servers: Servers, name: str, plan: ServersPlan) -> None:
@@ -154,7 +154,7 @@ class _Gathered:
         self._put(end)
 
     def _put(self, item: pa.RecordBatch | BaseException | None) -> bool:
-        """Add an item; return False when nobody reads any more."""
+        """Add an item; return False if the consumer has stopped."""
         while not self._stopped.is_set():
             try:
                 self._waiting.put(item, timeout=_LOOK_SECONDS)
@@ -166,13 +166,13 @@ class _Gathered:
 
 @dataclass(slots=True)
 class _ServerStream:
-    """The rows of one server that are there and not yet out, in the order of the key."""
+    """The rows of one server that have arrived but not been merged, in key order."""
 
     coming: Iterator[pa.RecordBatch]
     rows: pa.RecordBatch | None = None
 
     def fill(self) -> bool:
-        """Have rows, if there are any left."""
+        """Fetch rows if there are none at hand; return False at the end."""
         while self.rows is None or not self.rows.num_rows:
             self.rows = next(self.coming, None)
             if self.rows is None:
@@ -181,10 +181,10 @@ class _ServerStream:
 
 
 def merged(runs: Sequence[Iterator[pa.RecordBatch]], by: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Merge batches that are in the order of the columns ``by``.
+    """Merge streams of batches, each sorted by the columns ``by``.
 
-    In each round the batches at hand are sorted together, and go out up to the first of their last rows: what comes
-    next in any run lies above that.
+    Each round sorts the batches at hand together and yields the rows up to the smallest of the batches' last rows:
+    later rows of any stream are greater.
     """
     waiting = [run for run in map(_ServerStream, runs) if run.fill()]
     while len(waiting) > 1:

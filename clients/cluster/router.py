@@ -1,4 +1,4 @@
-"""TabletRouter: the tablet of each row, found by a client: by its range, and by the hash buckets of that range."""
+"""TabletRouter: finds the tablet of each row on the client, by its range and by that range's hash buckets."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class TabletRouter:
             column_id for each in partitions.ranges for level in partitions.hash_of(each) for column_id in level.columns
         }
         self.column_ids = sorted(used | set(partitions.range_columns))
-        """The columns that matter."""
+        """The columns that decide the tablet."""
 
     def numbers_of(self, rows: pa.RecordBatch) -> np.ndarray:
-        """Return the tablet's number of each row (int64), NOWHERE for those without. Columns are found by name.
+        """Return the tablet number of each row (int64), NOWHERE for rows without one. Columns are found by name.
 
         Raises:
-            InvalidArgumentError: a type that never fits its column.
+            InvalidArgumentError: a column's type never fits.
         """
         columns = [self._by_id[column_id] for column_id in self.column_ids]
         cells = {column.id: stored_cells(rows.column(column.name), column) for column in columns}
@@ -72,7 +72,7 @@ class TabletRouter:
         return states.view(np.int64) % level.buckets
 
     def _ranges_of(self, cells: dict[int, pa.Array], count: int) -> np.ndarray:
-        """Return the place of each row's range, NOWHERE in a gap."""
+        """Return the index of each row's range, NOWHERE in a gap."""
         ranges, columns = self._partitions.ranges, self._partitions.range_columns
         if not columns:
             return np.zeros(count, np.int64)
@@ -96,9 +96,9 @@ def _mixed(cells: pa.Array, column: ColumnSchema, states: np.ndarray) -> np.ndar
 def _bounds_up_to(
     bounds: Sequence[tuple[Any, ...]], cells: Sequence[pa.Array], columns: Sequence[ColumnSchema]
 ) -> np.ndarray:
-    """Return for each row how many of the ascending ``bounds`` lie at or below it.
+    """Return for each row how many of the ascending ``bounds`` are at or below it.
 
-    A bound has values for the leading columns; those that it lacks stand for the least.
+    A bound has values for the leading columns; missing ones count as the smallest.
     """
     column = columns[0]
     is_plain = len(columns) == 1 and not column.logical.is_variable and column.logical.name != "decimal"
@@ -111,7 +111,7 @@ def _bounds_up_to(
 def _sorted_in(
     bounds: Sequence[tuple[Any, ...]], cells: Sequence[pa.Array], columns: Sequence[ColumnSchema]
 ) -> np.ndarray:
-    """The same for any columns: rows and bounds are sorted together, a bound before the rows that equal it."""
+    """Do the same for any columns: sort rows and bounds together, each bound before the rows equal to it."""
     count = len(cells[0])
     keys: dict[str, pa.Array] = {}
     for place, (values, column) in enumerate(zip(cells, columns, strict=True)):

@@ -1,4 +1,4 @@
-"""The servers of a placement: one store each, connected when it is first needed."""
+"""The servers of a placement, each connected on first use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Servers:
     def __init__(
         self, placement: Placement, retries: bool = True, known: Mapping[str, StoreService] | None = None
     ) -> None:
-        """``known`` are stores that there are already; whoever gave them closes them."""
+        """``known`` are open stores; their owner closes them."""
         self.placement = placement
         self.names = list(placement.servers)
         self._retries = retries
@@ -32,11 +32,11 @@ class Servers:
         self._pool = ThreadPoolExecutor(max(len(self.names), 2), thread_name_prefix="nyala-servers")
 
     def store(self, name: str, patient: bool = True) -> StoreService:
-        """Return the store of a server, by the first of its locations where it answers.
+        """Return the store of a server, by the first of its locations that answers.
 
         Raises:
             InvalidArgumentError: there is no such server.
-            UnavailableError: it cannot be reached, if ``patient`` for as long as one that goes away is waited for.
+            UnavailableError: it cannot be reached; if ``patient``, for as long as a restarting server is waited for.
         """
         if name not in self.placement.servers:
             raise InvalidArgumentError(f"unknown server {name!r}; known: {', '.join(self.names)}")
@@ -62,14 +62,14 @@ class Servers:
         """Ask servers, all if ``names`` is None, at the same time; return their answers by name.
 
         Raises:
-            StoreError: what the first of them raised; a note names the server. All have answered by then.
+                StoreError: the first error; a note names its server. All servers have answered by then.
         """
         return self.each_named(lambda _, store: act(store), names)
 
     def each_named(
         self, act: Callable[[str, StoreService], Answer], names: Sequence[str] | None = None
     ) -> dict[str, Answer]:
-        """The same, for what is not the same for all: ``act`` is given the name too."""
+        """Like ``each``, but ``act`` also gets the server's name."""
         answers, errors = self._answers(act, names)
         if errors:
             raise next(iter(errors.values()))
@@ -78,12 +78,12 @@ class Servers:
     def there(
         self, act: Callable[[StoreService], Answer], names: Sequence[str] | None = None, patient: bool = False
     ) -> tuple[dict[str, Answer], UnavailableError | None]:
-        """Ask servers as ``each`` does; return the answers of those that can be reached, and the error of the first of
-        the others. Whether the answers are enough is for the caller to see, who may ask again and be ``patient``:
-        servers that are gone are waited for only then, or when all are.
+        """Ask servers as ``each`` does; return the answers of those that can be reached, and the first error of the
+        others. The caller decides whether the answers suffice, and may ask again with ``patient``: only then, or if
+        none answers, are unreachable servers waited for.
 
         Raises:
-            StoreError: none can be reached, or what the first of them raised.
+            StoreError: none can be reached, or a server raised another error.
         """
         answers, errors = self._answers(lambda _, store: act(store), names, patient)
         away = [error for error in errors.values() if isinstance(error, UnavailableError)]
@@ -104,23 +104,22 @@ class Servers:
         return {name: future.result() for name, future in asked.items() if name not in errors}, errors
 
     def each_with(self, act: Callable[[StoreService], Answer]) -> dict[str, Answer]:
-        """Ask all servers for a table, as ``each`` does; those that do not have it are left out of the answers.
+        """Ask all servers for a table, as ``each`` does; leave out those that do not have it.
 
-        A server that came later has none of the tables that were there. Whether others have all of a table is for the
-        caller to see.
+        A server newer than a table does not have it. The caller checks whether the others have all of it.
 
         Raises:
-            NotFoundError: none has it.
+            NotFoundError: no server has it.
         """
 
         return _found(self.each(_or_not_found(act)))
 
     def each_if_known(self, act: Callable[[StoreService], Answer]) -> dict[str, Answer]:
-        """Ask all servers for a table by a name that may be mistyped, as ``each_with`` does; a server that is away is
-        waited for only where another has the table.
+        """Ask all servers for a table by a name that may be mistyped, as ``each_with`` does; wait for an unreachable
+        server only if another has the table.
 
         Raises:
-            NotFoundError: none that can be reached has it; the text names one that was not asked.
+            NotFoundError: no server that can be reached has it; the message names one that was not asked.
         """
         answers, away = self.there(_or_not_found(act))
         missing = [answer for answer in answers.values() if isinstance(answer, NotFoundError)]
@@ -131,10 +130,10 @@ class Servers:
     def there_with(
         self, act: Callable[[StoreService], Answer], patient: bool = False
     ) -> tuple[dict[str, Answer], UnavailableError | None]:
-        """Ask all servers for a table, as ``there`` does; those that do not have it are left out of the answers.
+        """Ask all servers for a table, as ``there`` does; leave out those that do not have it.
 
         Raises:
-            NotFoundError: none that can be reached has it; the others were waited for.
+            NotFoundError: no server that can be reached has it, after waiting for the others.
         """
         answers, away = self.there(_or_not_found(act), patient=patient)
         if away and not patient and all(isinstance(answer, NotFoundError) for answer in answers.values()):
@@ -142,7 +141,7 @@ class Servers:
         return _found(answers), away
 
     def outcomes(self, act: Callable[[StoreService], Answer]) -> dict[str, Answer | StoreError]:
-        """Ask all servers one after the other; return what each answered, or the error it raised."""
+        """Ask one server after the other; return what each answered, or the error it raised."""
         found: dict[str, Answer | StoreError] = {}
         for name in self.names:
             try:

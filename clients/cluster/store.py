@@ -1,4 +1,4 @@
-"""PlacedStore: several servers that share their tables, with the one interface that all stores have."""
+"""PlacedStore: several servers that share their tables, behind the interface of one store."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from .tablet_locations import TabletLocationsCache
 from .writing import PlacedWrite
 
 _ATTEMPTS = 8
-"""Of a scan that cannot follow tablets which move."""
+"""Of a scan, when tablets move during it."""
 
 
 class PlacedStore(Verbs):
@@ -51,7 +51,7 @@ class PlacedStore(Verbs):
         self._cache = TabletLocationsCache(servers)
 
     def perform(self, verb: Verb, *_: Any, **__: Any) -> Any:
-        """Not possible. Raises InvalidArgumentError."""
+        """Not supported. Raises InvalidArgumentError."""
         what = verb.alone or f"{verb.name} is not possible"
         raise InvalidArgumentError(f"{what} when several servers share the table: its files are in several stores")
 
@@ -79,29 +79,29 @@ class PlacedStore(Verbs):
         definitions.drop(self.servers, name, keep_seconds)
 
     def recall_table(self, table: str | int, new_name: str | None = None) -> TableDescription:
-        """See StoreService. By name only: the ids of tables are each server's own."""
+        """See StoreService. By name only: table ids differ between servers."""
         return definitions.recall(self.servers, table, new_name)
 
     def dropped_tables(self) -> list[DroppedTable]:
-        """See StoreService. As the first server knows them."""
+        """See StoreService. As the first server lists them."""
         return self.servers.store(self.servers.names[0]).dropped_tables()
 
     def tables(self) -> list[str]:
-        """See StoreService. As the servers know them that can be reached: each has all tables."""
+        """See StoreService. As the reachable servers list them: each has all tables."""
         known, _ = self.servers.there(lambda store: store.tables())
         return sorted(set(chain.from_iterable(known.values())))
 
     def describe_table(self, name: str) -> TableDescription:
-        """See StoreService. While an alteration has reached only some servers: the columns that all have.
+        """See StoreService. While an alteration has reached only some servers, the columns that all have.
 
         Raises:
-            ConflictError: the servers do not say the same.
-            NotFoundError: no server that can be reached has it. Others are not waited for: the name may be mistyped.
+            ConflictError: the servers' descriptions differ.
+            NotFoundError: no reachable server has it. Others are not waited for: the name may be mistyped.
         """
         return definitions.shared(self.servers.each_if_known(lambda store: store.describe_table(name)))
 
     def tablets(self, name: str) -> TabletMap:
-        """See StoreService. Every tablet with the server that has it, and its number there."""
+        """See StoreService. Every tablet with its server and its number there."""
         maps = self.servers.each_with(lambda store: store.tablets(name))
         places = [
             TabletPlace(tablet=place.tablet, partition=place.partition, server=server)
@@ -115,7 +115,7 @@ class PlacedStore(Verbs):
         return first.model_copy(update={"tablets": places})
 
     def table_stats(self, name: str) -> TableStats:
-        """See StoreService. Added up; the memory is each server's own affair and left out."""
+        """See StoreService. Sums over all servers, without memory, which belongs to each server."""
         found = list(self.servers.each_with(lambda store: store.table_stats(name)).values())
         columns: dict[str, ColumnStats] = {}
         for column in chain.from_iterable(stats.columns for stats in found):
@@ -150,11 +150,11 @@ class PlacedStore(Verbs):
         yield from PlacedWrite(self.servers, self._cache, command).write_all(batches)
 
     def stage(self, command: WriteCommand, batches: Iterable[StagedBatch]) -> StageResult:
-        """See StoreService. Every server gets the part, with the rows of its tablets."""
+        """See StoreService. Every server gets the rows of its tablets."""
         return transactions.stage(self.servers, self._cache, command, batches)
 
     def commit_transaction(self, commit: TransactionCommit) -> TransactionResult:
-        """See StoreService. One commit on each server: docs/servers.md says what that means."""
+        """See StoreService. One commit on each server: docs/servers.md explains the consequences."""
         return transactions.commit(self.servers, commit)
 
     def abort_transaction(self, transaction: str) -> None:
@@ -162,16 +162,16 @@ class PlacedStore(Verbs):
         self.servers.each(lambda store: store.abort_transaction(transaction))
 
     def execute(self, statement: Statement) -> WriteResult:
-        """See StoreService. One commit on each server, of the rows that it has: docs/servers.md."""
+        """See StoreService. One commit on each server, of its own rows: docs/servers.md."""
         return transactions.execute(self.servers, statement)
 
     def commits(self, table: str, since: int | str | None = None) -> pa.Table:
-        """See StoreService. Those of all servers; what was one write to several is a commit of each."""
+        """See StoreService. Those of all servers; a write to several servers is a commit on each."""
         found = self.servers.each_with(lambda store: store.commits(table, since)).values()
         return pa.concat_tables(list(found)).sort_by("timestamp")
 
     def last_change(self, table: str) -> int:
-        """See StoreService. That of the servers which can be reached: who reads up to it misses the others."""
+        """See StoreService. Covers the reachable servers only: a reader up to it misses changes on the others."""
         changes, _ = self.servers.there_with(lambda store: store.last_change(table))
         return max(changes.values())
 
@@ -201,7 +201,7 @@ class PlacedStore(Verbs):
         return next(iter(described.values())).primary_key
 
     def _asked(self, spec: ScanSpec) -> ScanSpec:
-        """Return what servers are asked for: what answers are put together by, too."""
+        """Return the scan for the servers, with the columns and measures that combining the answers needs."""
         if spec.aggregate is not None:
             return spec.model_copy(update={"aggregate": aggregating.partial_measures(spec.aggregate)})
         if not spec.ordered or spec.columns is None:
@@ -210,7 +210,7 @@ class PlacedStore(Verbs):
         return spec.model_copy(update={"columns": wanted})
 
     def _planned(self, spec: ScanSpec) -> tuple[ServersPlan, TableDescription]:
-        """Return a plan whose rowsets all servers keep, and the table as it was planned."""
+        """Return a plan whose rowsets all servers have pinned, and the table as of the plan."""
         for _ in range(_ATTEMPTS):
             plan = planned(self.servers, spec.model_copy(update={"pin": True}))
             name, first = next(iter(plan.plans.items()))
@@ -220,7 +220,7 @@ class PlacedStore(Verbs):
         raise ConflictError(f"table {spec.table!r} keeps being altered while the scan is planned; try again")
 
     def _released(self, plan: ServersPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the batches; tell the servers when not all of them are wanted."""
+        """Yield the batches; release the servers' pins if not all batches are read."""
         is_read = False
         try:
             yield from batches
@@ -228,11 +228,11 @@ class PlacedStore(Verbs):
         finally:
             for name, lease in () if is_read else [(name, each.lease) for name, each in plan.plans.items()]:
                 if lease is not None:
-                    with suppress(StoreError):  # its time will be over
+                    with suppress(StoreError):  # the lease expires anyway
                         self.servers.store(name).release_scan(lease)
 
     def _presorted(self, spec: ScanSpec, inner: ScanSpec) -> ScanStream:
-        """Return the rows that are to be sorted: of each server those that the limit can let through."""
+        """Return the rows to sort: from each server those that can be within the limit."""
         if inner.ordered:
             return self.scan(inner)
         first = None if spec.limit is None else spec.limit + spec.offset
@@ -242,7 +242,7 @@ class PlacedStore(Verbs):
         return ScanStream(schema, plan.snapshot, self._released(plan, batches))
 
     def _in_order(self, plan: ServersPlan, key: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Merge the ordered streams of all servers; the key was asked for, also where it is not wanted."""
+        """Merge the ordered streams of all servers. The streams include the key; the result may not."""
         spec = plan.spec
         runs = self._streams(plan)
         merged = reading.merged(runs, [*key, "_timestamp"] if spec.changes else key)
@@ -255,7 +255,7 @@ class PlacedStore(Verbs):
         return aggregating.merged(partials, spec.aggregate or {}, spec.group_by or [], spec.batch_schema(columns))
 
     def _streams(self, plan: ServersPlan) -> list[Iterator[pa.RecordBatch]]:
-        """Start a scan of what each server has; plan again when tablets have moved since."""
+        """Start a scan on each server; plan again if tablets have moved since."""
         for _ in range(_ATTEMPTS):
             try:
                 return list(self._parts(plan).values())
@@ -271,14 +271,14 @@ class PlacedStore(Verbs):
         )
 
     def plan(self, spec: ScanSpec) -> ScanPlan:
-        """See StoreService. Each split says which server has it."""
+        """See StoreService. Each split names its server."""
         return planned(self.servers, spec).whole(self.servers.placement.servers)
 
     def release_scan(self, lease: str) -> None:
-        """Not possible: a lease is one server's. Nothing happens."""
+        """Does nothing: a lease belongs to one server."""
 
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
-        """See StoreService. The rows of several servers are read one after the other, each as of now."""
+        """See StoreService. Servers are read one after the other, each as of now."""
         return point_reads.get(self.servers, self._cache, table, keys)
 
     def move_tablet(
@@ -291,18 +291,18 @@ class PlacedStore(Verbs):
             self._cache.forget(table)
 
     def follow(self, ticket: ScanSpec) -> Iterator[pa.RecordBatch]:
-        """Return the batches of a ticket that the server which made it refused, since the tablet has moved.
+        """Return the batches of a ticket whose server rejected it because the tablet has moved.
 
         Raises:
-            WrongServerError: no server has it.
+            WrongServerError: no server has the tablet.
         """
         return reading.followed(self.servers, ticket).batches
 
     def scan_split(self, server: str, ticket: ScanSpec) -> ScanStream:
-        """Start the scan of one split of a plan, whose ticket ``server`` made, wherever its tablet is by now.
+        """Start the scan of one split of a plan, wherever its tablet is now. ``server`` made the ticket.
 
         Raises:
-            WrongServerError: no server has it.
+            WrongServerError: no server has the tablet.
         """
         return reading.opened(self.servers, server, ticket)
 
@@ -315,11 +315,11 @@ class PlacedStore(Verbs):
         return {"op": op} | {part: sum(each.get(part, 0) for each in done) for part in sorted(parts)}
 
     def now(self, at_least: int = 0) -> int:
-        """See StoreService. The latest of all clocks, which the others follow."""
+        """See StoreService. The latest of all clocks; the others follow it."""
         return now(self.servers, at_least)
 
     def health(self) -> Health:
-        """See StoreService. That of the server which is least well, with the damaged files of all."""
+        """See StoreService. The worst health of all servers, with the damaged files of all."""
         found = self.servers.each(lambda store: store.health())
         worst = max(self.servers.names, key=lambda name: (_HOW_BAD.index(found[name].status), name))
         if found[worst].status == "ok":
@@ -328,7 +328,7 @@ class PlacedStore(Verbs):
         return found[worst].model_copy(update={"reason": f"{worst}: {found[worst].reason}", "damaged": damaged})
 
     def close(self) -> None:
-        """Close the connections; the servers go on."""
+        """Close the connections; the servers keep running."""
         self.servers.close()
 
     def __repr__(self) -> str:

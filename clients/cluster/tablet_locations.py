@@ -1,4 +1,4 @@
-"""TabletLocations: which server has which tablet of a table, and with it the server of each row."""
+"""TabletLocations: which server has which tablet of a table, and so the server of each row."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from .router import NOWHERE, TabletRouter
 from .servers import Servers
 
 _PAUSES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
-"""Seconds between looks for a tablet that is on its way from one server to another."""
+"""Seconds between look-ups while a tablet is in transit between servers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TabletLocations:
-    """What is known of one table. Immutable."""
+    """The tablet locations of one table. Immutable."""
 
     description: TableDescription
     router: TabletRouter
     names: list[str]
     owners: np.ndarray
-    """The place in ``names`` of the server of each tablet, in the router's order."""
+    """For each tablet, in the router's order, the index in ``names`` of its server."""
     partitions: tuple[TabletPartition, ...] = ()
-    """What each tablet holds, in that order."""
+    """The partition of each tablet, in that order."""
 
     def by_server(self, rows: pa.RecordBatch) -> dict[str, np.ndarray]:
-        """Return the positions of the rows of each server, ascending, by its name.
+        """Return the ascending positions of each server's rows, by server name.
 
-        Rows that no tablet takes, and a batch without the columns that matter, are some server's to refuse.
+        Rows that no tablet covers, and batches without the needed columns, go to some server, which refuses them.
         """
         numbers = self._numbers(rows)
         if numbers is None:
@@ -47,8 +47,9 @@ class TabletLocations:
         return {self.names[place]: np.flatnonzero(owners == place) for place in np.unique(owners).tolist()}
 
     def by_tablet(self, rows: pa.RecordBatch) -> list[tuple[str, str, np.ndarray]]:
-        """Return the server of each tablet that rows belong to, what stands for the tablet wherever it is, and the
-        positions of its rows. What no tablet takes comes under an empty name."""
+        """Return, for each tablet that has rows: its server, a name that stays the same when it moves, and the
+        positions of the rows. Rows that no tablet covers come under an empty name.
+        """
         numbers = self._numbers(rows)
         if numbers is None or not len(numbers) or not len(self.owners):
             return [(self.names[0], "", np.arange(rows.num_rows))]
@@ -62,7 +63,7 @@ class TabletLocations:
         ]
 
     def _numbers(self, rows: pa.RecordBatch) -> np.ndarray | None:
-        """Return the tablet of each row, in the router's order; None for rows without the columns that matter."""
+        """Return the tablet of each row, in the router's order; None if a needed column is missing."""
         wanted = [column.name for column in self.description.columns if column.id in self.router.column_ids]
         if any(rows.schema.names.count(name) != 1 for name in wanted):
             return None
@@ -70,7 +71,7 @@ class TabletLocations:
 
 
 class TabletLocationsCache:
-    """What is known of the tables; asked for again when it turned out to be old. Thread safe."""
+    """Caches the locations of tables; ``forget`` drops outdated ones. Thread safe."""
 
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
@@ -78,11 +79,11 @@ class TabletLocationsCache:
         self._lock = threading.Lock()
 
     def of(self, table: str) -> TabletLocations:
-        """Return what is known of a table.
+        """Return the locations of a table's tablets.
 
         Raises:
-            UnavailableError: a server cannot be reached, or a tablet is nowhere for longer than a move takes.
-            ConflictError: the table is not the same on all servers.
+            UnavailableError: a server cannot be reached, or a tablet stays in transit for longer than a move takes.
+            ConflictError: the table differs between servers.
         """
         found = self._known.get(table)
         if found is None:
@@ -92,7 +93,7 @@ class TabletLocationsCache:
         return found
 
     def forget(self, table: str) -> None:
-        """Ask anew the next time."""
+        """Ask the servers again next time."""
         with self._lock:
             self._known.pop(table, None)
 
@@ -110,7 +111,7 @@ class TabletLocationsCache:
 
 
 def incomplete(table: str) -> UnavailableError:
-    """Return the error that tells of a tablet which no server has."""
+    """Return the error for a tablet that no server has."""
     return UnavailableError(
         f"a tablet of table {table!r} is on no server: it is moving between servers, or "
         "create_table did not reach all servers; then repeat create_table"
@@ -118,13 +119,13 @@ def incomplete(table: str) -> UnavailableError:
 
 
 def united(description: TableDescription, maps: Mapping[str, TabletMap]) -> TabletLocations:
-    """Return what the answers of all servers together tell.
+    """Combine the answers of all servers.
 
-    Where an alteration of the ranges has reached only some servers, they tell of two ways to cut the table. The newest
-    whose tablets are all there counts.
+    While an alteration of the ranges has reached only some servers, they report two partition schemas. The newest whose
+    tablets are all present counts.
 
     Raises:
-        UnavailableError: not every tablet is on one server: one was moved between the answers.
+        UnavailableError: a tablet is on no server or on two: it moved between the answers.
     """
     told = {found.schema_version: found.partitions for found in maps.values()}
     for _, partitions in sorted(told.items(), key=lambda each: each[0], reverse=True):
@@ -138,7 +139,7 @@ def united(description: TableDescription, maps: Mapping[str, TabletMap]) -> Tabl
 
 
 def _owners(tablets: Sequence[TabletPartition], maps: Iterable[TabletMap]) -> np.ndarray:
-    """Return the place of the server of each tablet, -1 where there is none."""
+    """Return the index of each tablet's server, -1 for none."""
     here: dict[TabletPartition, int] = {}
     for place, found in enumerate(maps):
         for tablet in found.tablets:
@@ -149,7 +150,7 @@ def _owners(tablets: Sequence[TabletPartition], maps: Iterable[TabletMap]) -> np
 
 
 def _before_division(heir: TabletPartition, undivided: Iterable[tuple[TabletPartition, int]]) -> int:
-    """Return the place of the server on which a tablet is not divided yet; an heir shares one end with it."""
+    """Return the index of the server on which a tablet is not split yet; each half shares one end with the whole."""
     for partition, place in undivided:
         shares_end = partition.lower == heir.lower or partition.upper == heir.upper
         if shares_end and partition.buckets == heir.buckets:

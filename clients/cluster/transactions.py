@@ -1,4 +1,4 @@
-"""Transactions over several servers: every server stages its rows of each part, and commits them by itself."""
+"""Transactions over several servers: each server stages its rows of each part, and commits them itself."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _LOOK_SECONDS = 0.2
 
 
 class _Feed:
-    """The batches of one server on their way to it, a few at a time."""
+    """The batches on their way to one server, a few at a time."""
 
     def __init__(self, servers: Servers, name: str, command: WriteCommand, pool: ThreadPoolExecutor) -> None:
         self._waiting: queue.Queue[StagedBatch | None] = queue.Queue(_WAITING_BATCHES)
         self.answer: Future[StageResult] = pool.submit(lambda: servers.store(name).stage(command, self._batches()))
 
     def give(self, batch: StagedBatch | None) -> None:
-        """Hand on a batch, None for the end; raise what the server said if it has stopped listening."""
+        """Pass on a batch, None for the end; raise the server's error if it has stopped."""
         while True:
             if self.answer.done():
                 self.answer.result()
@@ -43,7 +43,7 @@ class _Feed:
                 continue
 
     def give_up(self) -> None:
-        """End a part that is not whole, so that the server throws it away."""
+        """End an incomplete part, so that the server discards it."""
         while not self.answer.done():
             try:
                 self._waiting.put(_BROKEN, timeout=_LOOK_SECONDS)
@@ -64,9 +64,9 @@ _BROKEN = StagedBatch(pa.record_batch([], names=[]))
 def stage(
     servers: Servers, cache: TabletLocationsCache, command: WriteCommand, batches: Iterable[StagedBatch]
 ) -> StageResult:
-    """Stage a part on all servers, each with the rows of its tablets, in the order in which they come."""
+    """Stage a part on all servers, each with the rows of its tablets, in order of arrival."""
     _hold(servers, command)
-    cache.forget(command.table)  # what is staged in a wrong place cannot be committed
+    cache.forget(command.table)  # rows staged at the wrong server cannot be committed
     known = cache.of(command.table)
     with ThreadPoolExecutor(len(servers.names), thread_name_prefix="nyala-stage") as pool:
         feeds = {name: _Feed(servers, name, command, pool) for name in known.names}
@@ -87,7 +87,7 @@ def stage(
             raise
         staged = {name: feed.answer.result() for name, feed in feeds.items()}
     longest = max(staged.values(), key=lambda each: len(each.parts))
-    for name, each in staged.items():  # a commit names the same parts on all servers
+    for name, each in staged.items():  # a commit names the same parts on every server
         for number in range(len(each.parts), len(longest.parts)):
             servers.store(name).stage(named(command, number), [])
     rows, seconds = sum(each.rows for each in staged.values()), min(each.seconds_to_live for each in staged.values())
@@ -96,9 +96,9 @@ def stage(
 
 
 def _hold(servers: Servers, command: WriteCommand) -> None:
-    """Stage an empty part everywhere: from then on the tablets of the table stay where they are.
+    """Stage an empty part on every server: from then on the tablets of the table cannot move.
 
-    It is none of those that are committed, and thrown away with the transaction.
+    No commit includes this part; it is discarded with the transaction.
     """
     if command.stage is not None:
         held = command.model_copy(
@@ -108,13 +108,13 @@ def _hold(servers: Servers, command: WriteCommand) -> None:
 
 
 def execute(servers: Servers, asked: Statement) -> WriteResult:
-    """Execute a statement on one server after the other, each over its own tablets, which cannot move meanwhile.
+    """Execute a statement on one server after the other, each on its own tablets, which cannot move meanwhile.
 
-    A numbered one that only some have executed keeps the tablets where they are, until it is sent again or the time of
-    a transaction is over: where a tablet had moved, its rows would be changed twice, or not at all.
+    If only some servers have executed a numbered statement, its tablets stay in place until it is sent again or the
+    transaction expires: the rows of a tablet that moved would be changed twice, or not at all.
 
     Raises:
-        StoreError: one of them could not; a note says which had executed it before.
+        StoreError: a server failed; a note lists those that had executed it before.
     """
     name, is_half_done = _hold_name(asked), False
     held = WriteCommand(table=asked.table, stage=Stage(transaction=name, part="held"))
@@ -133,13 +133,13 @@ def execute(servers: Servers, asked: Statement) -> WriteResult:
                 break
     finally:
         if not is_half_done:
-            with suppress(StoreError):  # it is thrown away in its time
+            with suppress(StoreError):  # it is discarded after its time to live
                 servers.each(lambda store: store.abort_transaction(name))
     return combine(found)
 
 
 def _hold_name(asked: Statement) -> str:
-    """Return the transaction that keeps tablets where they are: the same whenever a numbered statement is sent."""
+    """Return the transaction that keeps tablets in place: the same for each attempt of a numbered statement."""
     if asked.writer is None:
         return uuid.uuid4().hex
     said = f"{asked.table}\0{asked.writer}\0{asked.seq}"
@@ -147,7 +147,7 @@ def _hold_name(asked: Statement) -> str:
 
 
 def commit(servers: Servers, asked: TransactionCommit) -> TransactionResult:
-    """Commit a transaction on one server after the other; each answers as before when it is asked again."""
+    """Commit a transaction on one server after the other; repeated, each server repeats its answer."""
     answers = {name: servers.store(name).commit_transaction(asked) for name in servers.names}
     found = list(answers.values())
     errors = [error.model_copy(update={"server": name}) for name, each in answers.items() for error in each.errors]

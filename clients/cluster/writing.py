@@ -1,8 +1,8 @@
-"""Writes that are cut by server: each server's part of a batch is a commit of its own there.
+"""Writes split by server: each server's part of a batch is a commit of its own.
 
-Every server has a lane, in which its parts go one after the other; lanes do not wait for each other. When a server no
-longer has a tablet, nothing of that part was applied: the lane stops, all lanes come to rest, and what was refused is
-cut anew by where the tablets are now. So the order of the changes to a row is that of the batches.
+Each server has a lane that sends its parts in order; lanes do not wait for each other. If a server no longer has a
+tablet, nothing of that part was applied: its lane stops, all lanes finish, and the rejected rows are routed again by
+the current locations. So the changes to a row keep the order of the batches.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from .servers import Servers
 from .tablet_locations import TabletLocationsCache
 
 _AHEAD = 3
-"""Batches under way."""
+"""Batches in flight."""
 _TURNS_MAX = 20
-"""So often in a row the same rows may be refused for being on another server."""
+"""How often in a row the same rows may be rejected because their tablet moved."""
 _PAUSE_SECONDS = 0.05
 
 
@@ -35,13 +35,13 @@ class _ServerRows:
 
     rows: pa.RecordBatch
     positions: np.ndarray
-    """Where they stand in the batch."""
+    """Their positions in the batch."""
     answer: Future[WriteResult]
 
 
 @dataclass(slots=True)
 class _Sent:
-    """A batch under way, and what is answered already, with positions as in the batch."""
+    """A batch in flight and the answers so far, with positions in the batch."""
 
     rows: int
     parts: list[_ServerRows] = field(default_factory=list)
@@ -62,7 +62,7 @@ class _Lane:
         return self._thread.submit(self._write, command, rows)
 
     def close(self, at_once: bool) -> None:
-        """Return when nothing is under way any more, or ``at_once``, when the part that is under way is through."""
+        """Return when all parts in flight have finished; with ``at_once``, after the current part."""
         self._thread.shutdown(wait=True, cancel_futures=at_once)
 
     def _write(self, command: WriteCommand, rows: pa.RecordBatch) -> WriteResult:
@@ -81,7 +81,7 @@ class PlacedWrite:
     def __init__(
         self, servers: Servers, cache: TabletLocationsCache, command: WriteCommand, seq: int | None = None
     ) -> None:
-        """With ``seq`` there is to be one batch."""
+        """With ``seq``, write exactly one batch."""
         self._servers = servers
         self._cache = cache
         self._command = command
@@ -93,7 +93,7 @@ class PlacedWrite:
         """Write batches; yield an answer for each, in order.
 
         Raises:
-            StoreError: a server refused its part of a batch; those of other servers may be applied.
+                StoreError: a server rejected its part of a batch; the parts of other servers may be applied.
         """
         try:
             for batch in batches:
@@ -108,7 +108,7 @@ class PlacedWrite:
             self._close_lanes(at_once=True)
 
     def _send(self, sent: _Sent, rows: pa.RecordBatch, positions: np.ndarray) -> None:
-        """Cut rows of a batch, at ``positions`` in it, and send them."""
+        """Route the rows at ``positions`` of a batch by server and send them."""
         for name, command, mine in self._by_server(rows):
             part = rows if len(mine) == rows.num_rows else rows.take(pa.array(mine))
             if name not in self._lanes:
@@ -116,9 +116,9 @@ class PlacedWrite:
             sent.parts.append(_ServerRows(part, positions[mine], self._lanes[name].send(command, part)))
 
     def _by_server(self, rows: pa.RecordBatch) -> list[tuple[str, WriteCommand, np.ndarray]]:
-        """Return the parts of rows: the server, what it is to do, and the positions.
+        """Return the parts of rows: the server, its command, and the positions.
 
-        Numbered ones are numbered by tablet: the answer goes where the tablet goes, and nothing else is known by it.
+        Numbered parts are numbered by tablet, since a server's answers move with the tablet.
         """
         found, command = self._cache.of(self._command.table), self._command
         if command.writer is None or self._seq is None:
@@ -143,7 +143,7 @@ class PlacedWrite:
         raise UnavailableError("the tablets of the rows keep moving between servers; try again", 1.0)
 
     def _turn(self) -> None:
-        """Let all lanes come to rest, and send again what was refused, by where tablets are now."""
+        """Wait for all lanes, then send rejected rows again by the current locations."""
         self._close_lanes(at_once=False)
         self._cache.forget(self._command.table)
         refused = [(sent, part) for sent in self._sent for part in self._settle(sent)]
@@ -152,7 +152,7 @@ class PlacedWrite:
             self._send(sent, part.rows, part.positions)
 
     def _settle(self, sent: _Sent) -> list[_ServerRows]:
-        """Keep the answers of a batch's parts that are through; return the parts that are to go elsewhere."""
+        """Keep the answers of a batch's finished parts; return the parts that must go to another server."""
         refused: list[_ServerRows] = []
         for part in sent.parts:
             try:
@@ -169,9 +169,9 @@ class PlacedWrite:
 
 
 def numbered_by(writer: str, tablet: str) -> str:
-    """Return the name of a writer to one tablet, which ``tablet`` stands for: servers keep its answers with the tablet.
+    """Return the writer's name at one tablet: servers keep the answers with the tablet.
 
-    A name that would be too long is cut, and stays different from others.
+    A name that would be too long is replaced by its hash.
     """
     if not tablet:
         return writer
@@ -182,7 +182,7 @@ def numbered_by(writer: str, tablet: str) -> str:
 
 
 def _at(answer: WriteResult, positions: np.ndarray) -> WriteResult:
-    """Return an answer whose errors stand at the positions of the whole batch."""
+    """Return an answer whose errors have positions in the whole batch."""
     errors = [error.model_copy(update={"row": int(positions[error.row])}) for error in answer.errors]
     return answer.model_copy(update={"errors": errors})
 
