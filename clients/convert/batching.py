@@ -1,8 +1,8 @@
-"""Cuts what is to be written into commits: large enough to be cheap, small enough to be pipelined.
+"""Groups rows to write into commits: large enough to be cheap, small enough to be pipelined.
 
-Rows that come in the order of their keys may make larger commits: a store writes a large batch of new rows in that
-order straight to disk, past its log and memory. A commit of them has no more bytes than all before it together, so that
-the first answer comes soon, a small load is cut as any other, and a large one soon has large commits.
+Rows in key order may make larger commits: a store writes a large batch of new rows in that order straight to disk, past
+its log and memory. Such a commit has no more bytes than all before it together. So the first answer comes soon, a small
+load has ordinary commits, and a large one soon has large commits.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from .key_order import KeyOrder
 COMMIT_ROWS = 65_536
 COMMIT_BYTES = 8 * 1024 * 1024
 ORDERED_COMMIT_BYTES = 32 * 1024 * 1024
-"""Of rows in the order of their keys: measured by ``bench/engine/direct_load.py``."""
+"""Of rows in key order: measured by ``bench/engine/direct_load.py``."""
 
 
 def in_slices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in pieces none of which is much larger than a commit; without those that are empty."""
+    """Yield the rows in slices of at most about one commit; skip empty ones."""
     for batch in batches:
         fitting = batch.num_rows * COMMIT_BYTES // max(batch.nbytes, 1)
         step = max(1, min(COMMIT_ROWS, fitting))
@@ -30,9 +30,9 @@ def in_slices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def in_batches(pieces: Iterable[pa.RecordBatch], order: KeyOrder | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield the pieces, small ones put together, none above the size of a commit unless it came so.
+    """Merge small slices into batches; none exceeds a commit unless a slice does.
 
-    With an ``order`` those that follow each other in it are put together further.
+    With an ``order``, slices that continue each other in it make larger batches.
     """
     waiting = _Waiting()
     sent = 0
@@ -69,6 +69,6 @@ class _Waiting:
 
 
 def in_one_batch(pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield all rows as one batch, nothing if there are none."""
+    """Yield all rows as one batch, or nothing if there are none."""
     if together := list(pieces):
         yield in_one(together)

@@ -1,7 +1,7 @@
-"""Makes columns into what a table holds, where that loses nothing.
+"""Casts data to a table's columns if no value changes.
 
-Of a type whose values the store can cast, they are left to it: it refuses the rows with values that do not fit, and
-takes the others. The rest, such as text that stands for dates, is cast here, and must fit as a whole.
+Columns whose values the store can cast are sent as they are: the store refuses rows with values that do not fit and
+takes the others. All others, such as dates as text, are cast here, and must fit as a whole.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...schemas.types import LogicalType
 from ...schemas.wrapped import bare_type, unwrapped
 
 _CAST_HERE = {("bool", "bool"), ("text", "text"), ("binary", "binary"), ("timestamp", "date")}
-"""Casts (column, data) that the store would make too, but that are made here: they change how cells are laid out."""
+"""Casts (column, data) that the store could make but that are made here: they only change the layout of cells."""
 _WORDS = {
     "bool": "booleans",
     "integer": "integers",
@@ -34,11 +34,12 @@ class Caster:
     """Casts the columns of batches of one schema, by name, to those of a table."""
 
     def __init__(self, given: pa.Schema, columns: Sequence[ColumnSchema], misfits: Sequence[str] = ()) -> None:
-        """Check names and kinds. ``misfits`` says what is wrong with columns of the data that ``given`` lacks.
+        """Check names and types. ``misfits`` describes data columns that have no Arrow type and so are not in
+        ``given``.
 
         Raises:
-            InvalidArgumentError: a column that the table has not, a name that comes twice, types that never fit, all of
-                which are named.
+            InvalidArgumentError: the table lacks a column, a name occurs twice, or types never fit; the message names
+            all such columns.
         """
         by_name = {column.name: column for column in columns}
         _check_names(given.names, by_name)
@@ -46,15 +47,15 @@ class Caster:
         found = [misfit_of(field, column.logical) for field, column in zip(given, self._columns, strict=True)]
         if wrong := [*misfits, *filter(None, found)]:
             raise InvalidArgumentError("; ".join(wrong))
-        # NULLs are the store's to judge, row by row: so every field may hold them on the way in.
+        # The store judges NULLs row by row: so every field may hold them here.
         fields = zip(given, self._columns, strict=True)
         self.schema = pa.schema([_sent(field, column).with_nullable(True) for field, column in fields])
 
     def cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch with the table's types, or such as the store casts to them.
+        """Return a batch with the table's types, or with types that the store casts to them.
 
         Raises:
-            InvalidArgumentError: a value that does not fit; the text names its column.
+            InvalidArgumentError: a value does not fit; the message names its column.
         """
         arrays = [
             values
@@ -68,15 +69,15 @@ class Caster:
 
 
 def _sent(given: pa.Field, column: ColumnSchema) -> pa.Field:
-    """Return the field that a column is sent as."""
+    """Return the field as which a column is sent."""
     kind = bare_type(given.type)
     if pa.types.is_timestamp(kind):
-        kind = pa.timestamp(kind.unit)  # a zone says how a moment is shown, not which it is
+        kind = pa.timestamp(kind.unit)  # a zone changes how a moment is shown, not which it is
     return pa.field(column.name, kind) if _is_left(kind, column) else column.field
 
 
 def _is_left(kind: pa.DataType, column: ColumnSchema) -> bool:
-    """Whether cells of a type go to the store as they are."""
+    """Return whether the store casts cells of this type."""
     target = column.field.type
     casts = kind_of(target), kind_of(kind)
     return kind != target and casts[1] != "null" and casts not in _CAST_HERE and is_castable(kind, target)
@@ -97,14 +98,14 @@ def cast(values: pa.Array, target: LogicalType, name: str) -> pa.Array:
     """Return ``values`` as the cells of a column of type ``target`` called ``name``.
 
     Raises:
-        InvalidArgumentError: a value that does not fit.
+            InvalidArgumentError: a value does not fit.
     """
     values = unwrapped(values)
     try:
         if pa.types.is_dictionary(values.type):
             return cast(values.dictionary, target, name).take(values.indices)
         if target.name == "decimal" and pa.types.is_integer(values.type):
-            # By way of a decimal that holds every integer: Arrow refuses the direct way by type, not by value.
+            # Through a decimal that holds every integer: Arrow rejects the direct cast by type, not by value.
             values = values.cast(pa.decimal128(min(38, 20 + target.scale), target.scale))
         return values.cast(target.arrow)
     except pa.ArrowException as error:
@@ -124,7 +125,7 @@ def _check_names(names: Sequence[str], columns: dict[str, ColumnSchema]) -> None
 
 
 def misfit_of(field: pa.Field, target: LogicalType) -> str | None:
-    """Say why no column of a type takes the cells of a field, and what works; None where it does."""
+    """Return why a column of this type cannot take a field's cells, and what would work; None if it can."""
     given, fitting = kind_of(field.type), FITTING[kind_of(target.arrow)]
     if given == "null" or given in fitting:
         return None

@@ -1,4 +1,4 @@
-"""Cells as Python values, also those that Python has no value for."""
+"""Cells as Python values, including those that Python cannot represent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def python_cell(cell: pa.Scalar) -> Any:
 
 
 def python_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """Return rows as dicts of such values."""
+    """Return rows as dicts of such cells."""
     try:
         return batch.to_pylist()
     except OverflowError:

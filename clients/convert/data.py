@@ -1,4 +1,4 @@
-"""Rows as users have them, in whatever library, made into record batches that a table takes."""
+"""Rows in any library's form, as record batches that a table takes."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ _KNOWN = (
 
 
 _DIGITS_MAX = 38
-"""Of a decimal, the widest number that a column holds."""
+"""Digits of the widest decimal that a column holds."""
 
 
 class _TooManyDigitsError(Exception):
-    """Integers that no column holds; the text goes after the name of the column."""
+    """Integers that no column holds; the message continues the column's name."""
 
 
 class WriteData:
-    """The record batches to write: cast to the table's types by name, in pieces of a good size for one commit each.
+    """The record batches to write: cast to the table's types by name, each of a good size for one commit.
 
-    Iterate over it once. ``row_count`` is None where only the end will tell.
+    Iterate over it once. ``row_count`` is None if it is not known in advance.
     """
 
     def __init__(
         self, data: Any, columns: Sequence[ColumnSchema], whole: bool = False, key: Sequence[str] = ()
     ) -> None:
-        """Take ``data``; ``whole`` makes one batch of it.
+        """Take ``data``; ``whole`` makes it one batch.
 
-        Rows in the order of the columns named in ``key`` may make larger batches than others.
+        Rows in the order of the columns in ``key`` may make larger batches.
 
         Raises:
-            InvalidArgumentError: it is no data, or its columns do not fit; values are only looked at on the way.
+            InvalidArgumentError: it is not data, or its columns do not fit. Values are checked only during iteration.
         """
         given = read_data(data, {column.name: column for column in columns})
         self.row_count = given.row_count
@@ -64,16 +64,16 @@ class GivenData(NamedTuple):
     schema: pa.Schema
     batches: list[pa.RecordBatch] | pa.RecordBatchReader
     row_count: int | None
-    """None where only the end will tell."""
+    """None if it is not known in advance."""
     misfits: Sequence[str] = ()
-    """What is wrong with columns that no Arrow type holds, and that ``schema`` lacks."""
+    """Descriptions of columns that no Arrow type holds; ``schema`` lacks these columns."""
 
 
 def read_data(data: Any, columns: Mapping[str, ColumnSchema]) -> GivenData:
-    """Return data of any known form as Arrow; ``columns`` are those of the table, by name, as far as it has any.
+    """Return data of any known form as Arrow; ``columns`` are the table's columns by name, if there is a table.
 
     Raises:
-        InvalidArgumentError: it is no data, or its columns differ in length.
+        InvalidArgumentError: it is not data, or its columns differ in length.
     """
     if isinstance(data, pa.Table):
         return GivenData(data.schema, data.to_batches(), data.num_rows)
@@ -95,14 +95,14 @@ def read_data(data: Any, columns: Mapping[str, ColumnSchema]) -> GivenData:
 
 
 def _instead(data: Any) -> str:
-    """Return what to do with something that is often given for data."""
+    """Return what to do with objects that are often passed by mistake."""
     if isinstance(data, str | PathLike):
         return "; to load files, use `nyala load` or nyala.jobs.load"
     return "; pass the result of its collect()" if hasattr(data, "collect") else ""
 
 
 def _is_pandas(data: Any, kind: str) -> bool:
-    """Tell pandas objects without importing pandas."""
+    """Recognise pandas objects without importing pandas."""
     return any(base.__name__ == kind and base.__module__.partition(".")[0] == "pandas" for base in type(data).__mro__)
 
 
@@ -121,7 +121,7 @@ def _read_stream(data: Any) -> GivenData:
 
 
 def _unreadable(frame: Any) -> dict[str, str]:
-    """Return what is wrong, by name, with the columns of a DataFrame that have types Arrow does not know."""
+    """Return, by name, the problems of DataFrame columns whose types Arrow does not know."""
     misfits: dict[str, str] = {}
     for name in frame.columns if hasattr(frame, "select") and hasattr(frame, "columns") else ():
         try:
@@ -132,7 +132,7 @@ def _unreadable(frame: Any) -> dict[str, str]:
 
 
 def _read_pandas(frame: Any, columns: Mapping[str, ColumnSchema]) -> GivenData:
-    """The index is not data. NaN, NaT and None are NULL, as pandas means them."""
+    """Ignore the index. NaN, NaT and None become NULL, as pandas means them."""
     odd = [name for name in frame.columns if not isinstance(name, str)]
     if odd:
         raise InvalidArgumentError(f"the DataFrame's column names must be strings, not {odd[0]!r}")
@@ -141,13 +141,13 @@ def _read_pandas(frame: Any, columns: Mapping[str, ColumnSchema]) -> GivenData:
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Refuse columns of which two have one name. Raises InvalidArgumentError, which says which."""
+    """Raise InvalidArgumentError if two columns have the same name."""
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise InvalidArgumentError(f"the data has more than one column named {twice[0]!r}: rename or drop one")
 
 
 def _transposed(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Return rows as columns. All must have the same: a value left out could mean NULL, or "as it was"."""
+    """Return rows as columns. All rows must have the same keys: a missing one could mean NULL, or "unchanged"."""
     names = list(rows[0]) if rows else []
     for number, row in enumerate(rows):
         if row.keys() != rows[0].keys():
@@ -174,7 +174,7 @@ def _read_columns(given: Mapping[str, Any], columns: Mapping[str, ColumnSchema])
 
 
 def _column(name: str, values: Any, column: ColumnSchema | None) -> pa.Array | pa.ChunkedArray:
-    """Return one column's values as Arrow; ``column`` is what the table knows of it."""
+    """Return one column's values as Arrow; ``column`` is the table's column, if any."""
     if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
         raise InvalidArgumentError(f"column {name!r} must be a list of values, not a {type(values).__name__}")
     if isinstance(values, pa.Array | pa.ChunkedArray):
@@ -194,7 +194,7 @@ def _column(name: str, values: Any, column: ColumnSchema | None) -> pa.Array | p
 def _from_anything(values: Any) -> pa.Array | pa.ChunkedArray:
     try:
         return pa.array(values, from_pandas=_is_pandas(values, "Series"))
-    except OverflowError:  # integers of Python's that 64 bits do not hold
+    except OverflowError:  # Python integers that 64 bits do not hold
         try:
             return pa.array(values, pa.decimal128(38, 0))
         except pa.ArrowInvalid:
@@ -207,10 +207,10 @@ def _from_anything(values: Any) -> pa.Array | pa.ChunkedArray:
 
 
 def _from_python(values: Sequence[Any], column: ColumnSchema) -> pa.Array:
-    """Return Python values as what they are, to be cast; as the column's type where they are of no one type."""
+    """Return Python values in Arrow's own type, to be cast later; in the column's type if they have no common one."""
     try:
         return pa.array(values)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         if column.logical.is_integer:
-            raise  # Arrow would cut fractions off
+            raise  # Arrow would truncate fractions
         return pa.array(values, column.logical.arrow)

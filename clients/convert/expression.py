@@ -1,17 +1,17 @@
 """A ``pyarrow.compute.Expression`` as a filter tree.
 
-pyarrow lets nobody walk an expression; it only writes one down. Of its two written forms this reads the one that it
-pickles: a record batch of one row whose columns are the literals and options, and whose metadata is the tree::
+pyarrow cannot walk an expression; it can only serialize one. Of its two serialized forms this reads the one used for
+pickling: a record batch of one row whose columns are the literals and options, and whose metadata is the tree::
 
     and(x > 5, s in [...])     call and_kleene, call greater, field_ref x, literal 0, end greater,
                                call is_in, field_ref s, options 1, end is_in, end and_kleene
 
-The other, Substrait, is written for one schema, with the casts that Arrow would make, and has no word for most of
-them: ``int32 > 2.5``, ``int8 > 300``, ``float = 0.1`` and ``match_like`` cannot be written at all. Here every literal
-arrives with the type and the value that it was given.
+The other, Substrait, is bound to one schema, with the casts that Arrow would make, and cannot express most of them:
+``int32 > 2.5``, ``int8 > 300``, ``float = 0.1`` and ``match_like`` fail. Here every literal arrives with its original
+type and value.
 
-Answers are those of pyarrow: ``is_in`` is never unknown, so that ``~field.isin([1])`` is true for NULL, where SQL's
-``NOT IN`` is not.
+The semantics are pyarrow's: ``is_in`` is never unknown, so ``~field.isin([1])`` is true for NULL, while SQL's ``NOT
+IN`` is not.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def tree_of(expression: Any) -> Tree:
     """Return the filter tree of a ``pyarrow.compute.Expression``.
 
     Raises:
-        InvalidArgumentError: naming the function or reference that no filter can have.
+            InvalidArgumentError: a filter cannot have a function or reference of it; the message names that.
     """
     try:
         written = expression.__reduce__()[1][0]
@@ -74,7 +74,7 @@ def tree_of(expression: Any) -> Tree:
 
 
 class _Reader:
-    """Reads the tree with a stack of its own: expressions may be chained thousands deep."""
+    """Reads the tree with its own stack: expressions may be nested thousands deep."""
 
     def __init__(self, batch: pa.RecordBatch, words: list[tuple[str, str]]) -> None:
         self._batch = batch
@@ -101,7 +101,7 @@ class _Reader:
         return _condition(open_calls[0][0])
 
     def _options(self, column: int) -> dict[str, Any]:
-        """Return the options of a call: scalars by their names. The target of a cast is a type, not a value."""
+        """Return a call's options as scalars by name. The target of a cast is a type, not a value."""
         struct = self._batch.column(column)
         names = [field.name for field in struct.type]
         return {name: struct.field(name)[0] for name in names}
@@ -134,7 +134,7 @@ def _comparison(op: str, left: _Part, right: _Part) -> Tree:
 def _junction(op: str) -> Callable[[list[_Part], dict[str, Any]], Tree]:
     def build(arguments: list[_Part], _: dict[str, Any]) -> Tree:
         first, *rest = (_condition(part) for part in arguments)
-        if first["op"] == op:  # a & b & c & ... nests to the left: it becomes one level
+        if first["op"] == op:  # a & b & c & ... nests to the left: flatten it
             first["args"].extend(rest)
             return first
         return {"op": op, "args": [first, *rest]}
@@ -161,7 +161,7 @@ def _is_nan(arguments: list[_Part], _: dict[str, Any]) -> Tree:
 
 
 def _nan(column: str) -> Tree:
-    """Of all floats only NaN is not at most infinity; NULL stays unknown."""
+    """Match NaN: the only float that is not <= infinity; NULL stays unknown."""
     return {"op": "not", "arg": {"op": "<=", "column": column, "value": _INFINITY}}
 
 
@@ -184,7 +184,7 @@ def _is_in(arguments: list[_Part], options: dict[str, Any]) -> Tree:
 
 
 _MATCH, _EMIT_NULL, _INCONCLUSIVE = 0, 2, 3
-"""What a NULL becomes in ``is_in``; 1, to skip it, is what 0 is without a NULL in the list."""
+"""What ``is_in`` makes of NULL. 1, skip, equals 0 if the list has no NULL."""
 
 
 def _like(before: str, after: str, escape: bool = True) -> Callable[[list[_Part], dict[str, Any]], Tree]:
@@ -227,7 +227,7 @@ _FUNCTIONS: dict[str, Callable[[list[_Part], dict[str, Any]], _Part]] = {
 
 
 def _condition(part: _Part) -> Tree:
-    """Return what is true or false as a tree: a bool column by itself, and the constants, too."""
+    """Return a boolean as a tree: a bool column by itself, or a constant."""
     if isinstance(part, _Field):
         return {"op": "=", "column": str(part), "value": True}
     if isinstance(part, _Literal):
@@ -254,7 +254,7 @@ def _any(*args: Tree) -> Tree:
 
 def _json(value: pa.Scalar) -> Any:
     if pa.types.is_timestamp(value.type) and value.type.unit == "ns":
-        # Finer than any datetime: the text of the microsecond, and three more digits.
+        # Finer than any datetime: the microseconds as text, and three more digits.
         coarse, finer = divmod(value.value, 1_000)
         moment = pa.scalar(coarse, pa.timestamp("us")).as_py()
         return {"timestamp": f"{moment.isoformat(timespec='microseconds')}{finer:03}"}
@@ -266,8 +266,9 @@ def _refusal(why: str) -> InvalidArgumentError:
 
 
 def _metadata(schema: pa.Schema) -> list[tuple[str, str]]:
-    """Return a schema's metadata, repeated keys too, which ``Schema.metadata`` loses: as the Arrow C data interface
-    lays it out, a count and for each text its length, all int32."""
+    """Return a schema's metadata with repeated keys, which ``Schema.metadata`` loses. The Arrow C data interface lays
+    it out as a count, then each text after its length, all int32.
+    """
     get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
     get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     capsule = schema.__arrow_c_schema__()

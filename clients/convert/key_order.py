@@ -1,4 +1,4 @@
-"""Whether rows come in the order of their primary keys: only a reason to send more of them at once."""
+"""Whether rows come in primary-key order: used only to decide how many of them to send at once."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 _GLANCE_ROWS = 64
-"""Rows in no order show it within so many: then the others are not looked at."""
+"""Unordered rows show it within this many: the others are then not examined."""
 
 
 class KeyOrder:
-    """Looks at pieces one after the other. For one load.
+    """Examines the slices of one load in turn.
 
-    Values are compared as Arrow does, equal ones count as ascending; the store looks again, by its own keys.
+    Values are compared as Arrow does, and equal ones count as ascending; the store compares again, by encoded keys.
     """
 
     def __init__(self, key: Sequence[str]) -> None:
-        """``key`` names the columns of the primary key, in order; those that the data lacks are passed over."""
+        """``key`` names the primary-key columns in order; those that the data lacks are ignored."""
         self._key = key
         self._last: pa.RecordBatch | None = None
 
     def place(self, piece: pa.RecordBatch) -> tuple[bool, bool]:
-        """Take a piece, of at least one row; return whether it ascends, and whether it goes on from the one before."""
+        """Return whether a non-empty slice ascends, and whether it also continues the previous one."""
         keys = piece.select([name for name in self._key if name in piece.schema.names])
         last, self._last = self._last, keys.slice(keys.num_rows - 1)
         ascends = keys.num_columns > 0 and _ascends(keys.slice(0, _GLANCE_ROWS)) and _ascends(keys)
@@ -30,7 +30,7 @@ class KeyOrder:
 
 
 def _ascends(keys: pa.RecordBatch) -> bool:
-    import pyarrow.compute as pc  # not cheap, and only loads want it
+    import pyarrow.compute as pc  # expensive to import, and only loads need it
 
     rows = keys.num_rows - 1
     before, after = keys.slice(0, rows).columns, keys.slice(1).columns

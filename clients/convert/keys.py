@@ -15,10 +15,11 @@ from .data import WriteData
 
 
 def key_of(key: Any, table: TableDescription) -> pa.RecordBatch:
-    """Return one key: a dict of the key columns or a tuple of their values, or the value itself of a single column.
+    """Return one key as a batch, from a dict of the key columns, a tuple of their values, or the value of a single
+    column.
 
     Raises:
-        InvalidArgumentError: it is not the whole key, or a value does not fit its column.
+        InvalidArgumentError: the key is incomplete, or a value does not fit its column.
     """
     columns = _columns(table)
     cells = [_cell(column, value) for column, value in zip(columns, _values(key, table), strict=True)]
@@ -26,7 +27,7 @@ def key_of(key: Any, table: TableDescription) -> pa.RecordBatch:
 
 
 def keys_of(keys: Any, table: TableDescription) -> Iterable[pa.RecordBatch]:
-    """Return many keys: a list of such, or data with the key columns, of any form that a write takes.
+    """Return many keys: a list of keys, or data with the key columns in any form that a write takes.
 
     Raises:
         InvalidArgumentError: as ``key_of``.

@@ -1,4 +1,4 @@
-"""The columns of a new table from any Arrow types: each goes to the column type that holds its cells."""
+"""Columns for a new table from any Arrow types: each gets the column type that holds its cells."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _INT64_MAX = (1 << 63) - 1
 
 
 class NewSchema(NamedTuple):
-    """Columns that a table can have, and a sentence for each that has another type than it was given."""
+    """Columns that a table can have, and a note for each whose type differs from the given one."""
 
     schema: pa.Schema
     notes: list[str]
 
 
 class NewTableData(NamedTuple):
-    """Rows for a table that is yet to be made."""
+    """Rows for a table that does not exist yet."""
 
     columns: NewSchema
     rows: pa.Table | pa.RecordBatchReader
@@ -37,7 +37,7 @@ def schema_for(schema: pa.Schema, options: Options) -> NewSchema:
     """Return a schema with types that a table can have.
 
     Raises:
-        InvalidArgumentError: there are columns that no table holds, all of them named with what would work.
+        InvalidArgumentError: no table holds some columns; the message names all of them, and what would work.
     """
     return _new_schema(schema, options, {}, ())
 
@@ -45,11 +45,11 @@ def schema_for(schema: pa.Schema, options: Options) -> NewSchema:
 def read_new(data: Any, primary_key: Sequence[str], options: Options) -> NewTableData:
     """Return the columns of a table for ``data``, those of the key first, and its rows.
 
-    Cells in memory are looked at where their type alone does not decide: unsigned 64-bit integers that all fit become
-    int64, and nanoseconds have to be whole microseconds. A ``type`` in ``options`` is taken if the cells can become it.
+    Cells in memory are examined if their type alone does not decide: unsigned 64-bit integers that all fit become
+    int64, and nanoseconds must be whole microseconds. A ``type`` in ``options`` is used if the cells can be cast to it.
 
     Raises:
-        InvalidArgumentError: it is no data, lacks a key column, or has columns that no table holds, all of them named.
+        InvalidArgumentError: it is not data, lacks a key column, or has columns that no table holds, all of them named.
     """
     given = read_data(data, {})
     rows = _rows(given, hasattr(data, "__len__"))
@@ -75,7 +75,7 @@ def _rows(given: GivenData, is_in_memory: bool) -> pa.Table | pa.RecordBatchRead
 def _new_schema(
     fields: Iterable[pa.Field], options: Options, held: Mapping[str, LogicalType], misfits: Sequence[str]
 ) -> NewSchema:
-    """Return the columns, those in ``held`` of that type; ``misfits`` says what is wrong already."""
+    """Return the columns, with the types in ``held`` if any; ``misfits`` are problems found before."""
     made: list[pa.Field] = []
     notes: list[str] = []
     wrong = list(misfits)
@@ -83,7 +83,7 @@ def _new_schema(
         chosen = _chosen(options.get(field.name))
         kind = chosen or held.get(field.name) or holder(field.type)
         if pa.types.is_string(field.type) and chosen is None:
-            made.append(field)  # with its metadata, which may say varchar
+            made.append(field)  # keeps its metadata, which may say varchar
         elif why := misfit_of(field, chosen) if chosen else None if kind else _no_type(field):
             wrong.append(why)
         elif kind:
@@ -130,8 +130,8 @@ def _note(field: pa.Field, kind: LogicalType) -> Iterator[str]:
 
 
 def _looked_at(rows: pa.Table) -> tuple[dict[str, LogicalType], list[str]]:
-    """Return which columns of unsigned integers fit in int64, and which timestamps are too fine for a table."""
-    import pyarrow.compute as pc  # not cheap, and few columns want it
+    """Return which unsigned columns fit in int64, and problems of timestamps that are too fine for a table."""
+    import pyarrow.compute as pc  # expensive to import, and few columns need it
 
     held: dict[str, LogicalType] = {}
     lossy: list[str] = []
@@ -153,6 +153,6 @@ def _cells(column: pa.ChunkedArray) -> Iterator[pa.Array]:
 
 
 def _is_finer(cells: pa.Array) -> bool:
-    """Whether nanoseconds are not whole microseconds."""
+    """Return whether nanoseconds are not whole microseconds."""
     numbers = cells.view(pa.int64()).drop_null().to_numpy(zero_copy_only=False)
     return bool((numbers % 1_000).any())

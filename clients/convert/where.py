@@ -1,4 +1,4 @@
-"""The forms in which a filter may be given, made into what a scan carries."""
+"""Converts a filter from any accepted form into the one that a scan carries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def where_json(where: Where) -> str | dict[str, Any] | None:
     """Return a filter as SQL text or as a tree that JSON can hold.
 
     Raises:
-        InvalidArgumentError: it is given in another form, or holds a value that no column can have.
+            InvalidArgumentError: it has another form, or holds a value that no column can have.
     """
     if where is None or isinstance(where, str):
         return where
@@ -46,7 +46,7 @@ def where_json(where: Where) -> str | dict[str, Any] | None:
 
 
 def _is_expression(where: object) -> bool:
-    """Whoever has made an expression has imported pyarrow.compute, which is not cheap."""
+    """An expression exists only if pyarrow.compute is imported: so do not import it here, which is expensive."""
     compute = sys.modules.get("pyarrow.compute")
     return compute is not None and isinstance(where, compute.Expression)
 

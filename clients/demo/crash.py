@@ -22,7 +22,7 @@ _WAIT_SECONDS = 60
 
 
 class _Load:
-    """A load that notes what was acknowledged, until the server is gone."""
+    """A load that records what was acknowledged, until the server is gone."""
 
     def __init__(self, table: Table, batches: list[pa.Table]) -> None:
         self.acknowledged: set[int] = set()
@@ -50,10 +50,10 @@ class _Load:
 
 
 def kill_during_load(console: Console, server: ServerProcess, flights_table: str) -> None:
-    """Load the flights into a second table, kill the server meanwhile, start it again and check every batch.
+    """Load the flights into a second table, kill the server meanwhile, restart it and check every batch.
 
     Raises:
-        InternalError: an acknowledged row is lost, or a batch is half there.
+        InternalError: an acknowledged row is lost, or a batch is incomplete.
     """
     console.print("[bold]5. Pull the plug[/bold]  [dim]kill -9 in the middle of a load, then start again[/dim]")
     batches = _batches()

@@ -44,8 +44,8 @@ SCHEMA = pa.schema(
 def flights() -> pd.DataFrame:
     """Return the flights as a frame with the columns and types of ``SCHEMA``.
 
-    The package is found, not imported: importing it reads five tables and needs a module that newer installations of
-    Python lack.
+    The package is located, not imported: importing it reads five tables and needs a module that newer Python
+    environments lack.
 
     Raises:
         NotFoundError: the package is not installed.

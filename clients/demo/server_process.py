@@ -1,4 +1,4 @@
-"""A server process of one's own: started, killed, started again on the same data."""
+"""A server process: started, killed, and restarted on the same data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STOP_SECONDS = 15
 
 
 class ServerProcess:
-    """``python -m nyala.flight_server`` on a data directory; ``url`` is where it listens."""
+    """``python -m nyala.flight_server`` on a data directory; ``url`` is its address."""
 
     def __init__(self, data: Path) -> None:
         self._data = data
@@ -22,10 +22,10 @@ class ServerProcess:
         self.url = ""
 
     def start(self) -> None:
-        """Start the process and return when it takes requests.
+        """Start the process and return once it accepts requests.
 
         Raises:
-            UnavailableError: it ended before it was ready; the text is what it printed.
+            UnavailableError: it ended before it was ready; the message is its output.
         """
         command = [sys.executable, "-m", "nyala.flight_server", "--data", str(self._data)]
         command += ["--listen", "grpc://127.0.0.1:0", "--json", "--log-level", "warning"]
@@ -37,7 +37,7 @@ class ServerProcess:
         self.url = json.loads(line)["location"]
 
     def kill(self) -> None:
-        """End the process as a power failure of the process would: SIGKILL, no chance to clean up."""
+        """Send SIGKILL: the process gets no chance to clean up."""
         if self._process:
             self._process.kill()
             self._process.wait()

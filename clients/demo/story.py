@@ -1,4 +1,4 @@
-"""The story that ``nyala demo`` tells, in six chapters; every figure printed is measured while it runs."""
+"""What ``nyala demo`` shows, in six chapters; every printed figure is measured during the run."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _WIDTH = 100
 
 
 def run_demo(console: Console | None = None, data: Path | None = None) -> None:
-    """Tell the story on a temporary directory, or on the empty directory ``data``, which is then kept.
+    """Run the demonstration in a temporary directory, or in the empty directory ``data``, which is then kept.
 
     Raises:
-        StoreError: something did not go as promised.
+        StoreError: a step failed.
     """
     console = console or _console()
     started = time.perf_counter()
@@ -53,7 +53,7 @@ def run_demo(console: Console | None = None, data: Path | None = None) -> None:
 
 
 def _console() -> Console:
-    """Return a console of at most 100 columns; where nobody tells the width, as in a log, of exactly so many."""
+    """Return a console of at most 100 columns; of exactly 100 if the width is unknown, as in a log."""
     console = Console(highlight=False)
     console.width = min(console.width, _WIDTH) if console.is_terminal else _WIDTH
     return console
@@ -92,7 +92,7 @@ def _load(console: Console, database: Database) -> Table:
 
 
 def _correct(console: Console, database: Database, table: Table) -> int:
-    """Change the past; return the timestamp just before."""
+    """Change existing rows; return the timestamp just before."""
     _chapter(console, 2, "Correct it", "upsert, delete and insert, of rows that are in columnar files")
     before = database.now()
     late = table.scan(where=_day(_CORRECTED_DAY) + " and arr_delay is not null").to_pandas()
@@ -174,5 +174,5 @@ def _day(day: str) -> str:
 
 
 def _typed(frame: pd.DataFrame) -> pa.Table:
-    """Return rows that came out of the table in the table's types: pandas makes floats of integers with NULLs."""
+    """Return rows read from the table in the table's types: pandas turns integers with NULLs into floats."""
     return pa.Table.from_pandas(frame, schema=SCHEMA, preserve_index=False)

@@ -1,4 +1,4 @@
-"""Which executor is meant: one by its name, or somebody else's."""
+"""Resolves an executor: one named "local" or "spark", or the caller's own."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ ExecutorChoice = Executor | Mapping | str
 
 
 def executor_of(where: ExecutorChoice, workers: int | None = None) -> Executor:
-    """Return the executor that is meant: itself, "local" or "spark".
+    """Return ``where`` itself if it is an executor, else the one named "local" or "spark".
 
     Raises:
-        InvalidArgumentError: for another word.
+        InvalidArgumentError: the name is unknown.
     """
     if where == "local":
         return LocalExecutor(workers)

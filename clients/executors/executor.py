@@ -1,4 +1,4 @@
-"""Who runs the tasks of a job: a pool of threads of this process, or Spark."""
+"""Executors run the tasks of a job: in a thread pool of this process, or in Spark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 ATTEMPTS = 4
-"""How often a task is begun that finds the store unavailable; Spark's own number."""
+"""How often to start a task that finds the store unavailable; Spark's own number."""
 _PAUSE_SECONDS = 0.5
 LOCAL_WORKERS_MAX = 8
 
@@ -31,41 +31,41 @@ class Executor(Protocol):
     def run(
         self, function: Callable[[Task], Result], tasks: Sequence[Task], done: Callable[[int], None] | None = None
     ) -> Iterator[tuple[int, Result]]:
-        """Yield (index of the task, result), in the order in which tasks end or all at the end.
+        """Yield (index of the task, result) as tasks end, or all at the end.
 
-        ``done`` is told how many tasks have ended, from time to time, by those executors whose results come late.
-        Functions and tasks can be pickled and do the same when they are run again: a task may run more than once.
+        ``done`` is called now and then with the number of finished tasks, by executors whose results come late.
+        Functions and tasks must be picklable, and repeatable: a task may run more than once.
 
         Raises:
-            StoreError: that of the first task that failed for good; the others are stopped or left out.
+            StoreError: the error of the first task that failed for good; the others are stopped or skipped.
         """
         ...
 
 
 class Mapping(Protocol):
-    """An executor as others have them, those of ``concurrent.futures`` among them."""
+    """An executor with ``map`` only, such as those of ``concurrent.futures``."""
 
     def map(self, function: Callable[[Task], Result], tasks: Iterable[Task], /) -> Iterable[Result]:
-        """Return the result of each task, in their order."""
+        """Return the result of each task, in the order of the tasks."""
         ...
 
 
 def results(executor: Executor, function: Callable[[Task], Result], tasks: Iterable[Task]) -> list[Result]:
-    """Return the result of each task, in their order."""
+    """Return the result of each task, in the order of the tasks."""
     given = list(tasks)
     found = dict(executor.run(function, given))
     return [found[index] for index in range(len(given))]
 
 
 class MappedExecutor:
-    """Somebody else's executor."""
+    """Runs tasks by another executor's ``map``."""
 
     def __init__(self, executor: Mapping) -> None:
         self._executor = executor
 
     @property
     def width(self) -> int:
-        """See Executor; it is not known."""
+        """See Executor. A guess, since it is not known."""
         return os.cpu_count() or 1
 
     def run(
@@ -76,7 +76,7 @@ class MappedExecutor:
 
 
 class LocalExecutor:
-    """Threads of this process: Arrow and Flight do their work without the lock of the interpreter."""
+    """Threads of this process: Arrow and Flight release the interpreter lock while they work."""
 
     def __init__(self, workers: int | None = None) -> None:
         if workers is not None and workers < 1:
@@ -89,7 +89,7 @@ class LocalExecutor:
         return self._workers
 
     def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> list[Result]:
-        """Return the result of each task, in their order: as executors of ``concurrent.futures``."""
+        """Return the result of each task, in the order of the tasks, like executors of ``concurrent.futures``."""
         return results(self, function, tasks)
 
     def run(
@@ -106,7 +106,7 @@ class LocalExecutor:
 
 
 def attempted(function: Callable[[Task], Result], task: Task) -> Result:
-    """Run one task, again after a pause where the store was not available."""
+    """Run one task; retry it after a pause while the store is unavailable."""
     for attempt in range(1, ATTEMPTS):
         try:
             return function(task)

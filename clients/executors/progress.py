@@ -1,4 +1,4 @@
-"""What a job tells while it runs: a bar on a terminal, lines elsewhere, nothing where nobody asked."""
+"""The progress of a job: a bar on a terminal, lines elsewhere, nothing unless asked for."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 Show = Literal["auto", "lines", "off"]
-"""auto: a bar, if standard error is a terminal; lines: also lines if it is none."""
+"""auto: a bar if standard error is a terminal; lines: a bar there, lines elsewhere."""
 
 LINE_SECONDS = 5.0
-"""Between two lines."""
+"""Seconds between two lines."""
 
 
 class JobProgress:
@@ -39,7 +39,7 @@ class JobProgress:
         self._line_at = time.monotonic() + LINE_SECONDS
 
     def ended(self, done: int) -> None:
-        """Say that ``done`` tasks have ended."""
+        """Record that ``done`` tasks have ended."""
         self._done = max(self._done, done)
         if self._bar:
             progress, task = self._bar
@@ -49,13 +49,13 @@ class JobProgress:
             self._line(f"{self._done} of {self._tasks} tasks, {self._rows:,} rows")
 
     def advance(self, rows: int) -> None:
-        """Count rows of tasks that go on. From any thread."""
+        """Count rows of running tasks. Thread safe."""
         with self._lock:
             self._rows += rows
             self.ended(self._done)
 
     def add(self, rows: int) -> None:
-        """Count one more task, of so many rows."""
+        """Count one more task, of ``rows`` rows."""
         with self._lock:
             self._rows += rows
             self.ended(self._done + 1)
@@ -84,7 +84,7 @@ def run_tasks(
     what: str,
     show: Show,
 ) -> Iterator[tuple[int, Result]]:
-    """Yield (index, result) as the tasks end, and show how far they are; ``rows`` says how many a result stands for."""
+    """Yield (index, result) as the tasks end, and show progress; ``rows`` returns the number of rows of a result."""
     with JobProgress(what, len(tasks), show) as progress:
         for index, result in executor.run(function, tasks, progress.ended):
             progress.add(rows(result))

@@ -1,4 +1,4 @@
-"""SparkExecutor: the tasks of a job run by Spark, each in a Python worker that talks to stores and files itself."""
+"""SparkExecutor: Spark runs the tasks of a job, each in a Python worker that accesses stores and files itself."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _LOOK_SECONDS = 0.2
 
 
 class SparkExecutor:
-    """Runs each task as one task of Spark: rows go between store and files without passing through the JVM.
+    """Runs each task as one Spark task: rows go between store and files without passing through the JVM.
 
-    It needs a classic session: Spark Connect has no way to run a function on tasks.
+    It needs a classic session: Spark Connect cannot run a function on tasks.
     """
 
     def __init__(self, spark: SparkSession | None = None, tasks_at_once: int | None = None) -> None:
-        """``spark`` None takes the session there is, or makes one.
+        """With ``spark`` None, use the current session, or create one.
 
         Raises:
             InvalidArgumentError: pyspark is missing, or the session is one of Spark Connect.
@@ -41,13 +41,13 @@ class SparkExecutor:
         return self._width
 
     def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> list[Result]:
-        """Return the result of each task, in their order: so it also runs the tasks of a bulk import."""
+        """Return the result of each task, in the order of the tasks, so that it can also run a bulk import."""
         return results(self, function, tasks)
 
     def run(
         self, function: Callable[[Task], Result], tasks: Sequence[Task], done: Callable[[int], None] | None = None
     ) -> Iterator[tuple[int, Result]]:
-        """See Executor. Results come when all tasks have ended; ``done`` is told meanwhile how many have."""
+        """See Executor. Results come when all tasks have ended; until then ``done`` gets the finished count."""
         if not tasks:
             return
         for part in getattr(tasks[0], "__dict__", {}).values():
@@ -62,7 +62,7 @@ class SparkExecutor:
 
 
 class _Job:
-    """One job of Spark, run by a thread of its own, so that its progress can be looked at."""
+    """One Spark job, run in its own thread, so that its progress can be watched."""
 
     def __init__(self, context: SparkContext, function: Callable[[Any], Any], tasks: Sequence[Any]) -> None:
         from pyspark import InheritableThread
@@ -79,7 +79,7 @@ class _Job:
         """Run the job; return when it has ended.
 
         Raises:
-            UnavailableError: a task failed as often as Spark tries.
+            UnavailableError: a task failed as often as Spark retries.
         """
         self._thread.start()
         try:
@@ -97,7 +97,7 @@ class _Job:
         try:
             self._context.setJobGroup(self._group, "a job of Nyala", interruptOnCancel=True)
             self.outcomes = self._rdd.collect()
-        except Exception as error:  # handed to the thread that waits
+        except Exception as error:  # raised again in the waiting thread
             self._error = error
         finally:
             self._ended.set()
@@ -110,7 +110,7 @@ class _Job:
 
 
 def _outcome(function: Callable[[Any], Any], task: Any) -> tuple[Any, tuple[str, str] | None]:
-    """Run a task on a worker. What can never work is an answer, so that Spark does not try it again."""
+    """Run a task on a worker. Return an error that no retry can cure, so that Spark does not retry it."""
     try:
         return function(task), None
     except UnavailableError:
@@ -130,14 +130,14 @@ def _context(spark: SparkSession | None) -> SparkContext:
         spark = configure(SparkSession.Builder().appName("nyala")).getOrCreate()
     try:
         return spark.sparkContext
-    except Exception:  # Connect raises by a class that classic Spark need not have
+    except Exception:  # Connect raises a class that classic Spark may lack
         raise InvalidArgumentError(
             "Spark Connect sessions are not supported: use a classic session, or executor='local'"
         ) from None
 
 
 def _last_line(error: BaseException) -> str:
-    """Return what went wrong in a worker: the last line of its traceback, in the text of the JVM's error."""
+    """Return why a worker failed: the last line of its traceback, in the JVM's error message."""
     lines = [line.strip() for line in str(error).splitlines()]
     told = [line for line in lines if "Error: " in line and not line.startswith(("org.", "py4j.", "at "))]
     return told[-1] if told else (lines or ["unknown"])[0]

@@ -1,4 +1,4 @@
-"""Flight's errors as the store's: by the code word that a server sends along, or by what happened to the connection."""
+"""Translates Flight's errors into the store's: by the code word that a server sends, or by what the connection did."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _GONE = (fl.FlightUnavailableError, fl.FlightTimedOutError, fl.FlightCancelledEr
 
 @contextmanager
 def as_store_errors() -> Iterator[None]:
-    """Raise what pyarrow raises in the body as the ``StoreError`` that it stands for."""
+    """Raise pyarrow errors from the body as the matching ``StoreError``."""
     try:
         yield
     except (fl.FlightError, pa.ArrowException, OSError) as error:
@@ -27,7 +27,7 @@ def as_store_errors() -> Iterator[None]:
 
 
 def store_error(error: Exception) -> StoreError:
-    """Return the ``StoreError`` that an error of the Flight client stands for."""
+    """Return the ``StoreError`` that an error of the Flight client means."""
     if sent := _sent(error):
         return sent
     text = str(error).partition(". Detail: ")[0].partition(". gRPC client debug context")[0]
@@ -41,7 +41,7 @@ def store_error(error: Exception) -> StoreError:
 
 
 def _reason(text: str) -> str:
-    """Return why a connection failed, out of what gRPC says of all of its attempts."""
+    """Return why a connection failed, from gRPC's report of all attempts."""
     text = text.removeprefix("Flight returned unavailable error, with message: ")
     if "failed to connect to all addresses" not in text:
         return text
@@ -51,7 +51,7 @@ def _reason(text: str) -> str:
 
 
 def _sent(error: Exception) -> StoreError | None:
-    """Return the error that a Nyala server sent, None when it is none of a server's."""
+    """Return the error that a Nyala server sent, or None if no server sent it."""
     try:
         extra = json.loads(getattr(error, "extra_info", None) or b"null")
         return error_of(extra["code"], extra["message"], extra.get("retry_after_seconds"))

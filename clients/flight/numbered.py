@@ -1,7 +1,7 @@
-"""Numbered writes: each batch carries a number, so that it may be sent again when nobody knows whether it arrived.
+"""Numbered writes: each batch has a number, so that it can be sent again if its fate is unknown.
 
-A server that is restarted answers a number that it knows with the first answer and applies nothing. So a load goes on
-through the restart, and neither loses nor doubles rows.
+A restarted server repeats its first answer to a known number and applies nothing. So a load continues across a restart
+without losing or duplicating rows.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from .server_wait import ServerWait
 
 
 class Writer:
-    """A writer's name and its count. For one stream at a time: then its numbers arrive in order.
+    """A writer's name and counter. Used by one stream at a time, so that its numbers arrive in order.
 
-    Without a name the server answers each number, and remembers none.
+    Without a name, the server answers each number but remembers none.
     """
 
     def __init__(self, name: str | None, numbers: Iterable[int]) -> None:
@@ -31,12 +31,12 @@ class Writer:
         self._numbers = iter(numbers)
 
     def next_number(self) -> int:
-        """Return a number that no write of this writer has had."""
+        """Return the next unused number."""
         return next(self._numbers)
 
 
 class Writers:
-    """The writers of one connection: as many as there were streams at once. Thread safe."""
+    """The writers of one connection: as many as streams were open at once. Thread safe."""
 
     def __init__(self) -> None:
         self._free: deque[Writer] = deque()
@@ -49,12 +49,12 @@ class Writers:
             return Writer(uuid.uuid4().hex, count())
 
     def give_back(self, writer: Writer) -> None:
-        """Let others use a writer all of whose numbers are answered."""
+        """Release a writer all of whose numbers are answered."""
         self._free.append(writer)
 
 
 class NumberedPut:
-    """Sends batches, again where that is needed, and yields their answers in order. For one write."""
+    """Sends batches, resends them if needed, and yields their answers in order. For one write."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class NumberedPut:
         writer: Writer,
         wait: ServerWait,
     ) -> None:
-        """``wait`` says how long a server that is away is waited for."""
+        """``wait`` decides how long to wait for a server that is down."""
         self._open_stream = open_stream
         self._writer = writer
         self._wait = wait
@@ -72,7 +72,7 @@ class NumberedPut:
         """Write batches one by one.
 
         Raises:
-            StoreError: a batch was refused, or the server stays away; what was answered before is applied.
+                StoreError: a batch was rejected, or the server stays down; answered batches are applied.
         """
         coming = iter(batches)
         while self._unanswered or self._take(coming):
@@ -87,7 +87,7 @@ class NumberedPut:
         return self._resending(command, batch.schema, lambda stream: stream.send_only(batch, number))
 
     def write_staged(self, command: WriteCommand, batches: list[pa.RecordBatch]) -> WriteResult:
-        """Write batches, of which there is at least one, as one commit. Raises as ``write_all``."""
+        """Write one or more batches as one commit. Raises as ``write_all``."""
         number = self._writer.next_number()
         return self._resending(command, batches[0].schema, lambda stream: stream.send_staged(batches, number))
 
@@ -128,5 +128,5 @@ class NumberedPut:
         try:
             yield stream
         finally:
-            with suppress(StoreError):  # either none is left to raise, or one is on its way up already
+            with suppress(StoreError):  # there is no error, or it is being raised already
                 stream.close()

@@ -1,5 +1,4 @@
-"""PointReads: streams of point reads that stay open from one call to the next, so that a read is one message there and
-one back."""
+"""PointReads: keeps streams of point reads open between calls, so that a read is one message each way."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from ...schemas.errors import StoreError
 from .errors import as_store_errors
 
 IDLE_SECONDS = 0.5
-"""A stream that nobody used for so long is closed: it holds a thread of the server."""
+"""A stream idle for this long is closed: it occupies a thread of the server."""
 IDLE_COUNT_MAX = 8
 
 
@@ -50,13 +49,13 @@ class _Stream:
         return pa.Table.from_batches(batches)
 
     def close(self) -> None:
-        """End the stream; an error of the server, or a server that is gone, ends it as well."""
+        """End the stream, whether the server reports an error, is gone, or neither."""
         with suppress(pa.ArrowException, OSError):
             self._writer.close()
 
 
 class PointReads:
-    """Lends out streams, one to a call; as many are open as calls run at once, and for a moment longer. Thread safe."""
+    """Lends a stream to each call; idle ones stay open for a moment. Thread safe."""
 
     def __init__(self, client: fl.FlightClient) -> None:
         self._client = client
@@ -66,22 +65,22 @@ class PointReads:
         self._closed = False
 
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
-        """Return the live rows of the keys. A stream that failed after it had been idle is replaced, once.
+        """Return the live rows of the keys. If a stream that was idle fails, use a new one, once.
 
         Raises:
-            StoreError: the server refused the keys, or cannot be reached.
+            StoreError: the server rejected the keys, or cannot be reached.
         """
         kind = _Kind(table, keys.schema)
         idle = self._borrow(kind)
         if idle:
-            with suppress(StoreError):  # it may have been cut meanwhile, or the table may have been altered
+            with suppress(StoreError):  # its connection may be broken, or the table altered
                 return self._ask(idle, keys)
         with as_store_errors():
             stream = _Stream(self._client, kind)
         return self._ask(stream, keys)
 
     def close(self) -> None:
-        """Close what is idle; nothing stays open from now on."""
+        """Close idle streams, and others when their calls end."""
         with self._changed:
             self._closed = True
             idle, self._idle = self._idle, []
@@ -118,7 +117,7 @@ class PointReads:
         stream.close()
 
     def _close_idle(self) -> None:
-        """Close streams as they have been idle for long enough, until there are none."""
+        """Close streams that have been idle long enough, until none are left."""
         while True:
             with self._changed:
                 if not self._idle:

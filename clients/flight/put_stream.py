@@ -1,4 +1,4 @@
-"""One open DoPut stream: batches go out, answers come back, a window of them under way."""
+"""One open DoPut stream: sends batches and receives answers, with a window of batches in flight."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ...schemas.write import WriteCommand, WriteResult
 from .errors import as_store_errors
 
 WINDOW = 16
-"""Batches sent and not yet answered: enough to hide the way there and back and the server's fsync."""
+"""Batches sent and not yet answered: enough to hide the round trip and the server's fsync."""
 WINDOW_BYTES = 64 * 1024 * 1024
-"""Of them, beyond which the next one waits: both sides hold them."""
+"""Bytes in flight above which the next batch waits: both sides hold them."""
 
 
 class PutStream:
-    """Writes batches of one schema with one command; every batch is answered, in order. For one thread."""
+    """Writes batches of one schema with one command; the server answers each, in order. For one thread."""
 
     def __init__(self, client: fl.FlightClient, command: WriteCommand, schema: pa.Schema) -> None:
         descriptor = fl.FlightDescriptor.for_command(command.model_dump_json(exclude_none=True))
@@ -32,20 +32,20 @@ class PutStream:
         self._closed = False
 
     def send_only(self, batch: pa.RecordBatch, number: int) -> WriteResult:
-        """Send the stream's one batch and return its answer.
+        """Send the stream's only batch and return its answer.
 
         Raises:
-            StoreError: the server refused it.
+            StoreError: the server rejected it.
         """
         with as_store_errors():
             self._writer.write_with_metadata(batch, _json(BatchMetadata(seq=number, last=True)))
         return self._last_answer()
 
     def send_staged(self, batches: list[pa.RecordBatch], number: int) -> WriteResult:
-        """Send all batches of a stream that is one commit, and return its answer.
+        """Send all batches of a stream as one commit and return its answer.
 
         Raises:
-            StoreError: the server refused it.
+            StoreError: the server rejected it.
         """
         rows = sum(batch.num_rows for batch in batches)
         with as_store_errors():
@@ -55,10 +55,10 @@ class PutStream:
         return self._last_answer()
 
     def send_part(self, batches: Iterable[StagedBatch]) -> StageResult:
-        """Send the batches of a part of a transaction, and return the answer to it.
+        """Send the batches of a part of a transaction and return its answer.
 
         Raises:
-            StoreError: the server refused it.
+            StoreError: the server rejected it.
         """
         rows = 0
         for batch, op in batches:
@@ -76,10 +76,10 @@ class PutStream:
         return StageResult.model_validate_json(answer.to_pybytes())
 
     def send(self, batch: pa.RecordBatch, number: int) -> Iterator[WriteResult]:
-        """Send a batch; yield the answers that must have come before the next one may go.
+        """Send a batch; then, while the window is full, wait for answers and yield them.
 
         Raises:
-            StoreError: the server refused a batch; those answered before it are applied.
+            StoreError: the server rejected a batch; those answered before it are applied.
         """
         with as_store_errors():
             self._writer.write_with_metadata(batch, _json(BatchMetadata(seq=number)))
@@ -88,10 +88,10 @@ class PutStream:
             yield self._answer()
 
     def finish(self) -> Iterator[WriteResult]:
-        """Yield the answers that are still to come, and end the stream.
+        """Yield the remaining answers and end the stream.
 
         Raises:
-            StoreError: the server refused a batch.
+            StoreError: the server rejected a batch.
         """
         with as_store_errors():
             self._writer.done_writing()
@@ -100,10 +100,10 @@ class PutStream:
         self.close()
 
     def close(self) -> None:
-        """End the stream; the batches sent are applied, unless one of them is refused.
+        """End the stream; the batches sent are applied unless one is rejected.
 
         Raises:
-            StoreError: the server refused a batch.
+            StoreError: the server rejected a batch.
         """
         if not self._closed:
             self._closed = True
@@ -121,7 +121,7 @@ class PutStream:
         with as_store_errors():
             answer = self._reader.read()
         if answer is None:
-            self.close()  # raises what the server said
+            self.close()  # raises the server's error
             raise UnavailableError("the server ended the stream without an answer")
         return answer
 
@@ -130,7 +130,7 @@ class PutStream:
         if self._unanswered:
             self._unanswered.popleft()
         result = WriteResult.model_validate_json(answer.to_pybytes())
-        if result.error_count and not result.timestamp:  # what became of the batch is not known
+        if result.error_count and not result.timestamp:  # the batch's fate is unknown
             raise error_of(result.errors[0].code, result.errors[0].message)
         return result
 

@@ -1,4 +1,4 @@
-"""The parts of a scan over Flight: each can be read on its own, by any process, at any time within the history."""
+"""The parts of a scan over Flight: any process can read each, at any time within the history."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ...schemas.command import InfoMetadata
 
 @dataclass(frozen=True, slots=True)
 class ScanPart:
-    """One part. It is plain data: send it where it is to be read."""
+    """One part. It is plain data: send it to the process that reads it."""
 
     ticket: bytes
     locations: tuple[str, ...]
-    """Where it can be read, the best first; none means the server that was asked."""
+    """The servers that can read it, the best first; empty means the server that planned."""
     tablet: int | None
-    """None where the part is of several tablets."""
+    """None if the part covers several tablets."""
     rows: int
     bytes: int
     """Rows and bytes are estimates."""
@@ -27,18 +27,18 @@ class ScanPart:
 
 @dataclass(frozen=True, slots=True)
 class ScanParts:
-    """All parts of one scan, which read one snapshot."""
+    """All parts of one scan, at one snapshot."""
 
     schema: pa.Schema
     snapshot: int
     schema_version: int
     parts: list[ScanPart]
     lease: str | None = None
-    """What the server keeps for the parts until all are read, nobody comes for a time, or ``release_scan``."""
+    """Keeps the parts on the server until all are read, it expires, or ``release_scan`` ends it."""
 
     @classmethod
     def of(cls, info: fl.FlightInfo) -> ScanParts:
-        """Return what a server answered to GetFlightInfo."""
+        """Return the parts in the answer to GetFlightInfo."""
         pinned = InfoMetadata.model_validate_json(info.app_metadata)
         parts = [_part(endpoint) for endpoint in info.endpoints]
         return cls(info.schema, pinned.snapshot, pinned.schema_version, parts, pinned.lease)

@@ -1,9 +1,9 @@
-"""ScanReader: the rows of a scan over Flight, each of them once, also when the connection breaks on the way.
+"""ScanReader: reads a scan over Flight, each row exactly once, even if the connection breaks.
 
-The server marks some batches with a key: all rows below it have come. Batches are given out up to the last mark; those
-after it wait for the next. When the stream breaks they are thrown away, and the same scan is asked for again, at the
-same snapshot, from the key of the mark on. So whoever reads sees neither a gap nor a row twice, whatever became of the
-server's files meanwhile, and no more waits here than the rows between two marks: `engine/scan/marked.py`.
+The server marks some batches with a key: all rows below it have been sent. Batches are yielded up to the last mark;
+later ones wait for the next mark. If the stream breaks they are discarded, and the same scan is requested again at the
+same snapshot, from the mark's key on. So the reader sees no gap and no duplicate, whatever happened to the server's
+files, and only the rows between two marks are buffered here: `engine/scan/marked.py`.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from .errors import as_store_errors
 from .server_wait import ServerWait
 
 _HELD_BYTES_MAX = 256 << 20
-"""Rows that wait for a mark. Beyond that they are given out without one, and a broken stream is an error."""
+"""Rows that wait for a mark. Beyond this they are yielded without one, and a broken stream is then an error."""
 
 
 class ScanReader:
-    """Reads what one ticket asks for. For one thread."""
+    """Reads one ticket. For one thread."""
 
     def __init__(
         self, open_stream: Callable[[ScanSpec], fl.FlightStreamReader], wait: ServerWait, ticket: ScanSpec
     ) -> None:
-        """``open_stream`` sends a ticket; ``wait`` says how long a server that is away is waited for."""
+        """``open_stream`` sends a ticket; ``wait`` decides how long to wait for a server that is down."""
         self._open_stream = open_stream
         self._wait = wait
         self._rest = ticket if ticket.aggregate is not None else ticket.model_copy(update={"marks": True})
         self._reader: fl.FlightStreamReader | None = None
         self._is_cut = False
-        """Whether rows were given out that no mark stands for."""
+        """Whether rows past the last mark were yielded."""
 
     @property
     def rest(self) -> ScanSpec:
-        """The ticket for what was not given out yet."""
+        """The ticket for the rows not yet yielded."""
         return self._rest
 
     def open(self) -> pa.Schema:
-        """Begin to read; return the schema of the batches.
+        """Start reading; return the schema of the batches.
 
         Raises:
-            StoreError: the server refused the ticket, or stays away.
+            StoreError: the server rejected the ticket, or stays down.
         """
         while self._reader is None:
             try:
@@ -62,7 +62,7 @@ class ScanReader:
         """Yield the batches.
 
         Raises:
-            StoreError: the server refused to go on, or stays away.
+                StoreError: the server rejected the rest of the scan, or stays down.
         """
         while True:
             self.open()
@@ -79,7 +79,7 @@ class ScanReader:
                     self._reader.cancel()
 
     def _read_on(self) -> Iterator[pa.RecordBatch]:
-        """Yield the batches of one stream, up to its last mark or to its end."""
+        """Yield the batches of one stream, up to its last mark or its end."""
         held: list[pa.RecordBatch] = []
         held_bytes = 0
         for batch, mark in self._messages():

@@ -1,8 +1,8 @@
-"""Numbered writes that are sent again to a table that was altered since: their data may not fit it any more.
+"""Numbered writes that are sent again after the table was altered: their data may no longer fit it.
 
-The store looks at the number first, and answers one that it knows whatever the columns are by now. So data that the
-client refuses goes out in a form that says nothing but which rows it had: their keys, by which servers that share a
-table tell whose they are, and a column that no table has, so that the store refuses a number that it does not know.
+The store checks the number first, and repeats its answer to a known one whatever the columns are now. So data that the
+client rejects is sent in a form that only identifies its rows: their keys, by which servers that share a table find
+their rows, and a column that no table has, so that the store rejects an unknown number.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from ...schemas.write import WriteCommand, WriteResult
 from ..convert.data import WriteData, read_data
 
 _NO_COLUMN = "_sent_again"
-"""No column of a table starts with ``_``."""
+"""No table has it: column names cannot start with ``_``."""
 
 
 def kept(data: Any) -> Any:
-    """Return data that can be read twice: what comes as a stream as a whole."""
+    """Return data that can be read twice: reads a stream into memory."""
     is_stream = isinstance(data, pa.RecordBatchReader) or (
         hasattr(data, "__arrow_c_stream__") and not hasattr(data, "__len__")
     )
@@ -40,7 +40,7 @@ def numbered(
     prepared: Callable[[Any, WriteCommand, bool], WriteData],
     known: TableDescription,
 ) -> WriteResult | None:
-    """Write data as one commit under a number, and return its answer, or the first one; None if there are no rows."""
+    """Write data as one commit under a number; return its answer, or the first one. None if there are no rows."""
     try:
         batch = next(iter(prepared(data, command, True)), None)
         return None if batch is None else store.write(command, batch, seq)
@@ -53,19 +53,20 @@ def numbered(
 def first_answer(
     store: StoreService, command: WriteCommand, data: Any, seq: int, known: TableDescription
 ) -> WriteResult | None:
-    """Return the first answer to a number, which was for so many rows as ``data`` has; None if it has none."""
+    """Return the first answer to a number, given for as many rows as ``data`` has; None if there is none."""
     with suppress(InvalidArgumentError):
         return store.write(command, _question(data, known, store.describe_table(command.table)), seq)
     return None
 
 
 def _question(data: Any, known: TableDescription, now: TableDescription) -> pa.RecordBatch:
-    """Return rows that no table takes, as many as ``data`` has, with the same keys as far as they are still that.
+    """Return rows that no table takes, as many as ``data`` has, with their keys as far as the table still has these
+    columns.
 
-    ``known`` is what the data was made for, as far as this client knows, and ``now`` the table as it is.
+    ``known`` is the table for which the data was made, as far as this client knows; ``now`` is the current table.
 
     Raises:
-        InvalidArgumentError: it is no data.
+        InvalidArgumentError: it is not data.
     """
     given = read_data(data, {column.name: column for column in now.columns})
     rows = pa.Table.from_batches(given.batches, given.schema)
@@ -80,10 +81,10 @@ def _question(data: Any, known: TableDescription, now: TableDescription) -> pa.R
 def _found_as(
     names: Sequence[str], columns: Sequence[ColumnSchema], known: TableDescription, now: TableDescription
 ) -> dict[str, str]:
-    """Return the columns of the key that data has, by their names now, each with its name there.
+    """Map the current names of the key columns to their names in the data.
 
-    One that was renamed is called as it was known, or else what no column is called now. A wrong guess does no harm:
-    rows that went elsewhere have no answer there.
+    A renamed column is found by its known name, else by a name that no column has now. A wrong guess is harmless: rows
+    sent to another server have no answer there.
     """
     before = {column.id: column.name for column in known.columns}
     taken = {column.name for column in now.columns}

@@ -1,4 +1,4 @@
-"""ServerWait: whether, and when, to send something once more after a server could not take it."""
+"""ServerWait: decides whether and when to retry after a server could not take a request."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from collections.abc import Callable
 from ...schemas.errors import UnavailableError
 
 _PAUSES = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 3.2, 3.2, 3.2, 3.2)
-"""Seconds between looks for a server that is gone: about what one needs to start again."""
+"""Seconds between checks of a server that is down: in total about as long as a restart takes."""
 _RESENDS = 2
-"""How often the same batches go out again though the server is there."""
+"""How often the same batches are resent to a running server."""
 _PATIENCE_SECONDS = 60.0
-"""How long a server that names the time to come again is believed, without one batch getting through."""
+"""How long to follow a server's retry times while no batch gets through."""
 
 
 class ServerWait:
-    """The patience with one server, for one request or stream of them. For one thread."""
+    """Decides how long to wait for one server, for one request or stream. For one thread."""
 
     def __init__(
         self, is_back: Callable[[], bool], retries: bool, server: str = "the server", patient: bool = True
     ) -> None:
-        """``is_back`` tells whether the server takes such requests, and raises UnavailableError while it cannot be
+        """``is_back`` returns whether the server takes such requests, and raises UnavailableError while it cannot be
         reached; ``server`` names it in errors.
 
-        Without ``retries`` nothing is waited for; without ``patient`` a server that names the time to come again, but
-        not one that is gone.
+        Without ``retries``, never wait; without ``patient``, follow a server's retry times but do not wait for one that
+        is down.
         """
         self._is_back = is_back
         self._retries = retries
@@ -34,16 +34,16 @@ class ServerWait:
         self.reset()
 
     def reset(self) -> None:
-        """Be as patient as at first: something got through."""
+        """Start over with full patience, after something got through."""
         self._resends = 0
         self._told_seconds = 0.0
         self._began: float | None = None
 
     def wait(self, error: UnavailableError) -> None:
-        """Return when it makes sense to send again what met ``error``, else raise it.
+        """Return when a retry after ``error`` makes sense, else raise it.
 
         Raises:
-            UnavailableError: the time is over; the text names the server and how long it was waited for.
+            UnavailableError: waited long enough; the message names the server and the time.
         """
         if not self._retries:
             raise error
@@ -65,7 +65,7 @@ class ServerWait:
                     continue
                 if is_back:
                     return
-                raise error  # it is there, and its own words say why it does not take this
+                raise error  # it runs, and its error says why it does not take this
         waited = time.monotonic() - self._began
         raise UnavailableError(
             f"gave up on {self._server} after {waited:.1f} s: {error.message}", error.retry_after_seconds

@@ -1,7 +1,7 @@
-"""Stage rows over Flight as a part of a transaction, again where the connection breaks or the server is restarted.
+"""Stages rows over Flight as a part of a transaction, and resends them if the connection breaks or the server restarts.
 
-What was sent is kept until the server has it on disk. A long part goes as several, each of which is answered before the
-next begins, so that no more than ``KEPT_BYTES_MAX`` is kept. A part that is staged again takes the place of the first.
+Batches are kept until the server has them on disk. A long part is sent as several parts, each answered before the next
+begins, so that at most about ``KEPT_BYTES_MAX`` are kept. A part staged again replaces the first.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ class StagingPut:
     """Stages one part. For one thread."""
 
     def __init__(self, open_stream: Callable[[WriteCommand, pa.Schema], PutStream], wait: ServerWait) -> None:
-        """``wait`` says how long a server that is away is waited for."""
+        """``wait`` decides how long to wait for a server that is down."""
         self._open_stream = open_stream
         self._wait = wait
 
     def stage(self, command: WriteCommand, schema: pa.Schema, batches: Iterable[StagedBatch]) -> StageResult:
-        """Stage batches of one schema; the answer names the parts that they are.
+        """Stage batches of one schema; the answer names the parts that hold them.
 
         Raises:
-            StoreError: the server refused them, or stays away.
+            StoreError: the server rejected them, or stays down.
         """
         coming = _Coming(batches)
         staged: list[StageResult] = []
@@ -57,7 +57,7 @@ class StagingPut:
                 try:
                     return stream.send_part(coming.from_kept())
                 finally:
-                    with suppress(StoreError):  # either none is left to raise, or one is on its way up already
+                    with suppress(StoreError):  # there is no error, or it is being raised already
                         stream.close()
             except UnavailableError as error:
                 if coming.is_broken:
@@ -66,7 +66,7 @@ class StagingPut:
 
 
 class _Coming:
-    """Batches on their way, and those of them that may have to be sent again."""
+    """The incoming batches, and those that may have to be resent."""
 
     def __init__(self, batches: Iterable[StagedBatch]) -> None:
         self._source = iter(batches)
@@ -74,10 +74,10 @@ class _Coming:
         self._kept_bytes = 0
         self._next: StagedBatch | None = None
         self.is_broken = False
-        """Whether whoever gives the batches raised an error: then those that came are not all."""
+        """Whether the source of the batches raised an error: then they are incomplete."""
 
     def from_kept(self) -> Iterator[StagedBatch]:
-        """Yield what is kept, then more, up to as much as may be kept."""
+        """Yield the kept batches, then more until the limit is reached."""
         return chain(tuple(self._kept), self._more())
 
     def _more(self) -> Iterator[StagedBatch]:
@@ -89,7 +89,7 @@ class _Coming:
             yield self._kept[-1]
 
     def has_more(self) -> bool:
-        """Whether a batch comes that was not sent."""
+        """Return whether there is another batch to send."""
         if self._next is None:
             try:
                 self._next = next(self._source, None)
@@ -99,12 +99,12 @@ class _Coming:
         return self._next is not None
 
     def forget(self) -> None:
-        """Keep none of them any longer."""
+        """Drop the kept batches."""
         self._kept, self._kept_bytes = [], 0
 
 
 def named(command: WriteCommand, number: int) -> WriteCommand:
-    """Return the command that stages a further part, of which the first has the name that was given."""
+    """Return the command for a further part; part 0 keeps the given name."""
     if not number or command.stage is None:
         return command
     name = f"{command.stage.part}~{number}"

@@ -1,4 +1,4 @@
-"""FlightStore: a store behind Arrow Flight, with the one interface that all stores have."""
+"""FlightStore: a store behind Arrow Flight, with the interface of every store."""
 
 from __future__ import annotations
 
@@ -35,19 +35,20 @@ from .staging_put import StagingPut
 Answer = TypeVar("Answer")
 
 _PLANS_MAX = 8
-"""So often a scan is planned, while the table is altered each time before it is read."""
+"""Attempts to plan a scan of a table that is altered before each reading."""
 _RECONNECT = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
 ]
-"""A server that is away is looked for every second. By itself gRPC comes to pauses of two minutes, in which all calls
-fail at once: a write that is sent again for some seconds would miss a server that has long been back."""
+"""Reconnect to a server that is down every second. By default gRPC's pauses grow to two minutes, in which all calls
+fail at once: a write that is retried for some seconds would miss a server that is long back.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A PendingResult that is there already."""
+    """A PendingResult that has its result already."""
 
     answer: WriteResult
 
@@ -59,16 +60,16 @@ class Answered:
 class FlightStore(Verbs):
     """A client of one server: see ``schemas.service.StoreService``. Thread safe.
 
-    Fork before the first one is made, not after: gRPC does not survive it.
+    Create the first one after forking, not before: gRPC does not survive a fork.
     """
 
     def __init__(self, url: str, retries: bool = True, patient: bool = False) -> None:
-        """Connect. With ``retries`` a server that goes away is waited for, and what it did not answer is asked again: a
-        write is applied once, a scan goes on where it was. With ``patient`` it is waited for now as well.
+        """Connect. With ``retries``, wait for a server that goes down and repeat what it did not answer: a write is
+        applied once, a scan resumes where it was. With ``patient``, wait for it now as well.
 
         Raises:
-            UnavailableError: nobody answers.
-            InvalidArgumentError: ``url`` is no location.
+            UnavailableError: no server answers.
+            InvalidArgumentError: ``url`` is invalid.
         """
         self.url = url
         self._retries = retries
@@ -85,7 +86,7 @@ class FlightStore(Verbs):
         self._patiently(self.health) if patient else self.health()
 
     def at_once(self) -> FlightStore:
-        """Return the same connection, whose reads do not wait for a server that is gone. Only this one is closed."""
+        """Return a copy whose reads do not wait for a server that is down. Close only the original."""
         other = copy(self)
         other._waits_for_gone = False
         return other
@@ -100,7 +101,7 @@ class FlightStore(Verbs):
             return put.write_only(command.model_copy(update={"commit": CommitMode.BATCH}), batch)
 
     def begin_write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> Answered:
-        """See StoreService. Waits for the answer: only one stream keeps an order, and ``write_all`` has one."""
+        """See StoreService. Waits for the answer: order needs a single stream, as in ``write_all``."""
         return Answered(self.write(command, batch, seq))
 
     def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:
@@ -120,7 +121,7 @@ class FlightStore(Verbs):
 
     @contextmanager
     def _put(self, command: WriteCommand, seq: int | None) -> Iterator[NumberedPut]:
-        """Lend out a writer for one write; after a failure nobody uses it again."""
+        """Lend a writer to one write; after a failure it is not used again."""
         if command.writer is not None and seq is not None:
             yield self._numbered(Writer(command.writer, [seq]))
         elif self._retries:
@@ -137,12 +138,12 @@ class FlightStore(Verbs):
         return ServerWait(lambda: self.health().takes_writes, self._retries, f"the server at {self.url}")
 
     def _read_wait(self) -> ServerWait:
-        """A server that takes no writes may be read."""
+        """A server that rejects writes may still be read."""
         name = f"the server at {self.url}"
         return ServerWait(lambda: bool(self.health()), self._retries, name, self._waits_for_gone)
 
     def _patiently(self, ask: Callable[[], Answer]) -> Answer:
-        """Return an answer that may be asked for twice; wait for a server that is away."""
+        """Return the answer to a repeatable request, waiting for a server that is down."""
         wait = self._read_wait()
         while True:
             try:
@@ -166,7 +167,7 @@ class FlightStore(Verbs):
         return pa.schema([column.field for column in about.columns if column.name in about.primary_key])
 
     def commit_transaction(self, commit: TransactionCommit) -> TransactionResult:
-        """See StoreService. Sent again when the answer is lost, which applies nothing twice."""
+        """See StoreService. Resent if the answer is lost; it is never applied twice."""
         wait = self._write_wait()
         while True:
             try:
@@ -175,7 +176,7 @@ class FlightStore(Verbs):
                 wait.wait(error)
 
     def execute(self, statement: Statement) -> WriteResult:
-        """See StoreService. Sent again when the answer is lost, under a number by which it is not executed twice."""
+        """See StoreService. Resent if the answer is lost, with a number that prevents a second execution."""
         wait = self._write_wait()
         writer = self._writers.borrow()
         if self._retries and statement.writer is None:
@@ -190,7 +191,7 @@ class FlightStore(Verbs):
                 return result
 
     def scan(self, spec: ScanSpec) -> ScanStream:
-        """See StoreService. An aggregate, or a tablet, is one call: no tickets are asked for first."""
+        """See StoreService. An aggregate or a single tablet takes one call, without tickets."""
         if spec.aggregate is not None:
             return self._patiently(lambda: self._aggregated(spec))
         if spec.tablet is not None or spec.partition is not None or spec.here:
@@ -220,7 +221,7 @@ class FlightStore(Verbs):
                 yield from self.read_part(part)
         except BaseException:
             if parts.lease is not None:
-                with suppress(StoreError):  # its time will be over
+                with suppress(StoreError):  # the lease expires anyway
                     self.release_scan(parts.lease)
             raise
 
@@ -233,7 +234,7 @@ class FlightStore(Verbs):
             return ScanParts.of(self._client.get_flight_info(fl.FlightDescriptor.for_command(_json(spec))))
 
     def read_part(self, part: ScanPart) -> Iterator[pa.RecordBatch]:
-        """Yield the batches of a part, whichever server of the same store handed it out."""
+        """Yield the batches of a part, whichever server of the store planned it."""
         yield from self._scan_reader(_ticket(part)).batches()
 
     def _scan_reader(self, ticket: ScanSpec) -> ScanReader:
@@ -250,11 +251,11 @@ class FlightStore(Verbs):
     def move_tablet(
         self, table: str, tablet: int, to: str, server: str | None = None, progress: MoveProgress | None = None
     ) -> None:
-        """Not possible. Raises InvalidArgumentError."""
+        """Not supported. Raises InvalidArgumentError."""
         raise InvalidArgumentError("this server shares its tables with no other server: tablets cannot be moved")
 
     def perform(self, verb: Verb, *args: Any, **named: Any) -> Any:
-        """Ask the server for a verb. A read waits for a server that is away."""
+        """Call a verb of the server. Reads wait for a server that is down."""
         body = verb.body(*args, **named)
 
         def ask() -> Any:
@@ -268,7 +269,7 @@ class FlightStore(Verbs):
                 yield answer.body.to_pybytes()
 
     def close(self) -> None:
-        """Close the connection; the server goes on."""
+        """Close the connection; the server keeps running."""
         self._point_reads.close()
         self._client.close()
 
