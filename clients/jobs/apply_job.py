@@ -21,7 +21,7 @@ from .writing import replacing
 
 BATCH_ROWS = 250_000
 FILES_MAX = 4_096
-"""So many files the store remembers: of more, one that was applied long ago could be applied again."""
+"""How many files the store remembers: with more, one that was applied long ago could be applied again."""
 
 _MEANINGS = {
     "upsert": "insert update upsert i u c r +i +u update_postimage update_after",
@@ -29,7 +29,7 @@ _MEANINGS = {
     "skip": "-u update_preimage update_before",
 }
 OPERATIONS: Mapping[str, str] = {word: kind for kind, words in _MEANINGS.items() for word in words.split()}
-"""What the words in the operation column mean, in lower case: ours, Debezium's letters, Delta's and Flink's words."""
+"""The meaning of the words in the operation column, in lower case: ours, Debezium's, Delta's and Flink's."""
 _KIND, _PLACE = "_kind", "_place"
 
 
@@ -41,16 +41,16 @@ class ApplyResult(BaseModel):
     table: str
     files: int
     changes: int
-    """Rows of the files."""
+    """Rows in the files."""
     applied: int
-    """Keys that were upserted or deleted by this run: of several changes of one in a batch, the last counts."""
+    """Keys upserted or deleted by this run: of several changes of a key in a batch, the last counts."""
     ignored: int
-    """Deletes of keys that were not there."""
+    """Deletes of keys that did not exist."""
     commits: int
     skipped: int
-    """Batches that an earlier run had committed."""
+    """Batches that an earlier run committed."""
     timestamp: int | None
-    """Of the last commit of this run."""
+    """Of this run's last commit."""
 
 
 def apply_changes(
@@ -111,7 +111,7 @@ def _apply(
     number: int,
     file: InputFile,
 ) -> TransactionResult:
-    """Commit one batch, unless that was done."""
+    """Commit one batch, unless an earlier run did."""
     there, gone = net_changes(changes, about, op_column)
     transaction = link.database.transaction(app_id=application, app_version=number)
     try:
@@ -128,10 +128,10 @@ def _apply(
 
 
 def net_changes(changes: pa.Table, about: TableDescription, op_column: str) -> tuple[pa.Table, pa.Table]:
-    """Return what the last change of each key makes of it: rows to upsert, and keys to delete.
+    """Return the rows to upsert and the keys to delete, by the last change of each key.
 
     Raises:
-        InvalidArgumentError: there is an operation that is none.
+        InvalidArgumentError: an operation is unknown.
     """
     words = pc.utf8_lower(changes[op_column].cast(pa.string()))
     place = pc.index_in(words, pa.array(list(OPERATIONS)))
@@ -157,7 +157,7 @@ def _batches(
     _check_columns(file, reader.schema, about, op_column, order_by)
     if order_by is not None:
         whole = reader.read_all()
-        # Stable: changes that are equal in it stay in the order of the file.
+        # Stable: equal changes keep their order in the file.
         reader = whole.take(pc.sort_indices(whole, [(order_by, "ascending")])).to_reader()
     waiting: list[pa.RecordBatch] = []
     for batch in reader:

@@ -38,9 +38,9 @@ from .verification import TabletChecksum
 from .verify_job import can_sum, checked
 
 _BEGINNINGS = 3
-"""How often a backup begins again because the table was altered under it."""
+"""How often to restart a backup because the table was altered during it."""
 _PLANS = 20
-"""How often it plans what to read, while tablets move."""
+"""How often to plan while tablets move."""
 
 
 class BackupResult(BaseModel):
@@ -57,16 +57,16 @@ class BackupResult(BaseModel):
     bytes: int
     files: int
     resumed: bool
-    """Whether it went on with what an earlier run had begun."""
+    """Whether it continued an earlier run."""
     checksum: str | None
-    """Of all rows of the table at ``until``, where it was worked out."""
+    """Of all rows of the table at ``until``, if computed."""
     why_full: str | None = None
-    """Why it is a full backup though there was one before, and none was asked for."""
+    """Why it is a full backup, if an increment was expected."""
 
 
 @dataclass(frozen=True)
 class _Run:
-    """What a backup works with."""
+    """The context of one backup run."""
 
     link: StoreLink
     table: str
@@ -122,13 +122,13 @@ def backup(
 
 
 def _identity(about: TableDescription) -> str:
-    """Return a short name of the table that no other has."""
+    """Return a short unique name of the table."""
     first = min(((each.store_uuid, each.table_id) for each in about.stores), default=("", about.table_id))
     return f"{first[0][:8]}-{first[1]}"
 
 
 def _discard(folder: Folder, run: _Run) -> None:
-    """Remove an unfinished backup: if it is certainly nobody else's, and unfinished."""
+    """Remove an unfinished backup, after checking that it is this run's, and unfinished."""
     run.lease.check()
     if folder.has(METADATA):
         raise lost(f"the backup {folder}")
@@ -136,7 +136,7 @@ def _discard(folder: Folder, run: _Run) -> None:
 
 
 def _attempt(run: _Run) -> BackupResult | None:
-    """Return a backup, None where it has to begin again."""
+    """Return a backup, or None to start again."""
     about = run.link.service.describe_table(run.table)
     backups = backups_of(run.root, about)
     for name in list(backups.finished)[-1:]:  # a run may have been killed after it had written the metadata
@@ -176,7 +176,7 @@ def _attempt(run: _Run) -> BackupResult | None:
 
 
 def _unfinished(backups: TableBackups, about: TableDescription, run: _Run) -> tuple[str, BackupPlan] | None:
-    """Return the backup that an earlier run began, if it is still what is wanted; remove those that are not."""
+    """Return the backup that an earlier run began, if it can be continued; remove others."""
     last = backups.last
     for name in reversed(backups.unfinished):
         folder = backups.folder.child(name)
@@ -191,7 +191,7 @@ def _unfinished(backups: TableBackups, about: TableDescription, run: _Run) -> tu
 
 
 def _plan_in(folder: Folder) -> BackupPlan | None:
-    """Return the plan of an unfinished backup; None where there is none, or none that this version could go on with."""
+    """Return the plan of an unfinished backup; None if there is none that this version can continue."""
     try:
         return folder.read_model(PLAN, BackupPlan) if folder.has(PLAN) else None
     except CorruptionError:
@@ -199,7 +199,7 @@ def _plan_in(folder: Folder) -> BackupPlan | None:
 
 
 def _begun(backups: TableBackups, about: TableDescription, run: _Run) -> tuple[str, BackupPlan]:
-    """Return a new backup with its plan, which is written before anything else."""
+    """Start a new backup and write its plan before anything else."""
     service = run.link.service
     last = None if run.force_full else backups.last
     why_full = why_not_continued(last.table.stores, about.stores) if last else None
@@ -230,11 +230,11 @@ def _begun(backups: TableBackups, about: TableDescription, run: _Run) -> tuple[s
 def _planned(
     service: StoreService, run: _Run, last: Backup | None, until: int, sums: bool
 ) -> tuple[TableDescription, list[TabletLabel], list[TableSplit]]:
-    """Return the table, its tablets, and what is to be read of them, all of one version of the table.
+    """Return the table, its tablets, and what to read of them, all of one version of the table.
 
     Raises:
-        SnapshotTooOldError: what changed since the last backup is no longer known.
-        ConflictError: tablets are moved, or the table altered, faster than it can be planned.
+        SnapshotTooOldError: the changes since the last backup are no longer kept.
+        ConflictError: tablets move, or the table is altered, faster than it can be planned.
     """
     for _ in range(_PLANS):
         about = service.describe_table(run.table)
@@ -250,11 +250,10 @@ def _planned(
 def _splits(
     service: StoreService, about: TableDescription, last: Backup | None, until: int, sums: bool, split_bytes: int
 ) -> tuple[list[TabletLabel], list[TableSplit]] | None:
-    """Return the tablets, and what is to be read: the changes of those that the last backup knows, all rows of others.
+    """Return the tablets and what to read: the changes of tablets in the last backup, all rows of others.
 
-    So rows of ranges that were dropped since need not be told one by one: a restore leaves out the files of tablets
-    that are gone. A tablet that was split counts as gone, its heirs as new; so does one that was moved. None where the
-    table changed meanwhile.
+    So the rows of dropped ranges are not listed one by one: a restore skips the files of tablets that no longer exist.
+    A tablet that was split or moved counts as gone, and its successors as new. None if the table changed meanwhile.
     """
     columns = [column.name for column in about.columns]
     whole = split_table(service, ScanSpec(table=about.name, columns=columns, as_of=until), split_bytes)
@@ -274,7 +273,7 @@ def _splits(
 def _written(folder: Folder, plan: BackupPlan, run: _Run) -> list[DataFile]:
     fields = [column.field for column in plan.table.columns]
     rows = pa.schema(fields)
-    splits = [  # by the name that the table has now
+    splits = [  # by the table's current name
         split.model_copy(update={"scan": split.scan.model_copy(update={"table": run.table})}) for split in plan.splits
     ]
     tasks = [
@@ -287,7 +286,7 @@ def _written(folder: Folder, plan: BackupPlan, run: _Run) -> list[DataFile]:
 
 
 def _given(split: TableSplit, rows: pa.Schema, sums: bool) -> tuple[pa.Schema, bool]:
-    """Return the columns that a scan gives, and whether what it gives is summed up."""
+    """Return the columns of a split's scan, and whether to compute its sums."""
     changes = split.scan.changes
     if changes is None:
         return rows, sums
@@ -295,7 +294,7 @@ def _given(split: TableSplit, rows: pa.Schema, sums: bool) -> tuple[pa.Schema, b
 
 
 def _before(plan: BackupPlan, backups: TableBackups) -> list[TabletChecksum] | None:
-    """Return the sums that an increment goes on from; none for a full backup, None where they are not known."""
+    """Return the sums that an increment starts from; none for a full backup, None if they are unknown."""
     if plan.kind == "full":
         return []
     last = next((each for each in backups.finished.values() if each.until == plan.since), None)
@@ -328,7 +327,7 @@ def _finished(
 def _sums(
     folder: Folder, plan: BackupPlan, parts: list[DataFile], before: list[TabletChecksum] | None, run: _Run
 ) -> tuple[list[TabletChecksum] | None, int | None, str | None]:
-    """Return the sums of the tablets, and of the table, as far as they are wanted and known."""
+    """Return the sums of the tablets and of the table, if wanted and known."""
     if not plan.sums:
         return None, None, None
     sums = None if before is None else tablet_sums(plan.tablets, parts, before)
@@ -347,7 +346,7 @@ def _sums(
 
 
 def _tidy(folder: Folder, made: Backup) -> None:
-    """Remove what only the making of a backup needed; the plan last, which says that it is still to be done."""
+    """Remove the temporary files of a finished backup; the plan last, since it marks that this is still to be done."""
     if folder.has(PLAN):
         sweep(folder, made.parts)
         folder.remove(PLAN)
@@ -360,10 +359,10 @@ def _is_as_planned(plan: BackupPlan, run: _Run) -> bool:
 
 
 def _is_of_one_table(plan: BackupPlan, parts: list[DataFile], now: TableDescription) -> bool:
-    """Whether what was read is of the table as it was planned, in full.
+    """Return whether the parts are complete and of the planned table.
 
-    A tablet that has moved to another server is found by what it holds: also one that took its place since, where the
-    range was dropped and added again. All rows can be counted; changes are trusted only if the table is as it was.
+    A tablet that moved to another server is found by its partition; so is one that replaced it, after its range was
+    dropped and added again. All rows can be counted; changes are trusted only if the table has the same version.
     """
     if not _same_columns(plan.table, now):
         return False

@@ -1,4 +1,4 @@
-"""Backups and how they follow each other: a full one, and increments each of which begins where another ended."""
+"""Chains of backups: a full one, and increments that each start where the previous one ended."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from .tablet_sums import total_of
 from .verification import Checksum, TabletChecksum
 
 _BACKUP = re.compile(r"\d{20}-(full|increment)")
-"""What the folder of a backup is called; nothing else in a table's folder is looked at, or removed."""
+"""The name of a backup's folder; nothing else in a table's folder is read or removed."""
 _TABLE = re.compile(r"\d+-.*")
-"""What the folder of a table's backups is called."""
+"""The name of the folder of a table's backups."""
 METADATA = "metadata.json"
 PLAN = "plan.json"
 
@@ -32,19 +32,19 @@ Moment = Annotated[int, Field(ge=0, lt=1 << 63)]
 
 
 class _Span(BaseModel):
-    """Where a backup begins and ends."""
+    """The time range and table of a backup."""
 
     model_config = ConfigDict(frozen=True)
 
     kind: Literal["full", "increment"]
     since: Moment | None
-    """Where an increment begins: the ``until`` of the backup before it."""
+    """The start of an increment: the ``until`` of the previous backup."""
     until: Moment
     """The snapshot that a restore of the backup shows."""
     table: TableDescription
-    """As it was then: columns with their ids, key, partitions, options."""
+    """The table at ``until``: columns with their ids, key, partitions, options."""
     tablets: list[TabletLabel]
-    """Its tablets then. One that is not in the backup before has all of its rows in this one."""
+    """Its tablets at ``until``. One that the previous backup lacks has all of its rows in this one."""
 
     @model_validator(mode="after")
     def _check_span(self) -> Self:
@@ -56,19 +56,19 @@ class _Span(BaseModel):
 
 
 class Backup(_Span):
-    """What ``metadata.json`` says, which is written last: a folder without it is no backup."""
+    """The content of ``metadata.json``, which is written last: a folder without it is not a backup."""
 
     format: Literal[1] = 1
     parts: list[DataFile]
     rows: int
     bytes: int
     table_rows: int | None = None
-    """Rows of the table at ``until``, and the sum of their hashes, where they were summed up."""
+    """Rows of the table at ``until``, and the sum of their hashes, if computed."""
     checksum: Checksum | None = None
     sums: list[TabletChecksum] | None = None
-    """The same of each tablet, from which the sums at the next increment follow."""
+    """The same for each tablet; the next increment starts from these sums."""
     seal: str | None = None
-    """The SHA-256 of all else; notes of version 0.1 have none."""
+    """The SHA-256 of everything else; metadata of version 0.1 has none."""
 
     @model_validator(mode="before")
     @classmethod
@@ -93,23 +93,23 @@ class Backup(_Span):
         return self
 
     def sealed(self) -> Backup:
-        """Return the same with its seal."""
+        """Return a copy with its seal."""
         return self.model_copy(update={"seal": _seal_of(self.model_dump(mode="json"))})
 
     @property
     def moment(self) -> str:
-        """``until`` in words."""
+        """``until`` as text."""
         return f"{datetime_of(self.until).isoformat(timespec='seconds')} ({self.until})"
 
 
 class BackupPlan(_Span):
-    """What ``plan.json`` says of a backup that is under way: another run can resume it."""
+    """The content of ``plan.json``, from which another run resumes a backup."""
 
     sums: bool
     splits: list[TableSplit]
-    """What each part is to read."""
+    """What each part reads."""
     rows: int | None
-    """How many rows there are, of a full backup."""
+    """Number of rows, for a full backup."""
     why_full: str | None = None
 
 
@@ -130,7 +130,7 @@ class TableBackups:
 
     @property
     def mark(self) -> str:
-        """What its name begins with: the id of the table, and ``-``."""
+        """How its name begins: with the table's id and ``-``."""
         return self.folder.path.rpartition("/")[2].partition("-")[0] + "-"
 
     def newest_by(self, at: int | None) -> int:
@@ -143,11 +143,11 @@ class TableBackups:
         return max(self.finished.values(), key=lambda backup: backup.until, default=None)
 
     def chain(self, at: int | None = None) -> list[tuple[Folder, Backup]]:
-        """Return what has to be restored, in order, for the newest backup that ended at ``at`` or before.
+        """Return the backups to restore, in order, for the newest backup that ended by ``at``.
 
         Raises:
             NotFoundError: there is none.
-            ConflictError: a backup that it needs is missing.
+            ConflictError: a backup in the chain is missing.
         """
         reaching = [backup for backup in self.finished.values() if at is None or backup.until <= at]
         if not reaching:
@@ -160,7 +160,7 @@ class TableBackups:
     def _before(self, increment: Backup, wanted: Backup) -> Backup:
         found = [backup for backup in self.finished.values() if backup.until == increment.since]
         if found:
-            return min(found, key=lambda backup: backup.kind)  # "full" is before "increment": nothing more is needed
+            return min(found, key=lambda backup: backup.kind)  # "full" sorts before "increment", and needs no other
         known = ", ".join(str(until) for until in sorted(backup.until for backup in self.finished.values()))
         raise ConflictError(
             f"the chain of backups up to {wanted.moment} is broken: the increment that ends at {increment.until} "
@@ -173,7 +173,7 @@ def _read(folder: Folder, name: str) -> Backup:
     """Return the backup in the folder ``name``.
 
     Raises:
-        CorruptionError: the note is damaged, or that of another backup.
+            CorruptionError: the metadata is damaged, or of another backup.
     """
     found = folder.read_model(METADATA, Backup)
     if name != name_of(found):
@@ -182,15 +182,15 @@ def _read(folder: Folder, name: str) -> Backup:
 
 
 def name_of(span: _Span) -> str:
-    """Return what the folder of a backup is called."""
+    """Return the folder name of a backup."""
     return f"{span.until:020d}-{span.kind}"
 
 
 def backups_of(root: Folder, about: TableDescription) -> TableBackups:
-    """Return the backups of a table, by its ids: it may have been renamed since the first, or moved to other servers.
+    """Return the backups of a table by its ids: it may have been renamed, or moved to other servers.
 
     Raises:
-        InvalidArgumentError: the folder holds those of another store or table.
+        InvalidArgumentError: the folder has the backups of another store or table.
     """
     names = [name for name in root.folders() if _TABLE.fullmatch(name)]
     marks = tuple(f"{table_id}-" for table_id in {about.table_id, *(each.table_id for each in about.stores)})
@@ -214,11 +214,12 @@ def backups_of(root: Folder, about: TableDescription) -> TableBackups:
 
 
 def backups_called(root: Folder, table: str, at: int | None = None) -> TableBackups:
-    """Return the backups of the table that was called ``table``; of several those with the newest that ended by ``at``.
+    """Return the backups of the table once named ``table``; of several, those with the newest backup that ended by
+    ``at``.
 
     Raises:
         NotFoundError: there are none.
-        CorruptionError: a note is damaged of backups that may be those of the table.
+        CorruptionError: the metadata of backups that may belong to the table is damaged.
     """
     all_of_them: list[TableBackups] = []
     damaged: list[CorruptionError] = []
@@ -230,7 +231,7 @@ def backups_called(root: Folder, table: str, at: int | None = None) -> TableBack
         except CorruptionError as error:
             if name.partition("-")[2] == _quoted(table):
                 raise
-            damaged.append(error)  # those of another table, unless it was renamed
+            damaged.append(error)  # belongs to another table, unless that was renamed
     called = [each for each in all_of_them if each.last and each.last.table.name == table]
     if not called and damaged:
         raise damaged[0]
@@ -249,7 +250,7 @@ def list_backups(place: Place) -> list[Backup]:
 
 
 def _quoted(name: str) -> str:
-    """Return a table's name as part of a folder's."""
+    """Return a table's name in the form that folder names use."""
     return quote(name, safe="")[:100]
 
 

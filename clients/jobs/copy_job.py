@@ -28,9 +28,9 @@ class CopyResult(BaseModel):
 
     table: str
     snapshot: int
-    """Of the source, whose rows then are those of the copy."""
+    """Of the source: the copy has the source's rows at it."""
     rows: int
-    """That were written by this run."""
+    """Written by this run."""
     resumed: bool
 
 
@@ -87,7 +87,7 @@ def copy_table(
     rows = 0
     among = sum_of(cut.tablets.values())
     with TableUnderWay(writes.service, unfinished, about, origin, partition_by, among) as under_way:
-        if name in writes.service.tables():  # by a run that has ended just now
+        if name in writes.service.tables():  # by a run that has just ended
             under_way.discard()
             raise is_there
         done = set(under_way.done)
@@ -111,7 +111,7 @@ def copy_table(
 
 
 def copy_split(task: CopyTask) -> int:
-    """Copy the rows of one split; return how many."""
+    """Copy the rows of one split; return their number."""
     projection = Projection(task.was, task.into)
     stream = task.source.scan(task.split)
     if [column.name for column in task.was.columns] != stream.schema.names:
@@ -121,14 +121,14 @@ def copy_split(task: CopyTask) -> int:
 
 
 def _begun(service: StoreService, name: str) -> int | None:
-    """Return the snapshot of a copy that an earlier run has begun, the newest."""
+    """Return the snapshot of the newest unfinished copy."""
     mark = f"{name}.copying-"
     found = [table.removeprefix(mark) for table in service.tables() if table.startswith(mark)]
     return max((int(each) for each in found if each.isdigit()), default=None)
 
 
 def _places(cut: TableSplits) -> dict[TabletLabel, int]:
-    """Return a number of each tablet that stays the same wherever it is moved to: its place among all partitions."""
+    """Return a number for each tablet that stays the same when it moves: its position among all partitions."""
     order = {partition: number for number, partition in enumerate(sorted(cut.tablets.values(), key=str))}
     return {label: order[partition] for label, partition in cut.tablets.items()}
 

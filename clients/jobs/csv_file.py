@@ -1,6 +1,6 @@
-"""CSV and TSV files: read as text by Arrow's parser, then made into cells, so that a wrong cell costs only its row.
+"""CSV and TSV files: Arrow parses them as text, which is then cast, so that a wrong cell costs only its row.
 
-Reading text and casting it takes as long as letting the parser convert, which gives a file up at its first wrong cell.
+This takes as long as letting the parser convert, which rejects the whole file at its first wrong cell.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .text_cells import BadRow, Piece, columns_of_text, without
 
 _BLOCK = 4 * 1024 * 1024
 _SAMPLE = 16 * 1024 * 1024
-"""What types are inferred from."""
+"""Bytes from which types are inferred."""
 
 
 def csv_schema(stream: pa.NativeFile, options: ReadOptions) -> pa.Schema:
@@ -34,7 +34,7 @@ def csv_names(stream: pa.NativeFile, options: ReadOptions) -> list[str]:
 
 
 def csv_pieces(stream: pa.NativeFile, options: ReadOptions, columns: Sequence[ColumnSchema]) -> Iterator[Piece]:
-    """Yield the rows, in pieces that are the same each time; ``columns`` are what those of the file are to become."""
+    """Yield the rows, in the same pieces on each read; ``columns`` are the target columns."""
     text = {column.name: pa.string() for column in columns}
     convert = csv.ConvertOptions(column_types=text, include_columns=list(text), **_nulls(options))
     cutter = _Cutter(options, columns)
@@ -46,9 +46,9 @@ def csv_pieces(stream: pa.NativeFile, options: ReadOptions, columns: Sequence[Co
 
 
 class _Cutter:
-    """Makes blocks of text into pieces, and knows in which line of the file each row stands.
+    """Turns blocks of text into pieces, and tracks the line number of each row.
 
-    Lines of too few or too many cells are no rows of a block. They come in before it, or blocks ahead of it.
+    Lines with too few or too many cells are not in a block. The parser reports them before it, or blocks ahead of it.
     """
 
     def __init__(self, options: ReadOptions, columns: Sequence[ColumnSchema]) -> None:
@@ -61,12 +61,12 @@ class _Cutter:
         """Line ends within the cells so far."""
 
     def refuse(self, row: csv.InvalidRow) -> str:
-        """Take note of a line that is no row; called by the parser."""
+        """Record a malformed line; called by the parser."""
         self._refused[(row.number or 1) - 1 - self._heading] = row
         return "skip"
 
     def piece(self, batch: pa.RecordBatch) -> Piece:
-        """Return the rows of a block, with the refused lines before its last."""
+        """Return the rows of a block, with the refused lines before its last row."""
         arrays, wrong = columns_of_text(batch.columns, self._columns)
         first, end = self._row, self._row + batch.num_rows
         refused = []
@@ -81,7 +81,7 @@ class _Cutter:
         return Piece(without(arrays, self._schema, wrong), first, bad)
 
     def rest(self) -> Piece | None:
-        """Return the refused lines after the last row; None without any."""
+        """Return the refused lines after the last row, or None."""
         if not self._refused:
             return None
         text = pa.RecordBatch.from_arrays([pa.array([], pa.string()) for _ in self._columns], self._schema.names)
@@ -90,7 +90,7 @@ class _Cutter:
         return Piece(without(none, self._schema, {}), self._row, bad)
 
     def _bad(self, batch: pa.RecordBatch, wrong: dict[int, str], refused: list[int]) -> list[BadRow]:
-        """Return a block's bad rows by their places; ``wrong`` counts within the batch, ``refused`` in the file."""
+        """Return a block's bad rows by position; ``wrong`` counts within the batch, ``refused`` in the file."""
         places = _places(self._row, batch.num_rows, refused)
         found: dict[int, tuple[str, dict[str, str | None]]] = {}
         for position, why in wrong.items():
@@ -111,13 +111,13 @@ class _Cutter:
 
 
 def _places(first: int, count: int, refused: Sequence[int]) -> list[int]:
-    """Return which rows of the file ``count`` rows are, from ``first`` on and without those ``refused``."""
+    """Return the file positions of ``count`` rows, from ``first`` on, skipping ``refused``."""
     taken = set(refused)
     return [row for row in range(first, first + count + len(refused)) if row not in taken][:count]
 
 
 def _newlines(values: pa.Array) -> int:
-    """Return how many line ends stand in cells."""
+    """Return the number of line ends within cells."""
     text = values.buffers()[2] if len(values) else None
     return text.to_pybytes().count(b"\n") if text else 0
 
@@ -133,7 +133,7 @@ def _newlines_by_row(batch: pa.RecordBatch) -> dict[int, int]:
 
 
 def _nulls(options: ReadOptions) -> dict[str, object]:
-    """Nothing between two delimiters is NULL, nothing between quotes is empty."""
+    """An empty cell is NULL, an empty quoted cell is empty text."""
     return {
         "null_values": list(options.null_words),
         "strings_can_be_null": True,

@@ -1,4 +1,4 @@
-"""The definition that makes a table like one that is described: for restores and copies."""
+"""Creates a table like a described one: for restores and copies."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Levels = Sequence[HashLevel | RangeLevel | Mapping[str, Any]]
 def create_like(
     service: StoreService, about: TableDescription, name: str, comment: str, partition_by: Levels | None = None
 ) -> TableDescription:
-    """Create an empty table with the columns, key, partitions and options of another, but for its comment.
+    """Create an empty table with the columns, key, partitions and options of another, but its own comment.
 
-    ``partition_by`` takes the place of its partitions. Column ids are new.
+    ``partition_by`` replaces its partitions. Column ids are new.
 
     Raises:
-        AlreadyPresentError: there is a table of that name.
+        AlreadyPresentError: a table of that name exists.
     """
     levels = about.partitions if partition_by is None else partition_by
     definition = TableDefinition(
@@ -40,6 +40,6 @@ def create_like(
     )
     made = service.create_table(definition)
     if any(level.get("bounds") == [] for level in levels if isinstance(level, Mapping)):
-        # As its last range was dropped: no bounds in a definition mean one range of all values.
+        # The source has no range left, but a definition without bounds means one range of all values: drop it.
         return service.alter_table(Alteration(table=name, steps=[DropRangePartition()]))
     return made

@@ -1,4 +1,4 @@
-"""Which rows of two tables differ: read again, of those buckets whose sums differ."""
+"""Finds the rows that differ between two tables, by reading the buckets whose sums differ again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .splits import TableSplit, TabletLabel, in_order, split_table
 from .verification import KeyDifference
 
 ROWS_MAX = 4_000_000
-"""How many keys of either side are held at once."""
+"""Keys of either side held in memory at once."""
 _HASH, _TABLET = "_hash", "_tablet"
 
 Side = tuple[StoreLink, str, int]
@@ -31,7 +31,7 @@ Side = tuple[StoreLink, str, int]
 
 @dataclass(frozen=True)
 class Differences:
-    """What was found: some keys, the tablets of the left table that they are in, and whether that is all."""
+    """The found keys, the left table's tablets that hold them, and whether the list is complete."""
 
     keys: list[KeyDifference]
     tablets: list[TabletLabel]
@@ -57,7 +57,7 @@ def differing_keys(
     show: Show,
     split_bytes: int,
 ) -> Differences:
-    """Return up to ``most`` keys that differ between two tables, by the buckets in which their sums do."""
+    """Return up to ``most`` keys that differ between two tables, in the buckets whose sums differ."""
     left, right = sums
     differing = np.flatnonzero((left.rows != right.rows) | (left.sums != right.sums))
     buckets = _some(differing, left.rows + right.rows)
@@ -69,7 +69,7 @@ def differing_keys(
 
 
 def _some(buckets: np.ndarray, rows: np.ndarray) -> tuple[int, ...]:
-    """Return the first of the buckets, as many as may be held."""
+    """Return the first buckets, as many as memory allows."""
     held = np.cumsum(rows[buckets])
     return tuple(buckets[: max(1, int(np.searchsorted(held, ROWS_MAX, "right")))].tolist())
 
@@ -88,7 +88,7 @@ def _keys_of(
 
 
 def _comparable(column: ColumnSchema) -> pa.DataType:
-    """Return the widest type of the same kind: the keys of the two sides may be of different widths."""
+    """Return the widest type of the same kind: keys of the two sides may differ in width."""
     kind = column.logical
     if kind.name == "decimal":
         return pa.decimal128(38, kind.scale)
@@ -96,7 +96,7 @@ def _comparable(column: ColumnSchema) -> pa.DataType:
 
 
 def read_keys(task: KeysTask) -> pa.Table:
-    """Return the keys of one split that fall into the task's buckets, with the hashes of their rows and the tablet."""
+    """Return the keys of one split in the task's buckets, with the hashes of their rows and the tablet."""
     stream = task.link.scan(task.split)
     parts = [_with_hashes(pa.RecordBatch.from_pylist([], schema=stream.schema), task)]
     for batch in stream.batches:
@@ -113,7 +113,7 @@ def _with_hashes(rows: pa.RecordBatch, task: KeysTask) -> pa.Table:
 
 
 def _joined(left: pa.Table, right: pa.Table, key: list[str]) -> pa.Table:
-    """Return the keys that differ; ``_hash`` is NULL where the left has none, ``_hash_right`` where the right has."""
+    """Return the keys that differ; ``_hash`` is NULL if the left lacks the key, ``_hash_right`` if the right does."""
     joined = left.join(right, key, join_type="full outer", right_suffix="_right")
     mine, other = joined[_HASH], joined[f"{_HASH}_right"]
     return joined.filter(pc.invert(pc.fill_null(pc.equal(mine, other), False)))

@@ -19,7 +19,7 @@ from .parts import DataFile, PartTask, sweep, write_part
 from .splits import SPLIT_BYTES, TableSplit, check_count, count_rows, snapshot_of, split_table
 
 METADATA, PLAN = "_metadata.json", "_plan.json"
-"""Spark, pyarrow and others overlook files whose names begin so."""
+"""Spark, pyarrow and others ignore files with such names."""
 _LEASE = "_lease"
 
 
@@ -38,15 +38,16 @@ class ExportResult(BaseModel):
 
 
 class _Plan(BaseModel):
-    """What ``_plan.json`` says of an export that is under way."""
+    """The content of ``_plan.json``, from which another run resumes an export."""
 
     asked: dict[str, Any]
-    """The scan as it was asked for."""
+    """The requested scan."""
     snapshot: int
     splits: list[TableSplit]
     rows: int | None
-    """How many there are, where that is known: counting those of a filter reads its columns, and is done only where
-    tablets may move to another server meanwhile."""
+    """The number of rows, if known: counting with a filter reads its columns, so it is done only if tablets may move to
+    another server meanwhile.
+    """
 
 
 def export(
@@ -103,7 +104,7 @@ def export(
 
 
 def _planned(link: StoreLink, place: Folder, asked: ScanSpec, split_bytes: int) -> tuple[_Plan, bool]:
-    """Return what is to be done, and whether an earlier run had begun."""
+    """Return the plan, and whether an earlier run made it."""
     request = asked.model_dump(mode="json")
     if place.has(PLAN) and not place.has(METADATA):
         plan = place.read_model(PLAN, _Plan)

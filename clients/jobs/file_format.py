@@ -1,4 +1,4 @@
-"""What a file of rows is written in, and how text in it is to be read."""
+"""The formats of files of rows, and how to read text in them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ FORMATS = {
 }
 """Formats, and the suffixes that name them."""
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
-"""What a second suffix says, as in ``.csv.gz``."""
+"""The compressions that a second suffix names, as in ``.csv.gz``."""
 NOTES = ("_file", "_line", "_error", "_text")
-"""Columns that a file of rejected rows has beside its own: overlooked when it is loaded."""
+"""Extra columns of a file of rejected rows; a load ignores them."""
 NULL_WORDS = ("", "NULL", "null", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA")
 _BY_SUFFIX = {suffix: name for name, suffixes in FORMATS.items() for suffix in suffixes}
 
@@ -31,27 +31,27 @@ class ReadOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: str | None = None
-    """One of ``FORMATS``; None: what the suffix of each file says."""
+    """One of ``FORMATS``; None: by each file's suffix."""
     delimiter: str | None = Field(default=None, min_length=1, max_length=1)
-    """Between the cells of a line; None: a comma, or a tab in TSV."""
+    """Separates the cells of a line; None: a comma, or a tab in TSV."""
     quote: str = Field(default='"', max_length=1)
-    """Around cells that hold a delimiter or a line end; empty: nothing is quoted."""
+    """Encloses cells that contain a delimiter or a line end; empty: no quoting."""
     header: bool = True
     """Whether the first CSV line names the columns."""
     columns: tuple[str, ...] = ()
-    """The names of the columns, in the place of those in the file."""
+    """Column names that replace those in the file."""
     skip_lines: NonNegativeInt = 0
-    """Lines before the header, or before the rows where there is none."""
+    """Lines before the header, or before the rows if there is no header."""
     null_words: tuple[str, ...] = NULL_WORDS
-    """What stands for NULL, unless it is quoted."""
+    """Words that mean NULL unless quoted."""
     charset: str = "utf-8"
 
 
 def format_of(path: str, options: ReadOptions) -> tuple[str, str | None]:
-    """Return the format of a file and how it is compressed.
+    """Return the format and the compression of a file.
 
     Raises:
-        InvalidArgumentError: neither the options nor the suffix name a format that there is.
+        InvalidArgumentError: neither the options nor the suffix name a known format.
     """
     known = ", ".join(suffix for suffixes in FORMATS.values() for suffix in suffixes)
     suffixes = [suffix.lower() for suffix in PurePath(path).suffixes]

@@ -1,4 +1,4 @@
-"""Folders that jobs read and write: of this machine or of an object store, through the file systems of pyarrow."""
+"""Folders that jobs read and write, local or in an object store, through pyarrow's file systems."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ...schemas.errors import AlreadyPresentError, CorruptionError, InvalidArgum
 Model = TypeVar("Model", bound=BaseModel)
 
 Place = str | Path
-"""A path of this machine, or a URI as in ``s3://bucket/backups``."""
+"""A local path, or a URI such as ``s3://bucket/backups``."""
 
 
 class Folder:
-    """A folder, which need not be there before something is written to it. Can be pickled."""
+    """A folder; it need not exist before the first write. Can be pickled."""
 
     def __init__(self, files: pafs.FileSystem, path: str) -> None:
         self.files = files
@@ -34,7 +34,7 @@ class Folder:
         """Return the folder at a path or URI.
 
         Raises:
-            InvalidArgumentError: it is no URI of a file system that pyarrow knows.
+                InvalidArgumentError: pyarrow knows no file system for the URI.
         """
         if isinstance(place, str) and "://" in place:
             try:
@@ -65,21 +65,21 @@ class Folder:
         return self.files.get_file_info(pafs.FileSelector(self.path, allow_not_found=True))
 
     def has(self, name: str) -> bool:
-        """Tell whether there is a file of that name."""
+        """Return whether a file of that name exists."""
         return self.files.get_file_info(f"{self.path}/{name}").is_file
 
     def size(self, name: str) -> int | None:
-        """Return how many bytes a file has; None where there is none."""
+        """Return the bytes of a file, or None if it does not exist."""
         info = self.files.get_file_info(f"{self.path}/{name}")
         return info.size if info.is_file else None
 
     def times(self, prefix: str) -> dict[str, float]:
-        """Return when files whose names begin with ``prefix`` were written, in seconds by the storage's clock."""
+        """Return the modification times of the files with this prefix, in seconds by the storage's clock."""
         found = [info for info in self._infos() if info.is_file and info.base_name.startswith(prefix)]
         return {info.base_name: (info.mtime_ns or 0) / 1e9 for info in found}
 
     def make(self) -> None:
-        """Make the folder, with those that it lies in."""
+        """Create the folder and its parents."""
         self.files.create_dir(self.path, recursive=True)
 
     def remove(self, name: str) -> None:
@@ -87,14 +87,14 @@ class Folder:
         self.files.delete_file(f"{self.path}/{name}")
 
     def remove_all(self) -> None:
-        """Delete the folder with all that is in it."""
+        """Delete the folder and its contents."""
         self.files.delete_dir(self.path)
 
     def read(self, name: str) -> bytes:
         """Return a file's bytes.
 
         Raises:
-            NotFoundError: there is no such file.
+                NotFoundError: the file does not exist.
         """
         try:
             with self.files.open_input_stream(f"{self.path}/{name}") as stream:
@@ -103,11 +103,11 @@ class Folder:
             raise NotFoundError(f"there is no file {self.path}/{name}") from None
 
     def read_model(self, name: str, model: type[Model]) -> Model:
-        """Return what the JSON in a file says.
+        """Return the model in a JSON file.
 
         Raises:
-            NotFoundError: there is no such file.
-            CorruptionError: it is not that.
+            NotFoundError: the file does not exist.
+            CorruptionError: its content does not match the model.
         """
         try:
             return model.model_validate_json(self.read(name))
@@ -115,15 +115,15 @@ class Folder:
             raise CorruptionError(f"{self.path}/{name}", 0, explain(error, "the document")) from None
 
     def write_model(self, name: str, model: BaseModel, only_new: bool = False) -> None:
-        """Write a small JSON file: afterwards it is there whole and durably, before that not at all.
+        """Write a small JSON file atomically and durably.
 
         Raises:
-            AlreadyPresentError: with ``only_new``, when there is one of that name; object stores are asked just before.
+            AlreadyPresentError: with ``only_new``, if the file exists; object stores are asked just before.
         """
         data = model.model_dump_json(indent=1).encode()
         if only_new and self.has(name):
             raise AlreadyPresentError(f"the file {self.path}/{name} already exists")
-        if not self.is_local:  # an object appears when it is whole
+        if not self.is_local:  # an object appears only when it is complete
             with self.files.open_output_stream(f"{self.path}/{name}") as stream:
                 stream.write(data)
             return
@@ -138,12 +138,12 @@ class Folder:
         self.sync()
 
     def _link(self, under_way: str, name: str) -> None:
-        """Give a file of this machine its name, unless another has it."""
+        """Give a local file its name, unless that exists."""
         try:
             os.link(f"{self.path}/{under_way}", f"{self.path}/{name}")
         except FileExistsError:
             raise AlreadyPresentError(f"the file {self.path}/{name} already exists") from None
-        except OSError:  # a file system without links
+        except OSError:  # a file system without hard links
             self.files.move(f"{self.path}/{under_way}", f"{self.path}/{name}")
             return
         finally:
@@ -151,7 +151,7 @@ class Folder:
                 self.remove(under_way)
 
     def sync(self, name: str | None = None) -> None:
-        """Make a file's bytes durable, or without a name the folder's entries; object stores have done so by then."""
+        """Make a file durable, or without a name the folder's entries; object stores need no sync."""
         if self.is_local:
             handle = os.open(f"{self.path}/{name}" if name else self.path, os.O_RDONLY)
             try:
@@ -160,7 +160,7 @@ class Folder:
                 os.close(handle)
 
     def writer(self, name: str) -> HashedWriter:
-        """Return a new file to write to."""
+        """Return a new file for writing."""
         return HashedWriter(self.files.open_output_stream(f"{self.path}/{name}"))
 
     def __str__(self) -> str:
@@ -168,7 +168,7 @@ class Folder:
 
 
 class HashedWriter(io.RawIOBase):
-    """A file that is written once, from its beginning: counts its bytes and their SHA-256."""
+    """A write-only file that counts its bytes and computes their SHA-256."""
 
     def __init__(self, stream: Any) -> None:
         super().__init__()
@@ -177,7 +177,7 @@ class HashedWriter(io.RawIOBase):
         self.bytes = 0
 
     def writable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def write(self, data: Any) -> int:
@@ -189,18 +189,18 @@ class HashedWriter(io.RawIOBase):
         return length
 
     def tell(self) -> int:
-        """Return how many bytes there are so far."""
+        """Return the number of bytes written."""
         return self.bytes
 
     def close(self) -> None:
-        """Close the file; an object appears now."""
+        """Close the file; an object appears only now."""
         if not self.closed:
             self._stream.close()
         super().close()
 
     @property
     def sha256(self) -> str:
-        """The hash of all that was written, in hexadecimal."""
+        """The SHA-256 of all bytes written, in hexadecimal."""
         return self._hash.hexdigest()
 
 

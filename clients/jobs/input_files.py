@@ -1,4 +1,4 @@
-"""Files of rows that are loaded or applied: Parquet, CSV, Arrow and JSON, on any file system of pyarrow."""
+"""Files of rows to load or apply: Parquet, CSV, Arrow and JSON, on any of pyarrow's file systems."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class InputFile:
     path: str
     size: int
     mtime: int
-    """When it was written last, in nanoseconds since 1970."""
+    """Modification time, in nanoseconds since 1970."""
     format: str
     """One of ``file_format.FORMATS``."""
     compression: str | None
     options: ReadOptions
     name: str = ""
-    """What people call it, if not by its path."""
+    """The name to show, if not the path."""
 
     @property
     def digest(self) -> str:
-        """What tells it from other files, from itself when it has been written anew, and from itself read otherwise."""
+        """Identifies the file, its content (by size and time) and how it is read."""
         said = f"{self.files.type_name}:{self.path}:{self.size}:{self.mtime}"
         if self.options != ReadOptions():
             said += f":{self.options.model_dump_json()}"
@@ -49,7 +49,7 @@ class InputFile:
 
     @property
     def is_text(self) -> bool:
-        """Whether cells are text, of which the table says what they are."""
+        """Whether cells are text whose types the table decides."""
         return self.format in _TEXT
 
     def row_groups(self) -> list[tuple[int, int]]:
@@ -62,7 +62,7 @@ class InputFile:
         return [(group.num_rows, group.total_byte_size) for group in groups]
 
     def schema(self) -> pa.Schema:
-        """Return the columns; those of text with the types that its first rows suggest."""
+        """Return the columns; text columns get the types that the first rows suggest."""
         return _readable(self, lambda: _SCHEMAS[self.format](self))
 
     def pieces(
@@ -72,24 +72,24 @@ class InputFile:
         batch_rows: int = 65_536,
         overlooked: Collection[str] = NOTES,
     ) -> Iterator[Piece]:
-        """Yield the rows, in pieces that are the same each time.
+        """Yield the rows, in the same pieces on each read.
 
-        ``columns`` are those of a table, which text becomes; the file need not have all. Other formats come with their
-        own types. ``row_groups`` are some of a Parquet file's, None all. Columns ``overlooked`` are left out, unless
-        the table has them.
+        ``columns`` are the table's columns, to which text is cast; the file need not have all. Other formats keep their
+        own types. ``row_groups`` selects row groups of a Parquet file, None all. Columns in ``overlooked`` are left
+        out, unless the table has them.
 
         Raises:
-            InvalidArgumentError: the file is not of its format, or has text in a column that the table has not.
+            InvalidArgumentError: the file does not have its format, or has text in a column that the table lacks.
         """
         wanted = _Wanted({column.name: column for column in columns}, overlooked, row_groups, batch_rows)
         return _told(self, wanted)
 
     def read(self, columns: Sequence[ColumnSchema]) -> pa.RecordBatchReader:
-        """Return a reader of the rows, with all columns of the file; text in those that ``columns`` do not name has the
-        types that the first rows suggest.
+        """Return a reader of the rows with all columns of the file; text columns not in ``columns`` get the types that
+        the first rows suggest.
 
         Raises:
-            InvalidArgumentError: as ``pieces`` does, and at the first row that has a wrong cell.
+            InvalidArgumentError: as ``pieces``, and at the first row with a wrong cell.
         """
         schema = self.schema()
         others = [field for field in schema if field.name not in {column.name for column in columns}]
@@ -118,12 +118,12 @@ class InputFile:
 def input_files(
     places: Place | InputFile | Sequence[Place | InputFile], options: ReadOptions | None = None
 ) -> list[InputFile]:
-    """Return the files at paths or URIs, those of folders sorted by their paths. Names that begin with ``_`` or ``.``
-    are overlooked.
+    """Return the files at paths or URIs, those of folders in path order. Names that begin with ``_`` or ``.`` are
+    ignored.
 
     Raises:
-        NotFoundError: there is nothing.
-        InvalidArgumentError: the suffix of a file names no format, nor do the options.
+        NotFoundError: there are no files.
+        InvalidArgumentError: neither a file's suffix nor the options name a format.
     """
     chosen = options or ReadOptions()
     given = [places] if isinstance(places, str | Path | InputFile) else places
@@ -177,7 +177,7 @@ def _unreadable(file: InputFile, error: Exception) -> InvalidArgumentError:
 
 
 def _told(file: InputFile, wanted: _Wanted) -> Iterator[Piece]:
-    """Yield pieces; what goes wrong on the way names the file."""
+    """Yield pieces; add the file's name to errors."""
     try:
         yield from _PIECES[file.format](file, wanted)
     except (pa.ArrowException, OSError, UnicodeError) as error:
@@ -207,7 +207,7 @@ def _same_columns(file: InputFile, first: pa.RecordBatch, others: Iterator[pa.Re
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What of a file is asked for."""
+    """What to read of a file."""
 
     known: Mapping[str, ColumnSchema]
     overlooked: Collection[str]
@@ -215,10 +215,10 @@ class _Wanted:
     batch_rows: int
 
     def columns(self, names: Sequence[str]) -> list[ColumnSchema]:
-        """Return what the columns of a file of text become.
+        """Return the target columns for the columns of a text file.
 
         Raises:
-            InvalidArgumentError: for those that become nothing.
+            InvalidArgumentError: some have none.
         """
         if unknown := [name for name in names if name not in self.known and name not in self.overlooked]:
             listed = ", ".join(list(self.known)[:20])
@@ -229,7 +229,7 @@ class _Wanted:
 
 
 def _column_of(field: pa.Field) -> ColumnSchema:
-    """Return what a column of text becomes that no table has."""
+    """Return the target of a text column that the table lacks."""
     return ColumnSchema(
         id=1, name=field.name, type=nearest_word(field.type), nullable=True, encoding="plain", compression="none"
     )
@@ -268,7 +268,7 @@ def _arrow(file: InputFile, wanted: _Wanted) -> Iterator[Piece]:
 
 
 def _arrow_batches(file: InputFile) -> pa.RecordBatchReader:
-    """Return the batches of a file or stream of Arrow; a compressed file is read into memory."""
+    """Return the batches of an Arrow file or stream; a compressed file is read into memory."""
     source = _stream_or_file(file)
     try:
         opened = pa.ipc.open_file(source)

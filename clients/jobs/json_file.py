@@ -1,9 +1,9 @@
-"""JSON files: an object a line, or one array of objects. A wrong cell, or a line that is no JSON, costs only its row.
+"""JSON files: an object a line, or one array of objects. A wrong cell, or a malformed line, costs only its row.
 
-Lines are read by Arrow, block by block. A block that it refuses is read again by Python, row by row, which also takes
-the longer forms of cells (``{"base64": ...}``, ``{"float": "nan"}``); so are arrays.
+Arrow reads lines in blocks. A block that Arrow rejects is read again by Python, row by row, which also accepts the
+longer forms of cells (``{"base64": ...}``, ``{"float": "nan"}``); arrays are always read so.
 
-A column that no row has is not there: it is not written. Where some rows have it, it is NULL in the others.
+A column that no row has is not written. If some rows have it, it is NULL in the others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .text_cells import BadRow, Piece, columns_of_text, columns_of_values, witho
 _BLOCK = 4 * 1024 * 1024
 _LINE_MAX = 256 * 1024 * 1024
 _ARRAY_ROWS = 16_384
-"""Rows of an array that are worked on at once."""
+"""Rows of an array that are processed at once."""
 _SPACES = re.compile(r"[ \t\r\n]*")
 
 
@@ -44,7 +44,7 @@ def json_schema(stream: pa.NativeFile, is_array: bool) -> pa.Schema:
 def line_pieces(
     stream: pa.NativeFile, columns: Mapping[str, ColumnSchema], overlooked: Collection[str]
 ) -> Iterator[Piece]:
-    """Yield the rows of JSON lines, in pieces that are the same each time."""
+    """Yield the rows of JSON lines, in the same pieces on each read."""
     seen: list[str] = []
     row = line = 0
     for block in _blocks(stream):
@@ -61,7 +61,7 @@ def line_pieces(
 def array_pieces(
     stream: pa.NativeFile, columns: Mapping[str, ColumnSchema], overlooked: Collection[str]
 ) -> Iterator[Piece]:
-    """Yield the rows of an array, in pieces that are the same each time."""
+    """Yield the rows of an array, in the same pieces on each read."""
     seen: list[str] = []
     row = 0
     for values in _grouped(_elements(stream)):
@@ -71,12 +71,12 @@ def array_pieces(
 
 
 def starts_an_array(stream: pa.NativeFile) -> bool:
-    """Tell whether the first thing in a file is an opening bracket."""
+    """Return whether the first character in a file is an opening bracket."""
     return stream.read(4096).removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"["
 
 
 def _blocks(stream: pa.NativeFile) -> Iterator[bytes]:
-    """Yield the file in blocks of whole lines: no line end stands within a JSON text in one line."""
+    """Yield the file in blocks of whole lines: no JSON value here spans lines."""
     waiting = b""
     start = codecs.BOM_UTF8
     while read := stream.read(_BLOCK):
@@ -93,7 +93,7 @@ def _blocks(stream: pa.NativeFile) -> Iterator[bytes]:
 
 
 def _keys(block: bytes, columns: Mapping[str, ColumnSchema]) -> Iterator[str]:
-    """Yield the columns that are keys somewhere in a block; a quote within a text follows a backslash."""
+    """Yield the columns that are keys in a block; within text, quotes follow a backslash."""
     for name in columns:
         key = re.escape(json.dumps(name, ensure_ascii=False).encode())
         if re.search(rb"(?<!\\)" + key + rb"\s*:", block):
@@ -101,11 +101,11 @@ def _keys(block: bytes, columns: Mapping[str, ColumnSchema]) -> Iterator[str]:
 
 
 def _by_arrow(block: bytes, columns: Sequence[ColumnSchema], overlooked: Collection[str]) -> pa.RecordBatch:
-    """Return a block's rows; raise where Arrow finds something wrong, or has no form for it."""
+    """Return a block's rows; raise if Arrow finds an error or lacks a form for it."""
     import pyarrow.json
 
     schema = pa.schema([column.field.with_nullable(True) for column in columns])
-    # Dates are ISO text, which Arrow's JSON does not read as such; text in columns of bytes is theirs in UTF-8.
+    # Read dates as text, since Arrow's JSON reader has no dates, and bytes as UTF-8 text.
     if not columns:
         raise InvalidArgumentError("no row has a column of the table")
     asked = [each.with_type(pa.string()) if pa.types.is_date(each.type) else each for each in schema]
@@ -129,7 +129,7 @@ def _one_block(block: bytes) -> Any:
 
 
 def _parsed(block: bytes, line: int) -> Iterator[tuple[int | None, Any]]:
-    """Yield the lines of a block, with their numbers, as what they say; as bytes where that is no JSON."""
+    """Yield each line's number and parsed value; its bytes if it is not JSON."""
     for number, text in enumerate(block.split(b"\n"), line + 1):
         if text.strip():
             try:
@@ -145,7 +145,7 @@ def _by_python(
     seen: list[str],
     first_row: int,
 ) -> Piece:
-    """Return rows read one by one; adds to ``seen`` the columns that were not there before."""
+    """Return rows read one by one; add new columns to ``seen``."""
     good: list[tuple[int, int | None, dict[str, Any]]] = []
     bad: list[BadRow] = []
     for row, (line, value) in enumerate(values, first_row):
@@ -172,7 +172,7 @@ def _by_python(
 
 
 def _elements(stream: pa.NativeFile) -> Iterator[Any]:
-    """Yield the elements of an array, holding one of them and a block at a time."""
+    """Yield the elements of an array, holding one element and one block at a time."""
     source = _Text(stream)
     if source.mark() != "[":
         raise source.broken()
@@ -191,7 +191,7 @@ def _elements(stream: pa.NativeFile) -> Iterator[Any]:
 
 
 class _Text:
-    """A file as text, of which a window is held: ``at`` is the place in it."""
+    """A file as text, of which a window is held; ``at`` is the position in it."""
 
     def __init__(self, stream: pa.NativeFile) -> None:
         self._stream = stream
@@ -201,7 +201,7 @@ class _Text:
         self.at = 0
 
     def mark(self) -> str:
-        """Go to the next character that is no space, and return it."""
+        """Move to the next character that is not a space, and return it."""
         while True:
             self.at = _SPACES.match(self._text, self.at).end()  # pyright: ignore[reportOptionalMemberAccess]
             if self.at < len(self._text):
@@ -210,7 +210,7 @@ class _Text:
                 raise InvalidArgumentError("the JSON array does not end")
 
     def value(self) -> Any:
-        """Return the JSON value that begins here, and go behind it."""
+        """Return the JSON value that begins here, and move past it."""
         while True:
             try:
                 value, end = self._json.raw_decode(self._text, self.at)
@@ -223,7 +223,7 @@ class _Text:
                 raise self.broken()
 
     def broken(self) -> InvalidArgumentError:
-        """Return what says that the array is wrong here."""
+        """Return the error for a malformed array at this position."""
         return InvalidArgumentError(f"the JSON array is malformed at {self._text[self.at : self.at + 20]!r}")
 
     def _more(self) -> bool:

@@ -1,16 +1,15 @@
-"""Leases: one run at a time works on a folder. A run that has died loses its lease after a while.
+"""Leases: one run at a time works on a folder. A run that died loses its lease after a while.
 
-Object stores lock nothing and rename nothing, but what was written is listed from then on. So a run that wants a lease
-writes a claim, a file of its own, and then lists all claims: it has the lease if there is no other. Of two who write
-at once both see the other, and try again after pauses of different lengths; of two who do not, the later sees the
-earlier.
+Object stores have no locks and no renames, but list every written object at once. So a run that wants a lease writes a
+claim, a file of its own, and then lists all claims: it has the lease if there is no other. Of two runs that write at
+the same time, both see the other and retry after pauses of different lengths; otherwise the later one sees the earlier.
 
-A claim is written anew all the time. Its age is the difference between its time and that of one written just now,
-both by the clock of the storage: those of the machines play no part. One that is older than ``LEASE_SECONDS``, or
-whose process has ended, as a run on the same machine can see, is taken away.
+A run keeps rewriting its claim. The age of a claim is the difference to one written just now, both by the storage's
+clock: the machines' clocks do not matter. A claim is removed if it is older than ``LEASE_SECONDS``, or if its process
+ran on this machine and has ended.
 
-A run that was stopped for longer than that (a machine that slept) finds out by ``check``, before it publishes anything
-or takes anything away.
+A run that was suspended for longer than that (a machine that slept) finds out by ``check``, before it publishes or
+removes anything.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ from ...schemas.errors import ConflictError, CorruptionError, NotFoundError, Sto
 from .folder import Folder
 
 LEASE_SECONDS = 60.0
-"""A run that gives no sign of life for so long is taken for dead."""
+"""A run without a heartbeat for this long counts as dead."""
 _RENEWALS = 4
-"""So often it gives one in that time; without one for half of it, it takes its lease for lost."""
+"""Heartbeats in that time; after half of it without one, a run considers its lease lost."""
 _ATTEMPTS = 12
 _PAUSE_SECONDS = 0.05
 
@@ -48,12 +47,12 @@ class Holder(BaseModel):
     run: str
     host: str
     machine: str
-    """Stands for all processes among which ``pid`` means one: a boot of a machine, and a namespace of processes."""
+    """Identifies the scope in which ``pid`` is unique: a boot of a machine, and a PID namespace."""
     pid: int
     born: str
-    """When the process began, as the system counts it: a number is given to other processes later."""
+    """When the process started, as the kernel counts it: pids are reused."""
     since: str
-    """When the run began, by its own clock; only to be told."""
+    """When the run started, by its own clock; only for messages."""
 
     @classmethod
     def me(cls) -> Holder:
@@ -64,7 +63,7 @@ class Holder(BaseModel):
 
     @property
     def is_gone(self) -> bool:
-        """Whether its process is known to have ended: it ran on this machine, and does not any more."""
+        """Whether its process is known to have ended: it ran on this machine and no longer exists."""
         return bool(self.machine) and self.machine == _machine() and self.born != _born(self.pid)
 
     def __str__(self) -> str:
@@ -72,7 +71,7 @@ class Holder(BaseModel):
 
 
 def held_by(what: str, holder: Holder) -> UnavailableError:
-    """Return the error that tells who is at work."""
+    """Return the error that names the run at work."""
     return UnavailableError(
         f"{what} is in use by another run ({holder}): wait for it to end, then try again. A run that was killed "
         f"can be taken over {LEASE_SECONDS:.0f} seconds after its last heartbeat"
@@ -80,7 +79,7 @@ def held_by(what: str, holder: Holder) -> UnavailableError:
 
 
 def lost(what: str) -> ConflictError:
-    """Return the error of a run whose lease another may have taken over."""
+    """Return the error of a run whose lease may have been taken over."""
     return ConflictError(
         f"{what} may have been taken over by another run, because this one was suspended for more than "
         f"{LEASE_SECONDS / 2:.0f} seconds; nothing was published: run the job again"
@@ -88,10 +87,10 @@ def lost(what: str) -> ConflictError:
 
 
 class Heartbeat:
-    """Renews a lease all the time, by a thread."""
+    """Renews a lease in a background thread."""
 
     def __init__(self, renew: Callable[[], object]) -> None:
-        """``renew`` raises ConflictError when the lease is another's."""
+        """``renew`` raises ConflictError if another run has the lease."""
         self._renew = renew
         self._renewed = _seconds()
         self._is_lost = False
@@ -101,11 +100,11 @@ class Heartbeat:
 
     @property
     def is_alive(self) -> bool:
-        """Whether nobody can have taken the lease for a dead run's."""
+        """Whether no other run can have taken the lease over."""
         return not self._is_lost and _seconds() - self._renewed < LEASE_SECONDS / 2
 
     def stop(self) -> None:
-        """Renew it no longer."""
+        """Stop renewing."""
         self._stopped.set()
         self._thread.join()
 
@@ -118,7 +117,7 @@ class Heartbeat:
                     self._renewed = begun
             except ConflictError:
                 self._is_lost = True
-            except (StoreError, OSError):  # the next time, if there is one
+            except (StoreError, OSError):  # retried at the next heartbeat
                 continue
 
 
@@ -127,14 +126,14 @@ class _Claim(BaseModel):
 
     holder: Holder
     is_held: bool
-    """False while the run has not looked for others yet."""
+    """False until the run has looked for other claims."""
 
 
 class FolderLease:
-    """The right to change what ``name`` stands for in a folder, while the context lasts."""
+    """The exclusive right to change ``name`` in a folder, for the duration of the context."""
 
     def __init__(self, folder: Folder, name: str, what: str) -> None:
-        """``what`` says in errors what it is about."""
+        """``what`` names the resource in errors."""
         self._folder = folder
         self._name = name
         self._what = what
@@ -145,7 +144,7 @@ class FolderLease:
         """Take the lease.
 
         Raises:
-            UnavailableError: another run has it; the text names it.
+            UnavailableError: another run has it; the message names it.
         """
         self._folder.make()
         try:
@@ -162,7 +161,7 @@ class FolderLease:
         self._let_go()
 
     def check(self) -> None:
-        """Raise ConflictError, unless the lease is certainly still this run's."""
+        """Raise ConflictError unless the lease is certainly still this run's."""
         if not (self._beat and self._beat.is_alive and self._is_mine()):
             raise lost(self._what)
 
@@ -197,7 +196,7 @@ class FolderLease:
         self._folder.write_model(self._mine, _Claim(holder=self._holder, is_held=is_held))
 
     def _others(self) -> list[_Claim]:
-        """Return the claims of others who live; take those of the dead away."""
+        """Return the claims of other living runs; remove those of dead ones."""
         written = self._folder.times(f"{self._name}.")
         now = written.pop(self._mine, None)
         living: list[_Claim] = []
@@ -205,7 +204,7 @@ class FolderLease:
             claim = self._read(file)
             is_old = now is not None and now - at > LEASE_SECONDS
             if is_old or (claim and claim.holder.is_gone):
-                with suppress(NotFoundError, FileNotFoundError):  # somebody else has seen it too
+                with suppress(NotFoundError, FileNotFoundError):  # another run removed it first
                     self._folder.remove(file)
             elif claim:
                 living.append(claim)
@@ -216,7 +215,7 @@ class FolderLease:
             return self._folder.read_model(file, _Claim)
         except NotFoundError:
             return None
-        except CorruptionError:  # half written by a run that died, as far as storage allows that
+        except CorruptionError:  # half written by a run that died, where storage allows that
             unknown = Holder(run="", host="an unknown machine", machine="", pid=0, born="", since="an unknown time")
             return _Claim(holder=unknown, is_held=True)
 
@@ -226,13 +225,13 @@ class FolderLease:
 
 
 def _seconds() -> float:
-    """Return a time that also passes while the machine sleeps, and that nobody sets."""
+    """Return a time that also advances while the machine sleeps, and that cannot be set."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
 def _machine() -> str:
-    """Return what the processes that can be seen here have in common; empty where the system does not tell."""
+    """Return the scope of visible processes; empty if the system does not tell."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_bytes()
         return blake2b(boot + os.readlink("/proc/self/ns/pid").encode(), digest_size=8).hexdigest()
@@ -241,7 +240,7 @@ def _machine() -> str:
 
 
 def _born(pid: int) -> str:
-    """Return when a process began, in ticks since the boot; empty when there is none."""
+    """Return when a process started, in ticks since the boot; empty if it does not exist."""
     try:
         said = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         return "" if said[0] in "ZX" else said[19]

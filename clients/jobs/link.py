@@ -14,21 +14,21 @@ from ..flight.store import FlightStore
 from .splits import TableSplit
 
 Store = Database | str
-"""What a job is given: a database, or the URL of a server."""
+"""The store of a job: a database, or the URL of a server."""
 
 
 @dataclass(frozen=True)
 class StoreLink:
-    """A store that tasks can be sent to other processes with, if it has a URL; an embedded one stays in this process.
+    """A reference to a store that can be sent to other processes if it has a URL; an embedded store cannot.
 
-    Where a server shares its tables with others, the store is that of them all, by whichever of them it was named. A
-    client is made when it is first asked for, and kept by process: a forked process makes its own.
+    For a server that shares its tables with others, it refers to all of them. A client is made on first use and kept
+    for each process: a forked process makes its own.
     """
 
     url: str | None
     held: StoreService | None = None
     placement: Placement | None = None
-    """Of the servers that share the tables, where they were named by that."""
+    """The placement of the servers, if the store was named by one."""
 
     @classmethod
     def to(cls, store: Store) -> StoreLink:
@@ -49,7 +49,7 @@ class StoreLink:
         """The store.
 
         Raises:
-            UnavailableError: nobody answers at the URL.
+                UnavailableError: no server answers at the URL.
         """
         if self.held is not None:
             return self.held
@@ -59,7 +59,7 @@ class StoreLink:
 
     @property
     def location(self) -> str | None:
-        """A URL by which others reach the store: that of one of its servers. None where it has none."""
+        """A URL by which other processes reach the store: that of one of its servers. None if it has none."""
         return next(iter(self.placement.servers.values()))[0] if self.placement else self.url
 
     @property
@@ -68,7 +68,7 @@ class StoreLink:
         return Database(self.service)
 
     def scan(self, split: TableSplit) -> ScanStream:
-        """Start the scan of one part of a table, wherever its tablet is by now.
+        """Start the scan of one part of a table, wherever its tablet is now.
 
         Raises:
             WrongServerError: no server has it.
@@ -86,7 +86,7 @@ class StoreLink:
         return service.scan_split(split.server, split.scan)
 
     def check_portable(self) -> None:
-        """Raise InvalidArgumentError, if other processes cannot reach the store."""
+        """Raise InvalidArgumentError if other processes cannot reach the store."""
         if self.location is None:
             raise InvalidArgumentError(
                 "an embedded database cannot be used by other processes: serve its "

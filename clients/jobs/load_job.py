@@ -44,12 +44,12 @@ class LoadResult(BaseModel):
     applied: int
     ignored: int
     skipped: int = 0
-    """Rows that an earlier run of the same load has written; rows that it was refused are refused again."""
+    """Rows written by an earlier run of the same load; rows refused then are refused again."""
     error_count: int
     errors: list[RefusedRow]
     """The first thousand."""
     rejected: int = 0
-    """Refused rows that were set aside in the file of rejected rows."""
+    """Refused rows written to the file of rejected rows."""
 
 
 def load(
@@ -132,7 +132,7 @@ def _is_places(source: Any) -> bool:
 
 
 def _load_frame(link: StoreLink, about: TableDescription, frame: Any, op: Operation) -> LoadResult:
-    """Write rows that are here; those of a DataFrame of Spark by the connector."""
+    """Write rows from memory; the connector writes Spark DataFrames."""
     if type(frame).__module__.startswith("pyspark.sql"):
         from .spark_frame import write_spark_frame
 
@@ -162,7 +162,7 @@ def _tasks(
 
 
 def _in_tasks(groups: Sequence[int]) -> Iterator[list[int]]:
-    """Yield the numbers of row groups, of which the rows are given, in runs of about the rows of one task."""
+    """Yield runs of row group numbers, each with about the rows of one task."""
     chosen: list[int] = []
     rows = 0
     for number, size in enumerate(groups):
@@ -176,14 +176,14 @@ def _in_tasks(groups: Sequence[int]) -> Iterator[list[int]]:
 
 
 def _staged(tasks: Sequence[LoadTask]) -> list[LoadTask]:
-    """Return the tasks as parts of one transaction, which is called by its input."""
+    """Return the tasks as parts of one transaction, which is named after its input."""
     said = ":".join(task.writer for task in tasks)
     name = f"load-{hashlib.blake2b(said.encode(), digest_size=12).hexdigest()}"
     return [replace(task, stage=Stage(transaction=name, part=str(part))) for part, task in enumerate(tasks)]
 
 
 def _committed(link: StoreLink, tasks: Sequence[LoadTask], parts: Sequence[PartResult], since: int) -> PartResult:
-    """Make all rows that were staged visible, or none."""
+    """Make all staged rows visible, or none."""
     first = tasks[0].stage
     assert first is not None
     if any(part.error_count for part in parts):
@@ -204,7 +204,7 @@ def _committed(link: StoreLink, tasks: Sequence[LoadTask], parts: Sequence[PartR
     if result.timestamp <= since:
         made.skipped = result.applied + result.ignored
     else:
-        made.applied, made.ignored = result.applied, result.ignored  # with errors: on other servers
+        made.applied, made.ignored = result.applied, result.ignored  # despite errors: on other servers
     return made
 
 

@@ -1,4 +1,4 @@
-"""The tasks of a load: rows of one file, read, cut into commits and written; what is refused is kept with its place."""
+"""The tasks of a load: read, batch and write the rows of one file; record refused rows with their positions."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from .rejects import Rejects
 from .text_cells import BadRow, Piece
 
 NUMBERS = 64
-"""Answers that the store keeps of each writer: what is sent again is known only among the newest so many."""
+"""Answers that the store keeps of each writer: a batch sent again is recognised only among the newest ones."""
 
 
 class RefusedRow(RowError):
-    """A row that the table did not take, or that could not be read; ``row`` counts from the start of its file."""
+    """A row that the table refused, or that could not be read; ``row`` counts from the start of its file."""
 
     file: str
     line: int | None = None
-    """Its line in the file, from 1, where that is known; lines without anything are not counted."""
+    """Its line in the file, from 1, if known; empty lines are not counted."""
 
     @property
     def place(self) -> str:
-        """Where the row stands, in words."""
+        """Where the row is, as text."""
         return f"{self.file}, {f'row {self.row:,}' if self.line is None else f'line {self.line:,}'}"
 
 
@@ -52,64 +52,64 @@ class LoadTask:
     first_row: int
     batch_rows: int
     writer: str
-    """Under which its batches are numbered: made of the input, so that they are the same each time."""
+    """Numbers the batches: derived from the input, so that a second run uses the same name."""
     since: int
-    """What the store has applied up to this timestamp, an earlier run has."""
+    """An earlier run applied what the store has up to this timestamp."""
     stage: Stage | None = None
-    """The part of a transaction that its rows are, if they are not to be seen at once."""
+    """The part of a transaction to stage the rows as, for atomic loads."""
     rejects: Rejects | None = None
-    """Where rows go that are refused; only in the process that began the job."""
+    """Takes refused rows; only in the process that began the job."""
     told: Callable[[int], None] | None = None
-    """Called with the rows that are done; only in that process, too."""
+    """Called with numbers of finished rows; only in that process, too."""
 
 
 class Places:
-    """Which rows of a file those are that were sent, in the order in which they were; for the end of a queue of them.
+    """Maps sent rows to rows of the file, for the end of the queue of sent rows.
 
     Sent rows are counted from 0. Rows that could not be read lie between them.
     """
 
     def __init__(self, first_row: int) -> None:
         self._runs: deque[tuple[int, int]] = deque([(0, first_row)])
-        """(a sent row, its row in the file): those after it follow each other in both."""
+        """(a sent row, its row in the file): later rows are consecutive in both."""
 
     def add(self, sent: int, piece: Piece, first_row: int) -> None:
-        """Say that the rows of a piece are sent from ``sent`` on; ``first_row`` is where its file's rows begin."""
+        """Add a piece whose rows are sent from ``sent`` on; ``first_row`` is where its file's rows begin."""
         at = first_row + piece.first_row
         for bad in piece.bad:
             self._runs.append((sent + (first_row + bad.row - at), first_row + bad.row + 1))
             sent, at = self._runs[-1]
 
     def row(self, sent: int) -> int:
-        """Return the row in the file of a sent row."""
+        """Return the file row of a sent row."""
         start, row = next(run for run in reversed(self._runs) if run[0] <= sent)
         return row + sent - start
 
     def forget(self, sent: int) -> None:
-        """Rows before ``sent`` are not asked for any more."""
+        """Drop rows before ``sent``: they are not needed any more."""
         while len(self._runs) > 1 and self._runs[1][0] <= sent:
             self._runs.popleft()
 
 
 @dataclass
 class PartResult:
-    """What became of a task's rows, each of which is counted once."""
+    """What became of a task's rows, each counted once."""
 
     rows: int = 0
     applied: int = 0
     ignored: int = 0
     skipped: int = 0
-    """Those that an earlier run has applied or ignored."""
+    """Rows that an earlier run applied or ignored."""
     error_count: int = 0
     errors: list[RefusedRow] = field(default_factory=list)
     places: Places | None = None
-    """Where rows that were staged stand in the file, for the errors of the commit."""
+    """The file positions of staged rows, for the errors of the commit."""
     staged: StageResult | None = None
-    """What was staged: the commit names all parts of it."""
+    """The staged parts, which the commit names."""
 
 
 class _Part:
-    """A task at work."""
+    """A running task."""
 
     def __init__(self, task: LoadTask) -> None:
         self._task = task
@@ -133,7 +133,7 @@ class _Part:
 
     def _write(self, batch: pa.RecordBatch, number: int) -> None:
         task, done = self._task, self._done
-        # A writer for every so many batches: the store knows their answers as long as it knows the writer.
+        # A new writer for every NUMBERS batches: the store keeps all their answers while it remembers the writer.
         command = WriteCommand(table=task.about.name, op=task.op, writer=f"{task.writer}.{number // NUMBERS}")
         result = task.link.service.write(command, batch, number % NUMBERS)
         if result.timestamp <= task.since:
@@ -146,7 +146,7 @@ class _Part:
         self._places.forget(self._sent)
 
     def _refused(self, batch: pa.RecordBatch, result: WriteResult) -> None:
-        """Take note of the rows that the table refused."""
+        """Record the rows that the table refused."""
         self._done.error_count += result.error_count
         for error in result.errors:
             row = self._places.row(self._sent + error.row)
@@ -154,7 +154,7 @@ class _Part:
             self._add(refused, lambda at=error.row: python_rows(batch.slice(at, 1))[0])
 
     def _unreadable(self, bad: BadRow) -> None:
-        """Take note of a row that is not what the table holds."""
+        """Record a row that does not fit the table."""
         self._done.error_count += 1
         row = self._task.first_row + bad.row
         code = InvalidArgumentError.code
@@ -168,7 +168,7 @@ class _Part:
             self._task.rejects.add(refused, cells())
 
     def _commits(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows as they are committed: the same batches each time, as they are numbered."""
+        """Yield the rows in commits: the same batches on each run, since they are numbered."""
         task = self._task
         if not task.file.is_text:
             yield from self._batches()
@@ -195,7 +195,7 @@ class _Part:
 
 
 def _caster(task: LoadTask, given: pa.Schema) -> Caster:
-    """Return what casts the rows of a file. Raises InvalidArgumentError, which names the file."""
+    """Return the caster for the rows of a file. Raises InvalidArgumentError, which names the file."""
     try:
         return Caster(given, task.about.columns)
     except InvalidArgumentError as error:

@@ -1,4 +1,4 @@
-"""Whose backups a folder holds: those of one store, or of several servers that share their tables."""
+"""The owner of a folder of backups: one store, or several servers that share their tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OWNER = "store.json"
 
 
 class Owner(BaseModel):
-    """What ``store.json`` in a folder of backups says."""
+    """The content of ``store.json`` in a folder of backups."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -25,16 +25,16 @@ class Owner(BaseModel):
 
 
 def check_owner(root: Folder, about: TableDescription, told: Iterable[TableDescription]) -> None:
-    """Check that a folder is for the backups of a table's store, and write down that it is.
+    """Check that a folder is for the backups of a table's store, and record that it is.
 
-    ``told`` are the tables that the folder has backups of: they are looked at where there is no ``store.json`` yet.
+    ``told`` are the tables with backups in the folder: they are checked if there is no ``store.json`` yet.
 
     Raises:
-        InvalidArgumentError: it holds backups of another store.
+        InvalidArgumentError: it has backups of another store.
     """
     mine = {each.store_uuid for each in about.stores}
     if not mine:
-        return  # a server of version 0.1, which does not say: no increment is made then
+        return  # a server of version 0.1 does not identify itself; increments are then impossible
     is_told = root.has(OWNER)
     if is_told:
         known = set(root.read_model(OWNER, Owner).stores)
@@ -52,12 +52,12 @@ def check_owner(root: Folder, about: TableDescription, told: Iterable[TableDescr
 
 
 def is_same_table(then: Sequence[TableStore], now: Sequence[TableStore]) -> bool:
-    """Whether two descriptions are of one table: a store knows it by the same id."""
+    """Return whether two descriptions are of one table: a store knows both by the same id."""
     return bool(_ids(then) & _ids(now))
 
 
 def why_not_continued(then: Sequence[TableStore], now: Sequence[TableStore]) -> str | None:
-    """Return why changes since a backup cannot be told from what the stores hold now; None where they can."""
+    """Return why the stores no longer have the changes since a backup; None if they have."""
     if not then:
         return "the last backup does not name its store"
     if not now:

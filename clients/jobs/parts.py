@@ -1,7 +1,7 @@
-"""Parts: Parquet files, each of the rows that one scan gives, with what is known of them beside them.
+"""Parts: Parquet files, each with the rows of one scan, and notes that describe them.
 
-A part is there when its note is: a small JSON file that is written last. A run that was killed leaves notes of what it
-got done, which the next one takes over; a file without a note is nobody's, and goes when the job ends.
+A part exists once its note does: a small JSON file that is written last. The notes of a killed run let the next run
+resume; a file without a note is garbage, and removed when the job ends.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ class DataFile(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     file: str = Field(pattern=r"^part-[0-9]+-[0-9a-f]+\.parquet$")
-    """Its name, in the folder of the note."""
+    """Its name, in the note's folder."""
     tablet: TabletLabel
     kind: Literal["rows", "changes"]
-    """rows: they are there; changes: what became of them, in the column ``_op``."""
+    """rows: existing rows; changes: their changes, with the column ``_op``."""
     rows: NonNegativeInt
     bytes: NonNegativeInt
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     checksum: Checksum | None = None
-    """What it adds to the sum of the hashes of the tablet's rows, where that was worked out: see ``row_hash``."""
+    """What it adds to the sum of the tablet's row hashes, if computed: see ``row_hash``."""
     rows_added: int | None = None
-    """What changes add to the tablet's rows, where that was worked out."""
+    """What changes add to the number of the tablet's rows, if computed."""
 
 
 @dataclass(frozen=True)
 class PartTask:
-    """Write what a scan gives to a file, unless that is done."""
+    """Write the result of a scan to a file, unless that was done."""
 
     link: StoreLink
     split: TableSplit
     folder: Folder
     number: int
     schema: pa.Schema
-    """What the scan has to give: a table whose columns changed meanwhile is refused."""
+    """The expected columns of the scan; a table whose columns changed meanwhile is rejected."""
     sums: bool = False
 
     @property
@@ -67,19 +67,19 @@ class PartTask:
 
     @property
     def note(self) -> str:
-        """The file that says that it is done; Spark and others overlook names that begin so."""
+        """The file that marks the part as complete; Spark and others ignore such names."""
         return f"_{self.name}{NOTE}"
 
 
 def write_part(task: PartTask) -> DataFile:
-    """Return a task's part; write it, if no earlier run has.
+    """Return a task's part; write it unless an earlier run did.
 
     Raises:
-        ConflictError: the table has other columns by now.
+        ConflictError: the table's columns have changed.
     """
     if done := _done(task):
         return done
-    # Of its own for each attempt: two may run at once.
+    # A file for each attempt: two may run at once.
     file = f"{task.name}-{uuid.uuid4().hex[:8]}.parquet"
     stream = task.link.scan(task.split)
     if not stream.schema.equals(task.schema):
@@ -102,7 +102,7 @@ def write_part(task: PartTask) -> DataFile:
 
 
 def _done(task: PartTask) -> DataFile | None:
-    """Return the part that an earlier run has written; None where there is none, or its note or file is damaged."""
+    """Return the part that an earlier run wrote; None if there is none, or its note or file is damaged."""
     if not task.folder.has(task.note):
         return None
     try:
@@ -117,7 +117,7 @@ def read_part(folder: Folder, part: DataFile, schema: pa.Schema) -> Iterator[pa.
     """Yield the rows of a part, which has the columns of ``schema``.
 
     Raises:
-        CorruptionError: the file is missing, or not what was written.
+            CorruptionError: the file is missing, or not as it was written.
     """
     import hashlib
 
@@ -154,7 +154,7 @@ def _columns(schema: pa.Schema) -> str:
 
 
 def sweep(folder: Folder, parts: list[DataFile]) -> None:
-    """Delete notes, and files of attempts that came to nothing."""
+    """Delete notes, and files of failed attempts."""
     wanted = {part.file for part in parts}
     for name in folder.names():
         if name.startswith(("part-", "_part-")) and name not in wanted:

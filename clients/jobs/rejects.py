@@ -1,4 +1,4 @@
-"""The file of rejected rows: what a load did not take, with why, to be corrected and loaded again."""
+"""The file of rejected rows: each with the reason, to be corrected and loaded again."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _CSV, _JSON = (".csv",), (".jsonl", ".ndjson")
 
 
 class Rejects:
-    """Writes rows to a file, as CSV or JSON lines by its suffix; made when the first comes. Thread safe.
+    """Writes rows to a file, as CSV or JSON lines by its suffix; created with the first row. Thread safe.
 
-    A row has the columns of its input and ``_file``, ``_line`` and ``_error``, which a load overlooks; ``_line`` is
-    ``row N``, from 0, where the line is not known. A line that could not be cut into cells is whole in ``_text``.
+    A row has the columns of its input and ``_file``, ``_line`` and ``_error``, which a load ignores; ``_line`` is ``row
+    N``, from 0, if the line is not known. A line that could not be split into cells is in ``_text``.
     """
 
     def __init__(self, path: Path, columns: Sequence[str]) -> None:
-        """``columns`` are the titles in CSV.
+        """``columns`` are the CSV header.
 
         Raises:
             InvalidArgumentError: the suffix names no format.
@@ -47,7 +47,7 @@ class Rejects:
         line = self._csv(row) if self.path.suffix in _CSV else _json(row)
         with self._lock:
             if (refused.file, refused.row) in self._known:
-                return  # the task was begun again
+                return  # the task was retried
             self._known.add((refused.file, refused.row))
             if self._file is None:
                 self._file = self._opened()
@@ -55,7 +55,7 @@ class Rejects:
             self.rows += 1
 
     def close(self) -> None:
-        """End the file."""
+        """Close the file."""
         with self._lock:
             if self._file is not None:
                 self._file.close()
@@ -67,7 +67,7 @@ class Rejects:
         return file
 
     def _csv(self, row: Mapping[str, Any]) -> str:
-        """Return a line in which NULL is nothing, and all else is quoted: as a load tells them apart."""
+        """Return a line with NULL as nothing and everything else quoted, so that a load can tell them apart."""
         cells = (to_json(row.get(name)) for name in self._columns)
         words = (cell if cell is None or isinstance(cell, str) else json.dumps(cell) for cell in cells)
         return ",".join("" if word is None else f'"{word.replace(chr(34), chr(34) * 2)}"' for word in words) + "\n"

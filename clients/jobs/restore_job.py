@@ -35,14 +35,14 @@ class RestoreResult(BaseModel):
 
     table: str
     until: int
-    """The snapshot of the source that the table shows."""
+    """The source's snapshot that the table shows."""
     backups: int
-    """How long the chain was."""
+    """Number of backups in the chain."""
     rows_written: int
-    """Rows and changes that were written by this run."""
+    """Rows and changes written by this run."""
     resumed: bool
     verified: bool
-    """Whether the rows were summed up and compared with what the backup says."""
+    """Whether the checksum of the rows was compared with the backup's."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def restore(
     unfinished = f"{name}.restoring-{wanted.until}"
     written = 0
     with TableUnderWay(link.service, unfinished, wanted.table, str(backups.folder), partition_by) as under_way:
-        if name in link.service.tables():  # by a run that has ended just now
+        if name in link.service.tables():  # by a run that has just ended
             under_way.discard()
             raise is_there
         resumed = bool(under_way.done)
@@ -124,14 +124,15 @@ def restore(
 
 
 def _tasks(link: StoreLink, into: TableDescription, wanted: Backup, folder: Folder, made: Backup) -> list[RestoreTask]:
-    """Return what is to be written of one backup. Tablets that are gone in the end went with their rows: a range that
-    was dropped; or are in a later backup in full: the heirs of one that was split."""
+    """Return the tasks for one backup. Skip tablets that no longer exist at the end: their range was dropped, or they
+    were split and a later backup has all their rows.
+    """
     tablets = set(wanted.tablets)
     return [RestoreTask(link, into, made.table, folder, part) for part in made.parts if part.tablet in tablets]
 
 
 def write_part_into(task: RestoreTask) -> int:
-    """Write one part; return how many rows and changes it has."""
+    """Write one part; return the number of its rows and changes."""
     fields = [column.field for column in task.was.columns]
     is_rows = task.part.kind == "rows"
     batches = read_part(task.folder, task.part, pa.schema(fields) if is_rows else feed_schema(fields, before=False))
@@ -153,7 +154,7 @@ def _write_changes(task: RestoreTask, given: Iterator[pa.RecordBatch]) -> None:
     projection = Projection(task.was, task.into)
     write = partial(write_rows, task.link.service, task.into)
     batches = list(given)
-    # Cells that are immutable are set in new rows only: rows that changed begin anew.
+    # Immutable cells are set only in new rows: so delete changed rows and insert them again.
     starts_anew = any(column.immutable for column in task.into.columns)
     gone = batches if starts_anew else (batch.filter(_is_gone(batch)) for batch in batches)
     write(map(projection.keys, gone), projection.key, Operation.DELETE_IGNORE)

@@ -1,4 +1,4 @@
-"""Hashes of rows, and sums of them that do not depend on any order: the checksum of a tablet, a table, a file.
+"""Hashes of rows, and their sums, which do not depend on order: the checksum of a tablet, a table or a file.
 
 The hash of a row is a 64-bit number, all arithmetic modulo 2^64:
 
@@ -7,8 +7,8 @@ The hash of a row is a 64-bit number, all arithmetic modulo 2^64:
     cell        mix(word ^ seed), and mix(mix(seed + 1)) for NULL
     row         mix(sum of the cells of all columns)
 
-so that the order of columns plays no part, and that of rows neither: a checksum is the sum of the rows' hashes, beside
-their count. The word of a cell is
+The order of columns does not matter, nor does that of rows: a checksum is the sum of the rows' hashes, beside their
+count. The word of a cell is
 
     bool, integers, date, timestamp[us]     the value as a 64-bit integer
     float, double                           the bits of the double; every NaN is 0x7ff8000000000000; -0.0 is not 0.0
@@ -31,7 +31,7 @@ import pyarrow as pa
 from ...schemas.errors import InvalidArgumentError
 
 BUCKETS = 256
-"""Rows are summed by the highest bits of the hash of their keys, so that what differs can be found."""
+"""Rows are summed by the highest bits of their key hashes, so that differences can be located."""
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xFF51AFD7ED558CCD)
 _SECOND = np.uint64(0xC4CEB9FE1A85EC53)
@@ -43,7 +43,7 @@ Words = np.ndarray
 
 
 def mix(words: Words) -> Words:
-    """Return the words with their bits mixed, by a bijection."""
+    """Mix the bits of each word; a bijection."""
     mixed = words ^ (words >> _SHIFT)
     mixed *= _FIRST
     mixed ^= mixed >> _SHIFT
@@ -56,7 +56,7 @@ def row_hashes(batch: pa.RecordBatch, columns: Sequence[str] | None = None) -> W
     """Return the hash of each row over some columns, of all by default.
 
     Raises:
-        InvalidArgumentError: a column has a type that no table holds.
+            InvalidArgumentError: a column has a type that tables do not have.
     """
     names = batch.schema.names if columns is None else columns
     total = np.zeros(batch.num_rows, np.uint64)
@@ -115,7 +115,7 @@ def _decimals(values: pa.Array) -> Words:
 
 
 def _bytes(values: pa.Array) -> Words:
-    """Hash all cells at once: their words in one array, summed cell by cell."""
+    """Hash all cells at once: their words in one array, summed by cell."""
     is_large = pa.types.is_large_string(values.type) or pa.types.is_large_binary(values.type)
     _, offsets_buffer, data = values.buffers()
     offsets = np.frombuffer(offsets_buffer, "<i8" if is_large else "<i4", count=values.offset + len(values) + 1)
@@ -135,9 +135,9 @@ def _bytes(values: pa.Array) -> Words:
 
 
 def _terms(padded: np.ndarray, starts: np.ndarray, lengths: np.ndarray, counts: np.ndarray, filled: int) -> Words:
-    """Return the mixed words of all cells, cell after cell."""
+    """Return the mixed words of all cells, in the order of the cells."""
     place = np.arange(filled, dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
-    # Words begin at every byte, not only at multiples of eight.
+    # Words may begin at any byte, not only at multiples of eight.
     everywhere = np.ndarray((len(padded) - 7,), "<u8", padded, strides=(1,))
     words = everywhere[np.repeat(starts, counts) + 8 * place]
     missing = np.clip(8 * (place + 1) - np.repeat(lengths, counts), 0, 7).astype(np.uint64)
@@ -146,7 +146,7 @@ def _terms(padded: np.ndarray, starts: np.ndarray, lengths: np.ndarray, counts: 
 
 
 class Sums:
-    """The checksum of rows, in all and by bucket of their keys."""
+    """The checksum of rows, in total and by key bucket."""
 
     def __init__(self) -> None:
         self.rows = np.zeros(BUCKETS, np.int64)
@@ -160,13 +160,13 @@ class Sums:
             np.add.at(self.sums, buckets, row_hashes(batch))
 
     def merge(self, other: Sums) -> None:
-        """Add what another has summed up."""
+        """Add the sums of another."""
         self.rows += other.rows
         self.sums += other.sums
 
     @property
     def count(self) -> int:
-        """How many rows there were."""
+        """The number of rows."""
         return int(self.rows.sum())
 
     @property

@@ -1,4 +1,4 @@
-"""A DataFrame of Spark as the input of a load."""
+"""A Spark DataFrame as the input of a load."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .link import StoreLink
 
 
 def write_spark_frame(link: StoreLink, table: str, frame: Any, op: Operation) -> int:
-    """Write a DataFrame by the connector, as one commit; return its rows.
+    """Write a DataFrame with the connector, as one commit; return its number of rows.
 
     Raises:
-        InvalidArgumentError: the store has no URL that Spark could reach it by.
+        InvalidArgumentError: the store has no URL for Spark to reach it.
     """
     from pyspark.sql import Observation
     from pyspark.sql.functions import count, lit

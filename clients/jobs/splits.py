@@ -1,7 +1,7 @@
-"""The parts of a table that tasks read on their own, all at one snapshot, which together are all of its keys.
+"""Splits a table for tasks: the parts have one snapshot and together cover all keys.
 
-A part knows the server that planned it and what its tablet holds, not only the tablet's number: every server counts its
-tablets by itself, and a tablet that moves gets another number.
+A part names the server that planned it and its tablet's partition, not only the tablet's number: every server numbers
+its own tablets, and a tablet that moves gets a new number.
 """
 
 from __future__ import annotations
@@ -22,24 +22,25 @@ from ...schemas.service import StoreService
 from ...schemas.timestamp import parse_moment
 
 SPLIT_BYTES = 64 * 1024 * 1024
-"""Of a table's data: about a second of work, and a file of some ten megabytes."""
+"""Table data of one part: about a second of work, and a file of some ten megabytes."""
 _PAUSES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 """Seconds between plans, while tablets move or the table is altered."""
 
 TabletLabel = int | str
-"""What a tablet is called: by its number, and where several servers share the table as ``server/number``. A label is
-never used again for other rows: a tablet that was moved, divided, or made anew has another."""
+"""The name of a tablet: its number, or ``server/number`` if several servers share the table. Labels are never reused: a
+tablet that was moved, split or created again has a new one.
+"""
 
 
 class TableSplit(BaseModel):
-    """A part of a scan of a table, which one task reads."""
+    """A part of a table scan, read by one task."""
 
     model_config = ConfigDict(frozen=True)
 
     scan: ScanSpec
-    """With the tablet, what it holds, and the range of keys in it."""
+    """Includes the tablet, its partition, and the key range within it."""
     server: str | None = None
-    """Which planned it, and by whose numbers the tablet is meant, where several share the table."""
+    """The server that planned it and numbered the tablet, if several share the table."""
 
     @field_serializer("scan")
     def _without_nulls(self, scan: ScanSpec) -> dict[str, Any]:
@@ -47,18 +48,18 @@ class TableSplit(BaseModel):
 
     @property
     def label(self) -> TabletLabel:
-        """The tablet that it is a part of."""
+        """Its tablet."""
         return label_of(self.server, self.scan.tablet or 0)
 
 
 @dataclass(frozen=True)
 class TableSplits:
-    """A scan of a table, cut into parts."""
+    """A table scan split into parts."""
 
     splits: list[TableSplit]
-    """Those that hold rows."""
+    """The parts that hold rows."""
     tablets: dict[TabletLabel, TabletPartition]
-    """All tablets of the table, and what they hold."""
+    """All tablets of the table, with their partitions."""
     schema_version: int
 
     def of(self, labels: Iterable[TabletLabel]) -> list[TableSplit]:
@@ -68,7 +69,7 @@ class TableSplits:
 
 
 def label_of(server: str | None, tablet: int) -> TabletLabel:
-    """Return what a tablet of a server is called."""
+    """Return the label of a server's tablet."""
     return tablet if server is None else f"{server}/{tablet}"
 
 
@@ -88,11 +89,11 @@ def snapshot_of(service: StoreService, as_of: int | str | None) -> int:
 
 
 def split_table(service: StoreService, spec: ScanSpec, split_bytes: int | None = SPLIT_BYTES) -> TableSplits:
-    """Cut a scan of a whole table, pinned to a snapshot, into parts; they are checked to hold every key exactly once.
+    """Split a scan of a whole table, pinned to a snapshot; check that the parts cover every key exactly once.
 
     Raises:
-        SnapshotTooOldError: the table has dropped the history that it needs.
-        ConflictError: the table is altered, or its tablets moved, faster than it can be planned.
+        SnapshotTooOldError: the snapshot is older than the table's history.
+        ConflictError: the table is altered, or its tablets move, faster than it can be planned.
     """
     if split_bytes is not None and split_bytes < 1:
         raise InvalidArgumentError(f"split_bytes must be a positive number of bytes, not {split_bytes}")
@@ -116,10 +117,10 @@ def split_table(service: StoreService, spec: ScanSpec, split_bytes: int | None =
 
 
 def check_cover(name: str, splits: Iterable[ScanSplit], schema_version: int, table: TabletMap) -> None:
-    """Check that parts hold every key of a table, of all its buckets and ranges, exactly once.
+    """Check that parts cover every key of a table, in all buckets and ranges, exactly once.
 
     Raises:
-        ConflictError: they do not; the text says which tablet is missing or there twice.
+        ConflictError: they do not; the message names a tablet that is missing or present twice.
     """
     again = "a tablet has moved or the table was altered meanwhile; run the job again"
     if schema_version != table.schema_version:
@@ -142,7 +143,7 @@ def check_cover(name: str, splits: Iterable[ScanSplit], schema_version: int, tab
 
 
 def _check_keys(name: str, splits: list[ScanSplit]) -> None:
-    """Check that the parts of one tablet follow one another from its first key to its last."""
+    """Check that the parts of one tablet are contiguous from its first key to its last."""
     ordered = sorted(splits, key=lambda each: bytes.fromhex(each.key_lower or ""))
     is_whole = ordered[0].key_lower is None and ordered[-1].key_upper is None
     if not is_whole or any(
@@ -168,13 +169,13 @@ def tablets_of(service: StoreService, table: str) -> list[TabletLabel]:
 
 
 def count_rows(service: StoreService, spec: ScanSpec) -> int:
-    """Return how many rows a pinned scan of a table reads: counted by the store, which reads no cells for that."""
+    """Return the number of rows of a pinned scan; the store counts them without reading cells."""
     counting = ScanSpec(table=spec.table, where=spec.where, as_of=spec.as_of, aggregate={"rows": ("*", "count")})
     return sum(batch.column(0)[0].as_py() for batch in service.scan(counting).batches)
 
 
 def check_count(what: str, rows: int, expected: int | None) -> None:
-    """Compare how many rows a job has read with how many there were when it began, if that is known.
+    """Compare the number of rows that a job read with the number at its start, if known.
 
     Raises:
         ConflictError: they differ.

@@ -1,4 +1,4 @@
-"""The rows of one tablet out of a chain of backups, written into a table of their own."""
+"""Writes the rows of one tablet from a chain of backups into a new table."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .splits import TabletLabel, label_of
 
 
 def backups_of_table(root: Folder, about: TableDescription) -> TableBackups:
-    """Return the backups of a table, whatever it was called then; changes nothing.
+    """Return the backups of a table, whatever its name was then; changes nothing.
 
     Raises:
         NotFoundError: there are none.
-        CorruptionError: a note is damaged of backups that may be those of the table.
-        InvalidArgumentError: its key was another then.
+        CorruptionError: the metadata of backups that may belong to the table is damaged.
+        InvalidArgumentError: it had another key then.
     """
     damaged: list[CorruptionError] = []
     for name in root.folders():
@@ -47,17 +47,17 @@ def backups_of_table(root: Folder, about: TableDescription) -> TableBackups:
 def write_tablet(
     db: Database, name: str, chain: Sequence[tuple[Folder, Backup]], about: TableDescription, tablets: Sequence[int]
 ) -> int:
-    """Make a table ``name`` with the columns of ``about``, and write to it the rows that the last backup of a chain has
-    of a tablet, by the numbers that the tablet has had; return how many rows and changes were written.
+    """Create the table ``name`` with the columns of ``about``, and write a tablet's rows of the last backup in a chain
+    to it. ``tablets`` are the numbers that the tablet has had. Return the number of rows and changes written.
 
-    Where the backup has none of the tablets, all rows of the table are written. The table is not partitioned.
+    If the backup has none of these tablets, write all rows of the table. The table is not partitioned.
 
     Raises:
-        CorruptionError: a file is missing, or not what was written.
+        CorruptionError: a file is missing, or not as it was written.
     """
     link = StoreLink.to(db)
     made = create_like(link.service, about, name, "", partition_by=[])
-    into = about.model_copy(update={"name": made.name})  # ids of columns say which are the same
+    into = about.model_copy(update={"name": made.name})  # column ids identify the columns
     wanted = _labels(chain[-1][1], about, tablets)
     rows = 0
     for folder, backup in chain:
@@ -68,11 +68,11 @@ def write_tablet(
 
 
 def _labels(backup: Backup, about: TableDescription, tablets: Sequence[int]) -> set[TabletLabel]:
-    """Return which of a backup's tablets may hold rows of the tablet."""
+    """Return which tablets of a backup may hold rows of the tablet."""
     mine = {each.store_uuid for each in about.stores}
     servers = [each.server for each in backup.table.stores if each.store_uuid in mine] or [None]
     there = set(backup.tablets)
-    for number in tablets:  # the first is what it is called now; a tablet that it was a part of may be there too
+    for number in tablets:  # its current number first; the backup may also have a tablet that it was split from
         if found := {label_of(server, number) for server in servers} & there:
             return found
     return there

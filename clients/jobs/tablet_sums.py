@@ -1,7 +1,7 @@
-"""What the rows of each tablet sum up to at a backup: carried from one to the next by what changed in between.
+"""The checksum of each tablet at a backup, computed from the previous backup's and the changes since then.
 
-A change takes the hash of the row before away and adds that of the row after. So the checksum of a table at the end of
-an increment is known without reading the table, and every restore can be compared with one.
+A change subtracts the hash of the row before it and adds the hash of the row after it. So an increment knows the
+table's checksum without reading the table, and every restore can be verified.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _MODULUS = 1 << 64
 
 
 class PartSums:
-    """What the rows or changes of one part add to the rows of its tablet."""
+    """What the rows or changes of one part add to its tablet's sums."""
 
     def __init__(self) -> None:
         self.rows = 0
         self._total = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Add rows of the table, or changes that have the values from before."""
+        """Add rows of the table, or changes with their before values."""
         if "_op" not in batch.schema.names:
             self._count(batch, 1)
             return
@@ -48,14 +48,14 @@ class PartSums:
 
     @property
     def text(self) -> str:
-        """The sum of hashes that is added: 16 hexadecimal digits."""
+        """The sum of the added hashes: 16 hexadecimal digits."""
         return f"{self._total % _MODULUS:016x}"
 
 
 def tablet_sums(
     tablets: Iterable[TabletLabel], parts: Sequence[DataFile], before: Sequence[TabletChecksum]
 ) -> list[TabletChecksum] | None:
-    """Return the sums of tablets after parts, from those of the backup before; None where a part was not summed up."""
+    """Return the tablets' sums after ``parts``, from those of the previous backup; None if a part has no sum."""
     rows: dict[TabletLabel, int] = {}
     totals: dict[TabletLabel, int] = {}
     for each in before:
@@ -70,7 +70,7 @@ def tablet_sums(
 
 
 def checksum_of(label: TabletLabel, rows: int, checksum: str) -> TabletChecksum:
-    """Return the checksum of a tablet by its label."""
+    """Return a tablet's checksum, with the tablet named by its label."""
     server, _, number = str(label).rpartition("/")
     return TabletChecksum(tablet=int(number), server=server or None, rows=rows, checksum=checksum)
 

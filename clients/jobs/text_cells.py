@@ -1,4 +1,4 @@
-"""Text made into the cells of a table, a column at a time; what cannot be is found row by row."""
+"""Casts text to a table's cells, a column at a time; finds wrong cells row by row."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from ...schemas.types import LogicalType
 from ..convert.casting import cast
 
 _SHOWN = 60
-"""Characters of a cell that an error shows."""
+"""Characters of a cell shown in an error."""
 _BOOLEANS = {"true": True, "t": True, "yes": True, "1": True, "false": False, "f": False, "no": False, "0": False}
 
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row of a file that is not what its table holds. ``row`` counts rows from 0, ``line`` lines from 1."""
+    """A row of a file that does not fit its table. ``row`` counts rows from 0, ``line`` lines from 1."""
 
     row: int
     line: int | None
     message: str
     cells: Mapping[str, Any]
-    """What the file says, as far as it could be read."""
+    """The file's content, as far as it could be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some rows of a file: those of ``batch``, in order, and those that are ``bad``. ``first_row`` is the first's."""
+    """Some rows of a file from ``first_row`` on: the good ones in ``batch``, in order, and the ``bad`` ones."""
 
     batch: pa.RecordBatch
     first_row: int
@@ -41,16 +41,16 @@ class Piece:
 
     @property
     def rows(self) -> int:
-        """How many rows of the file these are."""
+        """The number of rows of the file in it."""
         return self.batch.num_rows + len(self.bad)
 
 
 def columns_of_text(
     given: Sequence[pa.Array], columns: Sequence[ColumnSchema]
 ) -> tuple[list[pa.Array], dict[int, str]]:
-    """Return columns of text as what a table holds, and why of each row that has a wrong cell, by its position.
+    """Return text columns cast to the table's columns, and for each row with a wrong cell the reason, by position.
 
-    Wrong cells are NULL in the columns.
+    Wrong cells are NULL in the result.
     """
     made: list[pa.Array] = []
     wrong: dict[int, str] = {}
@@ -67,7 +67,7 @@ def columns_of_text(
 def columns_of_values(
     given: Sequence[Sequence[Any]], columns: Sequence[ColumnSchema]
 ) -> tuple[list[pa.Array], dict[int, str]]:
-    """Like ``columns_of_text``, for values as JSON has them."""
+    """Like ``columns_of_text``, for JSON values."""
     made: list[pa.Array] = []
     wrong: dict[int, str] = {}
     for values, column in zip(given, columns, strict=True):
@@ -78,10 +78,10 @@ def columns_of_values(
 
 
 def cell_of_text(text: str, kind: LogicalType) -> Any:
-    """Return the Python cell that a text stands for in a column of ``kind``.
+    """Return the Python cell that a text means in a column of ``kind``.
 
     Raises:
-        InvalidArgumentError: it stands for none.
+        InvalidArgumentError: it means none.
     """
     if kind.is_variable:
         return from_json(text, kind)
@@ -106,7 +106,7 @@ def _cell_of_value(value: Any, kind: LogicalType) -> Any:
 
 
 def _whole(values: pa.Array, column: ColumnSchema) -> pa.Array:
-    """Return a column at once; raise when that cannot be, though single cells may fit."""
+    """Cast a column at once; raise if that fails, even if single cells would fit."""
     kind = column.logical
     if kind.is_variable:
         return cast(values, kind, column.name)
@@ -114,7 +114,7 @@ def _whole(values: pa.Array, column: ColumnSchema) -> pa.Array:
         try:
             return values.cast(kind.arrow)
         except pa.ArrowException:
-            return values.cast(pa.timestamp("us", "UTC")).cast(kind.arrow)  # all of them with a zone
+            return values.cast(pa.timestamp("us", "UTC")).cast(kind.arrow)  # all of them have a zone
     return values.cast(kind.arrow)
 
 
@@ -132,7 +132,7 @@ def _one_by_one(
             wrong[row] = f"column {column.name!r}: {_shown(value)} is not a valid {kind}"
     try:
         return pa.array(cells, target), wrong
-    except (pa.ArrowException, OverflowError):  # one of them is a cell of Python that Arrow cannot hold
+    except (pa.ArrowException, OverflowError):  # one is a Python value that Arrow cannot hold
         return _with_gaps(cells, column, wrong)
 
 
@@ -147,7 +147,7 @@ def _with_gaps(cells: list[Any], column: ColumnSchema, wrong: dict[int, str]) ->
 
 
 def without(arrays: Sequence[pa.Array], schema: pa.Schema, rows: Mapping[int, str]) -> pa.RecordBatch:
-    """Return columns as a batch that lacks some rows."""
+    """Return the columns as a batch without some rows."""
     batch = pa.RecordBatch.from_arrays(list(arrays), schema=schema)
     if not rows:
         return batch

@@ -1,4 +1,4 @@
-"""A table that a job is making, under a name of its own until all of it is there; its comment says how far it is."""
+"""A table that a job is building, under a temporary name until it is complete; its comment records the progress."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ class _State(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     made_from: str
-    """Where its rows come from: another job may not go on with it."""
+    """The source of its rows: a job with another source may not resume it."""
     done: list[int]
-    """What the job has done, as it counts it."""
+    """The finished parts, as the job numbers them."""
     among: str = ""
-    """Stands for all that it counts: with other parts, the numbers in ``done`` mean others, and nothing is done."""
+    """Identifies all parts: with another division into parts, the numbers in ``done`` are void."""
     holder: Holder | None = None
     """The run that works on it."""
     renewed: int = 0
-    """Its last sign of life, a timestamp of the store."""
+    """Its last heartbeat, a timestamp of the store."""
 
 
 class TableUnderWay:
-    """One such table, which one run works on at a time: while the context lasts, this one.
+    """Such a table, on which one run works at a time: this one, for the duration of the context.
 
-    The comment is changed only where the table has the schema version that this run has seen last. So of two that take
-    it over one does, and a run that another has taken it from cannot give it its name.
+    The comment is changed only if the table has the schema version that this run saw last. So of two runs that take it
+    over only one succeeds, and a run that lost it cannot rename it.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class TableUnderWay:
         partition_by: Levels | None = None,
         among: str = "",
     ) -> None:
-        """Name the table; ``among`` stands for the parts of the job."""
+        """Name the table; ``among`` identifies the job's division into parts."""
         self._service = service
         self._name = name
         self._like = like
@@ -71,18 +71,18 @@ class TableUnderWay:
         self._version = 0
         self._is_complete = False
         self.done: list[int] = []
-        """What is done already."""
+        """The parts finished already."""
 
     def __enter__(self) -> TableUnderWay:
-        """Create the table, or take it over as an earlier run left it.
+        """Create the table, or take it over from an earlier run.
 
         Raises:
-            InvalidArgumentError: there is one of that name that was not made for this.
-            UnavailableError: another run works on it; the text names it.
+            InvalidArgumentError: a table of that name exists that is not this job's.
+            UnavailableError: another run works on it; the message names it.
         """
         found = self._taken()
         self.table = _with_ids_of(found, self._like)
-        """The table, with the column ids of what it is made like."""
+        """The table, with the column ids of its model."""
         self._beat = Heartbeat(self._renew)
         return self
 
@@ -94,7 +94,7 @@ class TableUnderWay:
                 self._let_go()
 
     def note(self, done: Iterable[int]) -> None:
-        """Remember what is done; if it is too much for a comment, only as much as fits.
+        """Record finished parts; only as many as fit in a comment.
 
         Raises:
             ConflictError: another run has taken the table over.
@@ -104,22 +104,22 @@ class TableUnderWay:
             self._alter(SetComment(comment=self._comment()))
 
     def check(self) -> None:
-        """Raise ConflictError, if another run may have taken the table over."""
+        """Raise ConflictError if another run may have taken the table over."""
         if not (self._beat and self._beat.is_alive):
             raise lost(f"table {self._name!r}")
 
     def discard(self) -> None:
-        """Drop the table, as it is not wanted any more."""
+        """Drop the table."""
         with self._lock:
             self._is_complete = True
             self._service.drop_table(self._name)
 
     def complete(self, name: str, comment: str) -> None:
-        """Give it its name and comment: now it is there.
+        """Give it its final name and comment.
 
         Raises:
             ConflictError: another run has taken the table over.
-            AlreadyPresentError: there is a table of that name.
+            AlreadyPresentError: a table of that name exists.
         """
         self.check()
         with self._lock:
@@ -140,12 +140,12 @@ class TableUnderWay:
                 with suppress(AlreadyPresentError):
                     comment = _State(made_from=self._origin, done=[], among=self._among).model_dump_json()
                     create_like(self._service, self._like, self._name, comment, self._partition_by)
-            except ConflictError:  # another run has changed it between
+            except ConflictError:  # another run changed it in between
                 time.sleep(random.uniform(0.5, 1 + attempt) * _PAUSE_SECONDS)
         raise ConflictError(f"table {self._name!r} is in use by other runs: wait for them to end, then try again")
 
     def _is_dead(self, holder: Holder, renewed: int) -> bool:
-        silent = microseconds_of(self._service.now()) - microseconds_of(renewed)  # both by the clock of the store
+        silent = microseconds_of(self._service.now()) - microseconds_of(renewed)  # both by the store's clock
         return holder.is_gone or silent > LEASE_SECONDS * 1_000_000
 
     def _renew(self) -> None:
@@ -154,7 +154,7 @@ class TableUnderWay:
                 self._alter(SetComment(comment=self._comment()))
 
     def _let_go(self) -> None:
-        """Let the next run take it over at once."""
+        """Release it, so that the next run can take it over at once."""
         found = self._service.describe_table(self._name)
         state = self._state_of(found.options.comment)
         if state.holder == self._holder:
@@ -169,7 +169,7 @@ class TableUnderWay:
         return found
 
     def _comment(self) -> str:
-        """Return what is done, as much of it as fits, and that this run lives."""
+        """Return the comment: the finished parts, as many as fit, and a heartbeat."""
         state = _State(
             made_from=self._origin,
             done=self.done,

@@ -1,4 +1,4 @@
-"""What verification answers."""
+"""The results of verification."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
 Checksum = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
-"""The sum of the hashes of rows, modulo 2 to the 64, in hexadecimal."""
+"""The sum of row hashes, modulo 2^64, in hexadecimal."""
 
 
 class TabletChecksum(BaseModel):
@@ -16,15 +16,16 @@ class TabletChecksum(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     tablet: int
-    """Its number, on ``server`` where several servers share the table."""
+    """Its number, on ``server`` if several servers share the table."""
     rows: int
     checksum: Checksum
     server: str | None = None
 
 
 class TableChecksum(BaseModel):
-    """The rows of a table at a snapshot: how many, and the sum of their hashes, which depends on no order and no
-    partitioning. See ``row_hash`` for the algorithm."""
+    """The rows of a table at a snapshot: their number, and the sum of their hashes, which depends on neither order nor
+    partitioning. See ``row_hash`` for the algorithm.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -35,12 +36,12 @@ class TableChecksum(BaseModel):
     tablets: list[TabletChecksum]
 
     def is_same(self, other: TableChecksum) -> bool:
-        """Tell whether the other is of the same rows."""
+        """Return whether the other has the same rows."""
         return (self.rows, self.checksum) == (other.rows, other.checksum)
 
 
 class KeyDifference(BaseModel):
-    """A key whose rows differ: there on one side only, or on both with other values."""
+    """A key whose rows differ: one side lacks it, or has other values."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -49,7 +50,7 @@ class KeyDifference(BaseModel):
 
 
 class Verification(BaseModel):
-    """Whether two tables hold the same rows, and where they do not."""
+    """Whether two tables hold the same rows, and where they differ."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -57,10 +58,10 @@ class Verification(BaseModel):
     left: TableChecksum
     right: TableChecksum
     columns: list[str] = []
-    """What differs between the columns, in words; then the rows are not compared."""
+    """Differences between the columns, as text; the rows are then not compared."""
     tablets: list[int | str] = []
-    """Tablets of the left table that have rows which differ: numbers, or ``server/number``."""
+    """Tablets of the left table with rows that differ: numbers, or ``server/number``."""
     differences: list[KeyDifference] = []
     """The first keys that differ."""
     complete: bool = True
-    """Whether ``differences`` and ``tablets`` tell all."""
+    """Whether ``differences`` and ``tablets`` are complete."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ChecksumTask:
-    """Read one split and sum its rows up."""
+    """Read one split and sum the hashes of its rows."""
 
     link: StoreLink
     split: TableSplit
@@ -33,7 +33,7 @@ class ChecksumTask:
 
 @dataclass(frozen=True)
 class Checked:
-    """What a table's rows sum up to."""
+    """The sums of a table's rows."""
 
     checksum: TableChecksum
     total: Sums
@@ -120,7 +120,7 @@ def checked(
 
 
 def column_differences(left: TableDescription, right: TableDescription) -> list[str]:
-    """Return, in words, what keeps the rows of two tables from being compared."""
+    """Return, as text, why the rows of two tables cannot be compared."""
     found = []
     if left.primary_key != right.primary_key:
         keys = (", ".join(about.primary_key) for about in (left, right))
@@ -138,7 +138,7 @@ def column_differences(left: TableDescription, right: TableDescription) -> list[
 
 
 def _family(kind: LogicalType) -> tuple[str, int]:
-    """Return what two types have in common that hold equal values as equal words."""
+    """Return a value that is equal for types that hash equal values alike."""
     if kind.is_integer:
         return "integer", 0
     if kind.is_floating:
@@ -187,15 +187,15 @@ def sum_up(task: ChecksumTask) -> Sums:
 
 
 def can_sum() -> bool:
-    """Whether rows can be summed up here."""
+    """Return whether rows can be hashed here: that needs numpy."""
     return importlib.util.find_spec("numpy") is not None
 
 
 def new_sums() -> Sums:
-    """Return sums of no rows yet; numpy is only needed where rows are summed up.
+    """Return empty sums. numpy is imported only here.
 
     Raises:
-        InvalidArgumentError: it is missing.
+        InvalidArgumentError: numpy is missing.
     """
     try:
         from .row_hash import Sums

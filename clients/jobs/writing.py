@@ -1,4 +1,4 @@
-"""Rows on their way into a table, as tasks write them."""
+"""Writes the rows of tasks into a table."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from ..convert.data import WriteData
 def write_rows(
     service: StoreService, about: TableDescription, batches: Iterator[pa.RecordBatch], schema: pa.Schema, op: Operation
 ) -> int:
-    """Write batches in commits of a good size; return how many rows were applied. Written again, they change nothing
-    if ``op`` is an upsert or a ``delete_ignore``.
+    """Write batches in commits of a good size; return the number of applied rows. If ``op`` is an upsert or
+    ``delete_ignore``, writing them again changes nothing.
 
     Raises:
         RowErrors: rows were refused; the others are applied.
@@ -42,28 +42,29 @@ def write_rows(
 
 
 def replacing(about: TableDescription) -> Operation:
-    """Return the operation by which rows that are all new may be written again, by a run that goes on with another:
-    immutable cells, which only new rows take, are left as they are then."""
+    """Return the operation with which a resumed run can write rows again: immutable cells, which only new rows take,
+    then stay unchanged.
+    """
     return Operation.UPSERT_IGNORE if any(column.immutable for column in about.columns) else Operation.UPSERT
 
 
 class Projection:
-    """Makes rows of a table as it was into rows of what became of it: columns are the same if their ids are."""
+    """Converts rows of an earlier version of a table to its current columns; column ids identify columns."""
 
     def __init__(self, was: TableDescription, becomes: TableDescription) -> None:
-        """Columns that ``was`` lacks show their read default, as the rows that were there when they were added did."""
+        """Columns that ``was`` lacks show their read default, as in rows older than the column."""
         self._becomes = list(becomes.columns)
         self._was: Mapping[int, ColumnSchema] = {column.id: column for column in was.columns}
         self.schema = pa.schema([column.field.with_nullable(True) for column in self._becomes])
         self.key = pa.schema(list(self.schema)[: len(becomes.primary_key)])
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows with all columns."""
+        """Return the rows with all columns."""
         arrays = [self._column(batch, column) for column in self._becomes]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def keys(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows with the columns of the key."""
+        """Return the rows with the key columns."""
         arrays = [self._column(batch, column) for column in self._becomes[: len(self.key)]]
         return pa.RecordBatch.from_arrays(arrays, schema=self.key)
 
@@ -75,6 +76,6 @@ class Projection:
 
 
 def constant(column: ColumnSchema, value: object, count: int) -> pa.Array:
-    """Return a column of one value, given as JSON has it."""
+    """Return a column of one value, given as JSON."""
     cell = from_json(value, column.logical) if value is not None else None
     return pa.repeat(pa.scalar(cell, column.field.type), count)

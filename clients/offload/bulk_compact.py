@@ -1,7 +1,7 @@
-"""Distributed compaction: merge a table's rowsets past the server, by as many processes as there are.
+"""Distributed compaction: merges a table's rowsets outside the server, in any number of processes.
 
-The server hands rowsets out, and takes the merged ones back task by task; those who merge need nothing of the store but
-its directory.
+The server hands rowsets out and takes back the merged ones task by task; the merging processes need only the store's
+directory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ..offload.bulk_import import Directory, file_system
 
 @dataclass(frozen=True)
 class MergeTask:
-    """What ``merge`` is to do; any process may that sees the directory."""
+    """A task for ``merge``; any process that sees the directory can run it."""
 
     plan: CompactionPlan
     """Without the other tasks."""
@@ -41,7 +41,7 @@ class MergeTask:
 
 
 def merge(task: MergeTask) -> MergedTask:
-    """Merge the rowsets of a task: the function for executors. Raises as ``engine.distributed.run.merge_task``."""
+    """Merge the rowsets of a task: the function for executors. Raises as ``engine.offload.merge.run.merge_task``."""
     return merge_task(task.plan, task.task, file_system(task.directory), uuid.uuid4().hex)
 
 
@@ -57,7 +57,7 @@ def bulk_compact(
     ttl_seconds: int = 900,
     show: Show = "off",
 ) -> CompactionSummary:
-    """Compact a table by tasks of an executor: see ``Table.bulk_compact``."""
+    """Compact a table with the tasks of an executor: see ``Table.bulk_compact``."""
     runs_on = executor_of("local" if executor is None else executor, workers)
     where = directory or getattr(store, "directory", None)
     if where is None:

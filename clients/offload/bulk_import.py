@@ -1,9 +1,9 @@
-"""Bulk import: load data past the server, by many processes that build the files of a table themselves.
+"""Bulk import: loads data outside the server, in many processes that build the table's files themselves.
 
-Two stages, each a plain function over tasks that can be sent to other processes: ``cut`` reads some of the input and
-writes its rows by tablet into scratch files, ``build`` sorts and encodes the rows of one tablet. The server then
-attaches the files, all at one timestamp. Whoever runs tasks needs nothing of the store but its directory, or wherever
-else its imports lie, at the path that ``directory`` says.
+It has two stages, each a plain function over tasks that can be sent to other processes: ``cut`` reads some of the input
+and writes its rows by tablet into scratch files; ``build`` sorts and encodes the rows of one tablet. The server then
+attaches the files at one timestamp. Tasks need only the store's directory, or the storage of its imports, at the path
+``directory``.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from ..executors.executor import results
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 Directory = str | Path | FileSystem
-"""A directory as the processes see it that run tasks, or a URI; in this process also a file system of the engine."""
+"""A directory as the processes that run tasks see it, or a URI; in this process also a file system of the engine."""
 
 _RUNS = "runs"
 _BATCH_ROWS = 1 << 17
 _TASK_BYTES = 256 << 20
-"""Of a Parquet file, before it was compressed, for one task; row groups are not cut."""
+"""Uncompressed bytes of a Parquet file for one task; row groups are not divided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class ParquetPart:
 
     def reader(self) -> pa.RecordBatchReader:
         """Return the rows."""
-        file = pq.ParquetFile(self.path)  # not mapped: a file that is cut would end the process
+        file = pq.ParquetFile(self.path)  # not mapped: if the file were truncated, that would kill the process
         batches = file.iter_batches(_BATCH_ROWS, row_groups=list(self.row_groups), use_threads=False)
         return pa.RecordBatchReader.from_batches(file.schema_arrow, batches)
 
@@ -74,7 +74,7 @@ class _Place:
 
 @dataclass(frozen=True)
 class CutTask:
-    """What ``cut`` is to do."""
+    """A task for ``cut``."""
 
     plan: ImportPlan
     source: Any
@@ -84,7 +84,7 @@ class CutTask:
 
 @dataclass(frozen=True)
 class BuildTask:
-    """What ``build`` is to do."""
+    """A task for ``build``."""
 
     plan: ImportPlan
     first_file_id: int
@@ -94,14 +94,14 @@ class BuildTask:
 
 
 def cut(task: CutTask) -> list[ScratchRun]:
-    """The first stage: check rows and write them by tablet; raises as ``engine.bulk.runs.write_runs``."""
+    """The first stage: check rows and write them by tablet; raises as ``engine.offload.bulk.runs.write_runs``."""
     source = task.source.reader() if isinstance(task.source, ParquetPart) else task.source
     batches = WriteData(source, task.plan.schema_.columns)
     return write_runs(Target(task.plan), batches, task.scratch.fs, uuid.uuid4().hex)
 
 
 def build(task: BuildTask) -> list[ImportFile]:
-    """The second stage: write the rowset files of one tablet; raises as ``engine.bulk.build.build_tablet``."""
+    """The second stage: write a tablet's rowset files; raises as ``engine.offload.bulk.build.build_tablet``."""
     target, token = Target(task.plan), uuid.uuid4().hex
     return build_tablet(target, task.first_file_id, task.runs, task.scratch.fs, task.staging.fs, token)
 
@@ -117,7 +117,7 @@ def bulk_import(
     mode: str | ImportMode = ImportMode.INSERT_ONLY,
     ttl_seconds: int = 24 * 3600,
 ) -> WriteResult:
-    """Import ``source`` into a table, as one commit: see ``Table.bulk_import``."""
+    """Import ``source`` into a table as one commit: see ``Table.bulk_import``."""
     asked = _mode(mode)
     parts = _parts(source)
     plan = store.import_begin(ImportBegin(table=table, ttl_seconds=ttl_seconds))
@@ -153,7 +153,7 @@ def _built(
 
 
 def ran(executor: Any, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
-    """Run tasks and return their results in order; ``executor`` as jobs take it, None is "local"."""
+    """Run tasks and return their results in order; ``executor`` is any that jobs take, None means "local"."""
     return results(executor_of("local" if executor is None else executor), function, tasks)
 
 
@@ -166,7 +166,7 @@ def _mode(mode: str | ImportMode) -> ImportMode:
 
 
 def _parts(source: Any) -> list[Any]:
-    """Return the pieces of the input, one for each task: of Parquet files their row groups, of data all of it."""
+    """Divide the input into tasks: Parquet files by row groups; other data is one task."""
     if isinstance(source, str | Path):
         source = [source]
     if isinstance(source, Sequence) and source and all(isinstance(each, str | Path) for each in source):
@@ -186,7 +186,7 @@ def _parquet_files(path: Path) -> list[Path]:
 
 
 def _row_groups(path: Path) -> list[Any]:
-    """Return the parts of a file, of about the size that a task should have."""
+    """Return the parts of a file, each of about the size for one task."""
     try:
         metadata = pq.read_metadata(path)
     except pa.ArrowInvalid as error:
@@ -204,7 +204,7 @@ def _row_groups(path: Path) -> list[Any]:
 
 
 def _shared(store: StoreService, directory: Directory | None, plan: ImportPlan) -> Directory:
-    """Return where the store's directory is; the one that was just made for the import shows that it is the one."""
+    """Return the store's directory, recognised by the staging directory just made for the import."""
     if plan.storage is not None:
         return plan.storage
     where = directory or getattr(store, "directory", None)

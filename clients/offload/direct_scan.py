@@ -1,7 +1,7 @@
-"""Direct read: scan a table's files past the server, by as many processes as there are.
+"""Direct read: scans a table's files outside the server, in any number of processes.
 
-The server flushes the table up to a snapshot and keeps the files for a time; whoever sees its directory reads them with
-the engine. So bytes are decoded where they are used, and the server has nothing to do.
+The server flushes the table up to a snapshot and keeps the files for a time; any process that sees its directory reads
+them with the engine. So bytes are decoded where they are used, and the server does no work.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..offload.bulk_import import Directory, file_system, ran
 
 @dataclass(frozen=True)
 class DirectSplit:
-    """A part of a direct scan that any process may read that sees the directory; it can be pickled."""
+    """A part of a direct scan that any process that sees the directory can read. Can be pickled."""
 
     _pinned: PinnedTable
     _spec: ScanSpec
@@ -36,10 +36,10 @@ class DirectSplit:
     """An estimate from statistics."""
 
     def batches(self, threads: int = 0) -> Iterator[pa.RecordBatch]:
-        """Yield the rows; so many ``threads`` read ahead, by default none: whoever asks for a batch reads it.
+        """Yield the rows; ``threads`` threads read ahead, by default none: the caller's thread reads each batch.
 
         Raises:
-            NotFoundError: the files are gone: the pin's time is over, it was released, or the server was restarted.
+            NotFoundError: the files are gone: the pin expired or was released, or the server was restarted.
         """
         pool = ThreadPoolExecutor(threads) if threads else CallerRuns()
         with pool, _reader(self._pinned, self._directory, self._spec) as reader:
@@ -62,7 +62,7 @@ def _reader(pinned: PinnedTable, directory: Directory, spec: ScanSpec) -> Iterat
 
 
 class DirectScan:
-    """A scan of files that are kept until ``close``, or the end of a ``with``; see ``Table.direct_scan``."""
+    """A scan of files that are kept until ``close`` or the end of a ``with``; see ``Table.direct_scan``."""
 
     def __init__(self, store: StoreService, pinned: PinnedTable, spec: ScanSpec, directory: Directory) -> None:
         self._store = store
@@ -77,11 +77,11 @@ class DirectScan:
         self.splits = [
             DirectSplit(pinned, spec.model_copy(update=update), directory, split.rows) for split, update in parts
         ]
-        """Parts that together are the scan."""
+        """The parts that make up the scan."""
 
     @property
     def snapshot(self) -> int:
-        """The timestamp that the scan shows the table at."""
+        """The timestamp at which the scan reads."""
         return self._pinned.snapshot
 
     @property
@@ -98,11 +98,11 @@ class DirectScan:
             yield from split.batches()
 
     def renew(self) -> None:
-        """Keep the files for as long again. Raises NotFoundError when they are gone."""
+        """Keep the files for another ``ttl_seconds``. Raises NotFoundError if they are gone."""
         self._store.renew_pin(self._pinned.pin_id)
 
     def close(self) -> None:
-        """Let the server go of the files, unless it has. Splits that are being read go on; none can be begun."""
+        """Let the server release the files, unless it has. Splits being read finish; no other can start."""
         with suppress(NotFoundError):
             self._store.release_pin(self._pinned.pin_id)
 
