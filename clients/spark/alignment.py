@@ -1,4 +1,4 @@
-"""What Spark hands to a writer, made into rows of a table: columns by name, cells of the table's types, no zones."""
+"""Converts rows from Spark into rows of a table: columns by name, cells in the table's types, no time zones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .zone import moments, session_zone
 
 @dataclass(slots=True)
 class Alignment:
-    """Aligns the batches of a write. Made where a write is planned, sent to its tasks, used by one at a time."""
+    """Aligns the batches of a write. Created by the planner and sent to the tasks; each copy is for one thread."""
 
     key: list[str]
     operation: Operation
@@ -28,17 +28,17 @@ class Alignment:
     ignore_null: bool
     _columns: list[ColumnSchema]
     _names: dict[str, str]
-    """Those of the rows' columns that are written, with what the table calls them."""
+    """Maps the columns to write to their names in the table."""
     _walls: set[str]
-    """Those of them that are times without a zone, or dates, and become moments."""
+    """Those that are dates or timestamps without a zone, to be converted to moments."""
     _casters: dict[pa.Schema, Caster] = field(default_factory=dict)
 
     @classmethod
     def of(cls, schema: StructType, table: TableDescription, options: WriteOptions | StreamWriteOptions) -> Alignment:
-        """Check that rows of ``schema`` can be written at all.
+        """Check that rows of ``schema`` can be written.
 
         Raises:
-            InvalidArgumentError: a column that the table has not or holds no such cells, or one of the key missing.
+            InvalidArgumentError: the table lacks a column or has another type, or the rows lack a key column.
         """
         operations = _operation_column(schema, options)
         apart = {operations, *(options.left_out if isinstance(options, WriteOptions) else ())}
@@ -56,10 +56,10 @@ class Alignment:
         return cls(key, options.operation, operations, only_keys, table.columns, names, walls)
 
     def rows(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array | None]:
-        """Return the rows of a batch as the table takes them, and the words of their operations if there is a column.
+        """Return the rows of a batch as the table takes them, and their operations if there is an operation column.
 
         Raises:
-            InvalidArgumentError: a cell does not fit its column, or is NULL where none may be.
+            InvalidArgumentError: a cell does not fit its column, or is NULL in a NOT NULL column.
         """
         words = None if self.operation_column is None else batch.column(self.operation_column)
         check_case(self._names)
@@ -77,9 +77,9 @@ class Alignment:
         return rows, words
 
     def _check_nulls(self, rows: pa.RecordBatch, words: pa.Array | None) -> None:
-        """Spark does not: df.write hands over what is NULL as it is."""
+        """Spark does not check this: df.write passes NULLs on."""
         required = [column.name for column in self._columns if not column.nullable]
-        # Of what only keys count (deletes), or NULL says nothing, the store judges the other columns.
+        # If only keys count (deletes), or NULL means "unchanged", the store checks the other columns.
         is_whole = words is None and not self.ignore_null and self.operation.base is not Operation.DELETE
         for name in required if is_whole else self.key:
             if name in rows.schema.names and (count := rows.column(name).null_count):
@@ -87,10 +87,10 @@ class Alignment:
 
 
 def operations_of(words: pa.Array) -> tuple[pa.Int32Array, list[Operation]]:
-    """Return the operation of each row as a code, and what the codes stand for.
+    """Return a code for the operation of each row, and the operations of the codes.
 
     Raises:
-        InvalidArgumentError: a row has none, or one that there is not.
+        InvalidArgumentError: a row has none, or an unknown one.
     """
     if words.null_count:
         raise InvalidArgumentError(f"the operation column is NULL in {words.null_count:,} rows")
@@ -106,7 +106,7 @@ def operations_of(words: pa.Array) -> tuple[pa.Int32Array, list[Operation]]:
 
 
 def _operation_column(schema: StructType, options: WriteOptions | StreamWriteOptions) -> str | None:
-    """Return the column that says of each row what it is, as the rows call it."""
+    """Return the rows' name of the operation column, if there is one."""
     if options.operation_column is None:
         return None
     try:
@@ -122,7 +122,7 @@ def _operation_column(schema: StructType, options: WriteOptions | StreamWriteOpt
 
 
 def _names_in(table: TableDescription, rows: StructType) -> dict[str, str]:
-    """Return what the table calls the columns of rows."""
+    """Map the rows' columns to the table's names for them."""
     known = [column.name for column in table.columns]
     names = {name: same_name(name, known) for name in rows.fieldNames()}
     for name, meant in names.items():

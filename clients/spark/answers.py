@@ -1,5 +1,6 @@
-"""What the shim in Java asks. It cannot reach the store, and when it plans, all that Spark hands on from Python is a
-schema: so each answer is one, of fields whose names, or the ``value`` in whose metadata, are what was asked for."""
+"""Answers to the Java shim. It cannot reach the store, and during planning a schema is all that Spark passes on from
+Python: so each answer is a schema whose field names, or the ``value`` in whose metadata, hold the answer.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from ..api.per_process import all_servers_at, server_at
 from .options import BatchReadOptions, parse
 
 ASK = "ask"
-"""The option that holds the question; all others are those of a read."""
+"""The option that holds the question; all others are read options."""
 
 _Options = dict[str, str]
 
@@ -21,17 +22,17 @@ def answer(options: _Options) -> StructType:
     """Answer a question.
 
     Raises:
-        StoreError: it is none, or the store has no answer.
+        StoreError: the question is unknown, or the store has no answer.
     """
     question = options.pop(ASK)
     if question not in _ANSWERS:
         raise InvalidArgumentError(f"unknown question {question!r}: the Java shim has another version; build it again")
-    server_at(options["uri"], patient=False)  # a server that is not there is told at once
+    server_at(options["uri"], patient=False)  # report a missing server at once
     return _ANSWERS[question](options)
 
 
 def _schema(options: _Options) -> StructType:
-    """The schema of a read; without fields if there is no such table."""
+    """The schema of a read; no fields if the table does not exist."""
     from .batch_read import asked_schema
 
     try:
@@ -46,7 +47,7 @@ def _tables(options: _Options) -> StructType:
 
 
 def _now(options: _Options) -> StructType:
-    """A timestamp that shows all that was acknowledged so far, on all servers that can be reached."""
+    """A timestamp that covers every write acknowledged so far, on all reachable servers."""
     from ..cluster.planning import now_there
     from ..cluster.store import PlacedStore
 
@@ -56,7 +57,7 @@ def _now(options: _Options) -> StructType:
 
 
 def _size(options: _Options) -> StructType:
-    """How many rows and bytes a read gives, about."""
+    """An estimate of the rows and bytes of a read."""
     from .batch_read import scan_of, source_schema
 
     read = parse(BatchReadOptions, options, "read")

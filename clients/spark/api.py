@@ -121,7 +121,7 @@ def merge_changes(
 
 
 def _column(changes: DataFrame, name: str) -> str:
-    """Return what changes call a column that they need."""
+    """Return the name in the changes of a column that they must have."""
     try:
         return same_name(name, changes.columns)
     except InvalidArgumentError:
@@ -130,7 +130,7 @@ def _column(changes: DataFrame, name: str) -> str:
 
 
 def _texts(options: dict[str, Any]) -> dict[str, str]:
-    """Return the options that are given, as text."""
+    """Return the given options as text."""
     return {name: _text(value) for name, value in options.items() if value is not None}
 
 

@@ -1,4 +1,4 @@
-"""How many rows each commit of a table's backlog changed, so that a micro-batch can be ended where it is full."""
+"""Counts the rows that each commit of a table's backlog changed, so that a micro-batch can end when it is full."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..api.per_process import server_at
 
 
 class Backlog:
-    """Counts each commit once, however many micro-batches it waits for. For one thread."""
+    """Counts each commit once, over all micro-batches. For one thread."""
 
     def __init__(self, uri: str, table: str, where: str | None) -> None:
         self._uri = uri
@@ -21,8 +21,8 @@ class Backlog:
         """(timestamp, changed rows) of the commits with ``_since`` < timestamp <= ``_until``."""
 
     def end(self, since: int, newest: int, rows_max: int) -> int:
-        """Return up to which timestamp the commits after ``since`` changed no more than ``rows_max`` rows: ``newest``
-        at most, one commit at least.
+        """Return the timestamp up to which the commits after ``since`` changed at most ``rows_max`` rows: at most
+        ``newest``, and at least one commit.
 
         Raises:
             SnapshotTooOldError: the history does not reach back to ``since``.

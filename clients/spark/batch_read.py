@@ -1,9 +1,9 @@
-"""Reading a table, or what changed in it, as a batch: a task of Spark for each part of the scan.
+"""Reads a table, or its changes, as a batch: one Spark task for each part of the scan.
 
-``pushFilters`` is not overridden, on purpose. Spark 4.3.0 keeps one read plan for all queries over a DataFrame, with
-the filters of whichever came first, and would give the rows of one query to another. The option ``filter``, which is
-evaluated in the store, belongs to the load and not to a query; the shim in Java, where it is, makes a read of its own
-for each query and writes the query's filters into that option.
+``pushFilters`` is deliberately not overridden. Spark 4.3.0 keeps one read plan for all queries over a DataFrame, with
+the first query's filters, and would return one query's rows to another. The option ``filter``, which the store
+evaluates, belongs to the load and not to a query; the Java shim, where used, creates a read for each query and puts the
+query's filters into that option.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from .types import (
 
 @dataclass
 class ScanPartition(InputPartition):
-    """One task: a part of a scan that is pinned to a snapshot."""
+    """One task: a part of a scan at a fixed snapshot."""
 
     part: ScanPart
 
 
 class BatchReader(DataSourceReader):
-    """Plans the parts in a process of the planner, once; reads each in a task."""
+    """Plans the parts once, in the planner's process; reads each in a task."""
 
     def __init__(self, schema: StructType, options: BatchReadOptions) -> None:
         """Take the schema that Spark expects.
 
         Raises:
-            StoreError: the table has no such columns, or cannot be asked.
+            StoreError: the table lacks such columns, or cannot be reached.
         """
         self._names = projection(schema, source_schema(options))
         self._schema = schema
@@ -58,13 +58,13 @@ class BatchReader(DataSourceReader):
 
     @plain_errors
     def partitions(self) -> list[InputPartition]:
-        """Return the parts, in an order of no meaning. All see one snapshot, whenever they are read."""
+        """Return the parts, in no particular order. All have one snapshot, whenever they are read."""
         parts = server_at(self._options.uri).parts(scan_of(self._options, self._names.values()))
         return [ScanPartition(part) for part in parts.parts]
 
     @plain_errors
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one part. Where there is none to read Spark makes up a partition of its own."""
+        """Yield the rows of one part. If there are no parts, Spark passes a partition of its own."""
         if isinstance(partition, ScanPartition):
             check_case(self._names)
             wanted = arrow_schema(self._schema)
@@ -73,10 +73,10 @@ class BatchReader(DataSourceReader):
 
 
 def asked_schema(given: Mapping[str, str]) -> StructType:
-    """Return the columns that a read by options as Spark has them gives. Whether it is a stream, Spark does not say.
+    """Return the columns that a read with Spark's raw options returns. Spark does not say whether it is a stream.
 
     Raises:
-        StoreError: an option is wrong, or there is no such table or column.
+        StoreError: an option is invalid, or there is no such table or column.
     """
     if is_of_stream(given):
         return source_schema(parse(StreamReadOptions, given, "readStream"))
@@ -84,12 +84,12 @@ def asked_schema(given: Mapping[str, str]) -> StructType:
 
 
 def source_schema(options: BatchReadOptions | StreamReadOptions) -> StructType:
-    """Return the columns that a read gives: those of the table, of its changes, or its measures.
+    """Return the columns of a read: those of the table, of its changes, or its measures.
 
     Raises:
         StoreError: there is no such table or column.
     """
-    table = server_at(options.uri, patient=False).describe_table(options.table)  # a wrong one is told at once
+    table = server_at(options.uri, patient=False).describe_table(options.table)  # report a wrong URI at once
     columns = chosen(table.columns, options.columns)
     if isinstance(options, BatchReadOptions) and options.aggregate is not None:
         fields = pa.schema([column.field for column in columns])
@@ -101,7 +101,7 @@ def source_schema(options: BatchReadOptions | StreamReadOptions) -> StructType:
 
 
 def scan_of(options: BatchReadOptions, names: Iterable[str]) -> ScanSpec:
-    """Return the scan that gives the columns called ``names``, in any order."""
+    """Return the scan that returns the columns ``names``, in any order."""
     changes = None
     if options.start_timestamp is not None:
         changes = ChangeSpec(
@@ -122,6 +122,6 @@ def scan_of(options: BatchReadOptions, names: Iterable[str]) -> ScanSpec:
 
 
 def columns_of(names: Iterable[str]) -> list[str]:
-    """Return the columns of the table that the columns of a scan or its changes come from."""
+    """Return the table columns behind the columns of a scan or of its changes."""
     columns = dict.fromkeys(name.removeprefix(BEFORE) for name in names)
     return [name for name in columns if not name.startswith("_")]

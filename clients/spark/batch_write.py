@@ -1,5 +1,6 @@
-"""Writing: each task stages its rows under a name of its own, out of sight; the driver commits those of the tasks that
-Spark took, all at one timestamp. What a failed, killed or doubled task has staged is thrown away."""
+"""Writes: each task stages its rows under a name of its own, invisibly; the driver commits those of the tasks that
+Spark accepted, at one timestamp. Rows staged by failed, killed or duplicate tasks are discarded.
+"""
 
 from __future__ import annotations
 
@@ -29,16 +30,16 @@ from .statement import as_meant, only_new
 
 @dataclass
 class StagedParts(WriterCommitMessage):
-    """What a task has staged, for the driver: all that a commit needs to know stands here."""
+    """What a task has staged: everything that the driver needs for the commit."""
 
     transaction: str
     parts: list[str]
-    """In the order in which they are applied."""
+    """In the order of application."""
     rows: int
 
 
 class Stager:
-    """Stages what tasks are handed, and commits it. Sent to tasks: it holds plain data only."""
+    """Stages the rows of tasks and commits them. It is sent to tasks, so it holds plain data only."""
 
     def __init__(self, schema: StructType, options: WriteOptions | StreamWriteOptions, table: TableDescription) -> None:
         """Check the columns against the table.
@@ -53,7 +54,7 @@ class Stager:
     def stage(self, transaction: str, batches: Iterable[pa.RecordBatch]) -> StagedParts:
         """Stage all rows of a task.
 
-        Rows of one set of columns are a part, so that with NULLs that say nothing there may be several.
+        Each set of columns is a part of its own, so with ``ignoreNull`` there may be several.
 
         Raises:
             StoreError: rows do not fit the table, or the server cannot take them.
@@ -80,12 +81,12 @@ class Stager:
         app: str | None,
         version: int | None,
     ) -> None:
-        """Commit what the messages of the tasks name, in the place of all rows if ``truncate``.
+        """Commit the parts that the tasks' messages name; with ``truncate``, they replace all rows.
 
-        The store counts the versions of an ``app`` for each table on its own.
+        The store counts the versions of an ``app`` for each table separately.
 
         Raises:
-            RowErrors: rows were refused, so nothing was applied, and what was staged is thrown away.
+            RowErrors: rows were refused; nothing was applied, and the staged rows are discarded.
         """
         parts = [part for message in messages if isinstance(message, StagedParts) for part in message.parts]
         store = all_servers_at(self.options.uri)
@@ -102,7 +103,7 @@ class Stager:
             raise RowErrors(result)
 
     def _rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[StagedBatch]:
-        """Yield rows as they are staged: of a good size, each batch of one operation and set of columns."""
+        """Yield batches to stage: of a good size, each with one operation and one set of columns."""
         alignment = self._alignment
         for batch in in_batches(in_slices(batches)):
             rows, words = alignment.rows(batch)
@@ -110,14 +111,14 @@ class Stager:
                 yield StagedBatch(self._sent(part, operation or alignment.operation), operation)
 
     def _sent(self, rows: pa.RecordBatch, operation: Operation) -> pa.RecordBatch:
-        """Deletes need the key only; where operations alternate, one schema for all is cheaper."""
+        """Keep only the key for deletes; if operations alternate, one schema for all is cheaper."""
         if self._alignment.operation_column is None and operation.base is Operation.DELETE:
             return rows.select([name for name in rows.schema.names if name in self._alignment.key])
         return rows
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """``df.write``: made once, in a process of the planner, and sent to all tasks, to ``commit`` and to ``abort``."""
+    """``df.write``: created once, in the planner's process, and sent to all tasks, to ``commit`` and to ``abort``."""
 
     def __init__(self, schema: StructType, overwrite: bool, options: WriteOptions) -> None:
         """Check the columns against the table.
@@ -140,7 +141,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     @plain_errors
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Make the rows of all tasks visible at one timestamp, in the place of those that were there if asked to.
+        """Make the rows of all tasks visible at one timestamp; with ``overwrite``, they replace the existing rows.
 
         Raises:
             RowErrors: rows were refused, so nothing was applied.
@@ -153,12 +154,12 @@ class BatchWriter(DataSourceArrowWriter):
 
     @plain_errors
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Throw away what tasks have staged, also those that have left no message."""
+        """Discard all staged rows, also those of tasks that left no message."""
         all_servers_at(self._options.uri).abort_transaction(self._transaction)
 
 
 def _attempt() -> str:
-    """Return a name that no other attempt of this or another task of the write has."""
+    """Return a name unique to this attempt of this task."""
     context = TaskContext.get()
     if context is None:
         return uuid.uuid4().hex

@@ -1,8 +1,8 @@
-"""The rows that are there when a stream begins, cut into micro-batches by key.
+"""Divides the rows that exist when a stream begins into micro-batches by key.
 
-All are read at one snapshot, and a micro-batch is a range of encoded keys, of all tablets together. So an offset is the
-key where the next range begins: it means the same after rows were moved by compactions, tablets divided or moved, and
-whatever limit there is by then.
+All are read at one snapshot, and a micro-batch is a range of encoded keys over all tablets. So an offset is the key
+where the next range begins: it keeps its meaning after compactions, after tablets were split or moved, and with another
+limit.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from ...schemas.scan import ScanSpec
 from ..api.per_process import all_servers_at
 
 _SPLITS_A_TABLET = 4
-"""Of the rows of a micro-batch: more of them cut it better, and take longer to be planned."""
+"""Splits for the rows of one micro-batch: more divide them better, and take longer to plan."""
 _SPLITS_MAX = 20_000
-"""Of all micro-batches together."""
+"""Splits for all micro-batches together."""
 
 
 class FirstRows:
-    """Plans all ranges at once, and keeps them. For one thread."""
+    """Plans all ranges at once and caches them. For one thread."""
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
@@ -26,11 +26,11 @@ class FirstRows:
         self._ends: list[str | None] = []
 
     def end(self, scan: ScanSpec, begin: str | None, rows_max: int) -> str | None:
-        """Return where a range ends, itself left out, that begins with the key ``begin`` (hexadecimal; None: the first)
-        and has about ``rows_max`` rows at most; None: it is the last one. ``scan`` is pinned to a snapshot.
+        """Return the exclusive end of the range that begins with the key ``begin`` (hexadecimal; None: the first) and
+        has at most about ``rows_max`` rows; None if it is the last. ``scan`` is pinned to a snapshot.
 
         Raises:
-            SnapshotTooOldError: the table's history no longer reaches back to it.
+            SnapshotTooOldError: the table's history no longer reaches back to the snapshot.
         """
         if self._planned != (scan, rows_max) or begin not in self._ends:
             self._ends = [begin, *self._planned_ends(scan.model_copy(update={"key_lower": begin}), rows_max)]
@@ -49,10 +49,10 @@ class FirstRows:
 
 
 def _cut(splits: list[ScanSplit], count: int) -> list[str]:
-    """Return the keys, ascending, between ``count`` ranges of about as many rows each; fewer where splits are few.
+    """Return the ascending keys between ``count`` ranges of about equal size; fewer if there are few splits.
 
-    The splits of each tablet follow one another, and those of all tablets overlap: so the first key of each stands for
-    its rows, and the ends are quantiles of them all.
+    The splits of one tablet are consecutive, and tablets overlap: so each split's first key stands for all its rows,
+    and the bounds are quantiles of these keys.
     """
     share = sum(split.rows for split in splits) / count
     found: list[str] = []

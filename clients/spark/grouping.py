@@ -1,8 +1,8 @@
-"""Rows that ask for different things, cut into batches each of which asks for one, in an order that changes nothing.
+"""Groups rows into batches of one operation and one set of columns each, in an order that changes no result.
 
-A batch has one operation and one set of columns. Rows of different keys may change places; rows of one key may not. So
-every row gets a level: how often what is asked for has changed among the rows of its key before it. All rows of a level
-and a kind make a batch, and level follows level.
+Rows of different keys may change places; rows of one key may not. So every row gets a level: how often the kind of row
+has changed among the earlier rows of its key. All rows of one level and kind make a batch, and levels are applied in
+order.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from .alignment import operations_of
 def grouped(
     rows: pa.RecordBatch, key: Sequence[str], words: pa.Array | None, ignore_null: bool
 ) -> Iterator[tuple[Operation | None, pa.RecordBatch]]:
-    """Yield the rows as batches of one operation (None where no ``words`` say which) and one set of columns.
+    """Yield the rows as batches of one operation (None without ``words``) and one set of columns.
 
-    With ``ignore_null`` the cells that are NULL are left out, those of the key aside.
+    With ``ignore_null``, leave out NULL cells outside the key.
 
     Raises:
-        InvalidArgumentError: a word is no operation.
+        InvalidArgumentError: a word is not an operation.
     """
     if not rows.num_rows:
         return
@@ -42,12 +42,12 @@ def grouped(
 
 
 def _runs(rows: pa.RecordBatch, key: Sequence[str], kinds: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the positions of rows of one kind each, those of one key in their order."""
+    """Yield the positions of rows of one kind each, keeping the order within a key."""
     if (kinds == kinds[0]).all():
         yield np.arange(len(kinds))
         return
     levels = _levels(_key_codes(rows, key), kinds)
-    order = np.lexsort((kinds, levels))  # stable: rows of a level and kind stay in their order
+    order = np.lexsort((kinds, levels))  # stable: rows of one level and kind keep their order
     ends = np.flatnonzero((np.diff(kinds[order]) != 0) | (np.diff(levels[order]) != 0)) + 1
     yield from np.split(order, ends)
 
@@ -64,10 +64,10 @@ def _levels(keys: np.ndarray, kinds: np.ndarray) -> np.ndarray:
 
 
 def _key_codes(rows: pa.RecordBatch, key: Sequence[str]) -> np.ndarray:
-    """Return a number for each row that is the same for the same key."""
+    """Return a number for each row, equal for equal keys."""
     codes = np.zeros(rows.num_rows, np.int64)
     for name in key:
-        if name in rows.schema.names:  # a number that the store will give is not
+        if name in rows.schema.names:  # an auto-increment column, which the store will fill, is not
             coded = pc.dictionary_encode(rows.column(name))
             mixed = codes * max(len(coded.dictionary), 1) + coded.indices.to_numpy()
             _, codes = np.unique(mixed, return_inverse=True)
@@ -75,7 +75,7 @@ def _key_codes(rows: pa.RecordBatch, key: Sequence[str]) -> np.ndarray:
 
 
 def _patterns(rows: pa.RecordBatch, key: Sequence[str]) -> tuple[np.ndarray, list[list[str]]]:
-    """Return which cells are there as a code for each row, and the columns that each code stands for."""
+    """Return a code for the set of present cells of each row, and the columns of each code."""
     names = rows.schema.names
     optional = [name for name in names if name not in key and rows.column(name).null_count]
     if not optional:

@@ -1,7 +1,7 @@
-"""The options of ``format("nyala")``: what there is, what it may be, and a clear word for what is not.
+"""The options of ``format("nyala")``: names, valid values, and clear errors for others.
 
-Spark hands options over as text, with names in lower case. One that is not known is refused: a misspelt
-`snapshotTimestmp` that is ignored would read other rows than were asked for.
+Spark passes options as text, with names in lower case. Unknown ones are rejected: ignoring a misspelt
+`snapshotTimestmp` would read the wrong rows.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ...schemas.operation import Operation
 from ...schemas.timestamp import parse_moment
 
 SPLIT_BYTES = 64 << 20
-"""What one task reads, about, unless told otherwise: some tasks a core for a large table, one task for a small one."""
+"""Default bytes for one task: a few tasks per core for a large table, one task for a small one."""
 
 _OF_SPARK = frozenset({"checkpointlocation", "queryname"})
-"""Options that Spark takes itself and hands on to the sink of a stream."""
+"""Options that Spark uses itself and passes to the sink of a stream."""
 
 
 _OF_SHIM = frozenset({"statement", "leftOut"})
-"""Options that nobody else needs to know of."""
+"""Internal options of the Java shim."""
 
 
 def _moment(text: Any) -> Any:
@@ -34,7 +34,7 @@ def _moment(text: Any) -> Any:
 
 
 def _names(text: Any) -> Any:
-    """A list of names in JSON, or with commas between them."""
+    """Parse a list of names, in JSON or separated by commas."""
     if not isinstance(text, str):
         return text
     if text.lstrip().startswith("["):
@@ -62,20 +62,20 @@ Measures = Annotated[dict[str, tuple[str, str]], BeforeValidator(_measures)]
 
 
 class Place(BaseModel):
-    """Which table, and where."""
+    """The table and its server."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
 
     uri: str
-    """Where the server listens, as in grpc://127.0.0.1:8815."""
+    """The server's address, such as grpc://127.0.0.1:8815."""
     table: str
-    """Its name; ``load("name")`` says it too."""
+    """Its name; also given by ``load("name")``."""
 
     def checked(self) -> Self:
-        """Return the options, with timestamps for moments, if they make sense together.
+        """Return the options with moments as timestamps, after checking that they fit together.
 
         Raises:
-            InvalidArgumentError: naming those that do not.
+            InvalidArgumentError: some do not; the message names them.
         """
         return self
 
@@ -88,14 +88,14 @@ class _Selection(Place):
     filter: str | None = None
     """SQL text, evaluated in the store."""
     read_change_feed: bool = False
-    """Every change of each row, with ``_op`` and ``_timestamp``; a stream is always that."""
+    """Read every change of each row, with ``_op`` and ``_timestamp``; streams always do."""
     before_values: bool = False
-    """With changes: also what the columns held before."""
+    """With changes, also read the previous values."""
     split_size_bytes: PositiveInt = SPLIT_BYTES
 
 
 class BatchReadOptions(_Selection):
-    """Of ``spark.read``."""
+    """The options of ``spark.read``."""
 
     _SNAPSHOTS: ClassVar = ("snapshot_timestamp", "timestamp_as_of", "version_as_of")
     _MOMENTS: ClassVar = (*_SNAPSHOTS, "start_timestamp", "end_timestamp")
@@ -104,13 +104,13 @@ class BatchReadOptions(_Selection):
     timestamp_as_of: Moment | None = None
     version_as_of: NonNegativeInt | None = None
     start_timestamp: Moment | None = None
-    """Read what commits after this moment changed, instead of what is there."""
+    """Read the changes of commits after this moment instead of the rows."""
     end_timestamp: Moment | None = None
-    """Up to this moment, itself included."""
+    """The end of the changes, inclusive."""
     aggregate: Measures | None = None
-    """Give one row of measures, worked out in the store, in the place of rows."""
+    """Return one row of measures, computed in the store, instead of rows."""
     operation: Operation | None = None
-    """What statements do that write to a view with these options, as ``ignore_null``."""
+    """The operation of statements that write to a view with these options, like ``ignore_null``."""
     ignore_null: bool = False
 
     def checked(self) -> Self:
@@ -134,7 +134,7 @@ class BatchReadOptions(_Selection):
 
     @property
     def is_writable(self) -> bool:
-        """Whether a view with these options may be written to: it is the whole table, as it is now."""
+        """Whether a view with these options may be written to: only the whole, current table may."""
         return self.model_fields_set <= {"uri", "table", "split_size_bytes", "operation", "ignore_null"}
 
     @property
@@ -144,15 +144,16 @@ class BatchReadOptions(_Selection):
 
 
 class StreamReadOptions(_Selection):
-    """Of ``spark.readStream``."""
+    """The options of ``spark.readStream``."""
 
     starting_timestamp: Moment = "earliest"
-    """``earliest``: all rows there are, as inserts, then what changes; ``latest``: what changes from now on; or what
-    changes after a moment."""
+    """``earliest``: all existing rows as inserts, then changes; ``latest``: only new changes; or the changes after a
+    moment.
+    """
     max_rows_per_trigger: PositiveInt | None = None
     max_bytes_per_trigger: PositiveInt | None = None
     fail_on_data_loss: bool = True
-    """False: where the history that a stream needs is gone, go on with what there is, and lose the changes between."""
+    """False: if the history that a stream needs is gone, continue with the rest and lose the changes in between."""
 
     def checked(self) -> Self:
         """See Place."""
@@ -171,9 +172,9 @@ class StreamReadOptions(_Selection):
 class _Writing(Place):
     operation: Operation = Operation.UPSERT
     operation_column: str | None = None
-    """A column that holds the operation of each row; it is not written itself."""
+    """A column with the operation of each row; it is not written itself."""
     ignore_null: bool = False
-    """A NULL leaves the cell of the table as it is."""
+    """NULL leaves a cell unchanged."""
     txn_app_id: Annotated[str, Field(min_length=1, max_length=100)] | None = None
 
     def checked(self) -> Self:
@@ -184,13 +185,13 @@ class _Writing(Place):
 
 
 class WriteOptions(_Writing):
-    """Of ``df.write``."""
+    """The options of ``df.write``."""
 
     txn_version: NonNegativeInt | None = None
     statement: Literal["insert", "write"] | None = None
-    """Said by the shim in Java and by ``write_table``: whether it is a statement of SQL, or ``df.write``."""
+    """Set by the Java shim and by ``write_table``: whether the write is a statement of SQL or ``df.write``."""
     left_out: Names = []
-    """Said by the shim: the columns that Spark has filled, which are not to be written."""
+    """Set by the shim: columns that Spark filled and that must not be written."""
 
     def checked(self) -> Self:
         """See Place."""
@@ -200,11 +201,11 @@ class WriteOptions(_Writing):
 
 
 class StreamWriteOptions(_Writing):
-    """Of ``df.writeStream``. Without ``txnAppId`` the query's own id is taken, which its checkpoint keeps."""
+    """The options of ``df.writeStream``. The default of ``txnAppId`` is the query's id, which its checkpoint keeps."""
 
 
 class ReadKeywords(TypedDict, total=False):
-    """The options of ``BatchReadOptions`` that ``read_table`` takes by these names alone."""
+    """The options of ``BatchReadOptions`` that are keywords of ``read_table`` only under these names."""
 
     timestampAsOf: int | str
     versionAsOf: int
@@ -217,7 +218,7 @@ class ReadKeywords(TypedDict, total=False):
 
 
 class WriteKeywords(TypedDict, total=False):
-    """The options of ``WriteOptions`` that ``write_table`` takes by these names alone."""
+    """The options of ``WriteOptions`` that are keywords of ``write_table`` only under these names."""
 
     operationColumn: str
     ignoreNull: bool
@@ -228,10 +229,10 @@ class WriteKeywords(TypedDict, total=False):
 def parse(
     model: type[Model], given: Mapping[str, str], what: Literal["read", "readStream", "write", "writeStream"]
 ) -> Model:
-    """Return the options that a user gave for ``what``.
+    """Return a user's options for ``what``.
 
     Raises:
-        InvalidArgumentError: one is missing, unknown or wrong, or does not go with another.
+        InvalidArgumentError: one is missing, unknown or invalid, or conflicts with another.
     """
     written = {field.alias.lower(): field.alias for field in model.model_fields.values() if field.alias}
     named: dict[str, str] = {}
@@ -252,7 +253,7 @@ def parse(
 
 
 def is_of_stream(given: Mapping[str, str]) -> bool:
-    """Whether options for reading are those of a stream, as far as they tell."""
+    """Guess from the options of a read whether it is a stream."""
     names = {name.lower() for name in given}
     only = {
         name.lower() for name in map(to_camel, StreamReadOptions.model_fields.keys() - BatchReadOptions.model_fields)
@@ -261,7 +262,7 @@ def is_of_stream(given: Mapping[str, str]) -> bool:
 
 
 def _placed(given: Mapping[str, str]) -> dict[str, str]:
-    """Return options by name in lower case; ``load("name")`` comes as ``path``, ``load(["a", "b"])`` as ``paths``."""
+    """Return options by lower-case name; ``load("name")`` arrives as ``path``, ``load(["a", "b"])`` as ``paths``."""
     named = {name.lower(): value for name, value in given.items()}
     if "paths" in named:
         raise InvalidArgumentError("load() takes one table; read each table separately and combine them with union()")

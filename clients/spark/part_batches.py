@@ -1,4 +1,4 @@
-"""The rows of a part of a scan, from the server that has its tablet now."""
+"""The rows of a scan part, from the server that has its tablet now."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ..flight.scan_parts import ScanPart
 
 
 def batches_of(uri: str, part: ScanPart) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a part as they come, from the server that has its tablet now.
+    """Yield the batches of a part, from the server that has its tablet now.
 
     Raises:
-        WrongServerError: no server has it.
-        UnavailableError: that server cannot be reached; the text says which.
+        WrongServerError: no server has the tablet.
+        UnavailableError: the server cannot be reached; the message names it.
     """
     location = part.locations[0] if part.locations else uri
     try:
         yield from server_at(location).read_part(part)
-    except WrongServerError:  # raised before the first batch: the tablet was moved since the scan was planned
+    except WrongServerError:  # raised before the first batch: the tablet has moved since planning
         yield from _followed(uri, part)
     except UnavailableError as error:
         if location in error.message:
@@ -31,7 +31,7 @@ def batches_of(uri: str, part: ScanPart) -> Iterator[pa.RecordBatch]:
 
 
 def _followed(uri: str, part: ScanPart) -> Iterator[pa.RecordBatch]:
-    """Return the batches of a part whose tablet is not where it was planned, from the server that it was moved to."""
+    """Return the batches of a part whose tablet has moved, from its new server."""
     from ..cluster.store import PlacedStore  # needs numpy, and only here
 
     store, ticket = all_servers_at(uri), ScanSpec.model_validate_json(part.ticket)

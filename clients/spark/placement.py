@@ -1,7 +1,6 @@
-"""Which tablet a row belongs to, as an expression of Spark: rows are put together by tablet without a function of ours.
+"""The tablet of a row as a Spark expression, so that Spark can group rows by tablet without a Python function.
 
-Tablets are numbered here from 0, range by range in ascending order and hash level by hash level, which need not be the
-numbers that the store knows them by.
+Tablets are numbered here from 0, by ascending range and then by hash level; the store's numbers may differ.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from .types import microseconds, spark_type
 
 
 def tablet_of(table: TableDescription) -> tuple[int, Column]:
-    """Return how many tablets a table has, and the expression of a row's: INT, from 0.
+    """Return the number of a table's tablets, and an expression for a row's tablet: INT, from 0.
 
-    A row that lies in a gap between ranges belongs to none, and gets the number of one beside the gap.
+    A row in a gap between ranges has no tablet, and gets the number of one beside the gap.
     """
     columns = {column.name: column for column in table.columns}
     levels = [level for level in table.partitions if "hash" in level]
@@ -44,7 +43,7 @@ def _count(levels: Sequence[dict[str, Any]]) -> int:
 
 
 def _bucket(levels: Sequence[dict[str, Any]], columns: dict[str, ColumnSchema]) -> Column:
-    """All hash levels as one number."""
+    """Combine all hash levels into one number."""
     number = f.lit(0)
     for level in levels:
         cells = [_cell(columns[name]) for name in level["hash"]]
@@ -55,12 +54,12 @@ def _bucket(levels: Sequence[dict[str, Any]], columns: dict[str, ColumnSchema]) 
 
 
 def _cell(column: ColumnSchema) -> Column:
-    """A cell in the type of the table: a hash depends on it."""
+    """Cast a cell to the table's type: its hash depends on the type."""
     return f.col(f"`{column.name}`").cast(spark_type(column.logical))
 
 
 def _by_range(cases: list[tuple[list[Any] | None, Column]], keys: Sequence[ColumnSchema]) -> Column:
-    """The number of the first range whose upper bound lies above the row; ranges ascend and do not overlap."""
+    """Return the number of the first range whose upper bound is above the row; ranges ascend and do not overlap."""
     if not cases:
         return f.lit(0)
     last = cases[-1][1]
@@ -68,7 +67,7 @@ def _by_range(cases: list[tuple[list[Any] | None, Column]], keys: Sequence[Colum
 
 
 def _below(upper: list[Any] | None, keys: Sequence[ColumnSchema]) -> Column:
-    """Whether the leading cells of a row come before a bound, column by column."""
+    """Compare the leading cells of a row with a bound, column by column."""
     cells = list(zip(keys, upper or [], strict=False))
     below = f.lit(False)
     for column, value in reversed(cells):
@@ -78,7 +77,7 @@ def _below(upper: list[Any] | None, keys: Sequence[ColumnSchema]) -> Column:
 
 
 def _literal(value: Any, column: ColumnSchema) -> Column:
-    """A bound as Spark has it: a timestamp as its microseconds, which no time zone of a session moves."""
+    """Return a bound as a Spark literal: timestamps as microseconds, which no session time zone shifts."""
     cell = from_json(value, column.logical)
     if column.logical.name == "timestamp[us]":
         return f.timestamp_micros(f.lit(microseconds(cell)))

@@ -1,8 +1,8 @@
-"""Errors of the store in Spark: the message alone, since Spark puts what Python prints into the text of its own.
+"""Shows errors of the store in Spark without traceback, since Spark copies Python's output into its own messages.
 
-A process of Python in which a data source fails writes down the error and ends. What it writes is told by its
-environment; so that says, when an error of the store is about to leave it, to leave the traceback out. Whatever else is
-raised is a bug, and keeps it.
+A Python process in which a data source fails prints the error and exits. An environment variable decides whether it
+prints the traceback: so it is set just before an error of the store leaves the process. Any other error is a bug and
+keeps its traceback.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def plain_errors(method: Method) -> Method:
-    """Let the errors of the store that a method raises be shown without their traceback."""
+    """Hide the traceback of store errors that a method raises."""
 
     @functools.wraps(method)
     def called(*arguments: Any, **named: Any) -> Any:
@@ -43,6 +43,6 @@ def _plain() -> Iterator[None]:
         yield
     except StoreError:
         spec = getattr(sys.modules["__main__"], "__spec__", None)
-        if spec is not None and spec.name.startswith("pyspark."):  # a process of Spark's own
+        if spec is not None and spec.name.startswith("pyspark."):  # a process started by Spark
             os.environ[_HIDES] = "1"
         raise

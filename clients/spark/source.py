@@ -1,6 +1,6 @@
-"""``format("nyala")``: what Spark asks for, handed to whom it concerns.
+"""``format("nyala")``: passes Spark's requests to the modules that handle them.
 
-Spark starts several processes for one query, and each does one of these things: so each imports what it is for.
+Spark starts several processes for one query, each for one of these purposes: so each imports only what it needs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class NyalaDataSource(DataSource):
-    """A table of a store behind Arrow Flight. Spark makes one for each read or write, in processes of its own."""
+    """A table of a store behind Arrow Flight. Spark creates one for each read or write, in its own processes."""
 
     @classmethod
     def name(cls) -> str:
@@ -30,7 +30,7 @@ class NyalaDataSource(DataSource):
 
     @plain_errors
     def schema(self) -> StructType:
-        """The columns of a table or of its changes, or those chosen. Whether for a stream, Spark does not say."""
+        """The columns of a table or of its changes, or those chosen. Spark does not say whether for a stream."""
         from .answers import ASK, answer
         from .batch_read import asked_schema
 

@@ -1,12 +1,12 @@
-"""Statements of SQL: ``INSERT``, and writes to a table that Spark knows by name, told from ``df.write``.
+"""Distinguishes SQL statements (``INSERT``, and writes to a table that Spark knows by name) from ``df.write``.
 
-Both come to the same writer, and mean different things. A statement adds rows: a key that is there is an error. And
-Spark fills the columns that it leaves out with their defaults, or NULL, before the rows come here: in a new row they
-are what the store would put there itself, in one that is there they would erase what it holds.
+Both reach the same writer with different meanings. A statement adds rows: an existing key is an error. And Spark fills
+the columns that a statement leaves out with defaults or NULL before the rows arrive: in new rows these are the store's
+own defaults, in existing rows they would erase values.
 
-The shim in Java tells which a write is, and what was left out. Without it, a statement is known by its columns: Spark
-gives them all, with the metadata of the table's schema, in which a mark stands. A frame that was read from the table
-and is written back with all columns as they were looks the same; so it counts as one too.
+The Java shim reports which kind a write is, and which columns were left out. Without it, a statement is recognised by
+its columns: Spark passes all of them, with the metadata of the table's schema, which contains a mark. A frame that was
+read from the table and is written back with all columns unchanged looks the same, so it counts as a statement too.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from .options import BatchReadOptions, Place, WriteOptions
 from .types import microseconds, spark_type
 
 _MARK = "nyala"
-"""The key of a column's metadata that holds the mark; the shim looks for it too."""
+"""The metadata key of the mark; the shim looks for it too."""
 _DEFAULT, _DEFAULT_BEFORE = "CURRENT_DEFAULT", "EXISTS_DEFAULT"
-"""Where Spark looks for what it fills a column with. It wants the second too, which it has no use for here."""
+"""The metadata keys of Spark's defaults. Spark requires the second too, though it is not used here."""
 _CHANGES_CELLS = (Operation.UPSERT, Operation.UPDATE)
 _WORKS = (
     "name all columns, set the option ignoreNull so that NULLs leave cells unchanged, use the Java shim with its "
@@ -37,11 +37,11 @@ _WORKS = (
 _REFUSAL = (
     f"raise_error('without the Java shim, Spark does not pass on which columns a statement leaves out: {_WORKS}')"
 )
-"""No constant, so that Spark refuses a statement that needs it, and quotes it."""
+"""Not a constant: so Spark rejects a statement that needs it, and quotes it."""
 
 
 def insertable(schema: StructType, columns: Sequence[ColumnSchema], options: BatchReadOptions) -> StructType:
-    """Return the schema of a whole table with what Spark is to fill in where a statement leaves columns out."""
+    """Return the schema of a whole table with Spark's defaults for columns that a statement leaves out."""
     fields = zip(schema, columns, strict=True)
     return StructType([_with_metadata(field, _metadata(column, options)) for field, column in fields])
 
@@ -49,10 +49,10 @@ def insertable(schema: StructType, columns: Sequence[ColumnSchema], options: Bat
 def as_meant(
     options: WriteOptions, schema: StructType, table: TableDescription, overwrites: bool
 ) -> tuple[WriteOptions, bool]:
-    """Return the options of a write with what a statement means by them, and whether it adds rows only.
+    """Return the options of a write, adapted if it is a statement, and whether it only adds rows.
 
     Raises:
-        InvalidArgumentError: it may leave out columns of rows that are there, and nobody tells which.
+        InvalidArgumentError: it may leave out columns of existing rows, and nothing says which.
     """
     is_statement = _looks_so(schema, table, options) if options.statement is None else options.statement == "insert"
     if not is_statement or overwrites or options.operation_column is not None:
@@ -68,7 +68,7 @@ def as_meant(
 
 
 def only_new(error: RowErrors) -> AlreadyPresentError | RowErrors:
-    """Return what to raise for a statement that adds rows, one of which is there."""
+    """Return the error for a statement that only adds rows, if a key exists already."""
     if error.code != AlreadyPresentError.code:
         return error
     return AlreadyPresentError(
@@ -90,7 +90,7 @@ def _looks_so(schema: StructType, table: TableDescription, options: WriteOptions
 
 
 def _refuses(schema: StructType) -> bool:
-    """Whether the columns come from a schema by which Spark refuses a statement that leaves one out."""
+    """Return whether the columns come from a schema with which Spark rejects statements that leave out columns."""
     return all((field.metadata or {}).get(_DEFAULT) == _REFUSAL for field in schema)
 
 
@@ -109,7 +109,7 @@ def _with_metadata(field: StructField, more: dict[str, Any]) -> StructField:
 
 
 def _sql(column: ColumnSchema) -> str:
-    """Return a column's default in SQL of Spark, so written that no setting of a session changes it."""
+    """Return a column's default in Spark SQL, in a form that no session setting changes."""
     cell, kind = from_json(column.write_default, column.logical), column.logical
     if kind.name == "timestamp[us]":
         return f"timestamp_micros({microseconds(cell)})"

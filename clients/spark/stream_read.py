@@ -1,11 +1,12 @@
-"""The change feed as a stream: a micro-batch is what the commits between two timestamps changed.
+"""The change feed as a stream: a micro-batch has the changes of the commits between two timestamps.
 
-An offset is ``{"timestamp": T}``: everything up to T was read. 0 is before all; what is there then is read as it is at
-one moment, as inserts, since no table keeps its history for ever. With a limit that takes several micro-batches, whose
-offsets are ``{"timestamp": T, "below": K}``: of the rows at T those below the encoded key K were read (`first_rows`).
+An offset is ``{"timestamp": T}``: everything up to T was read. 0 comes before everything; the rows that exist then are
+read at one snapshot as inserts, since no table keeps its history for ever. With a limit that takes several
+micro-batches, whose offsets are ``{"timestamp": T, "below": K}``: of the rows at T, those below the encoded key K were
+read (`first_rows`).
 
-The newest offset is the last change of the table, not the time: a clock moves on without changes, and a query would run
-empty batches without end.
+The newest offset is the table's last change, not the time: a clock advances without changes, and a query would run
+empty batches for ever.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from .types import arrow_schema, check_case, conform, projection
 
 _log = logging.getLogger(__name__)
 _START = 0
-"""The timestamp before all."""
+"""The timestamp before everything."""
 _BELOW = "below"
 Offset = dict[str, Any]
 
@@ -54,17 +55,17 @@ class StreamPart(InputPartition):
 
     part: ScanPart
     inserted_at: int | None
-    """Rows that were there at this timestamp, which count as inserted at it; None: changes."""
+    """For rows that existed at this timestamp, which count as inserted then; None for changes."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans micro-batches in one process, which lives as long as the query; ``read`` runs in tasks."""
+    """Plans micro-batches in one process for the whole query; ``read`` runs in tasks."""
 
     def __init__(self, schema: StructType, options: StreamReadOptions) -> None:
         """Take the schema that Spark expects.
 
         Raises:
-            StoreError: the table has no such columns, or cannot be asked.
+            StoreError: the table lacks such columns, or cannot be reached.
         """
         self._names = projection(schema, source_schema(options))
         self._schema = schema
@@ -75,7 +76,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @plain_errors
     def initialOffset(self) -> Offset:
-        """Where a query without a checkpoint begins."""
+        """Return where a query without a checkpoint begins."""
         start = self._options.starting_timestamp
         if start == "latest":
             return _offset(self._newest())
@@ -83,11 +84,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @plain_errors
     def prepareForTriggerAvailableNow(self) -> None:
-        """Read up to what is there now, whatever comes meanwhile."""
+        """Read up to the present state, whatever is written later."""
         self._last = self._newest()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """How much a micro-batch may have at most; a commit is never cut in two."""
+        """Return the limit of a micro-batch; a commit is never divided."""
         options = self._options
         if options.max_rows_per_trigger is not None:
             return ReadMaxRows(options.max_rows_per_trigger)
@@ -97,7 +98,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @plain_errors
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Return up to where the next micro-batch goes: ``start`` if there is nothing new.
+        """Return the end of the next micro-batch: ``start`` if there is nothing new.
 
         Raises:
             SnapshotTooOldError: the table's history no longer reaches back to ``start``.
@@ -112,12 +113,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @plain_errors
     def reportLatestOffset(self) -> Offset:
-        """The newest offset there is, for the progress of the query."""
+        """Return the newest offset, for the query's progress."""
         return _offset(self._newest())
 
     @plain_errors
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """Return the tasks of a micro-batch; none if nothing lies between the offsets.
+        """Return the tasks of a micro-batch; none if there is nothing between the offsets.
 
         Raises:
             SnapshotTooOldError: the table's history no longer reaches back to ``start``.
@@ -160,7 +161,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _end_of_first(self, snapshot: int, below: str | None, limit: ReadLimit) -> Offset:
-        """Return up to where the next micro-batch goes of the rows that were there at ``snapshot``."""
+        """Return the end of the next micro-batch of the rows that existed at ``snapshot``."""
         if snapshot == _START or not isinstance(limit, ReadMaxRows | ReadMaxBytes):
             return _offset(snapshot)
         rows = self._scan(as_of=snapshot)
@@ -171,7 +172,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._backlog.end(since, newest, self._rows_of(limit, changes))
 
     def _rows_of(self, limit: ReadLimit, scan: ScanSpec) -> int:
-        """Return how many rows a micro-batch of a scan may have."""
+        """Return the maximum number of rows in a micro-batch of a scan."""
         if isinstance(limit, ReadMaxRows):
             return limit.max_rows
         assert isinstance(limit, ReadMaxBytes)
@@ -180,7 +181,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return max(limit.max_bytes * rows // max(size, 1), 1)
 
     def _after_loss(self, since: int, until: int, plan: Any, nothing: Any) -> Any:
-        """Return ``plan(since)``; where the history of ``since`` is gone and may be, that of the oldest there is."""
+        """Return ``plan(since)``; if that history is gone and may be, plan from the oldest one available."""
         try:
             return plan(since)
         except SnapshotTooOldError as error:
@@ -199,12 +200,12 @@ def _offset(timestamp: int, below: str | None = None) -> Offset:
 
 
 def _is_first(offset: Offset) -> bool:
-    """Whether what follows are rows that were there when the stream began."""
+    """Return whether rows that existed when the stream began follow."""
     return offset["timestamp"] == _START or _BELOW in offset
 
 
 def _oldest(store: FlightStore, table: str) -> int:
-    """Return the oldest timestamp that the table's history reaches back to, and will while tasks read from it."""
+    """Return the oldest timestamp in the table's history that will stay available while tasks read from it."""
     kept = max((tablet.history_floor for tablet in store.table_stats(table).tablets), default=_START)
     age = store.describe_table(table).options.history_max_age_seconds
     spare = min(60.0, age / 10)
@@ -212,7 +213,7 @@ def _oldest(store: FlightStore, table: str) -> int:
 
 
 def _as_inserts(batch: pa.RecordBatch, timestamp: int, names: Iterable[str]) -> pa.RecordBatch:
-    """Return rows as changes that brought them all, with the columns called ``names`` at least."""
+    """Return rows as inserts, with at least the columns called ``names``."""
     count = batch.num_rows
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     columns |= {"_op": pa.repeat(OPS[0], count), "_timestamp": pa.repeat(pa.scalar(timestamp, pa.int64()), count)}

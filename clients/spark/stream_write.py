@@ -1,10 +1,9 @@
-"""The sink of a stream: every micro-batch is one commit, which carries the number of the batch.
+"""The sink of a stream: every micro-batch is one commit that carries the batch's number.
 
-A query that is started again may bring its last batch a second time: the store, which keeps the number of the newest
-batch of each application in the same log record as its rows, leaves it out.
+A restarted query may send its last batch again. The store keeps the number of each application's newest batch in the
+same log record as its rows, and skips the repeated batch.
 
-Spark makes one writer for the tasks and another for ``commit``, so what the commit needs to know travels in the tasks'
-messages.
+Spark creates one writer for the tasks and another for ``commit``, so the tasks' messages carry what the commit needs.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ class StagedPartsOfBatch(StagedParts):
     """What a task of a micro-batch has staged."""
 
     query: str
-    """The id of the query, which its checkpoint keeps."""
+    """The query's id, which its checkpoint keeps."""
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """``df.writeStream``. In output mode ``complete`` each batch takes the place of all rows before it."""
+    """``df.writeStream``. In output mode ``complete`` each batch replaces all earlier rows."""
 
     def __init__(self, schema: StructType, overwrite: bool, options: StreamWriteOptions) -> None:
         """Check the columns against the table.
@@ -80,12 +79,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     @plain_errors
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Throw away what the tasks have staged; of a batch all of whose tasks failed, time does it."""
+        """Discard what the tasks have staged; if no task of the batch left a message, it expires."""
         for transaction in {message.transaction for message in messages if isinstance(message, StagedPartsOfBatch)}:
             all_servers_at(self._options.uri).abort_transaction(transaction)
 
 
 def _property(name: str) -> str:
-    """Return what Spark says of the micro-batch that this task belongs to."""
+    """Return a property that Spark sets for this task's micro-batch."""
     context = TaskContext.get()
     return (context and context.getLocalProperty(name)) or ""

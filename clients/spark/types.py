@@ -1,8 +1,8 @@
-"""Columns of a table as columns of Spark, and Arrow batches in the exact form that Spark takes.
+"""A table's columns as Spark columns, and Arrow batches in the exact form that Spark expects.
 
 | table | Spark |
 |---|---|
-| timestamp[us] | timestamp: the cells are moments; a schema of one's own may ask for timestamp_ntz: see `zone` |
+| timestamp[us] | timestamp: the cells are moments; an explicit schema may ask for timestamp_ntz: see `zone` |
 | varchar(n), string | string |
 | all others | the type of the same name |
 """
@@ -47,20 +47,20 @@ _FEED = (
 
 
 def spark_type(kind: LogicalType) -> spark.DataType:
-    """Return the type that a column of type ``kind`` has in Spark."""
+    """Return the Spark type of a column of type ``kind``."""
     return spark.DecimalType(kind.precision, kind.scale) if kind.name == "decimal" else _SAME[kind.name]
 
 
 def microseconds(cell: dt.datetime | int) -> int:
-    """Return the microseconds since 1970 that a cell of a timestamp counts, as ``from_json`` gives it."""
+    """Return the microseconds since 1970 of a timestamp cell as ``from_json`` returns it."""
     return cell if isinstance(cell, int) else (cell.replace(tzinfo=None) - _EPOCH) // _MICROSECOND
 
 
 def arrow_type(kind: spark.DataType, name: str) -> pa.DataType:
-    """Return the Arrow type in which Spark takes cells of a column called ``name``.
+    """Return the Arrow type in which Spark exchanges cells of a column called ``name``.
 
     Raises:
-        InvalidArgumentError: no table has cells for it.
+        InvalidArgumentError: tables have no such type.
     """
     if isinstance(kind, spark.DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
@@ -77,24 +77,24 @@ def arrow_type(kind: spark.DataType, name: str) -> pa.DataType:
 
 
 def arrow_schema(schema: spark.StructType) -> pa.Schema:
-    """Return the schema that Spark demands of the batches of a reader whose schema is ``schema``."""
+    """Return the schema that Spark requires of batches from a reader with the schema ``schema``."""
     return pa.schema([pa.field(each.name, arrow_type(each.dataType, each.name), each.nullable) for each in schema])
 
 
 def table_schema(columns: Iterable[ColumnSchema]) -> spark.StructType:
-    """Return what Spark sees of a table's columns."""
+    """Return the Spark schema of a table's columns."""
     return spark.StructType([_field(column) for column in columns])
 
 
 def changes_schema(columns: Sequence[ColumnSchema], before: bool) -> spark.StructType:
-    """Return what Spark sees of the changes of a table's columns."""
+    """Return the Spark schema of the changes of a table's columns."""
     now = [_field(column) for column in columns]
     earlier = [spark.StructField(BEFORE + field.name, field.dataType, True) for field in now] if before else []
     return spark.StructType([*_FEED, *now, *earlier])
 
 
 def answer_schema(measures: pa.Schema) -> spark.StructType:
-    """Return what Spark sees of the measures of an aggregate."""
+    """Return the Spark schema of an aggregate's measures."""
     fields = [(each.name, spark_type(LogicalType.from_arrow(each)), each.nullable) for each in measures]
     return spark.StructType([spark.StructField(*field) for field in fields])
 
@@ -120,10 +120,10 @@ def chosen(columns: Sequence[ColumnSchema], names: Sequence[str] | None) -> list
 
 
 def becomes_moment(given: spark.StructField, column: ColumnSchema) -> bool:
-    """Whether cells are times of a clock, or dates, that stand for moments of a table by the session's time zone.
+    """Return whether cells are dates or timestamps without zone that become moments in the session's time zone.
 
     Raises:
-        InvalidArgumentError: they would be others than those that Spark makes of them when it casts.
+        InvalidArgumentError: the result would differ from Spark's own cast.
     """
     kind, target = given.dataType, column.logical.name
     if target == "timestamp[us]" and isinstance(kind, spark.StringType):
@@ -138,10 +138,10 @@ def becomes_moment(given: spark.StructField, column: ColumnSchema) -> bool:
 
 
 def same_name(name: str, known: Sequence[str]) -> str:
-    """Return the one of the columns ``known`` that ``name`` means: without regard to case, as Spark by its settings.
+    """Return the column in ``known`` that ``name`` means: case-insensitively, as Spark does by default.
 
     Raises:
-        InvalidArgumentError: there is none, or several that differ in case.
+        InvalidArgumentError: there is none, or several that differ only in case.
     """
     if name in known:
         return name
@@ -154,10 +154,10 @@ def same_name(name: str, known: Sequence[str]) -> str:
 
 
 def check_case(names: Mapping[str, str]) -> None:
-    """Check, in a task, which knows the settings of its session, that columns may be called otherwise than they are.
+    """Check in a task, which knows the session's settings, that names may differ from the columns' in case.
 
     Raises:
-        InvalidArgumentError: upper and lower case are to be told apart.
+        InvalidArgumentError: the session is case-sensitive.
     """
     context = TaskContext.get()
     wrong = next((name for name, meant in names.items() if name != meant), None)
@@ -166,10 +166,10 @@ def check_case(names: Mapping[str, str]) -> None:
 
 
 def projection(asked: spark.StructType, there: spark.StructType) -> dict[str, str]:
-    """Return by which name a scan gives each column of a schema that is asked for.
+    """Map each column of a requested schema to its name in the scan.
 
     Raises:
-        InvalidArgumentError: for a column that is not there, has another type, or may be NULL against the schema.
+        InvalidArgumentError: a column does not exist, has another type, or may be NULL against the schema.
     """
     if not asked.fields:
         raise InvalidArgumentError("a schema needs at least one column")
@@ -193,7 +193,7 @@ def _reads_as(have: spark.DataType, asked: spark.DataType) -> bool:
 
 
 def missing(name: str, known: list[str]) -> InvalidArgumentError:
-    """Return what to raise for a column that a table has not, though it has those ``known``."""
+    """Return the error for a column that a table lacks; ``known`` are its columns."""
     close = get_close_matches(name.lower(), [each.lower() for each in known], 1)
     nearest = next((each for each in known if each.lower() in close), None)
     hint = f"did you mean {nearest!r}?" if nearest else f"it has {', '.join(known[:20])}"
@@ -201,14 +201,15 @@ def missing(name: str, known: list[str]) -> InvalidArgumentError:
 
 
 def conform(batch: pa.RecordBatch, wanted: pa.Schema, names: Mapping[str, str]) -> pa.RecordBatch:
-    """Return a batch of a scan with exactly the schema ``wanted``: its columns in their order, called there as
-    ``names`` says, timestamps with their zone. Nothing is copied but those that are wanted without one."""
+    """Return a scan's batch with exactly the schema ``wanted``: columns in its order, renamed by ``names``, timestamps
+    with zone. Copies only timestamps that are wanted without one.
+    """
     columns = (_as_wanted(batch.column(names[field.name]), field.type) for field in wanted)
     return pa.RecordBatch.from_arrays(list(columns), schema=wanted)
 
 
 def _as_wanted(cells: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Moments come without their zone, which is UTC."""
+    """Return cells in a type; a scan's timestamps have no zone and mean UTC."""
     if wanted == _NAIVE:
         return walls(cells, session_zone())
     return cells if cells.type == wanted else cells.view(wanted)

@@ -1,10 +1,10 @@
-"""Timestamps without a zone as moments, and back, as ``CAST`` of Spark does it.
+"""Converts timestamps without a zone to moments, and back, like Spark's ``CAST``.
 
-A table holds moments. A TIMESTAMP_NTZ, or a date, is what a clock on the wall shows, and stands for the moment at which
-the clock of the session's time zone shows it. Where such a clock is set forward, times that it skips are read by the
-offset before; where it is set back, a time that comes twice is the first.
+A table holds moments. A TIMESTAMP_NTZ, or a date, is what a wall clock shows, and means the moment at which a clock in
+the session's time zone shows it. When the clock is set forward, skipped times are read with the offset before; when it
+is set back, a time that occurs twice means the first.
 
-Arrow has kernels for it, which know of no summer time after 2037.
+Arrow has kernels for this, but they ignore summer time after 2037.
 """
 
 from __future__ import annotations
@@ -25,16 +25,15 @@ _NAIVE = pa.timestamp("us")
 _FIXED = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d\d))?")
 _EPOCH = dt.datetime(1970, 1, 1)
 _SECOND, _DAY = 1_000_000, 86_400 * 1_000_000
-# What Python has of a day and the next one, in every zone; before and after, the offset is that of the first and last.
+# The days on which Python can compute the next day in every zone; outside, use the offset of the first or last.
 _FIRST_DAY, _LAST_DAY = ((dt.datetime(*day) - _EPOCH).days for day in ((1, 1, 3), (9999, 12, 28)))
 
 
 def session_zone(told: pa.Schema | None = None) -> str:
-    """Return the time zone of the session that a task belongs to; ``told`` is the schema of rows from Spark, whose
-    timestamps name it.
+    """Return the time zone of a task's session; ``told`` is the schema of rows from Spark, whose timestamps name it.
 
     Raises:
-        InvalidArgumentError: nothing tells.
+        InvalidArgumentError: the zone is unknown.
     """
     zones = (field.type.tz for field in told or () if pa.types.is_timestamp(field.type) and field.type.tz)
     context = TaskContext.get()
@@ -48,7 +47,7 @@ def session_zone(told: pa.Schema | None = None) -> str:
 
 
 def moments(walls: pa.Array, zone: str) -> pa.Array:
-    """Return times of a clock in ``zone``, or dates, as microseconds in UTC.
+    """Return wall-clock times in ``zone``, or dates, as microseconds in UTC.
 
     Raises:
         InvalidArgumentError: there is no such zone.
@@ -58,7 +57,7 @@ def moments(walls: pa.Array, zone: str) -> pa.Array:
 
 
 def walls(moments: pa.Array, zone: str) -> pa.Array:
-    """Return what a clock in ``zone`` shows at moments in UTC.
+    """Return the wall-clock times in ``zone`` of moments in UTC.
 
     Raises:
         InvalidArgumentError: there is no such zone.
@@ -78,14 +77,14 @@ def _zone(name: str) -> dt.tzinfo:
 
 
 def _offset(moment: dt.datetime) -> int:
-    """The offset from UTC in microseconds."""
+    """Return the offset from UTC in microseconds."""
     offset = moment.utcoffset()
     assert offset is not None
     return offset // dt.timedelta(microseconds=1)
 
 
 def _shifted(cells: pa.Array, shift: Callable[[dt.datetime], int]) -> pa.Array:
-    """Return times each moved by what ``shift`` says, which is asked a few times for each day that there is."""
+    """Return the times, each moved by ``shift``, which is called a few times for each day that occurs."""
     times = cells.cast(_NAIVE).cast(pa.int64())
     numbers = times.fill_null(0).to_numpy()
     days, of_day = np.unique(np.clip(numbers // _DAY, _FIRST_DAY, _LAST_DAY), return_inverse=True)
@@ -96,7 +95,7 @@ def _shifted(cells: pa.Array, shift: Callable[[dt.datetime], int]) -> pa.Array:
 
 
 def _span(day: int, shift: Callable[[dt.datetime], int]) -> tuple[int, int, int]:
-    """Return the shift at the beginning of a day, when it changes, and the one from then on."""
+    """Return the shift at the start of a day, when it changes, and the shift after that."""
 
     def at(time: int) -> int:
         return shift(_EPOCH + dt.timedelta(microseconds=time))
@@ -105,7 +104,7 @@ def _span(day: int, shift: Callable[[dt.datetime], int]) -> tuple[int, int, int]
     early, late = at(low), at(high)
     if early == late:
         return early, high, late
-    while high - low > _SECOND:  # it is `early` at `low`, and not at `high`; offsets change at whole seconds
+    while high - low > _SECOND:  # `early` at `low`, not at `high`; offsets change at whole seconds
         middle = (low + high) // 2 // _SECOND * _SECOND
         low, high = (middle, high) if at(middle) == early else (low, middle)
     return early, high, late

@@ -1,4 +1,4 @@
-"""A Spark session that suits the data source."""
+"""Configures a Spark session for the data source."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ...schemas.errors import InvalidArgumentError
 from .shim import CATALOG, EXTENSIONS, default_jar, why_not
 
 _SETTINGS = {
-    # From the Java machine to Python by a socket in the file system: a small query takes half the time.
+    # Connect the JVM and Python by a Unix socket: a small query takes half the time.
     "spark.python.unix.domain.socket.enabled": "true",
-    # No limit to the bytes of a batch on the way to Python, only to its rows (10,000 unless set), as before Spark 4.1:
-    # with a limit Spark 4.3 adds up the sizes of all columns after every row, which is half of what a write takes.
+    # Limit batches to Python by rows only (10,000 by default), not by bytes, as before Spark 4.1: with a byte limit
+    # Spark 4.3 sums the sizes of all columns after every row, which takes half the time of a write.
     "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
 }
 _JARS = "spark.jars"
@@ -28,16 +28,16 @@ _EXTENSIONS = "spark.sql.extensions"
 def configure(
     builder: SparkSession.Builder, uri: str | None = None, shim: bool | str | Path | None = None
 ) -> SparkSession.Builder:
-    """Return ``builder`` with what makes the data source fast; what was set before stays.
+    """Return ``builder`` with settings that make the data source fast; existing settings are kept.
 
-    Call it before the session is made: Spark reads some of it only then. It also lets Spark find ``format("nyala")``
-    where Nyala runs from a checkout; where it is installed Spark finds it by itself.
+    Call it before the session is created: Spark reads some settings only then. In a checkout it also lets Spark find
+    ``format("nyala")``; an installed package is found anyway.
 
-    ``shim`` says whether to use the shim in Java: None, where it has been built for this Spark; False, never; True, or
-    the jar, always. With it ``uri`` is the server whose tables SQL calls ``nyala.default.<table>``.
+    ``shim`` controls the Java shim: None uses it if it was built for this Spark, False never; True, or the path of the
+    jar, always. With the shim, ``uri`` is the server whose tables SQL calls ``nyala.default.<table>``.
 
     Raises:
-        InvalidArgumentError: the shim is to be used always, and cannot be.
+        InvalidArgumentError: the shim must be used but cannot be.
     """
     chosen = getattr(builder, "_options", {})
     jar = None if _is_elsewhere(chosen) else _usable(shim)
@@ -45,14 +45,14 @@ def configure(
         if name not in chosen or name in (_JARS, _EXTENSIONS):
             builder.config(name, value)
     if str(chosen.get("spark.remote", chosen.get("spark.master", "local"))).startswith("local"):
-        # By itself Spark takes the python3 on the path, which is another one in a virtual environment not activated.
+        # By default Spark takes the python3 on the path: another one if the virtual environment is not activated.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     _let_spark_find_the_package()
     return builder
 
 
 def _is_elsewhere(chosen: dict[str, str]) -> bool:
-    """Whether the session is one of a server of Spark Connect: what that has on its class path is its own matter."""
+    """Return whether the session is on a Spark Connect server, whose class path cannot be set here."""
     return not str(chosen.get("spark.remote", "local")).startswith("local")
 
 
@@ -84,13 +84,13 @@ def _with_shim(chosen: dict[str, str], jar: Path, uri: str | None) -> dict[str, 
 
 
 def _with(chosen: dict[str, str], name: str, more: str) -> str:
-    """Return a list in a setting with one more in it."""
+    """Return a list setting with one more entry."""
     return ",".join(dict.fromkeys([*filter(None, str(chosen.get(name, "")).split(",")), more]))
 
 
 def _let_spark_find_the_package() -> None:
-    """Spark lists the folders of ``sys.path`` in a process that it starts; an editable install is in none of them."""
-    face = find_spec("nyala")  # `pyspark_nyala` lies beside it
+    """Spark's processes search the folders of ``sys.path``; an editable install is in none of them."""
+    face = find_spec("nyala")  # `pyspark_nyala` is beside it
     assert face is not None and face.origin is not None
     home = str(Path(face.origin).parent.parent)
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)

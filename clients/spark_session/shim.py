@@ -1,7 +1,7 @@
-"""The optional shim in Java (``java/``): compiled against the Spark that is there, and used with no other.
+"""The optional Java shim (``java/``): compiled against the installed Spark, and used with no other.
 
-It needs no tool but ``javac``. Without it all works, only that Spark prunes no columns, pushes no filters and has no
-catalog of tables.
+Compiling needs only ``javac``. Without the shim everything works, but Spark prunes no columns, pushes no filters and
+has no catalog of tables.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ CATALOG = "io.nyala.spark.NyalaCatalog"
 EXTENSIONS = "io.nyala.spark.NyalaExtensions"
 JAR_NAME = "nyala-spark-shim.jar"
 _SERIES = "4.3"
-"""The shim is written for the classes inside Spark as they are here."""
-_SOURCES = Path(__file__).parents[2] / "java"  # in a checkout and where it is installed
+"""The Spark version whose internal classes the shim uses."""
+_SOURCES = Path(__file__).parents[2] / "java"  # in a checkout and in an installed package
 _MANIFEST = "META-INF/MANIFEST.MF"
 _SERVICE = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
 _VERSION = "Implementation-Version"
-"""The version of Spark, under the name by which Java finds it."""
+"""The manifest attribute for the Spark version, with its standard Java name."""
 _OLDEST = (1980, 1, 1, 0, 0, 0)
 
 
@@ -38,10 +38,10 @@ def default_jar() -> Path:
 
 
 def build_shim(folder: Path | None = None) -> Path:
-    """Compile the shim with ``javac`` and return its jar, which is put beside its sources or into ``folder``.
+    """Compile the shim with ``javac`` and return its jar, written beside its sources or into ``folder``.
 
     Raises:
-        InvalidArgumentError: there is no JDK, the Spark is another than the shim is for, or the folder not writable.
+        InvalidArgumentError: there is no JDK, Spark has another version, or the folder is not writable.
     """
     jar = default_jar() if folder is None else folder / JAR_NAME
     version = spark_version()
@@ -62,7 +62,7 @@ def build_shim(folder: Path | None = None) -> Path:
 
 
 def why_not(jar: Path) -> str | None:
-    """Return why a jar cannot be used with the Spark that is there; None if it can."""
+    """Return why a jar cannot be used with the installed Spark; None if it can."""
     try:
         with zipfile.ZipFile(jar) as archive:
             said = dict(line.split(": ", 1) for line in archive.read(_MANIFEST).decode().split("\r\n") if line)
@@ -77,7 +77,7 @@ def why_not(jar: Path) -> str | None:
 
 
 def spark_version() -> str:
-    """Return the version of the Spark that a session would start: that of ``SPARK_HOME``, or of pyspark."""
+    """Return the version of the Spark that a session would start: from ``SPARK_HOME``, or from pyspark."""
     found = next(_spark_jars().glob("spark-sql_*.jar"), None)
     matched = re.fullmatch(r"spark-sql_[\d.]+-(.+)\.jar", found.name) if found else None
     return matched[1] if matched else "unknown"
@@ -114,11 +114,11 @@ def _digest() -> str:
     told = hashlib.sha256()
     for path in _source_files():
         told.update(path.name.encode() + b"\0" + path.read_bytes())
-    return told.hexdigest()[:40]  # a line of a manifest has 72 bytes at most
+    return told.hexdigest()[:40]  # a manifest line has at most 72 bytes
 
 
 def _write_jar(jar: Path, classes: dict[str, bytes], version: str) -> None:
-    """Write it whole or not at all, and the same bytes whenever it is built."""
+    """Write the jar atomically and reproducibly."""
     manifest = f"Manifest-Version: 1.0\r\n{_VERSION}: {version}\r\nSource-Digest: {_digest()}\r\n\r\n"
     files = {_MANIFEST: manifest.encode(), _SERVICE: b"io.nyala.spark.NyalaProvider\n"} | dict(sorted(classes.items()))
     part = jar.with_suffix(f".{os.getpid()}")
