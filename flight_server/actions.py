@@ -1,4 +1,4 @@
-"""DoAction: what is not data, as JSON in and JSON out."""
+"""DoAction: everything except data, as JSON in and JSON out."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .get import sized
 def run(
     store: StoreService, context: fl.ServerCallContext, action: fl.Action, calls: Calls, translator: Translator
 ) -> Iterator[fl.Result]:
-    """Run one action and return its one result, or its results if they are pieces of data.
+    """Run one action and return its only result, or its results if they are pieces of data.
 
     Raises:
-        StoreError: what the action raises; INVALID_ARGUMENT for an unknown one or a body that is wrong or too large.
+        StoreError: the action's error; INVALID_ARGUMENT for an unknown action, or an invalid or too large body.
     """
     chosen = VERBS.get(action.type)
     if chosen is None:
@@ -55,5 +55,5 @@ def _pieces(found: Iterator[bytes], call: Call) -> Iterator[fl.Result]:
 
 
 def listed() -> list[fl.ActionType]:
-    """Return what ListActions answers."""
+    """Return the answer to ListActions."""
     return [fl.ActionType(name, verb.about) for name, verb in VERBS.items()]

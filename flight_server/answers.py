@@ -1,7 +1,7 @@
-"""The answers to a write stream: each waits until its batch is durable, while the next batches are received already.
+"""The answers to a write stream: each waits until its batch is durable, while the next batches are received.
 
-A batch with a number is answered as soon as it is durable. A thread waits for that, since the one that serves the
-stream waits for the client. Batches without a number are answered together at the end, and need no thread.
+A batch with a number is answered as soon as it is durable. A thread waits for that, since the stream's thread waits for
+the client. Batches without a number are answered together at the end, and need no thread.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .client_gone import ClientGoneError, send_answer
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A write on its way."""
+    """A write in flight."""
 
     pending: PendingResult
     rows: int
@@ -31,11 +31,11 @@ class Begun:
     """Position of its first row in the stream."""
     sequence: int | None
     is_last: bool = False
-    """No other follows."""
+    """No other batch follows."""
 
 
 class Answers:
-    """Settles the writes of one stream in order; at most ``ahead`` of them are on their way. For one thread."""
+    """Settles the writes of one stream in order, at most ``ahead`` of them in flight. For one thread."""
 
     def __init__(self, writer: fl.FlightMetadataWriter, ahead: int) -> None:
         self._writer = writer
@@ -48,12 +48,12 @@ class Answers:
         self._error: BaseException | None = None
 
     def check(self) -> None:
-        """Raise what has gone wrong with an earlier batch, if anything has."""
+        """Raise the error of an earlier batch, if any."""
         if self._error:
             raise self._error
 
     def add(self, begun: Begun) -> None:
-        """Take a write to be answered; blocks while too many are on their way."""
+        """Add a write to answer; blocks while too many are in flight."""
         if begun.is_last and self._thread is None:
             self._settle_waiting(0)
             self._settle_one(begun)
@@ -70,10 +70,10 @@ class Answers:
             self._settle_waiting(self._ahead)
 
     def settle(self) -> None:
-        """Return when every write begun is durable, and answered if it has a number.
+        """Return once every write is durable, and answered if it has a number.
 
         Raises:
-            StoreError: one of them is not.
+            StoreError: a write failed.
         """
         self._settle_waiting(0)
         if self._thread:
@@ -82,7 +82,7 @@ class Answers:
         self.check()
 
     def send_last(self, nothing: WriteResult) -> None:
-        """Answer all batches without a number; ``nothing`` is the answer to a stream without a batch."""
+        """Answer all batches without a number; ``nothing`` is the answer for a stream without batches."""
         if self._unnumbered or not (self._thread or self._is_answered):
             self._send(combine(self._unnumbered) if self._unnumbered else nothing, None)
 
@@ -105,8 +105,9 @@ class Answers:
             self._refuse(begun, error)
 
     def _refuse(self, begun: Begun, error: BaseException) -> None:
-        """Remember the error: the stream ends with it at the client's next message. A client that waits for this answer
-        before it sends another would wait for ever, so it is answered too: all rows refused."""
+        """Keep the error: the stream ends with it at the client's next message. Also answer this batch as failed, since
+        a client that waits for the answer before it sends another batch would wait for ever.
+        """
         if self._error:
             return
         self._error = error

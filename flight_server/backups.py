@@ -1,4 +1,4 @@
-"""Backups in a folder as a repair takes from them: each tablet is restored into a store of its own, for a while."""
+"""Backups in a folder as a source for repairs: each tablet is temporarily restored into a store of its own."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _KEYS_AT_ONCE = 8_192
 
 
 class FolderBackups:
-    """The newest backups in a folder; a context manager. Nothing in the folder is changed.
+    """The newest backups in a folder; a context manager. The folder is not changed.
 
-    What is restored lies in a directory for temporary files, and goes at the end.
+    Restored tablets are in a temporary directory, which is removed at the end.
     """
 
     def __init__(self, place: str | Path) -> None:
-        """``place`` is a path or a URI, as jobs take it."""
+        """``place`` is a path or a URI, as for jobs."""
         self._root = Folder.at(place)
         self._directory = tempfile.TemporaryDirectory(prefix="nyala-repair-")
         self._store: Store | None = None
@@ -57,7 +57,7 @@ class FolderBackups:
 
 
 class RestoredTablet:
-    """What a backup has of a tablet, as a table of a store."""
+    """A tablet's rows from a backup, in a table of a temporary store."""
 
     def __init__(self, store: Store, table: str, until: int, told: str) -> None:
         self._store = store
@@ -66,7 +66,7 @@ class RestoredTablet:
         self.told = told
 
     def rows_of(self, keys: pa.RecordBatch) -> pa.Table:
-        """Return the rows of some keys, those that there are, in the order asked."""
+        """Return the rows of these keys that exist, in the order of the keys."""
         parts = (keys.slice(first, _KEYS_AT_ONCE) for first in range(0, keys.num_rows, _KEYS_AT_ONCE))
         return pa.concat_tables([self._store.get(self._table, part) for part in parts])
 

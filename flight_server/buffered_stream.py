@@ -1,4 +1,4 @@
-"""A write stream that is one commit, held in memory until it is whole."""
+"""Buffers a write stream that is one commit until it is complete."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class BufferedStream:
         self._rows = self._bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take a batch.
+        """Add a batch.
 
         Raises:
             InvalidArgumentError: the stream is too large for one commit.
@@ -39,7 +39,7 @@ class BufferedStream:
         self._batches.append(batch)
 
     def whole(self, rows: int) -> pa.RecordBatch:
-        """Return the stream as one batch. Raises InvalidArgumentError unless it has as many rows as it should."""
+        """Return the stream as one batch. Raises InvalidArgumentError unless it has ``rows`` rows."""
         if rows != self._rows:
             raise InvalidArgumentError(f"the stream had {self._rows:,} rows, not {rows:,}: nothing was applied")
         if not self._batches:

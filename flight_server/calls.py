@@ -1,8 +1,7 @@
-"""Calls that run: for whom each works, and the end of those that are stuck in their clients.
+"""Running calls: the work of each, and the end of those that are stuck in their clients.
 
-A stream that waits for its client, to send or to take a batch, holds a thread and a place. After
-``stalled_seconds_max`` it is ended; before that, once it has waited for ``yielding_seconds``, when another one asks for
-a place and there is none.
+A stream that waits for its client, to send or to take a batch, occupies a thread and a slot. It is ended after
+``stalled_seconds_max``; and already after ``yielding_seconds`` if another stream needs a slot and none is free.
 """
 
 from __future__ import annotations
@@ -27,30 +26,30 @@ from .peers import peer_of
 from .turns import Turns, Work
 
 _READS = frozenset({Kind.SCAN, Kind.PLAN, Kind.EXCHANGE})
-"""What takes turns. Writes do not: they are short, or wait for the disk."""
+"""Calls that take turns. Writes do not: they are short, or wait for the disk."""
 _STEP_SECONDS = 0.001
 _LOOK_SECONDS = 0.05
-"""How often streams that are stuck are looked for at most, however many requests wait for places."""
+"""Minimum pause between searches for stuck streams, however many requests wait for slots."""
 _LOG = logging.getLogger("nyala.flight_server")
 _STALLED = "UNAVAILABLE: the stream made no progress for {seconds:g} seconds and was ended; begin it again"
 _STOPPED = "UNAVAILABLE: the server is stopping; try again when it is back"
 
 
 class Call:
-    """One call. ``check`` and what it is checked for may be used from its own thread only."""
+    """One call. Use ``check`` and ``step`` only on its own thread."""
 
     def __init__(self, calls: Calls, context: fl.ServerCallContext, kind: Kind, size: int) -> None:
         self.kind = kind
         self.peer = peer_of(context.peer())
         self.waiting_since: float | None = None
-        """Since when its client is waited for; None while the server works."""
+        """When it began to wait for its client; None while the server works."""
         self._calls = calls
         self._context: fl.ServerCallContext | None = context
-        self._lock = threading.RLock()  # the collector may close the call on the thread that ends it
+        self._lock = threading.RLock()  # the garbage collector may close the call on the thread that ends it
         self._work = Work(calls.turns)
         self._step_from = 0.0
         self._large: Slot | None = None
-        # Before the other place, which is not to be held by who waits for this one.
+        # Take this slot first: a call that waits for it must not hold the other one.
         if size > calls.config.large_request_bytes:
             self._large = calls.admission.admit(Kind.LARGE, self.peer, self.check)
         self._slot: Slot | None = self._admitted(kind)
@@ -58,15 +57,16 @@ class Call:
         calls._add(self)
 
     def check(self) -> None:
-        """Go on, or raise UnavailableError: the client is gone, its deadline is over, or the server stops."""
+        """Raise UnavailableError if the client is gone, its deadline has passed, or the server stops."""
         self._calls.admission.check_time()
         context = self._context
         if context is not None and context.is_cancelled():
             raise UnavailableError("the client is gone, or its deadline is over")
 
     def step(self) -> None:
-        """Go on as ``check`` does; long reads let others have their turns. For the thread that works, between steps, of
-        which it looks at one a millisecond: to ask the transport gives the interpreter away and takes it back."""
+        """Do as ``check``; let other requests have their turns during long reads. Call it between steps of work; it
+        acts once a millisecond, since asking the transport releases and takes the interpreter lock.
+        """
         now = time.monotonic()
         if now < self._step_from:
             return
@@ -81,7 +81,7 @@ class Call:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Let this thread work for the call while the body runs."""
+        """Let this thread work for the call during the body."""
         self.waiting_since = None
         self._work.begin()
         try:
@@ -91,12 +91,12 @@ class Call:
             self._work.end()
 
     def waits_for_client(self) -> None:
-        """Say that the client is waited for, until the server works for the call again."""
+        """Mark the call as waiting for its client, until the server works for it again."""
         self.waiting_since = time.monotonic()
 
     @contextmanager
     def with_client(self) -> Iterator[None]:
-        """Say that the body waits for the client."""
+        """Mark the call as waiting for its client during the body."""
         self.waits_for_client()
         try:
             yield
@@ -105,7 +105,7 @@ class Call:
 
     def _admitted(self, kind: Kind) -> Slot | None:
         if kind is Kind.PLAN and self._large:
-            return None  # all of its work is that of a long text
+            return None  # its only work is that of a long text
         try:
             return self._calls.admission.admit(kind, self.peer, self.check)
         except BaseException:
@@ -113,27 +113,27 @@ class Call:
             raise
 
     def has_read(self) -> None:
-        """Say that the text of the request, if it is long, is dealt with: others may follow."""
+        """Let the next request with a long text in: this one's is parsed."""
         large, self._large = self._large, None
         if large:
             large.release()
 
     def decompressed(self) -> BudgetShare:
-        """Return what the call takes memory for decompressed batches with."""
+        """Return the call's share of the memory for decompressed batches."""
         return BudgetShare(self._calls.admission.decompressed, self._calls.config.wait_seconds_max)
 
     def check_time(self) -> None:
-        """Go on, or raise UnavailableError when the server stops now."""
+        """Raise UnavailableError if the server stops now."""
         self._calls.admission.check_time()
 
     def end(self, message: str) -> None:
-        """End the call from another thread; nothing happens when it is over."""
-        with self._lock:  # while it is held, the call's own thread cannot leave it
+        """End the call from another thread; does nothing if it is over."""
+        with self._lock:  # while it is held, the call's own thread cannot finish
             if self._context is not None:
                 end_call(self._context, message)
 
     def close(self) -> None:
-        """Give back what the call holds. Before its handler, or its stream, returns; twice is harmless."""
+        """Release what the call holds. Call it before its handler, or its stream, returns; twice is harmless."""
         with self._lock:
             self._context = None
         self._calls._remove(self)
@@ -150,7 +150,7 @@ class Call:
 
 
 class Calls:
-    """All calls of a server that run. Thread safe."""
+    """All running calls of a server. Thread safe."""
 
     def __init__(self, config: ServerConfig) -> None:
         self.config = config
@@ -158,7 +158,7 @@ class Calls:
         self.admission.make_room = self._make_room
         self.turns = Turns(config.long_reads_max or len(os.sched_getaffinity(0)))
         self._looked: dict[Kind, float] = {}
-        # Reentrant: the collector may close a call on a thread that holds it.
+        # Reentrant: the garbage collector may close a call on a thread that holds it.
         self._lock = threading.RLock()
         self._running: set[Call] = set()
         self._ending: dict[Call, float] = {}
@@ -166,7 +166,7 @@ class Calls:
         threading.Thread(target=self._watch, name="nyala-stalled-streams", daemon=True).start()
 
     def begin(self, context: fl.ServerCallContext, kind: Kind, size: int = 0) -> Call:
-        """Admit a call whose text has ``size`` bytes; whoever gets it closes it. Few with long texts come in at once.
+        """Admit a call whose text has ``size`` bytes; the caller closes it. Few with long texts are admitted at once.
 
         Raises:
             UnavailableError: too many of its kind run.
@@ -174,12 +174,12 @@ class Calls:
         return Call(self, context, kind, size)
 
     def end_all(self) -> None:
-        """End every call that runs: the server stops."""
+        """End all running calls: the server stops."""
         for call in self._all():
             call.end(_STOPPED)
 
     def stop(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         self._stopped.set()
 
     def _add(self, call: Call) -> None:
@@ -199,7 +199,7 @@ class Calls:
             return list(self._running)
 
     def _watch(self) -> None:
-        """End the calls that are stuck, until the server stops."""
+        """End stuck calls until the server stops."""
         longest = self.config.stalled_seconds_max
         while not self._stopped.wait(min(longest / 4, 1.0)):
             before = time.monotonic() - longest
@@ -208,8 +208,9 @@ class Calls:
                     self._end_stalled(call, longest)
 
     def _make_room(self, kind: Kind) -> bool:
-        """End the stream of a kind that has been stuck in its client for too long to keep its place, of the peer that
-        has the most of them; one at a time."""
+        """End one stream that has been stuck in its client for too long to keep its slot: of the peer with the most
+        streams of this kind.
+        """
         now = time.monotonic()
         before = now - self.config.yielding_seconds
         with self._lock:

@@ -1,4 +1,4 @@
-"""A client that is gone before its answer: Arrow Flight tells of it in several ways, none of them a fault of ours."""
+"""A client that disconnects before its answer: Arrow Flight reports it in several ways, none of them our fault."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ..schemas.errors import UnavailableError
 
 
 class ClientGoneError(UnavailableError):
-    """Nobody is there any more to be answered. What was applied stays."""
+    """The client is gone and cannot be answered. Applied rows stay."""
 
 
 def send_answer(writer: fl.FlightMetadataWriter, answer: BaseModel) -> None:
     """Send an answer to a write.
 
     Raises:
-        ClientGoneError: there is nobody to read it.
+            ClientGoneError: the client is gone.
     """
     try:
         writer.write(answer.model_dump_json().encode())

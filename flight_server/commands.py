@@ -109,7 +109,7 @@ def _serve(settings: Settings) -> None:
 
 
 def _here(placement: Path | None, name: str | None) -> ServerIdentity | None:
-    """Return what a placement file says of the server ``name``; None without one."""
+    """Return the identity of the server ``name`` in a placement file; None without a file."""
     if placement is None and name is None:
         return None
     if placement is None or name is None:
@@ -126,7 +126,7 @@ def _here(placement: Path | None, name: str | None) -> ServerIdentity | None:
 
 @contextmanager
 def said_if_slow(text: str, seconds: float = _SILENT_SECONDS) -> Iterator[None]:
-    """Log ``text`` when the body has taken so many seconds: nobody shall wonder what is going on."""
+    """Log ``text`` if the body takes longer than ``seconds``, so that users know what they wait for."""
     timer = threading.Timer(seconds, logging.getLogger("nyala.flight_server").info, [text])
     timer.daemon = True
     timer.start()
@@ -137,10 +137,10 @@ def said_if_slow(text: str, seconds: float = _SILENT_SECONDS) -> Iterator[None]:
 
 
 def open_warm(data: Path, options: dict[str, Any], here: ServerIdentity | None = None) -> StoreService:
-    """Open a store whose kernels are compiled, so that no request waits for the compiler.
+    """Open a store with compiled kernels, so that no request waits for the compiler.
 
     Raises:
-        StoreError: what opening raises.
+        StoreError: the store cannot be opened.
     """
     from ..engine.kernels.warmup import warm_up
     from ..engine.options import StoreOptions

@@ -1,7 +1,7 @@
-"""Cuts a stream of record batches into messages of even size.
+"""Splits a stream of record batches into messages of similar size.
 
-Neither too large (some clients refuse 4 MiB) nor too small (each message costs a call): measured in bytes, since a
-row may have any size.
+They are neither too large (some clients reject 4 MiB) nor too small (each costs a call). They are measured in bytes,
+since rows have any size.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from .config import ServerConfig
 def cut(batches: Iterable[pa.RecordBatch], config: ServerConfig) -> Iterator[pa.RecordBatch]:
     """Yield the same rows in batches of about ``sent_bytes_target``.
 
-    None of several rows is above ``sent_bytes_max``; all but the first, which goes out at once, and the last are at
-    least ``sent_bytes_min``, unless the batch after them would not fit. Empty batches are left out.
+    No batch of several rows exceeds ``sent_bytes_max``. All have at least ``sent_bytes_min``, except the first, which
+    is sent at once, the last, and those that the next batch would make too large. Empty batches are left out.
     """
     waiting: list[pa.RecordBatch] = []
     waiting_bytes = 0
@@ -38,7 +38,7 @@ def cut(batches: Iterable[pa.RecordBatch], config: ServerConfig) -> Iterator[pa.
 
 
 def _pieces(batches: Iterable[pa.RecordBatch], config: ServerConfig) -> Iterator[pa.RecordBatch]:
-    """Yield slices of the batches, none of several rows above the maximum."""
+    """Yield slices of the batches; none of several rows exceeds the maximum."""
     for batch in batches:
         if batch.nbytes <= config.sent_bytes_max:
             if batch.num_rows:
@@ -50,7 +50,7 @@ def _pieces(batches: Iterable[pa.RecordBatch], config: ServerConfig) -> Iterator
 
 
 def _halved(piece: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:
-    """Yield a piece in halves of halves, where its rows are larger than the batch's average."""
+    """Halve a piece repeatedly, if its rows are larger than the batch's average."""
     if piece.num_rows <= 1 or piece.nbytes <= bytes_max:
         yield piece
         return

@@ -1,8 +1,8 @@
-"""What a client is told when something goes wrong, and what it is not.
+"""Errors as clients see them, and what is kept from clients.
 
-A ``StoreError`` becomes the Flight error that comes closest, with the text ``CODE: message`` and the JSON
-``{"code", "message"}`` as ``extra_info``, with ``retry_after_seconds`` where the store knows it. Anything else is our
-bug: the client gets an id, the log gets the traceback under that id.
+A ``StoreError`` becomes the closest Flight error, with the text ``CODE: message`` and the JSON ``{"code", "message"}``
+as ``extra_info``, plus ``retry_after_seconds`` if the store knows it. Anything else is our bug: the client gets an id,
+and the log has the traceback under that id.
 
 | code | Flight error | gRPC status |
 |---|---|---|
@@ -12,8 +12,8 @@ bug: the client gets an id, the log gets the traceback under that id.
 | CORRUPTION, INTERNAL | FlightInternalError | INTERNAL |
 | all others | FlightServerError | UNKNOWN |
 
-These five carry ``extra_info``. The exceptions that pyarrow turns into INVALID_ARGUMENT and NOT_FOUND do not, and bring
-a traceback along; only GetSchema has to use them, since pyarrow takes nothing else there.
+These five carry ``extra_info``. The exceptions that pyarrow turns into INVALID_ARGUMENT and NOT_FOUND carry none, but a
+traceback; only GetSchema uses them, since pyarrow accepts nothing else there.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ from ..schemas.errors import (
 from .client_gone import ClientGoneError
 
 _HEADER_BYTES = 6_000
-"""What a message may take in headers: clients refuse more than 8 KiB of them, by default, with what else there is. It
-travels as text, which escapes all but ASCII, and up to three times as Base64."""
+"""Header bytes for a message: clients reject more than 8 KiB of headers in total by default. The message is sent as
+text, with all but ASCII escaped, and up to three times as Base64.
+"""
 _HIDES = "hides_from_wire"
 _LOG = logging.getLogger("nyala.flight_server")
 _FLIGHT_ERRORS: dict[str, Callable[[str, bytes], fl.FlightError]] = {
@@ -61,15 +62,15 @@ Verb = TypeVar("Verb", bound=Callable[..., Any])
 
 
 class Translator:
-    """Turns whatever was raised into what a client may see; ``private_paths`` are cut from every text."""
+    """Turns any exception into what a client may see; removes ``private_paths`` from every text."""
 
     def __init__(self, private_paths: tuple[str, ...] = ()) -> None:
         self._private = tuple(sorted((path for path in private_paths if path), key=len, reverse=True))
 
     def public(self, error: BaseException, where: str) -> StoreError:
-        """Return ``error`` as a client may know it; what that hides is logged, under the id that stands in the text."""
+        """Return ``error`` as a client may see it; log what that hides, under the id in the text."""
         if isinstance(error, CorruptionError):
-            # Its path is relative to the store, which has logged it once: many may ask for the same bytes.
+            # Its path is relative to the store, which has logged it: many clients may ask for the same bytes.
             _LOG.info("%s found damaged data: %s", where, error.message)
             shown = StoreError(f"stored data is damaged: {error.message}")
             shown.code = error.code
@@ -79,7 +80,7 @@ class Translator:
         if isinstance(error, StoreError):
             return self._shown(error)
         if isinstance(error, fl.FlightError):
-            # Raised by pyarrow in the middle of a stream: the other side is gone.
+            # pyarrow raises it in the middle of a stream: the client is gone.
             _LOG.warning("%s: client disconnected: %s", where, type(error).__name__)
             return UnavailableError("the stream is broken")
         if isinstance(error, MemoryError):
@@ -87,7 +88,7 @@ class Translator:
         return InternalError(f"internal error, {_logged(error, where)}")
 
     def flight(self, error: BaseException, where: str) -> fl.FlightError:
-        """Return the Flight error that tells a client of ``error``."""
+        """Return the Flight error for ``error``."""
         known = self.public(error, where)
         extra: dict[str, str | float] = {"code": known.code, "message": known.message}
         if isinstance(known, UnavailableError) and known.retry_after_seconds is not None:
@@ -96,13 +97,13 @@ class Translator:
         return make(f"{known.code}: {known.message}", json.dumps(extra).encode())
 
     def for_get_schema(self, error: BaseException, where: str) -> Exception:
-        """Return what GetSchema may raise: pyarrow lets only these keep their text there."""
+        """Return an exception that GetSchema may raise: pyarrow keeps only the text of these."""
         known = self.public(error, where)
         text = f"{known.code}: {known.message}"
         return pa.ArrowKeyError(text) if known.code == NotFoundError.code else ValueError(text)
 
     def _shown(self, error: StoreError) -> StoreError:
-        """Return the error without private paths, and short enough: gRPC drops what takes more than some KB."""
+        """Return the error without private paths, and short enough: gRPC drops more than a few KB."""
         message = error.message
         for path in self._private:
             message = message.replace(path, "...")
@@ -117,7 +118,7 @@ class Translator:
 
 
 def _fitting(message: str) -> str:
-    """Return a message that fits in headers; one that is cut says so."""
+    """Return a message that fits in headers; a truncated one says so."""
     costs = list(accumulate(map(_cost, message)))
     if not costs or costs[-1] <= _HEADER_BYTES:
         return message
@@ -126,7 +127,7 @@ def _fitting(message: str) -> str:
 
 @functools.lru_cache(4_096)
 def _cost(character: str) -> float:
-    """Return the bytes that a character takes in headers."""
+    """Return the header bytes of a character."""
     plain = len(character.encode(errors="replace"))
     as_text = plain if " " <= character <= "~" and character != "%" else 3 * plain
     return as_text + 4 / 3 * (2 * plain + len(json.dumps(character)) - 2)
@@ -139,7 +140,7 @@ def _logged(error: BaseException, where: str) -> str:
 
 
 def verb(method: Verb) -> Verb:
-    """Let nothing but Flight errors out of a verb of the server, whose ``translator`` says which."""
+    """Make a verb of the server raise Flight errors only, as translated by its ``translator``."""
 
     @functools.wraps(method)
     def guarded(self: Any, *arguments: Any) -> Any:
@@ -152,10 +153,10 @@ def verb(method: Verb) -> Verb:
 
 
 class Guarded(Iterator[Item]):
-    """The items of a running stream: errors are translated, and ``release`` is called exactly once, at its end.
+    """The items of a running stream: translates errors, and calls ``release`` exactly once, at the end.
 
-    The end is the last item, an error, ``close``, or that the last reference goes: the transport drops a stream
-    without a word when its client does, also before the first item.
+    The end is the last item, an error, ``close``, or the last reference: when a client disconnects, even before the
+    first item, the transport just drops the stream.
     """
 
     def __init__(self, items: Iterator[Item], translator: Translator, where: str, release: Callable[[], None]) -> None:
@@ -175,7 +176,7 @@ class Guarded(Iterator[Item]):
             raise self._translator.flight(error, self._where) from None
 
     def close(self) -> None:
-        """Release what the stream holds."""
+        """Release the stream's resources."""
         release, self._release = self._release, None
         if release:
             release()
@@ -187,9 +188,9 @@ class Guarded(Iterator[Item]):
 def hide_tracebacks() -> None:
     """Keep tracebacks out of error texts, in this process, from now on.
 
-    pyarrow appends the formatted traceback to the text of any exception that is not a Flight error, among them its own
-    (a handler's wrong answer, a batch of the wrong schema). It calls ``traceback.format_exception`` for it, from C++,
-    on a thread without any Python frame; nobody else's calls look like this, and theirs stay as they are.
+    pyarrow appends the formatted traceback to the text of any exception that is not a Flight error, including its own
+    (a handler's wrong answer, a batch of the wrong schema). For that it calls ``traceback.format_exception`` from C++,
+    on a thread without any Python frame; no other call looks like this, and other calls are unaffected.
     """
     original = traceback.format_exception
     if hasattr(original, _HIDES):

@@ -1,7 +1,7 @@
-"""DoExchange: batched point reads. A batch of keys comes in, its rows go out, again and again.
+"""DoExchange: batched point reads. A batch of keys comes in, its rows go out, repeatedly.
 
-A stream may stay open and idle, so what it takes is taken for one batch at a time: an idle one counts as no scan, and
-no stopping server waits for it.
+A stream may stay open and idle, so resources are taken for each batch: an idle stream does not count as a scan, and a
+stopping server does not wait for it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def point_reads(
     calls: Calls,
     call: Call,
 ) -> None:
-    """Answer each batch of keys by the rows that are there, in the order asked, cut as a scan's are.
+    """Answer each batch of keys with the existing rows, in the order of the keys, split like a scan's.
 
     Raises:
-        StoreError: for an unknown table, keys that do not fit it, or a table that has other columns by now.
+        StoreError: the table is unknown, the keys do not fit it, or its columns have changed.
     """
     config = calls.config
     if descriptor.descriptor_type != fl.DescriptorType.CMD:

@@ -1,7 +1,8 @@
-"""Gateway: a store that shares its tables with other servers, for clients that ask this one for all of a table.
+"""Gateway: a store that shares its tables with other servers, and answers for all of them.
 
-What is asked of the tablets here is answered here; a scan or point read of tablets that others have too is put together
-from all servers. Writes go to no other server: they are refused, with the name of the one that has the tablet.
+Requests for local tablets are answered locally; a scan or point read that includes tablets of other servers combines
+the answers of all servers. Writes are never forwarded: they are rejected with the name of the server that has the
+tablet.
 """
 
 from __future__ import annotations
@@ -40,26 +41,26 @@ from ..schemas.write import WriteCommand, WriteResult
 
 
 class _LocalStore(StoreService, Protocol):
-    """What a gateway stands before: a store that takes in the files which the gateway fetches."""
+    """The local store behind a gateway, which takes the files that the gateway fetches."""
 
     def move_write(self, move: str, file: MoveFile, chunks: Iterable[bytes]) -> None:
-        """Take in a file of a tablet that moves here."""
+        """Write a file of a tablet that moves here."""
         ...
 
 
 class Gateway(Verbs):
-    """A ``StoreService``: verbs that are not here are the local store's."""
+    """A ``StoreService``: passes verbs that it does not define to the local store."""
 
     def __init__(self, local: _LocalStore, here: ServerIdentity) -> None:
-        """Take over ``local``, which is what ``here`` says; other servers are connected when they are needed."""
+        """Take over ``local``, whose identity is ``here``; connect to other servers on demand."""
         self._local = local
         self._here = here
-        # A thread of this server does not wait for another one: who asked does.
+        # A thread of this server must not wait for another server: the client waits and retries.
         self._servers = Servers(here.placement, retries=False, known={here.server: local})
         self._all = PlacedStore(self._servers)
 
     def perform(self, verb: Verb, *args: Any, **named: Any) -> Any:
-        """Let the local store do it."""
+        """Pass the verb to the local store."""
         return getattr(self._local, verb.method)(*args, **named)
 
     def write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> WriteResult:
@@ -88,7 +89,7 @@ class Gateway(Verbs):
             return self._all.scan(spec)
 
     def plan(self, spec: ScanSpec) -> ScanPlan:
-        """See StoreService. Splits that others have carry their locations."""
+        """See StoreService. Splits on other servers have their locations."""
         if _is_for_one(spec):
             self._settle(spec.table)
             return self._local.plan(spec)
@@ -107,10 +108,10 @@ class Gateway(Verbs):
         except WrongServerError:
             return self._all.get(table, keys)
 
-    # Moves of tablets: what has to be asked of another server is asked here
+    # Moves of tablets: questions to other servers are asked here
 
     def tablets(self, name: str) -> TabletMap:
-        """See StoreService. Takes over what was handed over to this server and not taken."""
+        """See StoreService. Takes over tablets that were handed over to this server but not taken."""
         self._settle(name)
         return self._local.tablets(name)
 
@@ -126,19 +127,19 @@ class Gateway(Verbs):
         self._all.move_tablet(table, tablet, to, server, progress)
 
     def move_receive(self, asked: MoveRound) -> MoveLacking:
-        """See StoreService. What counts is the round as the source tells it."""
+        """See StoreService. Uses the round as the source reports it."""
         return self._local.move_receive(self._round(asked))
 
     def move_prepare(self, asked: MoveRound) -> None:
-        """See StoreService. What counts is the round as the source tells it."""
+        """See StoreService. Uses the round as the source reports it."""
         self._local.move_prepare(self._round(asked))
 
     def move_take_over(self, asked: HandedOver) -> None:
-        """See StoreService. What counts is what the source says that it has handed over.
+        """See StoreService. Uses what the source reports as handed over.
 
         Raises:
-            ConflictError: the source has handed over nothing by this move.
-            NotFoundError: nothing was prepared here by this move.
+            ConflictError: the source has not handed over anything in this move.
+            NotFoundError: nothing was prepared here in this move.
             UnavailableError: the source cannot be reached.
         """
         found = self._local.moves(asked.table)
@@ -153,7 +154,7 @@ class Gateway(Verbs):
         self._local.move_take_over(told)
 
     def move_forget(self, move: str) -> None:
-        """See StoreService. Refused while the target still waits to take the tablet over."""
+        """See StoreService. Rejected while the target has yet to take the tablet over."""
         for table in self._local.tables():
             for each in self._local.moves(table).left:
                 if each.move == move:
@@ -166,7 +167,7 @@ class Gateway(Verbs):
         self._local.move_write(asked.move, asked.file, chunks)
 
     def move_hand_over(self, asked: MoveHandOver) -> HandedOver:
-        """See StoreService. Refused unless the target says that it has prepared the round."""
+        """See StoreService. Rejected unless the target confirms that it has prepared the round."""
         if self._local.move_status(asked.move).state is MoveState.UNDER_WAY:
             prepared = self._servers.store(asked.to).moves(asked.table).arriving
             if not any((each.move, each.number) == (asked.move, asked.number) for each in prepared):
@@ -174,7 +175,7 @@ class Gateway(Verbs):
         return self._local.move_hand_over(asked)
 
     def move_abort(self, move: str) -> MoveStatus:
-        """See StoreService. Refused where it would throw away what the source has handed over."""
+        """See StoreService. Rejected if it would discard what the source has handed over."""
         status = self._local.move_status(move)
         if status.state is MoveState.UNKNOWN:
             for table in self._local.tables():
@@ -184,18 +185,18 @@ class Gateway(Verbs):
         return self._local.move_abort(move)
 
     def _settle(self, table: str) -> None:
-        """Bring moves to this server and from it to their ends, as far as the other servers can be asked."""
-        with suppress(StoreError):  # who asks is told by what follows
+        """Finish moves to and from this server, as far as the other servers can be reached."""
+        with suppress(StoreError):  # the caller gets the error of what follows
             found = self._local.moves(table)
             if found.arriving or found.left:
                 moving.settle(self._servers, table, [self._here.server])
 
     def _round(self, asked: MoveRound) -> MoveRound:
-        """Return a round as its source tells it.
+        """Return a round as its source reports it.
 
         Raises:
-            InvalidArgumentError: the source is this server, or none of the placement.
-            ConflictError: the move was given up there, or the round is not its newest.
+            InvalidArgumentError: the source is this server, or not in the placement.
+            ConflictError: the source aborted the move, or has a newer round.
         """
         if asked.source == self._here.server:
             raise InvalidArgumentError(f"a tablet cannot move from {asked.source!r} to itself")
@@ -207,11 +208,11 @@ class Gateway(Verbs):
         return told
 
     def close(self) -> None:
-        """Close the connections to others, and the store."""
+        """Close the connections to other servers, and the store."""
         self._servers.close()
         self._local.close()
 
 
 def _is_for_one(spec: ScanSpec) -> bool:
-    """Whether a scan is meant for this server, by whoever asks them all."""
+    """Return whether a scan is meant for this server only, by a client that asks each server."""
     return spec.here or spec.tablet is not None or spec.partition is not None

@@ -1,4 +1,4 @@
-"""DoGet: a ticket is the JSON of a scan, whether GetFlightInfo made it or the client did."""
+"""DoGet: a ticket is the JSON of a scan, made by GetFlightInfo or by the client."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from .errors import Guarded, Translator
 from .marks import cut_marked
 
 _PARTS_MAX = 500_000
-"""Objects and lists of one text in JSON: as many as a filter may list values, each an object, and more."""
+"""JSON objects and lists in one text: more than the values that a filter may list, each an object."""
 
 
 def scan_spec(body: bytes, what: str, config: ServerConfig) -> ScanSpec:
-    """Return the scan that a ticket or a descriptor's command asks for; ``what`` names it in errors.
+    """Return the scan in a ticket or a descriptor's command; ``what`` names it in errors.
 
     Raises:
-        InvalidArgumentError: where it is too large or no scan.
+        InvalidArgumentError: it is too large, or not a scan.
     """
     return read_json(ScanSpec, sized(body, what, config.scan_bytes_max), what).checked()
 
 
 def sized(body: bytes, what: str, most: int) -> bytes:
-    """Return ``body`` if it has at most ``most`` bytes, and not too many objects and lists, should it be JSON.
+    """Return ``body`` if it has at most ``most`` bytes, and not too many JSON objects and lists.
 
-    While those are made into objects of Python no other thread runs.
+    While these become Python objects no other thread runs.
 
     Raises:
-        InvalidArgumentError: where it has more.
+        InvalidArgumentError: it is larger.
     """
     if len(body) > most:
         raise InvalidArgumentError(f"{what} has {len(body):,} bytes; at most {most:,} are allowed")
@@ -52,12 +52,12 @@ def sized(body: bytes, what: str, most: int) -> bytes:
 def stream(
     store: StoreService, context: fl.ServerCallContext, ticket: bytes, calls: Calls, translator: Translator
 ) -> fl.FlightDataStream:
-    """Return the batches that a ticket asks for. The scan is closed when the stream ends or the client goes.
+    """Return the batches of a ticket. The scan is closed when the stream ends or the client disconnects.
 
-    The stream pulls a Python iterator: the one kind of stream through which an error in its middle keeps its code.
+    The stream pulls a Python iterator: only this kind of stream keeps the code of an error in its middle.
 
     Raises:
-        StoreError: for a bad ticket, or too many scans.
+        StoreError: the ticket is invalid, or too many scans run.
     """
     config = calls.config
     sized(ticket, "the ticket", config.scan_bytes_max)

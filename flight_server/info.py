@@ -1,4 +1,4 @@
-"""GetFlightInfo, ListFlights and GetSchema: what a scan would give, and the tickets to get it."""
+"""GetFlightInfo, ListFlights and GetSchema: the schema and size of a scan's result, and the tickets to read it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .config import ServerConfig
 from .get import scan_spec
 
 _SPLIT_BYTES_MAX = 64 * 1024
-"""A filter that takes more JSON than that is sent in one ticket."""
+"""A filter with more JSON than this is sent in one ticket."""
 
 
 def asked_for(descriptor: fl.FlightDescriptor, config: ServerConfig) -> ScanSpec:
     """Return the scan that a descriptor means: a path is the whole table now, a command is JSON.
 
     Raises:
-        InvalidArgumentError: where it is neither.
+        InvalidArgumentError: it is neither.
     """
     if descriptor.descriptor_type == fl.DescriptorType.PATH:
         return ScanSpec(table=table_of(descriptor.path))
@@ -29,10 +29,10 @@ def asked_for(descriptor: fl.FlightDescriptor, config: ServerConfig) -> ScanSpec
 
 
 def flight_info(store: StoreService, descriptor: fl.FlightDescriptor, config: ServerConfig) -> fl.FlightInfo:
-    """Return schema, size and tickets of a scan; all tickets read one snapshot, which is kept for them for a while.
+    """Return schema, size and tickets of a scan; all tickets read one snapshot, which is kept for a while.
 
     Raises:
-        StoreError: for a bad descriptor, or a scan that cannot run.
+        StoreError: the descriptor is invalid, or the scan cannot run.
     """
     return _info(store, asked_for(descriptor, config).model_copy(update={"pin": True}), descriptor)
 
@@ -41,7 +41,7 @@ def list_flights(store: StoreService, criteria: bytes) -> list[fl.FlightInfo]:
     """Return the info of every table.
 
     Raises:
-        InvalidArgumentError: for criteria, which are not understood.
+            InvalidArgumentError: there are criteria, which are not supported.
     """
     if criteria:
         raise InvalidArgumentError("ListFlights takes no criteria; it lists all tables")
@@ -58,7 +58,7 @@ def schema(store: StoreService, descriptor: fl.FlightDescriptor, config: ServerC
     """Return the schema of a scan's batches.
 
     Raises:
-        StoreError: for a bad descriptor, or a scan that cannot run.
+            StoreError: the descriptor is invalid, or the scan cannot run.
     """
     spec = asked_for(descriptor, config)
     return _planned(store, spec)[1]
@@ -81,7 +81,7 @@ def _info(store: StoreService, spec: ScanSpec, descriptor: fl.FlightDescriptor) 
 
 
 def _is_long(spec: ScanSpec) -> bool:
-    """Whether a ticket for each part would repeat a long list in all of them."""
+    """Return whether tickets for all parts would repeat a long list."""
     return spec.where is not None and len(spec.model_dump_json(include={"where"})) > _SPLIT_BYTES_MAX
 
 
@@ -103,7 +103,7 @@ def _part(spec: ScanSpec, plan: ScanPlan, split: ScanSplit) -> fl.FlightEndpoint
 
 
 def _whole(spec: ScanSpec, plan: ScanPlan) -> fl.FlightEndpoint:
-    """One endpoint over all tablets: where rows have an order over them, or are counted over them."""
+    """Return one endpoint for all tablets: for rows that are sorted, limited or aggregated over them."""
     only = plan.splits[0].tablet if len(plan.splits) == 1 else None
     rows, size = (sum(getattr(split, part) for split in plan.splits) for part in ("rows", "bytes"))
     metadata = ScanSplit.model_construct(tablet=only, rows=rows, bytes=size).model_dump_json()
@@ -116,7 +116,7 @@ def _endpoint(spec: ScanSpec, plan: ScanPlan, metadata: str, split: ScanSplit | 
     pinned = spec.pinned(plan.snapshot).model_copy(
         update={"split_bytes": None, "all_parts": False, "pin": False, **told}
     )
-    # No location means: the server that was asked.
+    # No location means the server that was asked.
     return fl.FlightEndpoint(
         pinned.model_dump_json(exclude_defaults=True), split.locations if split else [], app_metadata=metadata
     )

@@ -1,7 +1,7 @@
 """The life of a server process: start, announce, wait for a signal, drain, stop.
 
-pyarrow's ``serve`` is never called: it dies of SIGTERM at once, and its shutdown waits for ever for a client that
-has stopped reading. The server runs from its construction on; the main thread only waits.
+pyarrow's ``serve`` is never called: SIGTERM kills it at once, and its shutdown waits for ever for a client that has
+stopped reading. The server runs from its construction on; the main thread only waits.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from .server import FlightServer
 _LOG = logging.getLogger("nyala.flight_server")
 
 SWITCH_INTERVAL_SECONDS = 2e-4
-"""How long a thread may keep the interpreter: with Python's 5 ms one busy scan delays every small request."""
+"""How long a thread may keep the interpreter: with Python's default of 5 ms one scan delays all small requests."""
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 SHUTDOWN_SECONDS = 2.0
-"""What the transport gets to close idle connections, after the requests have ended or run out of time."""
+"""Time for the transport to close idle connections, after the requests have ended or timed out."""
 
 
 class StopSignals:
-    """SIGTERM and SIGINT: the first asks to stop, a second to stop at once.
+    """SIGTERM and SIGINT: the first asks to stop, the second to stop at once.
 
-    Python runs a signal's handler on the main thread, between two of its instructions. A main thread that sleeps in a
-    lock does not get there when the system gave the signal to another thread, nor when the signal came just before it
-    fell asleep. So the handler does nothing, and a thread reads the number that the interpreter writes into a socket
-    the moment a signal comes, whichever thread gets it (``signal.set_wakeup_fd``).
+    Python runs signal handlers on the main thread, between two instructions. A main thread that sleeps in a lock never
+    gets there if the system delivered the signal to another thread, or just before the main thread fell asleep. So the
+    handler does nothing, and a thread reads the signal's number, which the interpreter writes into a socket as soon as
+    a signal arrives on any thread (``signal.set_wakeup_fd``).
     """
 
     def __init__(self) -> None:
@@ -48,9 +48,9 @@ class StopSignals:
         self._in_a_hurry: Callable[[], None] = lambda: None
 
     def install(self) -> StopSignals:
-        """Take the two signals over; only the main thread may."""
+        """Install the handlers; only the main thread may."""
         heard, woken = socket.socketpair()
-        woken.setblocking(False)  # what set_wakeup_fd asks for
+        woken.setblocking(False)  # set_wakeup_fd requires it
         threading.Thread(target=self._listen, args=(heard, woken), name="nyala-signals", daemon=True).start()
         signal.set_wakeup_fd(woken.fileno())
         for number in STOPPING:
@@ -58,26 +58,26 @@ class StopSignals:
         return self
 
     def wait(self) -> None:
-        """Return when the first signal has come."""
+        """Return when the first signal has arrived."""
         self._stop.wait()
 
     def on_first(self, asked: Callable[[], None]) -> None:
-        """Call ``asked`` when the first signal comes; it may come on any thread."""
+        """Call ``asked`` when the first signal arrives, on any thread."""
         self._asked = asked
 
     def on_second(self, hurry: Callable[[], None]) -> None:
-        """Call ``hurry`` when a second signal comes, or at once when it has come already."""
+        """Call ``hurry`` when a second signal arrives, or at once if it has."""
         self._in_a_hurry = hurry
         if self._received_count > 1:
             hurry()
 
     def ignore(self) -> None:
-        """Take no more of them: all is done, and one that comes while the interpreter ends would kill it."""
+        """Ignore further signals: all is done, and a signal would kill the interpreter while it exits."""
         for number in STOPPING:
             signal.signal(number, signal.SIG_IGN)
 
     def _listen(self, heard: socket.socket, woken: socket.socket) -> None:
-        """Read numbers of signals for ever; ``woken`` is held open for the interpreter."""
+        """Read signal numbers for ever; ``woken`` is kept open for the interpreter."""
         while numbers := heard.recv(64):
             for number in numbers:
                 if number in STOPPING:
@@ -99,15 +99,15 @@ def run_server(
     config: ServerConfig,
     announce: Callable[[str], None],
 ) -> None:
-    """Serve until a signal comes, then drain and close the store; return if all ended in time, else end the process,
-    which is all that is left to do: signals that stop it are not heard any more.
+    """Serve until a signal, then drain and close the store; return if all ended in time. Otherwise exit the process:
+    signals no longer reach it.
 
-    ``open_store`` is called before the first request can come in, ``announce`` with the bound location when it can. A
-    signal that comes while the store is opened ends the process at once: nothing has been promised to anybody, and what
-    an opening leaves unfinished is what a crash does.
+    ``open_store`` is called before the first request can arrive, ``announce`` with the bound location when it can. A
+    signal that arrives while the store is opened ends the process at once: nothing has been acknowledged, and an
+    interrupted opening is like a crash.
 
     Raises:
-        StoreError: what opening the store raises; UNAVAILABLE when the location cannot be listened on.
+        StoreError: the store cannot be opened; UNAVAILABLE if the location cannot be listened on.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     signals = StopSignals().install()
@@ -119,14 +119,14 @@ def run_server(
     except BaseException:
         store.close()
         raise
-    gc.freeze()  # what was imported stays: no full collection need go through it
+    gc.freeze()  # imported objects stay: full collections need not scan them
     announce(bound_location(location, server.port))
     signals.wait()
     signals.on_second(server.admission.expire)
     has_ended = drain(server, store)
     signals.ignore()
     if not has_ended:
-        # Threads of the transport are stuck in clients that stopped reading; the store is closed, nothing is lost.
+        # Transport threads are stuck in clients that stopped reading; the store is closed, and nothing is lost.
         logging.shutdown()
         sys.stdout.flush()
         os._exit(0)
@@ -146,7 +146,7 @@ def _listen(store: StoreService, location: str, config: ServerConfig) -> FlightS
 
 
 def drain(server: FlightServer, store: StoreService) -> bool:
-    """Let nothing new in, let running requests end, close the store; return False if the transport did not end."""
+    """Reject new requests, let running ones end, close the store; return False if the transport did not end."""
     seconds = server.config.drain_seconds
     _LOG.info("stopping: running requests have %g seconds to finish", seconds)
     admission = server.admission
@@ -154,7 +154,7 @@ def drain(server: FlightServer, store: StoreService) -> bool:
     if not admission.wait_until_idle(max(seconds - SHUTDOWN_SECONDS, seconds / 2)):
         _LOG.warning("some requests did not finish in time")
     admission.expire()
-    server.calls.end_all()  # those that are stuck in their clients hear nothing else
+    server.calls.end_all()  # calls stuck in their clients notice nothing else
     closing = threading.Thread(target=server.shutdown, name="nyala-shutdown", daemon=True)
     closing.start()
     closing.join(SHUTDOWN_SECONDS)

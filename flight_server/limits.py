@@ -1,10 +1,9 @@
-"""Admission: how much of each kind runs at once, who waits for a place and who comes first, and what happens when the
-server stops.
+"""Admission: how many requests of each kind run at once, which of the waiting ones is next, and how a server stops.
 
-Every kind of work has places of its own, so that cheap requests never wait for expensive ones. Where all places are
-taken, a request waits a little; places that become free go to the peer that has the fewest, to who did not let streams
-get stuck, and to who waited longest. One peer gets no more than a share of the places that streams have, and some of
-them are for those only whose last call ended well: who comes with a thousand new connections does not keep them out.
+Every kind of work has its own slots, so that cheap requests never wait for expensive ones. If all slots are taken, a
+request waits a little. A free slot goes to the peer with the fewest, then to peers that did not let streams get stuck,
+then to the request that has waited longest. One peer gets only a share of the slots for streams, and some are reserved
+for connections whose last call ended well: a thousand new connections cannot shut these out.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from .config import ServerConfig
 from .peers import Peer
 
 _EXCHANGES_A_SCAN = 4
-"""Streams of point reads that may be open for each scan that may run."""
+"""Open streams of point reads for each scan that may run."""
 _POLL_SECONDS = 0.25
-"""How often a waiting request looks whether its client is still there."""
+"""How often a waiting request checks that its client is still connected."""
 _REMEMBERED = 4096
-"""Connections of which it is known how their streams ended."""
+"""Connections whose last outcome is remembered."""
 RETRY_SECONDS = 1.0
-"""When a client that found no place should come again."""
+"""When a rejected client should retry."""
 NOBODY = Peer("", "")
 
 
@@ -35,7 +34,7 @@ _STREAMS = frozenset({Kind.SCAN, Kind.PUT, Kind.EXCHANGE})
 
 
 class Slot:
-    """The right to run one request. Releasing twice is harmless, and a slot that is forgotten releases itself."""
+    """The right to run one request. Releasing twice is harmless, and a dropped slot releases itself."""
 
     __slots__ = ("_admission", "_kind", "_peer")
 
@@ -45,7 +44,7 @@ class Slot:
         self._peer = peer
 
     def release(self) -> None:
-        """Give the right back."""
+        """Release the slot."""
         admission, self._admission = self._admission, None
         if admission:
             admission._leave(self._kind, self._peer)
@@ -61,7 +60,7 @@ class Slot:
 
 
 class Budget:
-    """Bytes that all streams share, taken in parts."""
+    """Bytes shared by all streams, taken in portions."""
 
     def __init__(self, what: str, bytes_max: int) -> None:
         self._what = what
@@ -70,7 +69,7 @@ class Budget:
         self._changed = threading.Condition()
 
     def take(self, size: int, wait_seconds: float = 0) -> None:
-        """Take ``size`` more bytes, once they are free. One part may always be taken, however large.
+        """Take ``size`` more bytes, waiting until they are free. One portion may always be taken, however large.
 
         Raises:
             UnavailableError: they did not become free in time.
@@ -86,14 +85,14 @@ class Budget:
             self._taken += size
 
     def give_back(self, size: int) -> None:
-        """Give bytes back."""
+        """Return bytes to the budget."""
         with self._changed:
             self._taken -= size
             self._changed.notify_all()
 
 
 class BudgetShare:
-    """What one stream has taken of a budget. For one thread."""
+    """One stream's share of a budget. For one thread."""
 
     def __init__(self, budget: Budget, wait_seconds: float = 0) -> None:
         self._budget = budget
@@ -101,12 +100,12 @@ class BudgetShare:
         self._taken = 0
 
     def take(self, size: int) -> None:
-        """Take ``size`` more bytes. Raises UnavailableError when too little is left."""
+        """Take ``size`` more bytes. Raises UnavailableError if too few are left."""
         self._budget.take(size, self._wait_seconds)
         self._taken += size
 
     def give_back(self) -> None:
-        """Give all back."""
+        """Return all bytes."""
         taken, self._taken = self._taken, 0
         if taken:
             self._budget.give_back(taken)
@@ -119,7 +118,7 @@ class BudgetShare:
 
 
 class _WaitingCall:
-    """A request in the queue of its kind, with a condition of its own: all others sleep on when one is woken."""
+    """A request in the queue of its kind, with its own condition, so that waking one wakes no other."""
 
     __slots__ = ("changed", "is_admitted", "is_displaced", "peer")
 
@@ -131,9 +130,10 @@ class _WaitingCall:
 
 
 class Admission:
-    """Counts what runs. Three states: open; draining, when nothing new comes in; expired, when streams end as well.
+    """Counts running requests. It has three states: open; draining, which rejects new requests; expired, which also
+    ends streams.
 
-    All methods may be called from many threads at once.
+    All methods are thread safe.
     """
 
     def __init__(self, config: ServerConfig) -> None:
@@ -155,20 +155,20 @@ class Admission:
         self.staged = Budget("staged streams", config.staged_bytes_max)
         self.decompressed = Budget("decompressed batches", config.decompressed_bytes_max)
         self.make_room: Callable[[Kind], bool] = lambda _: False
-        """Ends a stream of a kind that makes no progress, if there is one; returns whether one is about to end."""
-        # Reentrant: the collector may release a slot, and a signal expire all, while this thread holds it.
+        """Ends a stream of this kind that makes no progress, if there is one; returns whether one is about to end."""
+        # Reentrant: the garbage collector may release a slot, and a signal expire all, while this thread holds it.
         self._lock = threading.RLock()
         self._ended = threading.Condition(self._lock)
         self._draining = False
         self._expired = False
 
     def admit(self, kind: Kind, peer: Peer = NOBODY, check: Callable[[], None] = lambda: None) -> Slot:
-        """Return the right to run one request; wait for it where all places are taken.
+        """Return the right to run one request; wait for it if all slots are taken.
 
-        ``check`` raises when nobody waits for the answer any more.
+        ``check`` raises if the client is gone.
 
         Raises:
-            UnavailableError: when the server stops, or no place became free in time; with the time to come again.
+            UnavailableError: the server stops, or no slot became free in time; with the time to retry.
         """
         with self._lock:
             self._check_open()
@@ -192,7 +192,7 @@ class Admission:
                 if left <= 0 or waiting.is_displaced:
                     raise self._full(kind, peer)
                 if kind in _STREAMS and self._trust.get(peer.connection, 0) >= 0:
-                    self.make_room(kind)  # not for who was pushed out: two such would push each other out for ever
+                    self.make_room(kind)  # not for peers with stuck streams: two would end each other's for ever
                 waiting.changed.wait(min(left, _POLL_SECONDS))
                 check()
                 self._check_open()
@@ -204,7 +204,7 @@ class Admission:
             raise
 
     def _displace(self, queue: list[_WaitingCall], peer: Peer) -> bool:
-        """Take the last request of the peer that has most of a full queue out of it, if ``peer`` has fewer."""
+        """Remove the last request of the peer with most requests in a full queue, if ``peer`` has fewer."""
         counts = Counter(each.peer.connection for each in queue)
         greediest, most = counts.most_common(1)[0]
         if most <= counts[peer.connection] + 1:
@@ -216,7 +216,7 @@ class Admission:
         return True
 
     def _next(self, kind: Kind) -> None:
-        """Let in who comes first, as long as there are places."""
+        """Admit waiting requests in order of rank, as long as there are slots."""
         queue = self._queues[kind]
         while queue and (able := [each for each in queue if self._has_place(kind, each.peer)]):
             chosen = min(able, key=lambda each: self._rank(kind, each.peer))
@@ -229,7 +229,7 @@ class Admission:
         return self._of_peers[kind, peer.connection], -self._trust.get(peer.connection, 0)
 
     def learn(self, peer: Peer, is_good: bool) -> None:
-        """Learn how a call of a connection ended: who lets streams get stuck comes after who does not."""
+        """Record how a call of a connection ended: connections with stuck streams rank last."""
         if not peer.connection:
             return  # all clients of a Unix socket look alike
         with self._lock:
@@ -245,11 +245,11 @@ class Admission:
         return (self._is_known(peer) or free > self._kept(kind)) and not self._is_over_share(kind, peer)
 
     def _is_known(self, peer: Peer) -> bool:
-        """Whether the last call of a connection ended well. Clients of a Unix socket cannot be told apart."""
+        """Return whether a connection's last call ended well. Clients of a Unix socket cannot be told apart."""
         return not peer.connection or self._trust.get(peer.connection, 0) > 0
 
     def _kept(self, kind: Kind) -> int:
-        """Places that are kept for connections that are known."""
+        """Return the number of slots reserved for known connections."""
         return int(self._limits[kind] * self._config.known_share)
 
     def _is_over_share(self, kind: Kind, peer: Peer) -> bool:
@@ -277,7 +277,7 @@ class Admission:
             raise UnavailableError("the server is stopping; try again when it is back", RETRY_SECONDS)
 
     def check_time(self) -> None:
-        """Let a running stream go on, or end it when the server's time to stop has come.
+        """Let a running stream continue, unless the server's time to stop has come.
 
         Raises:
             UnavailableError: after ``expire``.
@@ -287,22 +287,22 @@ class Admission:
 
     @property
     def running(self) -> int:
-        """How many requests run; an open stream of point reads is none."""
+        """The number of running requests; an open stream of point reads does not count."""
         return self._running.total() - self._running[Kind.EXCHANGE]
 
     def count(self, kind: Kind, peer: Peer | None = None) -> int:
-        """How many of a kind run, of all peers or by one connection."""
+        """Return how many of a kind run, of all peers or of one connection."""
         return self._running[kind] if peer is None else self._of_peers[kind, peer.connection]
 
     def drain(self) -> None:
-        """Let nothing new in."""
+        """Reject new requests from now on."""
         with self._lock:
             self._draining = True
             for waiting in (each for queue in self._queues.values() for each in queue):
                 waiting.changed.notify()
 
     def wait_until_idle(self, seconds: float) -> bool:
-        """Wait until nothing runs; return False when that takes longer than ``seconds``, or ``expire`` is called."""
+        """Wait until nothing runs; return False after ``seconds``, or if ``expire`` is called."""
         deadline = time.monotonic() + seconds
         with self._ended:
             while self.running and not self._expired:
@@ -311,7 +311,7 @@ class Admission:
             return not self.running
 
     def expire(self) -> None:
-        """End what still runs at its next step, and the wait for it. A signal handler may call it."""
+        """End running requests at their next step, and the wait for them. A signal handler may call it."""
         with self._ended:
             self._expired = True
             self._ended.notify_all()

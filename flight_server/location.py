@@ -1,4 +1,4 @@
-"""Where a server listens: reading and judging ``grpc://host:port``."""
+"""Parses and checks the address that a server listens on: ``grpc://host:port``."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ DEFAULT_LOCATION = "grpc://127.0.0.1:8815"
 
 
 def check_location(location: str, insecure: bool) -> None:
-    """Refuse what a server cannot, or should not, listen on.
+    """Reject an address that a server cannot, or should not, listen on.
 
     Raises:
-        InvalidArgumentError: for something that is no location, and, without ``insecure``, for an address that other
-            machines reach: there is neither TLS nor authentication yet.
+        InvalidArgumentError: the location is invalid; or, without ``insecure``, other machines can reach it: there is
+        no TLS or authentication yet.
     """
     parts = urlsplit(location)
     if parts.scheme == _UNIX and parts.path:
@@ -37,10 +37,10 @@ def check_location(location: str, insecure: bool) -> None:
 
 
 def check_free(location: str) -> None:
-    """Refuse a port that is in use before a store is opened for it, and before gRPC says so in words of its own.
+    """Check that a port is free, before opening a store for it, and with a clearer error than gRPC's.
 
     Raises:
-        UnavailableError: nobody can listen there.
+        UnavailableError: the port is in use.
     """
     host, port = _host_and_port(location)
     if host is None or not port or urlsplit(location).scheme == _UNIX:

@@ -1,4 +1,4 @@
-"""The server's log on standard error: a record is a line of text or of JSON. Never cell values, never requests."""
+"""The server's log on standard error: each record is a line of text or JSON. Never cell values, never requests."""
 
 import json
 import logging
@@ -7,7 +7,7 @@ import time
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a record; a traceback is one of its parts."""
+    """One JSON object for each record; it includes the traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         """See logging.Formatter."""
@@ -24,7 +24,7 @@ class JsonLines(logging.Formatter):
 
 
 def log_to_stderr(level: str = "info", as_json: bool = False) -> None:
-    """Send the records of all parts of Nyala to standard error."""
+    """Log all parts of Nyala to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         JsonLines() if as_json else logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")

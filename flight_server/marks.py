@@ -1,4 +1,4 @@
-"""The batches of a scan that can be resumed: cut into messages as those of any scan, some of which say how to go on."""
+"""The batches of a resumable scan: split into messages like any scan's, some of which say where to resume."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .cutter import cut
 def cut_marked(
     marked: Iterator[Marked], snapshot: int, config: ServerConfig
 ) -> Iterator[pa.RecordBatch | tuple[pa.RecordBatch, bytes]]:
-    """Yield messages: batches, and batches with a ``ScanMark`` for those who have all up to them.
+    """Yield messages: batches, and batches with a ``ScanMark`` for clients that have received everything up to them.
 
-    All but the first mark stand ``sent_bytes_min`` apart at least, so that small batches are put together as ever.
+    Marks after the first are at least ``sent_bytes_min`` apart, so that small batches are still combined.
     """
     sections = _Sections(marked, config.sent_bytes_min)
     while not sections.is_over:
@@ -40,14 +40,14 @@ class _Sections:
         self._bytes_min = bytes_min
         self._is_first = True
         self.below: bytes | None = None
-        """The mark that the last section ended with."""
+        """The mark at the end of the last section."""
         self.is_over = False
 
     def next(self) -> Iterator[pa.RecordBatch]:
         size = 0
         for batch, below in self._marked:
             if batch is not None and batch.num_rows:
-                size += max(batch.nbytes, 1)  # without columns rows have no bytes
+                size += max(batch.nbytes, 1)  # without columns, rows have no bytes
                 yield batch
             if below is not None and size and (self._is_first or size >= self._bytes_min):
                 self._is_first, self.below = False, below

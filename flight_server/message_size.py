@@ -1,7 +1,7 @@
-"""How large an Arrow message is once it is decoded, from its head and the lengths that stand before its buffers.
+"""The size of a decoded Arrow message, computed from its head and the lengths before its buffers.
 
-The head is a flatbuffer (``format/Message.fbs``, ``format/Schema.fbs`` of Arrow) that nobody has checked yet, so every
-position is. A compressed buffer begins with 8 bytes: what it holds decompressed, or -1 where it was not worth it.
+The head is a flatbuffer (``format/Message.fbs``, ``format/Schema.fbs`` of Arrow) from a client, so every position is
+checked. A compressed buffer begins with 8 bytes: its decompressed size, or -1 if it is not compressed.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class BrokenMessageError(Exception):
 
 
 def decoded_bytes(head: memoryview, body: memoryview) -> tuple[int, bool]:
-    """Return what the buffers of a message hold when it is decoded, and whether any of it must be decompressed.
+    """Return the size of a message's buffers when decoded, and whether any must be decompressed.
 
-    A message that is neither a batch nor a dictionary holds nothing. Buffers that overlap count as often as they are
-    there: whoever copies them does so as often.
+    A message that is neither a batch nor a dictionary counts 0. Overlapping buffers count separately, since copying
+    them copies each.
 
     Raises:
-        BrokenMessageError: the message cannot be understood.
+        BrokenMessageError: the message is malformed.
     """
     try:
         message = _u32(head, 0)
@@ -72,7 +72,7 @@ def _table(head: memoryview, table: int, number: int) -> int:
 
 
 def _field(head: memoryview, table: int, number: int) -> int | None:
-    """Return the position of a field of a table; None where it has its default."""
+    """Return the position of a field of a table; None if it has its default."""
     layout = table - struct.unpack_from("<i", head, table)[0]
     if layout < 0:
         raise BrokenMessageError("a table has no layout")

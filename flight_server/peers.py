@@ -1,4 +1,4 @@
-"""Who is at the other end of a call, as far as an address tells."""
+"""Identifies the client of a call, as far as its address allows."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from urllib.parse import unquote
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """``connection`` is one TCP connection, which one client has; ``address`` one machine. Both are empty where they
-    would say nothing: all clients on this machine have one address, and over a Unix socket one connection too."""
+    """``connection`` is one TCP connection, of one client; ``address`` is one machine. Both are empty if they would not
+    distinguish clients: those on this machine share an address, and over a Unix socket also a connection.
+    """
 
     connection: str
     address: str

@@ -1,11 +1,11 @@
-"""DoPut: every batch is a commit of its own, acknowledged when it is durable, or the stream as a whole is one.
+"""DoPut: every batch is its own commit, acknowledged when it is durable; or the whole stream is one commit.
 
-A batch that carries ``{"seq": n}`` is answered by a PutResult of its own; those that carry none are answered together,
-by one at the end of the stream. Batches are begun in the order they come in, on the thread that serves the stream, and
-the next ones are received and checked while the log of an earlier one is synced.
+A batch with ``{"seq": n}`` gets its own PutResult; batches without it get one together, at the end of the stream.
+Batches are applied in order of arrival, on the stream's thread, and the next ones are received and checked while the
+log of an earlier one is synced.
 
-A stream that is one commit is staged in memory until its last message says that it is whole. Without that message it
-was never there: the end of a stream may as well be the end of a client. The same goes for a stream that is a part of a
+A stream that is one commit is buffered in memory until its last message says that it is complete. Without that message
+nothing is applied: the end of a stream may also be the end of a client. The same holds for a stream that is a part of a
 transaction, which the store keeps on disk.
 """
 
@@ -42,8 +42,8 @@ def write_stream(
     """Apply the batches of a stream one by one and answer them.
 
     Raises:
-        StoreError: for a wrong command, or for the first batch that fails as a whole; those before it are applied and
-            answered already, those after it are not looked at.
+        StoreError: the command is invalid, or a batch failed as a whole; those before it are applied and answered,
+        those after it are ignored.
     """
     config = calls.config
     command = _command(store, descriptor, config)
@@ -63,7 +63,7 @@ def write_stream(
             answers.add(Begun(pending, item.batch.num_rows, rows, said.seq, said.last))
             rows += item.batch.num_rows
     finally:
-        # Also before an error goes out: what was begun is a commit, and its answer is owed.
+        # Before an error goes out, too: batches in flight are commits, and their answers are due.
         answers.settle()
     if not context.is_cancelled():
         answers.send_last(_nothing(store, command))
@@ -73,7 +73,7 @@ def _command(store: StoreService, descriptor: fl.FlightDescriptor, config: Serve
     is_path = descriptor.descriptor_type == fl.DescriptorType.PATH
     body = b"" if is_path else sized(descriptor.command or b"", "the command", config.request_bytes_max)
     command = write_command(descriptor.path if is_path else [], body)
-    store.describe_table(command.table)  # an unknown table is an error even when no batch follows
+    store.describe_table(command.table)  # an unknown table is an error even if no batch follows
     return command
 
 
@@ -114,7 +114,7 @@ def _write_part(
     config: ServerConfig,
     call: Call,
 ) -> None:
-    """Stage the stream as a part of a transaction: batch by batch to disk, so that it may be of any length."""
+    """Stage the stream as a part of a transaction, batch by batch to disk: so it may be of any length."""
     coming = messages(reader, config, call)
     result = store.stage(command, _until_committed(coming))
     send_answer(writer, result)
@@ -123,7 +123,7 @@ def _write_part(
 
 
 def _until_committed(coming: Iterator[ReceivedBatch | Remark]) -> Iterator[StagedBatch]:
-    """Yield the batches up to the message that says that they are all."""
+    """Yield the batches up to the message that marks the end."""
     rows = 0
     for message in coming:
         if isinstance(message, Remark):

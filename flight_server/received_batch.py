@@ -1,4 +1,4 @@
-"""Record batches from a client: nothing of them is believed before it was looked at."""
+"""Record batches from a client: nothing in them is trusted before it is checked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .native.message_hook import inspecting
 
 @dataclass(frozen=True, slots=True)
 class ReceivedBatch:
-    """One checked batch and the metadata that it came with."""
+    """One checked batch and its metadata."""
 
     batch: pa.RecordBatch
     metadata: bytes
@@ -33,7 +33,7 @@ class Remark:
 
 
 def received(reader: fl.MetadataRecordBatchReader, config: ServerConfig, call: Call) -> Iterator[ReceivedBatch]:
-    """Yield the batches of a stream; messages without a batch are left out. Raises as ``messages``."""
+    """Yield the batches of a stream; skip messages without a batch. Raises as ``messages``."""
     for message in messages(reader, config, call):
         if isinstance(message, ReceivedBatch):
             yield message
@@ -42,14 +42,13 @@ def received(reader: fl.MetadataRecordBatchReader, config: ServerConfig, call: C
 def messages(
     reader: fl.MetadataRecordBatchReader, config: ServerConfig, call: Call
 ) -> Iterator[ReceivedBatch | Remark]:
-    """Yield what a stream brings, each batch validated in full: offsets, lengths, UTF-8, dictionary indices.
+    """Yield the messages of a stream, each batch fully validated: offsets, lengths, UTF-8, dictionary indices.
 
-    The end of the stream says nothing about the client's intentions: one that
-    was killed looks like one that is done.
+    The end of the stream says nothing about the client's intention: a killed client looks like one that is done.
 
     Raises:
-        InvalidArgumentError: for a batch that is malformed or too large; its number counts from 0.
-        UnavailableError: when the server stops, or has no memory for what is compressed.
+        InvalidArgumentError: a batch is malformed or too large; the message numbers it from 0.
+        UnavailableError: the server stops, or has no memory left for decompression.
     """
     number = 0
     with call.decompressed() as decompressed:
@@ -82,7 +81,7 @@ def messages(
 
 
 class _Size:
-    """What a batch, with the dictionaries that come before it, takes once it is decoded. For one thread."""
+    """The decoded size of a batch and of the dictionaries before it. For one thread."""
 
     def __init__(self, number: int, config: ServerConfig, decompressed: BudgetShare) -> None:
         self._number = number
@@ -94,8 +93,8 @@ class _Size:
         """Add a message that is not decoded yet.
 
         Raises:
-            InvalidArgumentError: the batch would become too large, or the message is broken.
-            UnavailableError: too much is decompressed already.
+            InvalidArgumentError: the batch would become too large, or the message is malformed.
+            UnavailableError: too many bytes are decompressed already.
         """
         try:
             size, is_compressed = decoded_bytes(head[: self._config.request_bytes_max], body)
@@ -115,7 +114,7 @@ def _check_size(size: int, number: int, config: ServerConfig) -> None:
 
 
 def _checked(batch: pa.RecordBatch, number: int, config: ServerConfig) -> pa.RecordBatch:
-    # The size of the buffers, not `nbytes`: that one already trusts the offsets.
+    # Use the size of the buffers, not `nbytes`, which trusts the offsets.
     _check_size(batch.get_total_buffer_size(), number, config)
     try:
         batch.validate(full=True)

@@ -1,4 +1,4 @@
-"""What a repair does, in words: the same for `nyala verify`, which says what could be done, and `nyala repair`."""
+"""Describes a repair as text, for `nyala verify`, which shows what is possible, and `nyala repair`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TITLES = ("table", "tablet", "rowset", "action", "rows kept", "from backup", "ro
 
 
 def row(repair: RowsetRepair) -> tuple[object, ...]:
-    """Return a rowset's line of the table with ``TITLES``."""
+    """Return a rowset's row of the table with ``TITLES``."""
     floor = repair.history_floor
     lost = [
         *repair.changes_lost,
@@ -50,7 +50,7 @@ def _of_log(log: LogRepair) -> Iterator[str]:
 
 
 def lines(report: RepairReport, directory: str, from_backup: str | None) -> Iterator[str]:
-    """Yield what is said below the table."""
+    """Yield the lines below the table."""
     where = shlex.quote(directory)
     if report.manifest:
         yield f"damaged: {report.manifest}; it is restored from its copy, and nothing is lost"

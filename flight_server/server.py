@@ -1,4 +1,4 @@
-"""The Flight service: each verb is one line that hands it to its module, and lets nothing but clean errors out."""
+"""The Flight service: each method passes its call to a module, and raises Flight errors only."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from .native import message_hook
 class FlightServer(fl.FlightServerBase):
     """A ``StoreService`` behind Arrow Flight. It serves from its construction on; ``serve`` must not be called.
 
-    The store is the caller's: it outlives the server, and whoever opened it closes it.
+    The caller opens the store, and closes it after the server.
     """
 
     def __init__(self, store: StoreService, location: str, config: ServerConfig | None = None) -> None:
-        # What a request uses is there before the first one can come in.
+        # Create what requests use before the first one can arrive.
         self.store = store
         self.config = config or ServerConfig()
         self.calls = Calls(self.config)
@@ -42,7 +42,7 @@ class FlightServer(fl.FlightServerBase):
 
     @verb
     def list_flights(self, context: fl.ServerCallContext, criteria: bytes) -> list[fl.FlightInfo]:
-        """One info a table."""
+        """One info for each table."""
         with self.calls.begin(context, Kind.PLAN) as call, call.working():
             return info.list_flights(self.store, criteria)
 
@@ -93,16 +93,16 @@ class FlightServer(fl.FlightServerBase):
 
     @verb
     def list_actions(self, context: fl.ServerCallContext) -> list[fl.ActionType]:
-        """What DoAction can do."""
+        """The actions of DoAction."""
         return actions.listed()
 
     @verb
     def do_action(self, context: fl.ServerCallContext, action: fl.Action) -> Iterator[fl.Result]:
-        """One action, JSON in and JSON out; files of tablets that move come as bytes."""
+        """One action, JSON in and JSON out; files of moving tablets are sent as bytes."""
         return actions.run(self.store, context, action, self.calls, self.translator)
 
     def shutdown(self) -> None:
-        """Take no more calls, and wait for those that run."""
+        """Take no more calls, and wait for running ones."""
         self.calls.stop()
         super().shutdown()
 

@@ -1,8 +1,8 @@
 """Settings of ``nyala serve``: all options of server and store, from the command line, the environment or a file.
 
-The fields of ``ServeOptions``, ``ServerConfig``, ``StoreOptions`` and ``Limits`` are all the declarations there are: a
-name in a TOML file, ``NYALA_<NAME>`` in the environment and ``--set name=value`` follow from them. What stands on the
-command line wins over the environment, that over the file, that over the default.
+The fields of ``ServeOptions``, ``ServerConfig``, ``StoreOptions`` and ``Limits`` are the only declarations: names in a
+TOML file, ``NYALA_<NAME>`` in the environment and ``--set name=value`` follow from them. The command line overrides the
+environment, which overrides the file, which overrides the default.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from .config import ServerConfig
 ENVIRONMENT = "NYALA_"
 LIMITS = "limits_"
 _OTHER_VARIABLES = ("url", "cache_dir", "executor", "config")
-"""What else is in the environment, after ``NYALA_``."""
+"""Other variables with the prefix ``NYALA_``."""
 _NEAR = 0.8
-"""A variable as much like one of ours is a mistake; others are somebody else's, such as a container system's."""
+"""A variable this similar to one of ours is a mistake; others belong to somebody else, such as a container system."""
 
 
 class ServeOptions(BaseModel):
-    """What belongs to the command itself."""
+    """The options of the command itself."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -60,7 +60,7 @@ class ServeOptions(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One option: where it is declared, and what it means."""
+    """One option: its declaration and its meaning."""
 
     model: type[BaseModel]
     field: str
@@ -69,7 +69,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value, and where it was found, in words."""
+    """A value and where it was set, as text."""
 
     value: Any
     where: str
@@ -87,7 +87,7 @@ class Settings:
     models: Mapping[type[BaseModel], BaseModel]
 
     def text(self) -> str:
-        """Return all settings as a TOML file, with what each means and where it was set."""
+        """Return all settings as a TOML file, with their meanings and where they were set."""
         limits = [name for name in known() if name.startswith(LIMITS)]
         lines = [line for name in known() if name not in limits for line in self._lines(name, name)]
         lines += ["[limits]", ""]
@@ -121,8 +121,8 @@ def read_settings(
     """Return the settings of a server. ``flags`` and ``assignments`` (name=value) come from the command line.
 
     Raises:
-        InvalidArgumentError: a name is not known, or a value is wrong; the text says where it was found.
-        NotFoundError: there is no such file.
+            InvalidArgumentError: a name is unknown or a value invalid; the message says where it was set.
+            NotFoundError: the file does not exist.
     """
     path = file or (Path(named) if (named := environment.get(f"{ENVIRONMENT}CONFIG")) else None)
     given: dict[str, Given] = {}
@@ -193,7 +193,7 @@ def _checked(given: dict[str, Given]) -> Settings:
 
 
 def _whole(value: Any) -> Any:
-    """Return a number that came as text as a number: what is shared out by it is worked out before it is checked."""
+    """Return a number given as text as a number: other values are derived from it before validation."""
     return int(value) if isinstance(value, str) and value.isdigit() else value
 
 
@@ -214,7 +214,7 @@ def _made(model: type[Any], values: dict[str, Any], given: Mapping[str, Given]) 
 
 
 def _abouts(model: type[BaseModel]) -> dict[str, str]:
-    """Return the fields of a model and the texts under them."""
+    """Return the fields of a model with the docstrings below them."""
     (body,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
     assert isinstance(body, ast.ClassDef)
     found: dict[str, str] = {}

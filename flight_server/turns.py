@@ -1,9 +1,9 @@
-"""Turns: how much long work goes on at once, so that short requests find a processor and the interpreter.
+"""Turns: how many long requests work at once, so that short ones find a processor and the interpreter.
 
-A request that is done within ``SHORT_SECONDS`` of processor time needs no turn. One that takes longer asks for a turn
-between its steps, gives it back after a while if others wait, and of those that wait the one that has worked least is
-next. Nobody waits for a turn for ever: whoever has one may itself wait, for a lock or another server, for somebody who
-has none. So turns order work, and never stop it.
+A request that needs less than ``SHORT_SECONDS`` of processor time takes no turn. A longer one takes a turn between its
+steps, and gives it back after a while if others wait; the waiting request with the least processor time is next. No
+request waits for a turn for ever, since the one that has it may itself wait, for a lock or another server, for a
+request without a turn. So turns order work but never block it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable
 
 SHORT_SECONDS = 0.01
-"""Processor time that a request may take before it needs turns; also how long a turn lasts where others wait."""
+"""Processor time before a request needs turns; also the length of a turn while others wait."""
 _PATIENCE_SECONDS = 1.0
 _REST_AFTER_SECONDS = 0.001
 _RESTS = 3
-"""How many times as long as it worked a request rests that gives way."""
+"""How long a request that gives way rests, as a multiple of the time it worked."""
 _REST_SECONDS_MAX = 0.05
 
 
@@ -40,11 +40,11 @@ class Turns:
 
     @property
     def are_wanted(self) -> bool:
-        """Whether somebody waits."""
+        """Whether another request waits."""
         return bool(self._queue)
 
     def take(self, spent: float, patience_seconds: float = _PATIENCE_SECONDS) -> bool:
-        """Wait for a turn; ``spent`` is the processor time that the request has had. False where none came in time."""
+        """Wait for a turn; ``spent`` is the request's processor time so far. Return False if none came in time."""
         with self._lock:
             if self._free > 0:
                 self._free -= 1
@@ -58,7 +58,7 @@ class Turns:
             return waiting.given
 
     def give_back(self) -> None:
-        """Give a turn back, to who has worked least of those that wait."""
+        """Give a turn back, to the waiting request with the least processor time."""
         with self._lock:
             if not self._queue:
                 self._free += 1
@@ -70,24 +70,25 @@ class Turns:
 
 
 class Work:
-    """The processor time of one request, and its turn. For the thread that works."""
+    """The processor time of one request, and its turn. For the working thread."""
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
         self._spent = 0.0
-        """Before the present section."""
+        """Before the current section."""
         self._began = 0.0
         self._turn_from: float | None = None
-        """What was spent when the turn was got; None without one."""
+        """The time spent when it got its turn; None without a turn."""
         self._rested_at = 0.0
 
     def begin(self) -> None:
-        """Work begins on this thread."""
+        """Start measuring on this thread."""
         self._began = time.thread_time()
 
     def step(self, gives_way: bool, others_run: Callable[[], bool]) -> None:
-        """Between two steps: take a turn, or let others have it, once the request is a long one. A request that gives
-        way also rests while others run, so that it takes no more than a part of the interpreter."""
+        """Between two steps of a long request, take a turn or pass it on. A request that gives way also rests while
+        others run, so that it takes only part of the interpreter.
+        """
         spent = self._now()
         if gives_way and spent - self._rested_at > _REST_AFTER_SECONDS:
             self._rest(min(_RESTS * (spent - self._rested_at), _REST_SECONDS_MAX), others_run)
@@ -100,7 +101,7 @@ class Work:
             self._turn_from = spent
 
     def end(self) -> None:
-        """Work ends, or pauses: what follows may be on another thread."""
+        """Stop measuring, for good or for a pause: the rest may run on another thread."""
         self._spent = self._now()
         self._began = 0.0
         self._give_back()

@@ -1,10 +1,10 @@
-"""Ending one call from the server's side, wherever it is stuck: in a read, or in a write that nobody takes.
+"""Ends one call from the server's side, wherever it is stuck: in a read, or in a write that nobody takes.
 
-pyarrow has no way; gRPC has ``grpc_call_cancel_with_status``.
+pyarrow cannot do this; gRPC has ``grpc_call_cancel_with_status``.
 
-A ``ServerCallContext`` of Python ends with the pointer to Arrow's, which has a pointer to gRPC's context and then the
-peer as a string; that string is compared with what Python says before anything is believed. Where the symbol or the
-layout is another, the client's whole connection is shut instead.
+A Python ``ServerCallContext`` ends with the pointer to Arrow's context, which has a pointer to gRPC's context and then
+the peer as a string. That string is compared with the peer in Python before anything else is trusted. If the symbol or
+the layout differs, the client's whole connection is shut down instead.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _ANCHOR = "_ZN5arrow6flight8internal10FlightData11OpenMessageEv"
 _CANCEL = "grpc_call_cancel_with_status"
 _UNAVAILABLE = 14
 _GRPC_CONTEXT, _PEER, _PEER_SIZE = 8, 16, 24
-"""Of Arrow's context: the pointer to gRPC's, and the text and size of the peer."""
+"""Offsets in Arrow's context: the pointer to gRPC's, and the peer's text and size."""
 _GRPC_CALL = 8
-"""Of gRPC's context: the pointer to the call."""
+"""Offset in gRPC's context: the pointer to the call."""
 
 
 def end_call(context: fl.ServerCallContext, message: str) -> None:
-    """End a running call; its client is told UNAVAILABLE and ``message``, its handler that the stream is over.
+    """End a running call: its client gets UNAVAILABLE and ``message``, its handler the end of the stream.
 
-    Only for a call whose handler, or stream, has not returned: the caller sees to that.
+    The caller makes sure that the call's handler, or its stream, has not returned.
     """
     cancel = _cancel()
     call = _call_of(context) if cancel else 0
@@ -47,7 +47,7 @@ def end_call(context: fl.ServerCallContext, message: str) -> None:
 
 @cache
 def _cancel() -> Any:
-    """Return gRPC's function, None where the library does not tell where it is."""
+    """Return gRPC's function, or None if the library does not export it."""
     try:
         address = Library(arrow_library("libarrow_flight"), _ANCHOR).address(_CANCEL)
     except (LookupError, OSError) as error:
@@ -58,7 +58,7 @@ def _cancel() -> Any:
 
 
 def _call_of(context: fl.ServerCallContext) -> int:
-    """Return the address of gRPC's call; 0 where the objects are not laid out as expected."""
+    """Return the address of gRPC's call; 0 if the objects are not laid out as expected."""
     arrow_context = word_at(id(context) + type(context).__basicsize__ - 8)
     peer = context.peer().encode()
     if word_at(arrow_context + _PEER_SIZE) != len(peer):
@@ -69,7 +69,7 @@ def _call_of(context: fl.ServerCallContext) -> int:
 
 
 def _shut_connection(peer: str) -> None:
-    """Shut the connection from ``peer``, as gRPC writes addresses, if it is a TCP connection of this process."""
+    """Shut down the connection from ``peer``, in gRPC's notation, if it is a TCP connection of this process."""
     kind, _, address = unquote(peer).partition(":")
     host, _, port = address.rpartition(":")
     if kind not in ("ipv4", "ipv6"):

@@ -1,8 +1,8 @@
 """Addresses inside a loaded shared library (ELF, 64 bits): its functions, exported or not, and its import slots.
 
-pyarrow's Flight server has no option for two things that a server on a network needs: to look at a message before it is
-decoded, and to end a call. Arrow's C++ has both, so the modules beside this one reach into it. All they rely on are
-mangled names and the platform's calling convention; what they cannot find or recognise they leave alone.
+pyarrow's Flight server lacks two things that a server on a network needs: to inspect a message before it is decoded,
+and to end a call. Arrow's C++ has both, so the modules beside this one reach into it. They rely only on mangled names
+and the platform's calling convention, and change nothing that they cannot find or recognise.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from pathlib import Path
 
 _RELOCATIONS, _SYMBOLS, _DYNAMIC_SYMBOLS = 4, 2, 11
 _IMPORTS = frozenset({6, 7, 1025, 1026})
-"""GLOB_DAT and JUMP_SLOT, of x86-64 and of ARM64."""
+"""GLOB_DAT and JUMP_SLOT of x86-64 and ARM64."""
 
 
 class Library:
-    """One loaded library. Reading it takes some 20 ms: keep what is found, not the object."""
+    """One loaded library. Reading it takes about 20 ms: keep the results, not the object."""
 
     def __init__(self, path: Path, anchor: str) -> None:
-        """Read the file of a library that is loaded; ``anchor`` is a function that it exports.
+        """Read the file of a loaded library; ``anchor`` is a function that it exports.
 
         Raises:
             LookupError: the file is not 64-bit ELF, or lacks ``anchor``.
@@ -35,7 +35,7 @@ class Library:
         self._base = exported(path, anchor) - self.address(anchor)
 
     def address(self, symbol: str) -> int:
-        """Return where a function lies in memory. Raises LookupError when the file does not tell."""
+        """Return the address of a function. Raises LookupError if the file does not have it."""
         wanted = symbol.encode() + b"\0"
         for _, kind, _, _, offset, size, link, _, _, entry_bytes in self._sections:
             if kind not in (_SYMBOLS, _DYNAMIC_SYMBOLS):
@@ -54,7 +54,7 @@ class Library:
         raise LookupError(f"there is no symbol {symbol}")
 
     def import_slot(self, symbol: str) -> int:
-        """Return the address of the pointer through which the library calls a function of another.
+        """Return the address of the pointer through which the library calls a function of another library.
 
         Raises:
             LookupError: it calls no such function.
@@ -74,7 +74,7 @@ class Library:
 
 
 def exported(path: Path, symbol: str) -> int:
-    """Return the address of a function that a loaded library exports. Raises LookupError when there is none."""
+    """Return the address of a function that a loaded library exports. Raises LookupError if it does not."""
     try:
         found = ctypes.cast(getattr(ctypes.CDLL(str(path)), symbol), ctypes.c_void_p).value
     except (AttributeError, OSError):
@@ -88,7 +88,7 @@ def arrow_library(name: str) -> Path:
     """Return the file of one of pyarrow's libraries, such as ``libarrow_flight``.
 
     Raises:
-        LookupError: pyarrow brings no such file.
+            LookupError: pyarrow has no such file.
     """
     import pyarrow as pa
 
@@ -99,7 +99,7 @@ def arrow_library(name: str) -> Path:
 
 
 def is_mapped(address: int, *, writable: bool = False) -> bool:
-    """Whether the 8 bytes at an address may be read, or written: elsewhere a touch would end the process."""
+    """Return whether the 8 bytes at an address may be read, or written: otherwise access would kill the process."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         span, permissions = line.split(maxsplit=2)[:2]
         first, end = (int(part, 16) for part in span.split("-"))

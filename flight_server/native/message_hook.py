@@ -1,15 +1,15 @@
-"""A look at each Flight message before Arrow decodes it: the one moment when a decompression bomb is still small.
+"""Inspects each Flight message before Arrow decodes it: while a decompression bomb is still small.
 
 ``FlightData::OpenMessage`` calls ``arrow::ipc::Message::Open(metadata, body)`` through an import slot of
-libarrow_flight. The slot is turned to a few instructions of our own, which ask Python first; a message that is refused
-is exchanged for 16 bytes that are no message, which Arrow rejects by itself. Python is asked on the thread that reads,
-inside ``read_chunk``, so whoever reads says what to ask by ``inspecting``; other threads' messages pass unseen.
+libarrow_flight. The slot is redirected to a few instructions of ours, which ask Python first; a rejected message is
+replaced by 16 bytes that are not a message, which Arrow then rejects itself. Python is asked on the reading thread,
+inside ``read_chunk``, so the reader sets the check with ``inspecting``; messages of other threads pass unchecked.
 
-Arrow's server reads the first message of a stream, its schema, before it calls the handler, and answers for itself
-where that is broken. So a broken one is exchanged for a schema without columns, and the handler, which is called next
-on the same thread, raises what is wrong by ``check_first_message``.
+Arrow's server reads the first message of a stream, its schema, before it calls the handler, and answers itself if that
+is malformed. So a malformed one is replaced by a schema without columns, and the handler, which is called next on the
+same thread, raises the error by ``check_first_message``.
 
-The instructions are LLVM, as the calling convention for results in memory differs between processors.
+The instructions are LLVM code, since calling conventions for results in memory differ between processors.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ...schemas.errors import InvalidArgumentError
 from .library import Library, arrow_library, exported, is_mapped, word_at
 
 Inspect = Callable[[memoryview, memoryview], None]
-"""Takes the head and the body of a message; raises to refuse it."""
+"""Takes the head and the body of a message; raises to reject it."""
 
 _LOG = logging.getLogger("nyala.flight_server")
 _OPEN = "_ZN5arrow3ipc7Message4OpenESt10shared_ptrINS_6BufferEES4_"
@@ -39,7 +39,7 @@ _ANCHOR = "_ZN5arrow6flight8internal10FlightData11OpenMessageEv"
 _CONTINUATION = 0xFFFFFFFF
 _NO_MESSAGE = b"\xff" * 16
 _DATA, _SIZE = 16, 24
-"""Where an ``arrow::Buffer`` has the address and the number of its bytes."""
+"""Offsets in ``arrow::Buffer`` of the address and the number of its bytes."""
 _CODE = """
 define void @open_message(ptr sret(i8) %result, ptr %head, ptr %body) uwtable {{
   %inspect = inttoptr i64 {inspect} to ptr
@@ -70,13 +70,14 @@ class _Reader(threading.local):
 
 _reader = _Reader()
 _first_refusals: dict[int, str] = {}
-"""What is wrong with the first message of the stream whose handler is called next, by thread: until the handler is
-called, a thread of the transport is a new one to Python each time, and what is local to it is lost."""
+"""The error in the first message of the stream whose handler is called next, by thread. Thread-local data would be
+lost: until the handler is called, a transport thread is a new one to Python each time.
+"""
 
 
 @contextmanager
 def inspecting(inspect: Inspect) -> Iterator[None]:
-    """Show ``inspect`` the messages that this thread reads in the body. What it raised comes out of the body.
+    """Show ``inspect`` the messages that this thread reads in the body, and raise its errors from the body.
 
     Without the hook it sees none.
     """
@@ -93,7 +94,7 @@ def inspecting(inspect: Inspect) -> Iterator[None]:
 
 @cache
 def install() -> bool:
-    """Turn the slot, once for this process and for good; return False, and log why, where that is not possible."""
+    """Redirect the slot, once for this process; return False, and log why, if that is not possible."""
     try:
         _install()
     except (LookupError, OSError, RuntimeError) as error:
@@ -105,7 +106,7 @@ def install() -> bool:
 def _install() -> None:
     slot = Library(arrow_library("libarrow_flight"), _ANCHOR).import_slot(_OPEN)
     if not is_mapped(slot, writable=True):
-        raise LookupError("the import slot is read-only")  # a library that is linked with full RELRO
+        raise LookupError("the import slot is read-only")  # a library linked with full RELRO
     open_message = exported(arrow_library("libarrow"), _OPEN)
     none, empty = pa.py_buffer(_NO_MESSAGE), pa.ipc.read_message(pa.schema([]).serialize()).metadata
     callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(_ask)
@@ -122,12 +123,13 @@ def _install() -> None:
 
 
 _kept: list[Any] = []
-"""What the code refers to, for as long as the process lives."""
+"""Objects that the code refers to; kept as long as the process lives."""
 
 
 def _ask(head: int, body: int) -> int:
-    """Called by the code for each message: pointers to two ``shared_ptr<Buffer>``. Raises nothing; 1 is a refusal,
-    and 2 that of a first message."""
+    """Check a message for the native code, which passes pointers to two ``shared_ptr<Buffer>``. Return 0 to accept it,
+    1 to reject it, 2 to reject it as a first message. Raises nothing.
+    """
     inspect = _reader.inspect
     if inspect is None:
         return 2 if _is_of_server() and not _is_schema(_view(head)) else 0
@@ -140,7 +142,7 @@ def _ask(head: int, body: int) -> int:
 
 
 def check_first_message() -> None:
-    """See that the stream whose handler has just been called on this thread began with a schema.
+    """Check that the stream whose handler has just been called on this thread began with a schema.
 
     Raises:
         InvalidArgumentError: it did not.
@@ -151,7 +153,7 @@ def check_first_message() -> None:
 
 
 def _is_of_server() -> bool:
-    """Whether no Python runs on this thread yet: clients in this process call from some."""
+    """Return whether no Python runs on this thread yet: clients in this process call from Python."""
     try:
         sys._getframe(2)
     except ValueError:
@@ -184,10 +186,10 @@ def _view(pointer: int) -> memoryview:
 
 
 def _arrow_buffer(buffer: pa.Buffer) -> int:
-    """Return the address of the ``arrow::Buffer`` of a Python object, and see that it is laid out as we read it."""
+    """Return the address of a Python object's ``arrow::Buffer``, after checking its layout."""
     for offset in range(object.__basicsize__, type(buffer).__basicsize__ - 16, 8):
         found = word_at(id(buffer) + offset)
-        # The object keeps a pointer to the C++ object and one to its owner.
+        # The object holds a pointer to the C++ object and one to its owner.
         if not (is_mapped(found + _DATA) and is_mapped(found + _SIZE)):
             continue
         if word_at(found + _DATA) == buffer.address:
