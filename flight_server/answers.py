@@ -106,8 +106,7 @@ class Answers:
 
     def _refuse(self, begun: Begun, error: BaseException) -> None:
         """Keep the error: the stream ends with it at the client's next message. Also answer this batch as failed, since
-        a client that waits for the answer before it sends another batch would wait for ever.
-        """
+        a client that waits for the answer before it sends another batch would wait for ever."""
         if self._error:
             return
         self._error = error

@@ -65,8 +65,7 @@ class Call:
 
     def step(self) -> None:
         """Do as ``check``; let other requests have their turns during long reads. Call it between steps of work; it
-        acts once a millisecond, since asking the transport releases and takes the interpreter lock.
-        """
+        acts once a millisecond, since asking the transport releases and takes the interpreter lock."""
         now = time.monotonic()
         if now < self._step_from:
             return
@@ -209,8 +208,7 @@ class Calls:
 
     def _make_room(self, kind: Kind) -> bool:
         """End one stream that has been stuck in its client for too long to keep its slot: of the peer with the most
-        streams of this kind.
-        """
+        streams of this kind."""
         now = time.monotonic()
         before = now - self.config.yielding_seconds
         with self._lock:

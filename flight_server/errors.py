@@ -45,8 +45,7 @@ from .client_gone import ClientGoneError
 
 _HEADER_BYTES = 6_000
 """Header bytes for a message: clients reject more than 8 KiB of headers in total by default. The message is sent as
-text, with all but ASCII escaped, and up to three times as Base64.
-"""
+text, with all but ASCII escaped, and up to three times as Base64."""
 _HIDES = "hides_from_wire"
 _LOG = logging.getLogger("nyala.flight_server")
 _FLIGHT_ERRORS: dict[str, Callable[[str, bytes], fl.FlightError]] = {

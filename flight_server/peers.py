@@ -11,8 +11,7 @@ from urllib.parse import unquote
 @dataclass(frozen=True, slots=True)
 class Peer:
     """``connection`` is one TCP connection, of one client; ``address`` is one machine. Both are empty if they would not
-    distinguish clients: those on this machine share an address, and over a Unix socket also a connection.
-    """
+    distinguish clients: those on this machine share an address, and over a Unix socket also a connection."""
 
     connection: str
     address: str

@@ -87,8 +87,7 @@ class Work:
 
     def step(self, gives_way: bool, others_run: Callable[[], bool]) -> None:
         """Between two steps of a long request, take a turn or pass it on. A request that gives way also rests while
-        others run, so that it takes only part of the interpreter.
-        """
+        others run, so that it takes only part of the interpreter."""
         spent = self._now()
         if gives_way and spent - self._rested_at > _REST_AFTER_SECONDS:
             self._rest(min(_RESTS * (spent - self._rested_at), _REST_SECONDS_MAX), others_run)

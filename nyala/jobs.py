@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def _no_engine(path: object, create: bool = False) -> None:
-    """Say why there is no ``--data`` here: the workers of Spark could not reach it."""
+    """Raise an error for ``--data``: Spark's workers could not reach it."""
     from nyala.schemas.errors import InvalidArgumentError
 
     raise InvalidArgumentError(f"tasks on Spark need a server: serve the directory {path} and give its --url")

@@ -1,4 +1,4 @@
-"""How a table is divided into tablets: what ``create_table(partition_by=...)`` takes.
+"""How a table is divided into tablets: arguments of ``create_table(partition_by=...)``.
 
 db.create_table("flights", schema, ["carrier", "flight"], partition_by=[nyala.partition.hash("carrier", buckets=4)])
 """

@@ -1,4 +1,4 @@
-"""Tables in Spark, beside ``spark.read.format("nyala")``. Importing this loads no Spark before it is used.
+"""Tables in Spark, beside ``spark.read.format("nyala")``. Importing this does not load Spark.
 
 spark = nyala.spark.configure(SparkSession.builder).getOrCreate()
 homes = nyala.spark.read_table(spark, "homes", "grpc://127.0.0.1:8815", where="price > 4")

@@ -1,4 +1,4 @@
-"""Where Spark finds ``format("nyala")``: it looks into all packages called ``pyspark_...`` for a ``DefaultSource``."""
+"""Lets Spark find ``format("nyala")``: it searches all packages named ``pyspark_...`` for a ``DefaultSource``."""
 
 from nyala.clients.spark.source import NyalaDataSource as DefaultSource
 

@@ -1,4 +1,4 @@
-"""Aggregates: what is asked of them, and the columns they give."""
+"""Aggregates: their request, and the columns of their result."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .errors import InvalidArgumentError
 from .types import TYPE_METADATA, LogicalType
 
 ALL_ROWS = "*"
-"""What ``count`` takes in the place of a column to count rows."""
+"""Stands for a column in ``count`` to count rows."""
 
 
 class AggregateFunction(StrEnum):
-    """What is worked out of a group's cells. NULL is passed over; of no cells all but ``count`` give NULL."""
+    """Computed from the cells of a group. NULLs are skipped; without cells all but ``count`` give NULL."""
 
     COUNT = "count"
     SUM = "sum"
@@ -26,10 +26,10 @@ class AggregateFunction(StrEnum):
 
 
 def measures_json(measures: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Return ``{name: (column, function)}`` checked for its form.
+    """Return ``{name: (column, function)}`` after checking its form.
 
     Raises:
-        InvalidArgumentError: naming the entry that is wrong.
+        InvalidArgumentError: an entry is invalid; the message names it.
     """
     if not isinstance(measures, Mapping):
         raise InvalidArgumentError(f'measures must be a dict, as in {{"total": ("price", "sum")}}, not {measures!r}')
@@ -52,11 +52,10 @@ def measures_json(measures: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
 
 
 def aggregate_schema(table: pa.Schema, measures: Mapping[str, tuple[str, str]], group_by: Sequence[str]) -> pa.Schema:
-    """Return the schema of the answer: the columns of ``group_by``, then one column for each measure.
+    """Return the schema of the result: the columns of ``group_by``, then one column for each measure.
 
     Raises:
-        InvalidArgumentError: for a column that the table does not have, a function that a column's type does not have,
-            or a name that comes twice.
+        InvalidArgumentError: the table lacks a column, a column's type lacks a function, or a name occurs twice.
     """
     fields = [_field(table, name) for name in group_by]
     for name, (column, function) in measures.items():

@@ -1,6 +1,6 @@
-"""The steps of an alteration: what of a table is to be changed, as one change.
+"""The steps of an alteration, which are applied together.
 
-Each step sees the table as the steps before it left it. ``op`` says which step it is.
+Each step sees the table as the previous steps left it. ``op`` names the step.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ class _Step(BaseModel):
 
 
 class AddColumn(ColumnDefinition):
-    """A new last column; rows that are there show its ``read_default``, else NULL."""
+    """Add a last column; existing rows show its ``read_default``, else NULL."""
 
     op: Literal["add_column"] = "add_column"
 
 
 class DropColumn(_Step):
-    """A column goes, with its values; its id is never used again."""
+    """Drop a column and its values; its id is never reused."""
 
     op: Literal["drop_column"] = "drop_column"
     name: str
 
 
 class RenameColumn(_Step):
-    """A column, of the key or not, gets another name."""
+    """Rename a column, of the key or not."""
 
     op: Literal["rename_column"] = "rename_column"
     name: str
@@ -39,7 +39,7 @@ class RenameColumn(_Step):
 
 
 class SetDefault(_Step):
-    """What new rows get where the data has no such column; None takes the default away."""
+    """Set the value of new rows if the data has no such column; None removes the default."""
 
     op: Literal["set_default"] = "set_default"
     name: str
@@ -47,7 +47,7 @@ class SetDefault(_Step):
 
 
 class SetEncoding(_Step):
-    """How files written from now on encode a column; None is the default of its type."""
+    """Set how files written from now on encode a column; None means its type's default."""
 
     op: Literal["set_encoding"] = "set_encoding"
     name: str
@@ -55,7 +55,7 @@ class SetEncoding(_Step):
 
 
 class SetCompression(_Step):
-    """How files written from now on compress a column; None is no compression."""
+    """Set how files written from now on compress a column; None means no compression."""
 
     op: Literal["set_compression"] = "set_compression"
     name: str
@@ -63,7 +63,7 @@ class SetCompression(_Step):
 
 
 class SetBlockRows(_Step):
-    """How many rows a page of a column has in files written from now on; None is the default."""
+    """Set the rows in a page of a column for files written from now on; None means the default."""
 
     op: Literal["set_block_rows"] = "set_block_rows"
     name: str
@@ -71,7 +71,7 @@ class SetBlockRows(_Step):
 
 
 class SetComment(_Step):
-    """The comment of a column, or of the table when ``name`` is None."""
+    """Set the comment of a column, or of the table if ``name`` is None."""
 
     op: Literal["set_comment"] = "set_comment"
     name: str | None = None
@@ -79,7 +79,7 @@ class SetComment(_Step):
 
 
 class WidenColumn(_Step):
-    """A column outside of the key takes a type that holds every value of its own."""
+    """Change a column outside the key to a type that holds every value of its own."""
 
     op: Literal["widen_column"] = "widen_column"
     name: str
@@ -87,14 +87,14 @@ class WidenColumn(_Step):
 
 
 class DropNotNull(_Step):
-    """A column outside of the key may be NULL from now on."""
+    """Allow NULL in a column outside the key from now on."""
 
     op: Literal["drop_not_null"] = "drop_not_null"
     name: str
 
 
 class SetOption(_Step):
-    """A table option gets another value."""
+    """Set a table option."""
 
     op: Literal["set_option"] = "set_option"
     option: str
@@ -102,27 +102,27 @@ class SetOption(_Step):
 
 
 class AddRangePartition(RangeBound):
-    """The table gets one more range, empty, with the table's hash levels or its own."""
+    """Add an empty range to the table, with the table's hash levels or its own."""
 
     op: Literal["add_range_partition"] = "add_range_partition"
 
 
 class DropRangePartition(RangeEnds):
-    """A range of just these ends goes, with all rows in it."""
+    """Drop the range with exactly these ends and all its rows."""
 
     op: Literal["drop_range_partition"] = "drop_range_partition"
 
 
 class SplitPartition(_Step):
-    """The range that ``at`` lies in is cut there: a value for each of the leading range columns, or of the leading key
-    columns where there are no ranges yet. A change of its own, without other steps."""
+    """Split the range that contains ``at``: a value for each of the leading range columns, or of the leading key
+    columns of a table without ranges. Cannot be combined with other steps."""
 
     op: Literal["split_partition"] = "split_partition"
     at: list[Any] = Field(min_length=1)
 
 
 class RenameTable(_Step):
-    """The table gets another name."""
+    """Rename the table."""
 
     op: Literal["rename"] = "rename"
     to: str

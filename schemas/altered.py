@@ -1,4 +1,4 @@
-"""What a table becomes by the steps of an alteration: every rule is checked here, before anything is touched."""
+"""Computes the result of an alteration's steps, and checks every rule before anything changes."""
 
 from __future__ import annotations
 
@@ -39,24 +39,23 @@ from .types import LogicalType
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """What of a table an alteration may change."""
+    """The parts of a table that an alteration may change."""
 
     name: str
     schema: TableSchema
     options: TableOptions
     partitions: PartitionSchema = UNPARTITIONED
     dropped: tuple[RangePartition, ...] = ()
-    """The ranges whose rows go. One of the same ends may have been added since, without these rows."""
+    """Ranges whose rows are dropped. A range with the same ends may have been added since, without these rows."""
     split: RangeSplit | None = None
 
 
 def altered(table: TableState, steps: Sequence[Step], limits: Limits) -> TableState:
-    """Return the table after all ``steps``, its schema version raised by one.
+    """Return the table after all ``steps``, with the next schema version.
 
     Raises:
-        InvalidArgumentError: a step breaks a rule of names, types, keys or options, or a limit; the text names the
-            step when there are several.
-        InvalidArgumentError: a step names a column that is not there.
+        InvalidArgumentError: a step breaks a rule of names, types, keys or options, or a limit, or names an unknown
+        column; if there are several steps, the message says which.
     """
     if len(steps) > 1 and any(isinstance(step, SplitPartition) for step in steps):
         raise InvalidArgumentError("split_partition cannot be combined with other steps: apply it alone")
@@ -71,7 +70,7 @@ def altered(table: TableState, steps: Sequence[Step], limits: Limits) -> TableSt
 
 
 def _with(schema: TableSchema, **update: Any) -> TableSchema:
-    """Return a schema with other parts, made anew: a copy would keep what the old one has cached."""
+    """Return a new schema with some parts replaced: a copy would keep the old one's cached values."""
     parts = {name: getattr(schema, name) for name in TableSchema.model_fields}
     return TableSchema(**{**parts, **update})
 
@@ -159,7 +158,7 @@ def _widen_column(state: TableState, step: WidenColumn, limits: Limits) -> Table
             "varchar(n) to a greater n or to string"
         )
     default = column.read_default
-    if default is not None and old.name == "float":  # rows go on showing the number that they have shown
+    if default is not None and old.name == "float":  # rows keep showing the same number
         default = _single(from_json(default, old), default)
     return _with_column(state, column, type=str(new), read_default=default)
 
@@ -204,7 +203,7 @@ def _rename_table(state: TableState, step: RenameTable, limits: Limits) -> Table
 
 
 def is_wider(old: LogicalType, new: LogicalType) -> bool:
-    """Return whether ``new`` is another type that holds every value of ``old`` as it is.
+    """Return whether ``new`` is another type that holds every value of ``old`` unchanged.
 
     >>> is_wider(LogicalType.parse("int8"), LogicalType.parse("int32"))
     True
@@ -219,7 +218,7 @@ def is_wider(old: LogicalType, new: LogicalType) -> bool:
 
 
 def _value_column(schema: TableSchema, name: str, rule: str) -> ColumnSchema:
-    """Return a column outside of the key; ``rule`` says what a key column is refused for."""
+    """Return a column outside the key; ``rule`` says in the error why a key column is rejected."""
     column = schema.column(name)
     if column in schema.key:
         raise InvalidArgumentError(f"column {name!r} is part of the primary key: it {rule}")
@@ -233,13 +232,13 @@ def _check_new_name(schema: TableSchema, name: str, limits: Limits) -> None:
 
 
 def _checked(column: ColumnSchema, **update: Any) -> ColumnSchema:
-    """Return a column of the same type, made by the rules of a new one."""
+    """Return a column of the same type, checked by the rules for new columns."""
     definition = ColumnDefinition(name=column.name, type=column.type, **update)
     return ColumnSchema.from_definition(column.id, definition)
 
 
 def _single(cell: float, literal: Any) -> Any:
-    """Return a number as single precision holds it; one that is not finite stays the literal that it is."""
+    """Return a number rounded to single precision; a literal that is not finite stays unchanged."""
     return literal if isinstance(literal, dict) else struct.unpack("<f", struct.pack("<f", cell))[0]
 
 

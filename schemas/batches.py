@@ -8,5 +8,5 @@ import pyarrow as pa
 
 
 def in_one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return batches of one schema, at least one, as one batch; a single one as it is, which Arrow would copy."""
+    """Return batches of one schema, at least one, as one batch; a single batch is not copied."""
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

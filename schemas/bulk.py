@@ -1,7 +1,7 @@
-"""Bulk import: rowset files that are built elsewhere and attached to a table; the messages between builders and store.
+"""Bulk import: messages between the store and builders of rowset files that are then attached to a table.
 
 ``import_begin`` returns a plan. The builder writes files into its staging directory, one or more for each tablet, and
-keeps an ``ImportFile`` of each; ``import_commit`` lists the files that count.
+keeps an ``ImportFile`` of each; ``import_commit`` lists the files to attach.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from .table import TableSchema
 IMPORT_ID_LENGTH_MAX = 64
 TTL_SECONDS_MAX = 30 * 86_400
 IMPORT_FILES_MAX = 100_000
-"""Files of one import: so many ids are set aside for it."""
+"""Files of one import: this many ids are reserved for it."""
 
 
 class ImportMode(StrEnum):
-    """What becomes of an imported row whose key is in the table already."""
+    """What to do with an imported row whose key is in the table already."""
 
     INSERT_ONLY = "insert_only"
-    """The import is refused."""
+    """Reject the import."""
     UPSERT = "upsert"
-    """It changes the row that is there."""
+    """Change the existing row."""
 
 
 class _ImportBody(BaseModel):
@@ -38,20 +38,20 @@ class ImportBegin(_ImportBody):
 
     table: str
     ttl_seconds: int = Field(default=24 * 3600, ge=1, le=TTL_SECONDS_MAX)
-    """After so many seconds without a commit the import and its files are dropped."""
+    """After this many seconds without a commit, the import and its files are dropped."""
 
 
 class ImportTablet(_ImportBody):
-    """A tablet that files are built for, and which rows it holds."""
+    """A tablet to build files for, and its partition."""
 
     id: PositiveInt
     partition: TabletPartition
     elsewhere: str | None = None
-    """The server that has it; None: the one that the import is for."""
+    """The server that has it; None: the one that made the plan."""
 
 
 class ImportPlan(_ImportBody):
-    """The answer of ``import_begin``: all that is needed to build files that the table can take."""
+    """The answer of ``import_begin``: everything needed to build files that the table accepts."""
 
     import_id: str
     table: str
@@ -61,24 +61,23 @@ class ImportPlan(_ImportBody):
     tablets: tuple[ImportTablet, ...]
     limits: Limits
     storage: str | None = None
-    """Where ``staging`` lies, as a URI; None: in the store's directory, which builders must reach by a path of their
-    own."""
+    """Where ``staging`` is, as a URI; None: in the store's directory, which builders must reach by their own path."""
     staging: str
-    """The directory of the files."""
+    """The directory for the files."""
     first_file_id: PositiveInt
-    """The files have the numbers from here on, ``IMPORT_FILES_MAX`` of them; a number stands in every page of its
-    file. Two attempts to build the same file may share one."""
+    """The first of ``IMPORT_FILES_MAX`` file numbers; every page of a file contains its number. Two attempts to build
+    the same file may share one."""
     rowset_bytes: PositiveInt
-    """About how many bytes of rows one file should have."""
+    """Approximate bytes of rows for one file."""
     ttl_seconds: PositiveInt
 
 
 class ImportFile(_ImportBody):
-    """A file that was built. Keys are encoded, in hexadecimal."""
+    """A built file. Keys are encoded, in hexadecimal."""
 
     tablet: PositiveInt
     name: str
-    """In the staging directory."""
+    """Within the staging directory."""
     file_id: PositiveInt
     rows: PositiveInt
     min_key: str
@@ -90,7 +89,7 @@ class ImportFile(_ImportBody):
 
 
 class ImportCommit(_ImportBody):
-    """The body of ``import_commit``; the files that it does not name are dropped."""
+    """The body of ``import_commit``; files that it does not name are dropped."""
 
     import_id: str = Field(max_length=IMPORT_ID_LENGTH_MAX)
     files: tuple[ImportFile, ...] = Field(max_length=IMPORT_FILES_MAX)

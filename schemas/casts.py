@@ -1,4 +1,4 @@
-"""Casts: which Arrow types may become which column. Clients cast some of them; a store the rest, row by row."""
+"""Casts: which Arrow types fit which columns. Clients make some of these casts; the store makes the others by row."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ FITTING = {
     "text": ("text",),
     "binary": ("binary", "text"),
 }
-"""What each kind of column takes from a user; then still each value must fit. Floats become integers where they are
-whole, since that is what pandas makes of integers with gaps."""
+"""The kinds of data that each kind of column accepts; each value must also fit. Whole floats become integers, since
+pandas turns integers with gaps into floats."""
 _BY_CLIENT_ALONE = {
     ("decimal", "text"),
     ("date", "timestamp"),
@@ -25,7 +25,7 @@ _BY_CLIENT_ALONE = {
     ("timestamp", "text"),
     ("binary", "text"),
 }
-"""Those (column, data) that a store does not make, but its clients, who refuse all rows where one does not fit."""
+"""Casts (column, data) that clients make instead of the store; they reject all rows if one value does not fit."""
 
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
 _KINDS = {
@@ -48,6 +48,6 @@ def kind_of(given: pa.DataType) -> str:
 
 
 def is_castable(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether a store casts cells to the type of a column, and refuses only the values that do not fit."""
+    """Return whether the store casts cells to a column's type, refusing only values that do not fit."""
     kind, given = kind_of(target), kind_of(source)
     return given == "null" or (given in FITTING.get(kind, ()) and (kind, given) not in _BY_CLIENT_ALONE)

@@ -1,4 +1,4 @@
-"""The change feed: what is asked of it, and the columns it gives."""
+"""The change feed: its request, and the columns of its result."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ OPS = ("insert", "update", "delete")
 """The words of the column ``_op``."""
 
 BEFORE = "_before_"
-"""What a column is called by whose values it had before: this and its name. No column of a table starts with ``_``."""
+"""Prefix of the columns with the previous values. No column of a table starts with ``_``."""
 
 
 class ChangeSpec(BaseModel):
     """Read what commits with ``since`` < timestamp <= ``until`` changed.
 
-    Moments are timestamps or ISO text; ``until`` None means now. The net change of each key, or with ``every`` one row
-    for each key and commit; with ``before`` also the values from before the change.
+    Moments are timestamps or ISO text; ``until`` None means now. The result is the net change of each key, or with
+    ``every`` one row for each key and commit; ``before`` adds the previous values.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -30,7 +30,7 @@ class ChangeSpec(BaseModel):
 
 
 def feed_schema(columns: Sequence[pa.Field], before: bool) -> pa.Schema:
-    """Return the schema of changes: ``_op``, ``_timestamp``, ``columns`` and, if asked for, those before the change."""
+    """Return the schema of changes: ``_op``, ``_timestamp``, ``columns`` and, if asked for, their previous values."""
     own = [pa.field("_op", pa.string(), False), pa.field("_timestamp", pa.int64(), False)]
     earlier = [column.with_name(BEFORE + column.name).with_nullable(True) for column in columns] if before else []
     return pa.schema([*own, *columns, *earlier])

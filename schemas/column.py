@@ -21,7 +21,7 @@ from .literal import from_json
 from .types import LogicalType
 
 BLOCK_ROWS = tuple(1 << bits for bits in range(10, 17))
-"""Rows that a page may have."""
+"""Allowed numbers of rows in a page."""
 
 
 class ColumnOptions(BaseModel):
@@ -42,9 +42,9 @@ class ColumnOptions(BaseModel):
     write_default: Any = None
     comment: str = ""
     immutable: bool = False
-    """A row takes its cell when it is new, and keeps it."""
+    """Only new rows take a value; later writes keep it."""
     type: str | None = None
-    """A type that Arrow has no word for: ``varchar(n)`` over an Arrow string."""
+    """A type that Arrow lacks: ``varchar(n)`` over an Arrow string."""
 
 
 class ColumnDefinition(BaseModel):
@@ -76,19 +76,19 @@ class ColumnSchema(BaseModel):
     encoding: str
     compression: str
     block_rows: int | None = None
-    """Rows of a page of files written from now on; None, which is not written down: 65,536."""
+    """Rows in a page of files written from now on; None, which is not stored: 65,536."""
     read_default: Any = None
     write_default: Any = None
     comment: str = ""
     immutable: bool = False
-    """A row takes its cell when it is new, and keeps it."""
+    """Only new rows take a value; later writes keep it."""
 
     def __hash__(self) -> int:
-        return hash((self.id, self.name, self.type))  # a default may be a dict, which has no hash
+        return hash((self.id, self.name, self.type))  # a default may be a dict, which is not hashable
 
     @model_serializer(mode="wrap")
     def _as_written(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out ``block_rows`` where it is not set: 0.1 does not know it, and refuses what it does not know."""
+        """Leave out ``block_rows`` if it is not set: version 0.1 rejects fields that it does not know."""
         parts = written(self)
         if self.block_rows is None:
             parts.pop("block_rows", None)
@@ -106,7 +106,7 @@ class ColumnSchema(BaseModel):
 
     @property
     def field(self) -> pa.Field:
-        """The Arrow field under which cells go in and out."""
+        """The Arrow field of its cells in requests and results."""
         return self.logical.field(self.name, self.nullable)
 
     @classmethod
@@ -114,7 +114,7 @@ class ColumnSchema(BaseModel):
         """Return the column that ``definition`` describes, with the defaults of its type filled in.
 
         Raises:
-            InvalidArgumentError: for an unknown type, an encoding that does not fit it, or a default of another type.
+                InvalidArgumentError: the type is unknown, the encoding does not fit it, or a default has another type.
         """
         kind = LogicalType.parse(definition.type)
         for what in ("read_default", "write_default"):
@@ -134,7 +134,7 @@ class ColumnSchema(BaseModel):
         )
 
     def check_default(self, what: str, value: Any, limits: Limits) -> None:
-        """Refuse a default that no write could have made a cell of.
+        """Check that a default is a valid cell.
 
         Raises:
             InvalidArgumentError: it is too long for the column or the store.

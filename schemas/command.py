@@ -1,4 +1,4 @@
-"""The JSON of Arrow Flight: commands, tickets, action bodies and what answers carry beside their data."""
+"""The JSON of Arrow Flight: commands, tickets, action bodies and the metadata of answers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class DropBody(TableName):
     """The body of ``drop_table``."""
 
     keep_seconds: StrictInt = 0
-    """For how long the table can be recalled."""
+    """How long the table can be recalled."""
 
 
 class NowBody(BaseModel):
@@ -36,7 +36,7 @@ class NowBody(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     at_least: StrictInt = 0
-    """The answer is this at least: what the clock of another server said."""
+    """A lower bound for the answer: the time on another server's clock."""
 
 
 class RecallBody(BaseModel):
@@ -45,7 +45,7 @@ class RecallBody(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     table: StrictStr | StrictInt
-    """The name it was dropped with, or its id."""
+    """Its name when it was dropped, or its id."""
     new_name: str | None = None
 
 
@@ -56,30 +56,30 @@ class MaintainBody(TableName):
 
 
 class BatchMetadata(BaseModel):
-    """The ``app_metadata`` of a batch in DoPut: ask for an answer to this batch, under this number."""
+    """The ``app_metadata`` of a batch in DoPut: asks for an answer to this batch, under this number."""
 
     model_config = ConfigDict(frozen=True)
 
     seq: int | None = None
     last: bool = False
-    """No batch follows: the server need not look out for one while it makes this one durable."""
+    """No batch follows: the server can make this one durable without looking for another."""
     op: Operation | None = None
-    """In a part of a transaction: what the rows of this batch ask for, if not what the command says."""
+    """In a part of a transaction: the operation of this batch, if not the command's."""
 
 
 class CommitMessage(BaseModel):
-    """The message without a batch that ends a stream in DoPut which is one commit, or a part of a transaction."""
+    """The final message, without a batch, of a DoPut stream that is one commit or a part of a transaction."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     commit: Literal[True]
     rows: NonNegativeInt
-    """How many rows the stream had: a stream that lost some commits nothing."""
+    """The number of rows in the stream: a stream that lost some commits nothing."""
     seq: int | None = None
 
 
 class PutResult(WriteResult):
-    """A ``PutResult`` of DoPut: what became of the batch that carried ``seq``, or of all that carried none."""
+    """A ``PutResult`` of DoPut: the result of the batch with ``seq``, or of all batches without one."""
 
     seq: int | None = None
 
@@ -94,14 +94,14 @@ class LastChange(BaseModel):
 
 
 class InfoMetadata(BaseModel):
-    """The ``app_metadata`` of a FlightInfo: what its tickets are pinned to."""
+    """The ``app_metadata`` of a FlightInfo: the snapshot and lease of its tickets."""
 
     model_config = ConfigDict(frozen=True)
 
     snapshot: int
     schema_version: int
     lease: str | None = None
-    """What the server keeps for the tickets, for ``release_scan``."""
+    """Identifies what the server keeps for the tickets, for ``release_scan``."""
 
 
 class LeaseName(BaseModel):
@@ -113,10 +113,10 @@ class LeaseName(BaseModel):
 
 
 class ScanMark(BaseModel):
-    """The ``app_metadata`` of some batches of a scan that was asked for ``marks``: how to go on after them.
+    """The ``app_metadata`` of some batches of a scan with ``marks``: where to resume after them.
 
-    The same scan of the same ``snapshot`` with ``key_lower`` set to ``below`` gives the rows that follow this batch,
-    and no others.
+    The same scan at the same ``snapshot`` with ``key_lower`` set to ``below`` returns exactly the rows that follow this
+    batch.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -126,21 +126,21 @@ class ScanMark(BaseModel):
 
 
 class RowCount(BaseModel):
-    """The ``app_metadata`` of each message of an answer in DoExchange."""
+    """The ``app_metadata`` of each message in a DoExchange answer."""
 
     model_config = ConfigDict(frozen=True)
 
     rows: int
-    """Rows of the message."""
+    """Rows in the message."""
     more: bool = False
-    """Whether the answer goes on in the next message."""
+    """Whether the answer continues in the next message."""
 
 
 def read_json(model: type[Model], body: bytes, what: str) -> Model:
-    """Return ``body`` as a ``model``; ``what`` names it in errors.
+    """Parse ``body`` as a ``model``; ``what`` names it in errors.
 
     Raises:
-        InvalidArgumentError: where it is no JSON, lacks a part, or has one that is wrong or unknown.
+        InvalidArgumentError: it is not JSON, lacks a field, or has an invalid or unknown one.
     """
     try:
         return model.model_validate_json(body)
@@ -149,10 +149,10 @@ def read_json(model: type[Model], body: bytes, what: str) -> Model:
 
 
 def built(model: type[Model], what: str, **parts: object) -> Model:
-    """Return a ``model`` of ``parts``; ``what`` names it in errors.
+    """Return a ``model`` with the fields ``parts``; ``what`` names it in errors.
 
     Raises:
-        InvalidArgumentError: a part is wrong, or there is none of that name.
+        InvalidArgumentError: a field is invalid or unknown.
     """
     try:
         return model(**parts)
@@ -161,8 +161,8 @@ def built(model: type[Model], what: str, **parts: object) -> Model:
 
 
 def explain(error: ValidationError, what: str, known: Iterable[str] = ()) -> str:
-    """Say in one line what is wrong with ``what``: the first finding, and how many more there are. ``known`` are the
-    names of its parts."""
+    """Describe in one line what is wrong with ``what``: the first finding, and how many more there are. ``known`` are
+    its field names."""
     findings = error.errors(include_url=False, include_input=False)
     first = findings[0]
     part = ".".join(str(step) for step in first["loc"])
@@ -179,10 +179,10 @@ def _lowered(text: str) -> str:
 
 
 def write_command(path: list[bytes], command: bytes) -> WriteCommand:
-    """Return what a DoPut descriptor asks for: a path of one name is an upsert, a command is JSON.
+    """Return the write that a DoPut descriptor asks for: a path of one name is an upsert, a command is JSON.
 
     Raises:
-        InvalidArgumentError: for anything else.
+        InvalidArgumentError: it is anything else.
     """
     if path:
         return WriteCommand(table=table_of(path))
@@ -193,7 +193,7 @@ def table_of(path: list[bytes]) -> str:
     """Return the table that a descriptor path names.
 
     Raises:
-        InvalidArgumentError: unless it is one name in UTF-8.
+            InvalidArgumentError: it is not one name in UTF-8.
     """
     if len(path) != 1:
         raise InvalidArgumentError(f"a descriptor path must be one table name, not {len(path)} parts")

@@ -1,4 +1,4 @@
-"""The commits of a table, as its history tells of them: when, by whom, how many rows."""
+"""The commits in a table's history: when, by whom, how many rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMMITS_SCHEMA = pa.schema(
 COUNTS = ("inserted", "updated", "deleted")
 """The counts of rows, in the order of ``changes.OPS``."""
 COMMITS_MAX = 1_000_000
-"""Commits in one answer; more are asked for from a later ``since`` on."""
+"""Commits in one answer; ask for more with a later ``since``."""
 _PAGE_COMMITS = 10_000
 
 
@@ -34,11 +34,11 @@ class CommitsBody(BaseModel):
 
     table: str
     since: int | str | None = None
-    """Commits after this moment; None: all that the history tells of."""
+    """Commits after this moment; None: all in the history."""
 
 
 class CommitsPage(BaseModel):
-    """One result of ``commits``: columns, ascending in ``timestamp``; each commit has a place in all of them."""
+    """One result of ``commits``: parallel columns, ascending in ``timestamp``."""
 
     timestamp: list[int]
     writer: list[str | None]
@@ -49,24 +49,24 @@ class CommitsPage(BaseModel):
 
 
 def commits_table(columns: dict[str, list]) -> pa.Table:
-    """Return commits, given by all columns but ``at``, as a table."""
+    """Return commits as a table, given all columns but ``at``."""
     moments = pa.array([timestamp >> 12 for timestamp in columns["timestamp"]], pa.int64())
     named = {**columns, "at": moments.cast(COMMITS_SCHEMA.field("at").type)}
     return pa.table([named[name] for name in COMMITS_SCHEMA.names], schema=COMMITS_SCHEMA)
 
 
 def pages_of(commits: pa.Table) -> Iterator[bytes]:
-    """Yield commits as the JSON of pages, of which there is at least one."""
+    """Yield commits as JSON pages, at least one."""
     for first in range(0, max(commits.num_rows, 1), _PAGE_COMMITS):
         page = commits.slice(first, _PAGE_COMMITS).drop_columns(["at"]).to_pydict()
         yield CommitsPage.model_validate(page).model_dump_json().encode()
 
 
 def commits_of(pages: Iterable[bytes]) -> pa.Table:
-    """Return the commits of pages."""
+    """Return the commits in pages."""
     return pa.concat_tables([commits_table(CommitsPage.model_validate_json(page).model_dump()) for page in pages])
 
 
 def since_of(since: int | str | None, oldest: int) -> int:
-    """Return the moment after which commits are asked for; None means as far back as there are any."""
+    """Return the moment after which commits are wanted; None means the oldest possible."""
     return oldest if since is None else parse_moment(since, "since")

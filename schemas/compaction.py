@@ -1,7 +1,7 @@
-"""Distributed compaction: rowsets that are merged outside the store; the messages between mergers and store.
+"""Distributed compaction: messages between the store and processes that merge rowsets outside it.
 
-``compaction_begin`` returns a plan of tasks, each some rowsets of a tablet, whose files are kept. The holder of the
-plan merges them into new files beside them. ``compaction_commit`` installs the files of one task.
+``compaction_begin`` returns a plan of tasks, each with some rowsets of a tablet, and keeps their files. The holder of
+the plan merges them into new files beside them. ``compaction_commit`` installs the files of one task.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .table import TableSchema
 COMPACTION_ID_LENGTH_MAX = 64
 COMPACTION_SECONDS_MAX = 7 * 86_400
 TASK_FILES_MAX = 10_000
-"""Files of one task: so many ids are set aside for it."""
+"""Files of one task: this many ids are reserved for it."""
 
 
 class _CompactionBody(BaseModel):
@@ -27,29 +27,29 @@ class CompactionBegin(_CompactionBody):
 
     table: str
     tablets: tuple[PositiveInt, ...] | None = None
-    """Only these; None: all that the server has."""
+    """Only these; None: all tablets of the server."""
     replace: bool = False
-    """Whether compactions end that have rowsets of these tablets, as of a job that was killed; else they stand in the
-    way of this one until their time is over."""
+    """Whether to end other compactions of these tablets' rowsets, such as those of a killed job; otherwise they block
+    this one until they expire."""
     ttl_seconds: int = Field(default=3600, ge=1, le=COMPACTION_SECONDS_MAX)
-    """After so many seconds without a renewal what was not committed is dropped."""
+    """After this many seconds without a renewal, uncommitted tasks are dropped."""
 
 
 class CompactionTask(_CompactionBody):
-    """Rowsets of one tablet that are to be merged with one another."""
+    """Rowsets of one tablet to merge."""
 
     number: NonNegativeInt
     tablet: PositiveInt
     entry: dict[str, Any]
-    """The tablet's entry in the manifest (docs/format/manifest.md), with no more than these rowsets."""
+    """The tablet's entry in the manifest (docs/format/manifest.md), with only these rowsets."""
     timestamp: NonNegativeInt
-    """The outputs' base shows the rows at this moment; no file holds a later change."""
+    """The outputs' base shows the rows at this time; no file has a later change."""
     history_mark: NonNegativeInt
-    """What no snapshot from here on sees is left out."""
+    """Leave out what no snapshot from here on sees."""
     directory: str
-    """In the store's directory; the files are in ``inputs`` below it."""
+    """Within the store's directory; the files are in ``inputs`` below it."""
     first_file_id: PositiveInt
-    """The outputs' files have the numbers from here on, ``TASK_FILES_MAX`` of them. Two attempts may share them."""
+    """The first of ``TASK_FILES_MAX`` numbers for the outputs' files. Two attempts may share them."""
     rows: NonNegativeInt
     bytes: NonNegativeInt
 
@@ -63,13 +63,13 @@ class CompactionPlan(_CompactionBody):
     """Columns with their ids, types, encodings and compressions."""
     tasks: tuple[CompactionTask, ...]
     rowset_bytes: PositiveInt
-    """About how many bytes an output should have, and at most how many rows."""
+    """Approximate maximum bytes, and maximum rows, of an output."""
     rowset_rows: PositiveInt
     ttl_seconds: PositiveInt
 
 
 class MergedFile(_CompactionBody):
-    """A file that was written."""
+    """A written file."""
 
     file_id: PositiveInt
     bytes: PositiveInt
@@ -78,7 +78,7 @@ class MergedFile(_CompactionBody):
 
 
 class MergedRowset(_CompactionBody):
-    """An output. Keys are encoded, in hexadecimal."""
+    """An output rowset. Keys are encoded, in hexadecimal."""
 
     base: MergedFile
     undo: MergedFile | None = None
@@ -88,15 +88,15 @@ class MergedRowset(_CompactionBody):
 
 
 class MergedTask(_CompactionBody):
-    """What became of a task."""
+    """The result of a task."""
 
     number: NonNegativeInt
     attempt: str = Field(pattern="^[0-9a-f]{1,64}$")
-    """The directory of its files, in that of the task."""
+    """The directory of its files, within the task's."""
     rowsets: tuple[MergedRowset, ...] = Field(max_length=TASK_FILES_MAX)
-    """In the order of their keys."""
+    """In key order."""
     is_history_lost: bool
-    """Whether anything was left out."""
+    """Whether history was left out."""
 
 
 class CompactionCommit(_CompactionBody):
@@ -124,17 +124,17 @@ class CompactionDone(_CompactionBody):
 
 
 class CompactionSummary(BaseModel):
-    """What a distributed compaction of a table has done."""
+    """The result of a distributed compaction of a table."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     table: str
     tasks: int
     rowsets_before: int
-    """Of the tasks that were committed."""
+    """Of the committed tasks."""
     rowsets: int
     rows: int
     bytes_written: int
     bytes_freed: int
     conflicts: list[str] = []
-    """Why tasks were not committed whose rowsets had changed meanwhile; to compact again merges them."""
+    """Why tasks were not committed: their rowsets had changed. Compact again to merge them."""

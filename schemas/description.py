@@ -1,4 +1,4 @@
-"""What a store says of a table, a scan and itself: the JSON answers of the actions."""
+"""Descriptions of tables, scans and the store itself: the JSON answers of actions."""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -12,15 +12,15 @@ from .table import TableOptions
 
 
 class TableStore(BaseModel):
-    """A store that has tablets of a table, and what it calls the table: neither is ever used again for another."""
+    """A store that has tablets of a table, and the table's id there; neither is ever reused."""
 
     model_config = ConfigDict(frozen=True)
 
     store_uuid: str
-    """32 hexadecimal digits, given when the data directory was made."""
+    """32 hexadecimal digits, assigned when the data directory was created."""
     table_id: int
     server: str | None = None
-    """What its server is called, where several share the table."""
+    """Its server's name, if several servers share the table."""
 
 
 class TableDescription(BaseModel):
@@ -34,11 +34,11 @@ class TableDescription(BaseModel):
     columns: list[ColumnSchema]
     primary_key: list[str]
     unique_key: bool = True
-    """False: the store gives every new row a number, the last column of the key, so that the others may repeat."""
+    """False: the store numbers every new row in the last key column, so that other key columns may repeat."""
     partitions: list[dict[str, Any]] = Field(default_factory=list)
     options: TableOptions
     stores: list[TableStore] = []
-    """Which table it is: the store that has it, or all that share it."""
+    """Identifies the table: the store that has it, or all that share it."""
 
 
 class TabletPlace(BaseModel):
@@ -47,15 +47,15 @@ class TabletPlace(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     tablet: int
-    """Its number, on this server."""
+    """Its number on this server."""
     partition: TabletPartition
-    """Which rows of the table it holds."""
+    """Its partition of the table."""
     server: str | None = None
-    """The other server that has it, as far as this one knows; None: it is here."""
+    """The other server that has it, as far as this one knows; None: this one."""
 
 
 class TabletMap(BaseModel):
-    """The answer of ``tablets``: how a table is cut, and which of its tablets are here."""
+    """The answer of ``tablets``: the partitions of a table, and which of its tablets are here."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -79,9 +79,9 @@ class DroppedTable(BaseModel):
 
     table_id: int
     name: str
-    """As it was dropped; several may have one name."""
+    """Its name when it was dropped; several may have the same."""
     until: datetime
-    """It is kept until this moment, with zone UTC, at least; then maintenance deletes it."""
+    """It is kept at least until this time, in UTC; then maintenance deletes it."""
 
 
 class DroppedTables(BaseModel):
@@ -93,7 +93,7 @@ class DroppedTables(BaseModel):
 
 
 class ColumnStats(BaseModel):
-    """What one column takes on disk, over all rowsets of a tablet or table."""
+    """The size of one column on disk, over all rowsets of a tablet or table."""
 
     name: str
     encodings: list[str]
@@ -108,7 +108,7 @@ class KeyIndexStats(BaseModel):
     bytes: int
     """Memory of the index."""
     mode: Literal["index", "partial", "search"]
-    """All rowsets are in the index, some, or none: the others are searched, by their Bloom filters."""
+    """Whether all rowsets, some, or none are in the index: the others are searched with their Bloom filters."""
 
 
 class TabletStats(BaseModel):
@@ -121,38 +121,38 @@ class TabletStats(BaseModel):
     memory_bytes: int
     bytes_on_disk: int
     average_rowset_height: float
-    """The expected number of rowsets that a random key's lookup would have to search."""
+    """The expected number of rowsets that the look-up of a random key searches."""
     redo_bytes: int = 0
-    """Changes on disk that scans of the newest snapshot look through."""
+    """Changes on disk that scans of the newest snapshot read."""
     undo_bytes: int = 0
-    """Old values on disk, which only scans of the past look through."""
+    """Old values on disk, which only scans of the past read."""
     dropped_bytes: int = 0
-    """Bytes on disk of columns that were dropped; a merge of rowsets gives them back."""
+    """Bytes on disk of dropped columns; a merge of rowsets frees them."""
     history_floor: int = 0
     """Snapshots below this timestamp can no longer be read."""
     key_index: KeyIndexStats = Field(default_factory=lambda: KeyIndexStats(bytes=0, mode="index"))
     partition: TabletPartition = WHOLE
-    """Which rows of the table it holds."""
+    """Its partition of the table."""
     quarantine: str | None = None
-    """Why its rows can be neither read nor written: a file of it is damaged. The counts above are 0 then."""
+    """Why its rows can be neither read nor written: a file is damaged. The counts above are then 0."""
 
 
 class MemoryStats(BaseModel):
-    """What unflushed rows and changes of a whole store take, and what that has led to since it was opened."""
+    """The memory of a whole store's unflushed rows and changes, and its effects since it was opened."""
 
     limit_bytes: int
-    """At this, writes are refused with ``UNAVAILABLE`` and the time to come again."""
+    """Writes are rejected at this size with ``UNAVAILABLE`` and the time to retry."""
     soft_limit_bytes: int
-    """From this on writers are slowed down."""
+    """Writers are slowed down from this size on."""
     stores_bytes: int
     """MemRowSets and DeltaMemStores of all tables."""
     flushing_bytes: int
-    """What the flushes under way take beside them: a sorted copy."""
+    """Additional memory of running flushes: a sorted copy."""
     in_flight_bytes: int
-    """Batches that are let in and not yet in them."""
+    """Admitted batches that are not yet in them."""
     throttled_batches: int = 0
     throttled_seconds: float = 0.0
-    """How long they waited, all together."""
+    """Total time that writers were slowed down."""
     refused_batches: int = 0
 
 
@@ -171,27 +171,27 @@ class TableStats(BaseModel):
 
 
 class ScanSplit(BaseModel):
-    """One part of a scan that can be read on its own; rows and bytes are estimates from statistics."""
+    """One part of a scan that can be read independently; rows and bytes are estimates from statistics."""
 
     tablet: int
     rows: int
     bytes: int
     key_lower: str | None = None
-    """Encoded keys from here on, hexadecimal; None from the first. See ``ScanSpec``."""
+    """Encoded keys from here on, hexadecimal; None: from the first. See ``ScanSpec``."""
     key_upper: str | None = None
     partition: TabletPartition | None = None
-    """What the tablet holds."""
+    """The tablet's partition."""
     server: str | None = None
     """The server that has the tablet; None: the one that was asked."""
     locations: list[str] = Field(default_factory=list)
-    """Where that server is, the location to be preferred first."""
+    """The addresses of that server, the preferred one first."""
     planned: str | None = None
-    """The digest of the columns on that server; None: that of the plan."""
+    """The digest of the columns on that server; None: the plan's."""
     lease: str | None = None
-    """What that server keeps for the scan; None: that of the plan."""
+    """Identifies what that server keeps for the scan; None: the plan's."""
 
     def ticket(self, spec: ScanSpec) -> ScanSpec:
-        """Return the part of the scan ``spec``, which is pinned to a snapshot, that this split is."""
+        """Return the part of ``spec``, a scan pinned to a snapshot, that this split covers."""
         part = {
             "tablet": self.tablet,
             "partition": self.partition,
@@ -202,57 +202,57 @@ class ScanSplit(BaseModel):
 
 
 class ScanPlan(BaseModel):
-    """How a scan would run: at which snapshot, in which parts, and what is left out and why."""
+    """How a scan would run: its snapshot and parts, what it skips and why."""
 
     snapshot: int
     schema_version: int
     splits: list[ScanSplit]
     planned: str | None = None
-    """A digest of the columns that are read, for the tickets: see ``ScanSpec``."""
+    """A digest of the columns read, for the tickets: see ``ScanSpec``."""
     explain: dict[str, Any] = Field(default_factory=dict)
     lease: str | None = None
-    """What the server keeps for the tickets, if it was asked to: see ``ScanSpec``."""
+    """Identifies what the server keeps for the tickets, if asked to: see ``ScanSpec``."""
     tablets_here: str = ""
-    """Stands for the tablets that this server has: a sum over them, hexadecimal."""
+    """Identifies the tablets that this server has: a sum over them, hexadecimal."""
     tablets_all: str = ""
-    """The same for all tablets of the table: the sums of all servers add up to it, modulo 2 to the 64."""
+    """The same for all tablets of the table: the servers' sums add up to it, modulo 2^64."""
     read_here: str = ""
-    """The same as ``tablets_here``, without those in which no row can match."""
+    """Like ``tablets_here``, without tablets in which no row can match."""
     read_all: str = ""
-    """The same as ``tablets_all``, without those in which no row can match."""
+    """Like ``tablets_all``, without tablets in which no row can match."""
 
 
 class DamagedFile(BaseModel):
-    """A file that is not what was written, or cannot be read."""
+    """A file that differs from what was written, or cannot be read."""
 
     path: str
-    """In the data directory."""
+    """Within the data directory."""
     offset: int = 0
     why: str
     table: str | None = None
-    """None for a file of no table, or of several."""
+    """None if the file belongs to no table, or to several."""
     tablet: int | None = None
     is_quarantined: bool = False
-    """Whether the tablet takes no scans and writes at all; else only those that need the damaged part fail."""
+    """Whether the tablet rejects all scans and writes; otherwise only those that need the damaged part fail."""
     next_step: str = ""
 
 
 class Health(BaseModel):
-    """The answer of ``health``: ``ok``; ``degraded``: some files are damaged, all else works; or ``read_only`` with the
-    reason why writes are refused."""
+    """The answer of ``health``: ``ok``; ``degraded``: some files are damaged, everything else works; or ``read_only``
+    with the reason why writes are rejected."""
 
     status: str
     reason: str = ""
     version: str = ""
     server: str | None = None
-    """What the server is called in the placement that it is part of; None: it has all of its tables' tablets."""
+    """The server's name in its placement; None: it has all tablets of its tables."""
     store_uuid: str = ""
-    """Which store it is, 32 hexadecimal digits: given when the data directory was made."""
+    """Identifies the store: 32 hexadecimal digits, assigned when the data directory was created."""
     damaged: list[DamagedFile] = []
     clock_ahead_seconds: float = 0.0
-    """How far timestamps are ahead of this server's wall clock. After a wall clock that was ahead: docs/servers.md."""
+    """How far timestamps are ahead of this server's wall clock, if the clock was set back: see docs/servers.md."""
 
     @property
     def takes_writes(self) -> bool:
-        """Whether writes are taken, to all tablets that are not damaged."""
+        """Whether writes are accepted, to all undamaged tablets."""
         return self.status != "read_only"

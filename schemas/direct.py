@@ -1,4 +1,4 @@
-"""Direct read: files of a table that a store keeps for readers outside, as they were at one snapshot."""
+"""Direct read: the files of a table at one snapshot, kept by a store for readers outside it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PinSnapshot(_PinBody):
     as_of: int | str | None = None
     """The snapshot; None means now."""
     ttl_seconds: int = Field(default=3600, ge=1, le=PIN_SECONDS_MAX)
-    """The files are kept for so many seconds, and as many again each time the pin is renewed."""
+    """How long to keep the files; each renewal of the pin starts this time again."""
 
 
 class PinName(_PinBody):
@@ -35,18 +35,18 @@ class PinName(_PinBody):
 
 
 class PinnedTable(_PinBody):
-    """The answer of ``pin_snapshot``: all that is needed to read the files."""
+    """The answer of ``pin_snapshot``: everything needed to read the files."""
 
     pin_id: str
     table: str
     table_id: PositiveInt
     snapshot: NonNegativeInt
-    """Reads see exactly the commits up to this timestamp; no other snapshot is promised."""
+    """Reads see exactly the commits up to this timestamp; other snapshots are not guaranteed."""
     schema_: TableSchema
     partitions: PartitionSchema
     tablets: tuple[dict[str, Any], ...]
-    """The entries of the manifest, as docs/format/manifest.md has them, with the files of each rowset."""
+    """The entries of the manifest, as in docs/format/manifest.md, with the files of each rowset."""
     limits: Limits
     directory: str
-    """Where the files are, in the store's directory: ``tablets/<directory>/<file>`` below it."""
+    """Within the store's directory; the files are ``tablets/<directory>/<file>`` below it."""
     ttl_seconds: PositiveInt

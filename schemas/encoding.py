@@ -1,4 +1,4 @@
-"""Which encoding fits which type, and the page compressions; the words that both sides use."""
+"""The encodings of each type, and the page compressions: names that both sides use."""
 
 from .types import LogicalType
 

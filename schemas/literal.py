@@ -19,10 +19,10 @@ _LAST_MICROSECOND = (dt.datetime.max - _EPOCH) // dt.timedelta(microseconds=1)
 
 
 def to_json(value: Any) -> Any:
-    """Return a Python cell value as what JSON can hold.
+    """Return a Python cell value as JSON.
 
-    Dates and timestamps become ISO text, decimals their digits, bytes ``{"base64": ...}``, and the floats that JSON
-    has no word for ``{"float": "nan" | "inf" | "-inf"}``.
+    Dates and timestamps become ISO text, decimals their digits, bytes ``{"base64": ...}``, and floats that JSON cannot
+    represent ``{"float": "nan" | "inf" | "-inf"}``.
     """
     if isinstance(value, dict) or value is None or isinstance(value, bool | int | str):
         return value
@@ -42,11 +42,11 @@ def to_json(value: Any) -> Any:
 
 
 def literal_json(value: Any) -> Any:
-    """Return a Python value as a literal of a filter: as ``to_json``, save that what JSON has no type for names its
-    own, so that a date is not taken for text: ``{"date": ...}``, ``{"timestamp": ...}``, ``{"decimal": ...}``.
+    """Return a Python value as a literal of a filter: like ``to_json``, but with explicit types that JSON lacks, so
+    that a date is not mistaken for text: ``{"date": ...}``, ``{"timestamp": ...}``, ``{"decimal": ...}``.
 
     Raises:
-        InvalidArgumentError: for a value that no column can have.
+        InvalidArgumentError: no column can have this value.
     """
     if isinstance(value, dt.datetime):
         return {"timestamp": _naive_utc(value).isoformat()}
@@ -60,13 +60,13 @@ def literal_json(value: Any) -> Any:
 
 
 def from_json(value: Any, kind: LogicalType, what: str = "the value") -> Any:
-    """Return the Python cell value that a JSON literal stands for in a column of ``kind``.
+    """Return the Python cell value of a JSON literal in a column of ``kind``.
 
-    Takes what ``to_json`` makes and, where no doubt can be, the looser forms of SQL text: a number for a decimal, an
-    integer of microseconds for a timestamp, of days for a date.
+    Accepts what ``to_json`` returns and, if unambiguous, looser forms as in SQL: a number for a decimal, an integer of
+    microseconds for a timestamp, of days for a date.
 
     Raises:
-        InvalidArgumentError: where the literal does not fit the type.
+        InvalidArgumentError: the literal does not fit the type.
     """
     if value is None:
         return None
@@ -102,7 +102,7 @@ def _float(value: Any, kind: LogicalType) -> float:
         raise ValueError
     number = float(value)
     if kind.name == "float" and math.isfinite(number):
-        struct.pack("<f", number)  # an OverflowError where it would become infinite
+        struct.pack("<f", number)  # raises OverflowError if the number would become infinite
     return number
 
 
@@ -117,7 +117,7 @@ def _date(value: Any, _: LogicalType) -> dt.date:
 
 
 def _timestamp(value: Any, _: LogicalType) -> dt.datetime | int:
-    """Return a moment; as its microseconds where it lies outside the years 1 to 9999, which is all that Python has."""
+    """Return a datetime; outside the years 1 to 9999, which Python lacks, the microseconds."""
     if isinstance(value, dt.datetime):
         return _naive_utc(value)
     if isinstance(value, int) and not isinstance(value, bool):
@@ -143,7 +143,7 @@ def _decimal(value: Any, kind: LogicalType) -> decimal.Decimal:
 def _text(value: Any, _: LogicalType) -> str:
     if not isinstance(value, str):
         raise ValueError
-    value.encode()  # an error, which is a ValueError, for half of a surrogate pair
+    value.encode()  # raises a ValueError for half of a surrogate pair
     return value
 
 

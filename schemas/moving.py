@@ -1,8 +1,8 @@
-"""Moving a tablet from one server to another: the messages between the two and the driver of the move.
+"""Moving a tablet from one server to another: messages between the servers and the client that drives the move.
 
-``move_begin`` at the source gives a round: the files of the tablet. The target fetches those that it lacks, and
-prepares the tablet with the last round. ``move_hand_over`` at the source is the moment at which the owner changes;
-``move_take_over`` lets the target serve the tablet, ``move_forget`` ends the move. See docs/servers.md.
+``move_begin`` at the source returns a round: the files of the tablet. The target fetches those that it lacks, and
+prepares the tablet with the last round. ``move_hand_over`` at the source changes the owner; ``move_take_over`` lets the
+target serve the tablet; ``move_forget`` ends the move. See docs/servers.md.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ class MoveName(_MoveBody):
 
 
 class MoveBegin(MoveName):
-    """The body of ``move_begin``: begins a move, or its next round."""
+    """The body of ``move_begin``: starts a move, or its next round."""
 
     table: str
     tablet: PositiveInt
     """Its number on this server."""
     to: str
-    """The server that is to have it."""
+    """The server to move it to."""
     again: bool = False
-    """Whether it is the next round of a move that has begun: then one that was given up meanwhile is not begun anew."""
+    """Whether this is a further round: if the move was aborted meanwhile, do not start it again."""
     last: bool = False
-    """Let no one write to the tablet for some seconds, so that little can come after this round."""
+    """Reject writers of the tablet for some seconds, so that little changes after this round."""
 
 
 class MoveFile(_MoveBody):
-    """A file of a tablet that moves; files never change."""
+    """A file of a moving tablet; files never change."""
 
     name: str = Field(pattern=r"^[1-9][0-9]{0,18}\.(base|undo|redo)$")
     bytes: NonNegativeInt
@@ -55,7 +55,7 @@ class MoveRound(MoveName):
     """The answer of ``move_begin``, and the body of ``move_receive`` and ``move_prepare``."""
 
     number: PositiveInt
-    """Of the round."""
+    """The round's number."""
     last: bool
     table: str
     tablet: PositiveInt
@@ -66,7 +66,7 @@ class MoveRound(MoveName):
     schema_: TableSchema
     options: TableOptions
     partitions: PartitionSchema
-    """What the table is made of: a server that came later does not have it yet."""
+    """The table's definition: a server newer than the table does not have it yet."""
     clock: NonNegativeInt
     """A timestamp that the source's clock has reached."""
     rowsets: tuple[dict[str, Any], ...]
@@ -79,7 +79,7 @@ class MoveRead(MoveName):
     """The body of ``move_read``."""
 
     name: str
-    """Of the file."""
+    """The file's name."""
 
 
 class MoveFetch(MoveName):
@@ -112,28 +112,28 @@ class MovedAnswers(_MoveBody):
 
     writer: str
     floor: NonNegativeInt
-    """Answers to numbers below are not kept any more."""
+    """Answers to smaller numbers are no longer kept."""
     answers: tuple[dict[str, Any], ...]
 
 
 class HandedOver(MoveName):
-    """What a source that has handed over a tablet tells of it; the body of ``move_take_over``."""
+    """The source's description of a tablet that it has handed over; the body of ``move_take_over``."""
 
     table: str
     clock: NonNegativeInt
-    """The target gives no commit a timestamp of this or less."""
+    """The target's commits get only timestamps greater than this."""
     last_auto_id: NonNegativeInt
     last_change: NonNegativeInt
     answers: tuple[MovedAnswers, ...] = ()
 
 
 class MoveState(StrEnum):
-    """Where a move stands, as its source knows it."""
+    """The state of a move at its source."""
 
     UNDER_WAY = "under_way"
     HANDED_OVER = "handed_over"
     UNKNOWN = "unknown"
-    """It was given up, or ended: the tablet can no longer be handed over by it."""
+    """It was aborted, or has ended: it can no longer hand the tablet over."""
 
 
 class MoveStatus(_MoveBody):
@@ -144,30 +144,30 @@ class MoveStatus(_MoveBody):
 
 
 class MoveNote(MoveName):
-    """A move that one server knows of."""
+    """A server's record of a move."""
 
     server: str
-    """The other one."""
+    """The other server."""
     tablet: PositiveInt
     """The number of the tablet at the source."""
     number: NonNegativeInt = 0
-    """Of the round that was prepared, where it is arriving."""
+    """The prepared round, if the tablet is arriving."""
 
 
 class Moves(_MoveBody):
-    """The answer of ``moves``: those of one table that did not end, and those by which its tablets came."""
+    """The answer of ``moves``: unfinished moves of a table's tablets, and those by which its tablets came here."""
 
     arriving: tuple[MoveNote, ...] = ()
-    """Prepared here; whether the tablet was handed over, the other server knows."""
+    """Prepared here; only the other server knows whether the tablet was handed over."""
     left: tuple[MoveNote, ...] = ()
     """Handed over by this server, and not forgotten."""
     arrived: tuple[MoveNote, ...] = ()
-    """Of tablets that are here."""
+    """Of tablets that came here."""
 
 
 class MoveProgress(Protocol):
-    """Is told how far a move has come."""
+    """Receives the progress of a move."""
 
     def __call__(self, done: int, total: int) -> object:
-        """``done`` of ``total`` bytes of files are at the target; both may grow."""
+        """``done`` of ``total`` bytes of files have been copied; both may grow."""
         ...

@@ -1,17 +1,17 @@
-"""What a table or a column may be called."""
+"""Rules for the names of tables and columns."""
 
 from .errors import InvalidArgumentError
 from .limits import Limits
 
 
 def check_identifier(name: object, what: str, limits: Limits) -> str:
-    """Return ``name`` if a table or column may carry it.
+    """Return ``name`` if it is valid for a table or column.
 
     A name is valid UTF-8 without NUL, not empty, not padded by white space, and at most
     ``limits.identifier_bytes`` long. It never becomes a path: directories are numbers.
 
     Raises:
-        InvalidArgumentError: with ``what`` ("table", "column") in the text.
+            InvalidArgumentError: it is not; the message includes ``what`` ("table", "column").
     """
     if not isinstance(name, str) or not name:
         raise InvalidArgumentError(f"a {what} needs a name that is a non-empty string, not {name!r}")
@@ -30,10 +30,10 @@ def check_identifier(name: object, what: str, limits: Limits) -> str:
 
 
 def check_column_name(name: object, limits: Limits) -> str:
-    """Return ``name`` if a column may carry it: an identifier that is not one of the store's own.
+    """Return ``name`` if it is valid for a column: an identifier that is not reserved by the store.
 
     Raises:
-        InvalidArgumentError: naming it.
+        InvalidArgumentError: it is not; the message names it.
     """
     checked = check_identifier(name, "column", limits)
     if checked.startswith("_"):

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class Operation(StrEnum):
-    """What a batch asks for; all its rows ask the same."""
+    """The operation of a batch; it applies to all rows."""
 
     INSERT = "insert"
     INSERT_IGNORE = "insert_ignore"
@@ -22,5 +22,5 @@ class Operation(StrEnum):
 
     @property
     def ignores(self) -> bool:
-        """Whether a row that meets the wrong state (present or absent) is counted and not refused."""
+        """Whether a row in the wrong state (present or absent) is ignored instead of refused."""
         return self.value.endswith("_ignore")

@@ -1,4 +1,4 @@
-"""The order of a scan by any columns, as it is asked for."""
+"""The requested order of a scan, by any columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TERM = re.compile(
 
 
 class OrderTerm(BaseModel):
-    """One column of an order. NULLs come last, whichever way it goes, unless ``nulls`` says otherwise."""
+    """One column of an order. NULLs come last in either direction, unless ``nulls`` says otherwise."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -27,10 +27,10 @@ class OrderTerm(BaseModel):
 
 
 def order_terms(order_by: Any) -> list[OrderTerm] | None:
-    """Return what ``order_by`` says: text as in SQL, "price DESC NULLS FIRST, id", or a list of such terms.
+    """Parse ``order_by``: text as in SQL, "price DESC NULLS FIRST, id", or a list of such terms.
 
     Raises:
-        InvalidArgumentError: it is something else, or names no column or one twice.
+        InvalidArgumentError: it has another form, or names no column or one twice.
     """
     if order_by is None:
         return None

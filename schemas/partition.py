@@ -1,9 +1,9 @@
-"""How a table is cut into tablets, in the words of ``create_table``: any number of hash levels, at most one of ranges.
+"""How a table is divided into tablets, as in ``create_table``: any number of hash levels, at most one range level.
 
     {"hash": ["carrier"], "buckets": 4}
     {"range": ["time_hour"], "bounds": [{"lower": ["2013-01-01"], "upper": ["2014-01-01"]}], "splits": [["2013-07-01"]]}
 
-``hash`` and ``range`` make them in Python. `partition_schema` is what becomes of them: ids instead of names.
+``hash`` and ``range`` create them in Python. `partition_schema` has the resolved form, with column ids.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def range(*columns: str, bounds: Iterable[Bound] = (), splits: Iterable[Any] = (
 
 
 def range_bound(bound: Bound) -> RangeBound:
-    """Return a bound as ``range`` takes it in words. Raises InvalidArgumentError when it is none."""
+    """Return a bound in any form that ``range`` accepts. Raises InvalidArgumentError if it is invalid."""
     if isinstance(bound, RangeBound):
         return bound
     if isinstance(bound, Mapping):

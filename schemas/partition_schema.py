@@ -1,7 +1,7 @@
-"""The partitioning of a table as the store keeps it: columns by id, ranges sorted and half open.
+"""A table's partitions as the store keeps them: columns by id, ranges sorted and half open.
 
-A tablet is one range and one bucket of each hash level; a table without levels is one tablet. Values are kept as JSON,
-in the form that `literal.to_json` gives them.
+A tablet is one range and one bucket of each hash level; a table without levels is one tablet. Values are JSON as in
+`literal.to_json`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Kept(BaseModel):
 
 
 class _Bytes(dict[str, str]):
-    """The JSON of a binary value, which can be looked up as other values can."""
+    """The JSON of a binary value, made hashable."""
 
     def __hash__(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return hash(tuple(sorted(self.items())))
@@ -52,20 +52,20 @@ class HashSchema(_Kept):
 
 
 class RangePartition(_Kept):
-    """The rows whose range columns are at least ``lower`` and below ``upper``, each a value for each of the leading
-    range columns; empty for no bound."""
+    """The rows whose range columns are at least ``lower`` and below ``upper``: values for the leading range columns;
+    empty for no bound."""
 
     lower: tuple[Cell, ...] = ()
     upper: tuple[Cell, ...] = ()
     hash: tuple[HashSchema, ...] | None = None
-    """Hash levels of this range's own, in the place of the table's."""
+    """This range's own hash levels, instead of the table's."""
 
     def __str__(self) -> str:
         return f"[{_shown(self.lower)}, {_shown(self.upper)})"
 
 
 class TabletPartition(_Kept):
-    """What rows a tablet holds: those of one range, and of one bucket of each hash level there."""
+    """The rows of a tablet: those of one range, and of one bucket of each of its hash levels."""
 
     lower: tuple[Cell, ...] = ()
     upper: tuple[Cell, ...] = ()
@@ -73,14 +73,14 @@ class TabletPartition(_Kept):
 
 
 def sum_of(partitions: Iterable[TabletPartition]) -> str:
-    """Return what stands for a set of tablets, 16 hexadecimal digits: those of disjoint sets add up, modulo 2 to the
-    64, to that of their union."""
+    """Return 16 hexadecimal digits that identify a set of tablets: the digits of disjoint sets add up to those of their
+    union, modulo 2^64."""
     digests = (blake2b(partition.model_dump_json().encode(), digest_size=8).digest() for partition in partitions)
     return f"{sum(int.from_bytes(digest) for digest in digests) % (1 << 64):016x}"
 
 
 class RangeSplit(_Kept):
-    """A range that becomes two: below ``at``, and from it on."""
+    """A range split in two: below ``at``, and from it on."""
 
     whole: RangePartition
     at: tuple[Cell, ...]
@@ -92,16 +92,16 @@ class RangeSplit(_Kept):
 
 
 WHOLE = TabletPartition()
-"""The only tablet of a table that is not cut."""
+"""The only tablet of an unpartitioned table."""
 
 
 class PartitionSchema(_Kept):
-    """How a table is cut into tablets."""
+    """How a table is divided into tablets."""
 
     hash: tuple[HashSchema, ...] = ()
     range_columns: tuple[int, ...] = ()
     ranges: tuple[RangePartition, ...] = (RangePartition(),)
-    """Ascending; between two there may be a gap."""
+    """Ascending, possibly with gaps."""
 
     @classmethod
     def create(cls, levels: Sequence[Level], schema: TableSchema, limits: Limits) -> PartitionSchema:
@@ -120,7 +120,7 @@ class PartitionSchema(_Kept):
         return made.checked(schema, limits)
 
     def checked(self, schema: TableSchema, limits: Limits) -> PartitionSchema:
-        """Return the same with its ranges sorted. Raises InvalidArgumentError when they overlap or are too many."""
+        """Return a copy with sorted ranges. Raises InvalidArgumentError if they overlap or are too many."""
         columns = self.range_keys(schema)
         ranges = sorted(self.ranges, key=lambda each: _values(each.lower, columns))
         for before, after in pairwise(ranges):
@@ -144,26 +144,26 @@ class PartitionSchema(_Kept):
 
     @property
     def tablet_count(self) -> int:
-        """How many tablets the table has."""
+        """The number of the table's tablets."""
         return sum(prod(level.buckets for level in self.hash_of(each)) for each in self.ranges)
 
     def tablets(self) -> Iterator[TabletPartition]:
-        """Yield what each tablet holds: range after range, in each the buckets of the last hash level fastest."""
+        """Yield the partition of each tablet: by range, then by bucket, the last hash level fastest."""
         for each in self.ranges:
             yield from self.tablets_of(each)
 
     def tablets_of(self, partition: RangePartition) -> Iterator[TabletPartition]:
-        """Yield what each tablet of a range holds."""
+        """Yield the partition of each tablet of a range."""
         for buckets in product(*(range(level.buckets) for level in self.hash_of(partition))):
             yield TabletPartition(lower=partition.lower, upper=partition.upper, buckets=buckets)
 
     def resolved(
         self, ends: RangeEnds, schema: TableSchema, levels: Sequence[HashLevel] | None = None
     ) -> RangePartition:
-        """Return the range that ``ends`` mean, with hash ``levels`` of its own unless they are None.
+        """Return the range with these ends, with its own hash ``levels`` unless they are None.
 
         Raises:
-            InvalidArgumentError: it is none or empty.
+            InvalidArgumentError: the ends are invalid, or the range is empty.
         """
         columns = self.range_keys(schema)
         lower = _end(ends.lower, columns, not ends.lower_inclusive)
@@ -176,17 +176,18 @@ class PartitionSchema(_Kept):
         return made
 
     def with_range(self, bound: RangeBound, schema: TableSchema, limits: Limits) -> PartitionSchema:
-        """Return the same with one more range.
+        """Return a copy with one more range.
 
         Raises:
-            InvalidArgumentError: there is no range level, the range is none, or overlaps another; too many tablets.
+            InvalidArgumentError: there is no range level, the range is invalid or overlaps another, or there are too
+            many tablets.
         """
         self._check_ranged()
         ranges = (*self.ranges, self.resolved(bound, schema, bound.hash))
         return self.model_copy(update={"ranges": ranges}).checked(schema, limits)
 
     def without_range(self, ends: RangeEnds, schema: TableSchema) -> tuple[PartitionSchema, RangePartition]:
-        """Return the same without the range of just these ends, and that range.
+        """Return a copy without the range with exactly these ends, and that range.
 
         Raises:
             InvalidArgumentError: there is no range level, or no such range.
@@ -201,11 +202,11 @@ class PartitionSchema(_Kept):
         return self.model_copy(update={"ranges": ranges}), found[0]
 
     def split_at(self, at: Sequence[Any], schema: TableSchema, limits: Limits) -> tuple[PartitionSchema, RangeSplit]:
-        """Return the same with the range that ``at`` lies in cut there, and what was cut. A table without a range level
+        """Return a copy with the range that contains ``at`` split there, and the split. A table without a range level
         is one range of its leading key columns.
 
         Raises:
-            InvalidArgumentError: it lies in no range, or at the end of one; too many tablets.
+            InvalidArgumentError: no range contains it, it is the end of one, or there are too many tablets.
         """
         key = [column.id for column in schema.key]
         columns = self.range_columns or tuple(key[: max(len(at), 1)])
@@ -222,7 +223,7 @@ class PartitionSchema(_Kept):
             raise InvalidArgumentError("the table is not partitioned by range")
 
     def described(self, schema: TableSchema) -> list[dict[str, Any]]:
-        """Return the levels in the words of ``partition_by``, every range spelled out."""
+        """Return the levels in the form of ``partition_by``, with every range explicit."""
         levels = [_described(level, schema) for level in self.hash]
         if self.range_columns:
             bounds = [
@@ -238,7 +239,7 @@ class PartitionSchema(_Kept):
 
 
 UNPARTITIONED = PartitionSchema()
-"""A table that is not cut."""
+"""An unpartitioned table."""
 
 
 def _described(level: HashSchema, schema: TableSchema) -> dict[str, Any]:
@@ -291,7 +292,7 @@ def _split(ranges: list[RangePartition], at: tuple[Any, ...], columns: Sequence[
 
 
 def _cells(values: Sequence[Any], columns: Sequence[ColumnSchema]) -> tuple[Any, ...]:
-    """Return the values of a bound or split as they are kept."""
+    """Return the values of a bound or split as stored."""
     if not 1 <= len(values) <= len(columns):
         names = ", ".join(column.name for column in columns) or "no range columns"
         raise InvalidArgumentError(
@@ -303,7 +304,7 @@ def _cells(values: Sequence[Any], columns: Sequence[ColumnSchema]) -> tuple[Any,
 
 
 def _values(cells: Sequence[Any], columns: Sequence[ColumnSchema]) -> tuple[Any, ...]:
-    """Return the Python values of a bound, which compare as its keys do."""
+    """Return the Python values of a bound, which compare like its keys."""
     values = tuple(
         from_json(cell, column.logical, f"the bound of {column.name!r}:")
         for cell, column in zip(cells, columns, strict=False)
@@ -315,21 +316,22 @@ def _values(cells: Sequence[Any], columns: Sequence[ColumnSchema]) -> tuple[Any,
 
 
 def _end(values: list[Any] | None, columns: Sequence[ColumnSchema], is_past: bool) -> tuple[Any, ...] | None:
-    """Return a bound, or with ``is_past`` the first one past it; None when there is none, () for no bound."""
+    """Return a bound, or with ``is_past`` the first one past it; None if there is none, () for no bound."""
     if not values:
         return ()
     cells = _cells(values, columns)
     if not is_past:
         return cells
     for last in reversed(range(len(cells))):
-        # All keys that begin with the cells lie below the next cell in their last column; else in the one before it.
+        # Keys that begin with the cells are below the next value of the last cell; if there is none, of the cell before
+        # it.
         if (after := _successor(cells[last], columns[last])) is not None:
             return (*cells[:last], after)
     return None
 
 
 def _successor(cell: Any, column: ColumnSchema) -> Any:
-    """Return the least cell above ``cell``; None when there is none."""
+    """Return the smallest cell above ``cell``; None if there is none."""
     kind = column.logical
     value = from_json(cell, kind)
     try:

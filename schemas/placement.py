@@ -1,7 +1,7 @@
-"""Where the tablets of tables are, when several servers share them: the placement file and what it says.
+"""The placement file: which server has which tablets of tables that several servers share.
 
-A placement names the servers and, for tables to come, which server gets which tablet. What was decided when a tablet
-was made is kept by the servers, so that a later change of the file moves nothing.
+A placement lists the servers and, for new tables, the server of each tablet. The servers store this decision when a
+tablet is created, so that later changes of the file move nothing.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ class _Part(BaseModel):
 
 
 class Rule(_Part):
-    """Tablets that go to a certain server: those of one range, of certain buckets, or both."""
+    """Assigns tablets to a server: those of one range, of certain buckets, or both."""
 
     server: str
     lower: tuple[Cell, ...] | None = None
-    """The lower end of their range, as ``describe_table`` tells it; None: whatever it is."""
+    """The lower end of their range, as in ``describe_table``; None: any."""
     buckets: tuple[int, ...] = ()
-    """Their buckets in the first hash levels; a level that is left out may have any."""
+    """Their buckets in the first hash levels; later levels may have any."""
 
     def covers(self, partition: TabletPartition) -> bool:
-        """Whether it speaks of a tablet."""
+        """Return whether the rule applies to a tablet."""
         in_range = self.lower is None or self.lower == partition.lower
         return in_range and partition.buckets[: len(self.buckets)] == self.buckets
 
 
 class TablePlacement(_Part):
-    """Where the tablets of one table go."""
+    """The placement of one table's tablets."""
 
     servers: tuple[str, ...] = ()
-    """Those that share the tablets of which no rule speaks; empty: all."""
+    """The servers that share the tablets without a rule; empty: all."""
     place: tuple[Rule, ...] = ()
-    """Rules, of which the first that covers a tablet holds."""
+    """The first rule that covers a tablet applies."""
 
 
 class Placement(_Part):
-    """The placement file: the servers by name, each with its locations, the one to be preferred first."""
+    """The placement file: the servers by name, each with its locations, the preferred one first."""
 
     servers: dict[str, tuple[str, ...]] = Field(min_length=1)
     tables: dict[str, TablePlacement] = Field(default_factory=dict)
@@ -57,7 +57,7 @@ class Placement(_Part):
     @field_validator("servers", mode="before")
     @classmethod
     def _listed(cls, given: Any) -> Any:
-        """Take one location for a list of one."""
+        """Accept one location instead of a list."""
         if not isinstance(given, dict):
             return given
         return {name: (found,) if isinstance(found, str) else found for name, found in given.items()}
@@ -82,11 +82,10 @@ class Placement(_Part):
         return {*(placed.servers or self.servers), *(rule.server for rule in placed.place)}
 
     def homes(self, table: str, partitions: PartitionSchema) -> dict[TabletPartition, str]:
-        """Return the server of each tablet that a table of that name is made with.
+        """Return the server for each initial tablet of a table of this name.
 
-        Without a rule, the tablets of a range go to the servers in turn, in the order of their buckets; which server
-        comes first depends on the table's name and the lower end of the range alone. So ranges that come later are
-        placed alike by all servers, and nothing that is there has a part in it.
+        Without a rule, the tablets of a range go to the servers in turn, in bucket order; the first server depends only
+        on the table's name and the range's lower end. So all servers place later ranges alike, whatever ranges exist.
         """
         placed = self.tables.get(table, TablePlacement())
         turn = placed.servers or tuple(self.servers)
@@ -115,6 +114,6 @@ class ServerIdentity:
     server: str
 
     def elsewhere(self, table: str, partitions: PartitionSchema) -> dict[TabletPartition, str | None]:
-        """Return, for each tablet of a new table or range, the other server that has it; None where it is this one."""
+        """Return, for each tablet of a new table or range, the other server that has it; None for this one."""
         homes = self.placement.homes(table, partitions)
         return {partition: None if home == self.server else home for partition, home in homes.items()}

@@ -1,8 +1,8 @@
-"""A filter as a tree, the form in which every other form (SQL text, tuples) is understood.
+"""A filter as a tree, into which every other form (SQL text, tuples) is translated.
 
     {"op": "and", "args": [{"op": "=", "column": "dest", "value": "LAX"}, {"op": "is_null", "column": "arr_delay"}]}
 
-NULL never matches a comparison: the logic has three values, and a row is selected where the whole is true.
+NULL never matches a comparison: the logic has three values, and a row is selected if the whole is true.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _Node(BaseModel):
 
 
 class Comparison(_Node):
-    """``column op value``; the value is JSON as ``literal_json`` makes it, never NULL."""
+    """``column op value``; the value is JSON as in ``literal_json``, never NULL."""
 
     op: ComparisonOp
     column: str
@@ -32,7 +32,7 @@ class Comparison(_Node):
 
 
 class InList(_Node):
-    """``column IN (values)`` or ``NOT IN``; without a NULL among the values."""
+    """``column IN (values)`` or ``NOT IN``, without NULL among the values."""
 
     op: Literal["in", "not_in"]
     column: str
@@ -49,7 +49,7 @@ class Between(_Node):
 
 
 class Like(_Node):
-    """``column LIKE pattern``: ``%`` stands for any run of characters, ``_`` for one."""
+    """``column LIKE pattern``: ``%`` matches any characters, ``_`` one."""
 
     op: Literal["like"]
     column: str
@@ -87,7 +87,7 @@ def parse_tree(tree: Any, limits: Limits) -> Predicate:
     """Read a filter tree from JSON.
 
     Raises:
-        InvalidArgumentError: naming the part that is wrong, or a limit that is passed.
+            InvalidArgumentError: a part is invalid, or a limit is exceeded; the message says which.
     """
     _check_raw_size(tree, limits)
     try:
@@ -102,7 +102,7 @@ def parse_tree(tree: Any, limits: Limits) -> Predicate:
 
 
 def _check_raw_size(tree: Any, limits: Limits) -> None:
-    """See that a tree has no more parts than a store takes before they are made into objects, at 2 us each."""
+    """Check the size of a tree before it becomes objects, at 2 us each."""
     waiting, nodes = [tree], 0
     while waiting:
         node = waiting.pop()
@@ -116,7 +116,7 @@ def _check_raw_size(tree: Any, limits: Limits) -> None:
 
 
 def check_size(predicate: Predicate, limits: Limits) -> Predicate:
-    """Return ``predicate`` if it has no more nodes and values than a store takes."""
+    """Return ``predicate`` if its nodes and values are within the limits."""
     values = 0
     for nodes, node in enumerate(walk(predicate), start=1):
         if isinstance(node, InList):
@@ -161,7 +161,7 @@ def from_tuples(filters: list[Any]) -> Predicate:
     """Read the list form of ``pyarrow.parquet`` filters: a list of tuples is AND, a list of lists OR over ANDs.
 
     Raises:
-        InvalidArgumentError: for anything else.
+        InvalidArgumentError: it has another form.
     """
     if filters and all(isinstance(part, list) for part in filters):
         return Junction(op="or", args=[from_tuples(part) for part in filters])

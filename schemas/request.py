@@ -1,7 +1,7 @@
-"""For whom this thread works: who asked, and whether the answer is still wanted.
+"""The request that this thread serves: its client, and whether the answer is still wanted.
 
-Whoever serves a request says so by ``serving``; long work calls ``check`` between its steps, and so ends soon after its
-client has gone or its time is over. A thread that serves nobody, in an embedded store, is never stopped.
+A server's thread sets it with ``serving``; long work calls ``check`` between its steps, and so ends soon after the
+client disconnects or the deadline passes. A thread that serves no request, in an embedded store, is never stopped.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ class Request:
     """One request as the store sees it."""
 
     peer: str
-    """Where it came from: what a peer may keep at once is counted by it."""
+    """Its origin: limits on what one peer may hold are counted by it."""
     check: Callable[[], None]
-    """Raises ``UnavailableError`` when nobody waits for the answer any more."""
+    """Raises ``UnavailableError`` if the answer is no longer wanted."""
 
 
 class _Thread(threading.local):
@@ -31,7 +31,7 @@ _thread = _Thread()
 
 @contextmanager
 def serving(request: Request) -> Iterator[None]:
-    """Say that this thread works for ``request`` while the body runs."""
+    """Set the request that this thread serves during the body."""
     before, _thread.request = _thread.request, request
     try:
         yield
@@ -40,11 +40,11 @@ def serving(request: Request) -> Iterator[None]:
 
 
 def check() -> None:
-    """Go on, or raise ``UnavailableError`` when the request that this thread serves is not wanted any more."""
+    """Raise ``UnavailableError`` if the request that this thread serves is no longer wanted."""
     if _thread.request is not None:
         _thread.request.check()
 
 
 def peer() -> str:
-    """Return who asked; the empty string where the store works for its own process."""
+    """Return the origin of the request; empty for calls from the store's own process."""
     return _thread.request.peer if _thread.request is not None else ""

@@ -1,4 +1,4 @@
-"""What a scan reads: the JSON of DoGet tickets and GetFlightInfo commands."""
+"""The specification of a scan: the JSON of DoGet tickets and GetFlightInfo commands."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .partition_schema import TabletPartition
 class ScanSpec(BaseModel):
     """One scan.
 
-    ``columns`` None means all, an empty list means rows without cells (for counting). ``where`` is SQL text or the
-    JSON of a filter tree. ``as_of`` is a timestamp or ISO text; None means now. ``changes`` asks for what changed
-    instead of what is there, and stands in the place of ``as_of``.
+    ``columns`` None means all, an empty list means rows without cells (for counting). ``where`` is SQL text or the JSON
+    of a filter tree. ``as_of`` is a timestamp or ISO text; None means now. ``changes`` asks for changes instead of
+    rows, and replaces ``as_of``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -32,45 +32,45 @@ class ScanSpec(BaseModel):
     ordered: bool = False
     limit: int | None = None
     offset: int = 0
-    """So many rows are passed over, before the limit counts."""
+    """Rows to skip before the limit counts."""
     order_by: list[OrderTerm] | None = None
-    """Sort by these columns; rows that are the same in all of them come in the order of the primary key."""
+    """Sort by these columns; rows with equal values come in primary-key order."""
     aggregate: dict[str, tuple[str, str]] | None = None
-    """Work out measures in the place of rows: ``{name: (column, function)}``, as ``schemas.aggregate`` has them."""
+    """Compute measures instead of rows: ``{name: (column, function)}``, see ``schemas.aggregate``."""
     group_by: list[str] | None = None
-    """With ``aggregate``: one row for each combination of these columns' cells; None or empty: one row in all."""
+    """With ``aggregate``: one row for each combination of these columns' values; None or empty: one row in total."""
     split_bytes: PositiveInt | None = None
     all_parts: bool = False
-    """For a plan: tell also the parts that hold no row, so that all parts together are all keys of the table."""
+    """For a plan: include parts without rows, so that the parts together cover all keys of the table."""
     tablet: int | None = None
-    """Read this tablet only: set by the store in the tickets that it hands out."""
+    """Read this tablet only: set by the store in tickets."""
     partition: TabletPartition | None = None
-    """What the tablet holds, by which another server finds it: set by the store in the tickets that it hands out.
-    Without ``tablet``: read the tablets that hold it now."""
+    """The tablet's partition, by which another server finds it: set by the store in tickets. Without ``tablet``: read
+    the tablets that hold it now."""
     here: bool = False
     """Read only the tablets on this server: for clients that ask all servers."""
     tablets_here: str | None = None
-    """With ``here``: refuse unless these are still the tablets that the server has, as its plan told them."""
+    """With ``here``: fail unless the server still has the tablets that its plan reported."""
     key_lower: str | None = None
-    """Read encoded keys from here on only, hexadecimal: set by the store in the tickets that it hands out."""
+    """Read encoded keys from here on only, hexadecimal: set by the store in tickets."""
     key_upper: str | None = None
-    """Read encoded keys up to here only, itself left out."""
+    """Read encoded keys below this only."""
     lease: str | None = None
-    """The planned scan whose rowsets the server keeps for this ticket, if it still does: set by the store in the
-    tickets that it hands out."""
+    """The planned scan whose rowsets the server keeps for this ticket, if it still does: set by the store in tickets.
+    """
     pin: bool = False
-    """For plans: keep the rowsets that the scan reads for a while, whatever becomes of the table's history."""
+    """For plans: keep the rowsets that the scan reads for a while, even if they leave the table's history."""
     marks: bool = False
-    """Tell with the batches, in their ``app_metadata``, at which keys the scan could go on: see ``ScanMark``."""
+    """Send with some batches, in their ``app_metadata``, the keys at which the scan can resume: see ``ScanMark``."""
     planned: str | None = None
-    """A digest of the columns that the scan was planned with: set by the store in the tickets that it hands out. It is
-    refused when they are others by now, so that the stream has the schema that was told."""
+    """A digest of the columns in the plan: set by the store in tickets. The ticket is rejected if the columns have
+    changed, so that the stream has the announced schema."""
 
     def checked(self) -> ScanSpec:
-        """Return the spec if its parts make sense together.
+        """Return the spec if its parts are consistent.
 
         Raises:
-            InvalidArgumentError: naming the part that does not.
+            InvalidArgumentError: they are not; the message names the part.
         """
         if self.limit is not None and self.limit < 0:
             raise InvalidArgumentError(f"limit {self.limit} is negative")
@@ -123,19 +123,19 @@ class ScanSpec(BaseModel):
 
     @property
     def is_whole(self) -> bool:
-        """Whether the scan is one stream, not one for each part of the table."""
+        """Whether the scan is one stream, instead of one for each part of the table."""
         return bool(
             self.ordered or self.order_by or self.offset or self.limit is not None or self.aggregate is not None
         )
 
     def pinned(self, snapshot: int) -> ScanSpec:
-        """Return the same scan at a snapshot, whenever it is run."""
+        """Return the same scan fixed at a snapshot."""
         if self.changes:
             return self.model_copy(update={"changes": self.changes.model_copy(update={"until": snapshot})})
         return self.model_copy(update={"as_of": snapshot})
 
     def batch_schema(self, table: pa.Schema) -> pa.Schema:
-        """Return the schema of the scan's batches, if ``table`` is that of all columns, and has those of the scan."""
+        """Return the schema of the scan's batches; ``table`` is the schema of all columns and includes the scan's."""
         if self.aggregate is not None:
             return aggregate_schema(table, self.aggregate, self.group_by or ())
         fields = list(table) if self.columns is None else [table.field(name) for name in self.columns]

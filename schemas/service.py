@@ -1,4 +1,4 @@
-"""The one interface of a store, in this process or behind Arrow Flight."""
+"""The interface of every store, in this process or behind Arrow Flight."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .write import WriteCommand, WriteResult
 
 
 class MaintenanceKind(StrEnum):
-    """What ``maintain`` can be asked to do at once, on the caller's thread."""
+    """The operations of ``maintain``, which run at once on the caller's thread."""
 
     FLUSH = "flush"
     """Write the MemRowSets to disk."""
@@ -28,17 +28,17 @@ class MaintenanceKind(StrEnum):
     MINOR_COMPACT = "minor_compact"
     """Merge the REDO files of each DiskRowSet into one."""
     MAJOR_COMPACT = "major_compact"
-    """Bring base columns up to the REDO files, which then hold deletes and re-inserts only."""
+    """Update base columns to the newest REDO; the REDO files then contain only deletes and re-inserts."""
     GC = "gc"
     """Drop what only snapshots before the table's history can see."""
 
 
 class Marked(NamedTuple):
-    """What comes next in a scan that can be resumed: rows, if any, and how far the scan has come with them."""
+    """The next item of a resumable scan: rows, if any, and the progress after them."""
 
     batch: pa.RecordBatch | None
     below: bytes | None
-    """All rows whose encoded keys lie below this one have come, and no others; None: nothing can be said here."""
+    """Exactly the rows with encoded keys below this one have been yielded; None: unknown here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,10 @@ class ScanStream:
     """None if the scan reads at its own "now", which is not reported."""
     batches: Iterator[pa.RecordBatch]
     marked: Iterator[Marked] | None = None
-    """The same batches with the keys at which the scan could go on, where it was asked for ``marks``. Read one of the
+    """The same batches with the keys at which the scan can resume, if it was asked for ``marks``. Read only one of the
     two."""
     rest: Callable[[], ScanSpec] | None = None
-    """Tells what is left to be read after an error, where that is known."""
+    """Returns what is left to read after an error, if known."""
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Return the batches as an Arrow reader."""
@@ -65,7 +65,7 @@ class ScanStream:
 
 
 class PendingResult(Protocol):
-    """A write on its way."""
+    """A write in flight."""
 
     def result(self) -> WriteResult:
         """Return the answer once the write is durable. From any thread; may raise ``StoreError``."""
@@ -79,15 +79,15 @@ class StoreService(Verbs, Protocol):
         """Apply one record batch as one commit and return when it is durable.
 
         Row errors are in the answer, never raised. With a ``writer`` in the command and a ``seq``, a batch that was
-        applied before is answered as it was then.
+        applied before gets its first answer again.
         """
         ...
 
     def begin_write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> PendingResult:
         """Like ``write``, but return as soon as the batch has its place in the order of commits.
 
-        The batch becomes durable and visible whether or not its ``result`` is asked for.
-        Batches begun one after the other are applied in that order; each is durable when its ``result`` returns.
+        The batch becomes durable and visible even if its ``result`` is never called. Batches are applied in the order
+        of these calls; each is durable when its ``result`` returns.
         """
         ...
 
@@ -101,28 +101,28 @@ class StoreService(Verbs, Protocol):
     def stage(self, command: WriteCommand, batches: Iterable[StagedBatch]) -> StageResult:
         """Stage rows as the part of a transaction that ``command.stage`` names, in the order in which they are applied.
 
-        Nothing is visible before the transaction is committed. A part that raises on the way is thrown away; one that
-        is staged again takes the place of the first.
+        Nothing is visible before the transaction is committed. A part that raises on the way is discarded; one that is
+        staged again replaces the first.
         """
         ...
 
     def scan(self, spec: ScanSpec) -> ScanStream:
-        """Start a scan. Wrong columns, filters and moments are raised here, not by the first batch."""
+        """Start a scan. Invalid columns, filters and moments are raised here, not by the first batch."""
         ...
 
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
-        """Return the live rows of the given primary keys, in the order asked; keys that are absent are left out."""
+        """Return the live rows of the given primary keys, in the order of the keys; absent keys are left out."""
         ...
 
     def move_tablet(
         self, table: str, tablet: int, to: str, server: str | None = None, progress: MoveProgress | None = None
     ) -> None:
-        """Move a tablet to another of the servers that share the table; reads and writes go on meanwhile.
+        """Move a tablet to another server that shares the table; reads and writes continue meanwhile.
 
-        ``tablet`` is its number on the server that has it; ``server`` names that one where several have such a number.
+        ``tablet`` is its number on its server; ``server`` names that server if several have a tablet of this number.
         """
         ...
 
     def close(self) -> None:
-        """Stop. What was acknowledged is durable already."""
+        """Close the store. Acknowledged writes are already durable."""
         ...

@@ -12,15 +12,15 @@ from .scan import ScanSpec
 from .service import ScanStream
 
 SORT_BYTES_MAX = 256 * 1024 * 1024
-"""Of the rows that are sorted, or with a limit of as many as it lets through: they are held in memory."""
+"""Maximum bytes of the rows to sort, or with a limit of the rows within it: they are held in memory."""
 _ROWS_AT_ONCE = 65_536
 _WAITING_BYTES = 32 * 1024 * 1024
 
 
 def unsorted(spec: ScanSpec, key: Sequence[str]) -> ScanSpec:
-    """Return the scan whose rows are to be sorted: with the columns of the order and the key, and without a limit.
+    """Return the scan of the rows to sort: with the columns of the order and the key, and without a limit.
 
-    Where the order is that of the primary key, it is the scan in that order, which needs no sorting.
+    If the order is that of the primary key, return a scan in that order, which needs no sorting.
     """
     if spec.order_by is None:
         return spec
@@ -31,7 +31,7 @@ def unsorted(spec: ScanSpec, key: Sequence[str]) -> ScanSpec:
 
 
 def is_key_order(spec: ScanSpec, key: Sequence[str]) -> bool:
-    """Whether the order that is asked for is that of the primary key."""
+    """Return whether the requested order is that of the primary key."""
     terms = spec.order_by or []
     return [term.column for term in terms] == list(key[: len(terms)]) and not any(term.descending for term in terms)
 
@@ -46,11 +46,11 @@ def _columns(spec: ScanSpec, key: Sequence[str]) -> list[str] | None:
 def sorted_stream(spec: ScanSpec, key: Sequence[str], scan: Callable[[ScanSpec], ScanStream]) -> ScanStream:
     """Return the rows of ``scan`` in the order, and within the limits, of a scan with ``order_by``.
 
-    Rows that are the same in all columns of the order come in the order of the primary key ``key``. With a limit so
-    many rows are held in memory, else all.
+    Rows with equal values come in the order of the primary key ``key``. With a limit, only the rows within it are held
+    in memory, else all rows.
 
     Raises:
-        InvalidArgumentError: by the stream, when they are too many bytes for that.
+        InvalidArgumentError: raised by the stream, if the rows to hold are too many bytes.
     """
     found = scan(unsorted(spec, key))
     if is_key_order(spec, key):
@@ -87,7 +87,7 @@ def _sorted(
 
 
 def _in_order(rows: pa.Table, terms: Sequence[OrderTerm]) -> pa.Table:
-    import pyarrow.compute as pc  # not cheap, and few scans want it
+    import pyarrow.compute as pc  # expensive to import, and few scans need it
 
     columns: list[tuple[str, pa.ChunkedArray, str]] = []
     for number, term in enumerate(terms):

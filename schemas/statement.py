@@ -1,4 +1,4 @@
-"""Statements: one commit that changes the rows which a condition selects, by expressions over their own cells."""
+"""Statements: one commit that changes the rows selected by a condition, with expressions over their cells."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from .write import SEQ_MAX, WRITER_LENGTH_MAX, Durability
 
 
 class StatementKind(StrEnum):
-    """What a statement does to the rows."""
+    """The effect of a statement on the rows."""
 
     UPDATE = "update"
     """Set columns of the rows that ``where`` selects."""
     DELETE = "delete"
     """Delete the rows that ``where`` selects."""
     RESTORE = "restore"
-    """Bring the table back to what it was at ``as_of``, touching only the rows that differ."""
+    """Restore the table to its state at ``as_of``, changing only the rows that differ."""
 
 
 class Statement(BaseModel):
-    """The body of ``execute``. All of it is one commit, worked out from the rows as they are just before it."""
+    """The body of ``execute``: one commit, computed from the rows just before it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     table: str
     kind: StatementKind
     set: dict[str, str] = Field(default_factory=dict)
-    """For an update: an SQL expression for each column that it sets."""
+    """For an update: an SQL expression for each column to set."""
     where: str | dict[str, Any] | None = None
     """As in a scan; None selects all rows."""
     as_of: int | str | None = None
-    """For a restore: the moment."""
+    """For a restore: the moment to restore."""
     durability: Durability | None = None
     writer: str | None = Field(default=None, min_length=1, max_length=WRITER_LENGTH_MAX)
     seq: NonNegativeInt | None = Field(default=None, le=SEQ_MAX)
-    """With ``writer``: a statement that was executed before is answered again, not executed."""
+    """With ``writer``: a statement executed before gets its first answer again and is not executed."""
     here: bool = False
-    """The rows of the tablets that this server has, and no others."""
+    """Change only rows in tablets that this server has."""
 
     def checked(self) -> Statement:
-        """Return the statement if its parts make sense together.
+        """Return the statement if its parts are consistent.
 
         Raises:
-            InvalidArgumentError: naming the part that does not.
+            InvalidArgumentError: they are not; the message names the part.
         """
         if (self.writer is None) != (self.seq is None):
             raise InvalidArgumentError("writer and seq must be given together")

@@ -19,7 +19,7 @@ from .types import LogicalType
 from .wrapped import bare_type
 
 AUTO_INCREMENTING = "auto_incrementing_id"
-"""The column that makes the key of a table unique where its primary key is not."""
+"""The column that completes the key of a table whose primary key is not unique."""
 
 
 class TableOptions(BaseModel):
@@ -32,7 +32,7 @@ class TableOptions(BaseModel):
     maintenance: Literal["on", "off"] = "on"
     """``off`` leaves every flush to ``maintain``."""
     comment: str = Field(default="", max_length=1024)
-    """What the table is for, in words."""
+    """A description of the table."""
 
 
 class TableOptionsDict(TypedDict, total=False):
@@ -52,7 +52,7 @@ class TableDefinition(BaseModel):
     columns: list[ColumnDefinition]
     primary_key: list[str]
     unique_key: bool = True
-    """False: rows may share their key; one more key column, `auto_incrementing_id`, tells them apart."""
+    """False: rows may share their key; one more key column, `auto_incrementing_id`, distinguishes them."""
     partition_by: list[Level] = Field(default_factory=list)
     if_not_exists: bool = False
     options: TableOptions = TableOptions()
@@ -69,12 +69,12 @@ class TableDefinition(BaseModel):
         unique_key: bool = True,
         partition_by: Sequence[HashLevel | RangeLevel | Mapping[str, Any]] = (),
     ) -> TableDefinition:
-        """Return the definition that an Arrow schema and options per column make.
+        """Return the definition for an Arrow schema and options per column.
 
         Key columns are NOT NULL whatever the field says.
 
         Raises:
-            InvalidArgumentError: for a type that a table cannot hold, or options of a column that is not there.
+            InvalidArgumentError: a table cannot hold a type, or there are options for an unknown column.
         """
         chosen = dict(column_options or {})
         if unknown := set(chosen) - set(schema.names):
@@ -119,7 +119,7 @@ def _definition(field: pa.Field, is_key: bool, options: ColumnOptions | Mapping[
 
 
 def _type_word(field: pa.Field, chosen: str | None) -> str:
-    """Return the word of a column's type: ``chosen`` says what Arrow has no word for, and nothing else than Arrow."""
+    """Return a column's type name; ``chosen`` may only refine the Arrow type, as varchar does."""
     if chosen is None:
         return str(LogicalType.from_arrow(field))
     kind, bare = LogicalType.parse(chosen), bare_type(field.type)
@@ -146,10 +146,10 @@ class TableSchema(BaseModel):
 
     @classmethod
     def create(cls, definition: TableDefinition, limits: Limits) -> TableSchema:
-        """Give ids to the columns of a new table.
+        """Assign ids to the columns of a new table.
 
         Raises:
-            InvalidArgumentError: where the definition breaks a rule of names, types or keys, or a limit.
+            InvalidArgumentError: the definition breaks a rule of names, types or keys, or a limit.
         """
         _check_columns(definition, limits)
         _check_primary_key(definition)

@@ -11,7 +11,7 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 
 
 def last_of(microseconds: int) -> int:
-    """Return the last timestamp in a microsecond: a scan as of it sees all that was committed up to then."""
+    """Return the last timestamp in a microsecond: a scan as of it sees everything committed up to then."""
     return microseconds << LOGICAL_BITS | LOGICAL_MAX
 
 
@@ -26,11 +26,11 @@ def datetime_of(timestamp: int) -> dt.datetime:
 
 
 def parse_moment(moment: int | str | dt.datetime, what: str = "as_of") -> int:
-    """Return the timestamp that ``what`` (so errors call it) means: a timestamp as it is, an aware datetime or ISO text
-    as the last timestamp in its microsecond.
+    """Return the timestamp of a moment: an integer is one already; for an aware datetime or ISO text, the last
+    timestamp in its microsecond. ``what`` names it in errors.
 
     Raises:
-        InvalidArgumentError: for a datetime without a time zone (whose would it be?), or text that is no datetime.
+        InvalidArgumentError: a datetime lacks a time zone, or text is not a datetime.
     """
     if isinstance(moment, bool):
         raise InvalidArgumentError(f"{what} must be a timestamp, a datetime with a time zone or ISO text, not a bool")

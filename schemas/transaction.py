@@ -1,4 +1,4 @@
-"""Transactions: rows that are staged part by part, out of sight, and then committed all at once."""
+"""Transactions: rows are staged in parts, invisibly, and then committed together."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ VERSION_MAX = (1 << 63) - 1
 
 
 class StagedBatch(NamedTuple):
-    """Rows of a part, with the operation that they ask for; None is that of the command."""
+    """Rows of a part, with their operation; None means the command's."""
 
     batch: pa.RecordBatch
     op: Operation | None = None
 
 
 class ServerRows(BaseModel):
-    """Which rows of what was staged went to one of several servers."""
+    """Which staged rows went to one of several servers."""
 
     server: str
     part_rows: list[int] = Field(default_factory=list)
-    """How many rows each part has there."""
+    """How many rows of each part it has."""
     pieces: list[tuple[int, int, bytes | None]] = Field(default_factory=list)
-    """In order: the first row of a piece, how many of its rows went there, and which: a packed bit mask; None: all."""
+    """In order: the first row of a piece, how many of its rows went there, and a packed bit mask of them; None: all."""
 
     def add(self, first: int, mine: np.ndarray, rows: int) -> None:
-        """Take note of the rows ``mine`` of a piece of so many rows that begins at ``first``."""
-        import numpy as np  # a client of one server has none
+        """Add the rows ``mine`` of a piece of ``rows`` rows that begins at ``first``."""
+        import numpy as np  # a client of a single server may lack it
 
         mask = None
         if len(mine) < rows:
@@ -45,7 +45,7 @@ class ServerRows(BaseModel):
         self.pieces.append((first, len(mine), mask))
 
     def position(self, row: int) -> int:
-        """Return where a row stands that is the n-th of those of the server."""
+        """Return the staged position of the server's n-th row."""
         import numpy as np
 
         for first, count, mask in self.pieces:
@@ -58,7 +58,7 @@ class ServerRows(BaseModel):
 
 
 class StageResult(BaseModel):
-    """A part is staged, and durable."""
+    """The answer for a part that is staged and durable."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -66,13 +66,13 @@ class StageResult(BaseModel):
     part: str
     rows: int
     parts: list[str] = Field(default_factory=list)
-    """All parts that hold the rows, in order, for the commit: a client may have cut them into several."""
+    """All parts that hold the rows, in order, for the commit: a client may have split them."""
     part_rows: list[int] = Field(default_factory=list)
     """How many rows each of them has."""
     seconds_to_live: float
-    """How long the transaction is kept from now on, unless another part comes or it is committed."""
+    """How long the transaction is kept, unless another part arrives or it is committed."""
     servers: list[ServerRows] = Field(default_factory=list, exclude=True)
-    """Where several servers took the rows: which of them each has. Known only to who has cut them."""
+    """Which of several servers has which rows. Known only to the client that routed them."""
 
     @model_validator(mode="before")
     @classmethod
@@ -82,7 +82,7 @@ class StageResult(BaseModel):
         return given
 
     def as_staged(self, error: StagedRowError) -> StagedRowError:
-        """Return an error with the position of its row among all that were staged; the same one if that is unknown."""
+        """Return an error with its row's position among all staged rows; unchanged if that is unknown."""
         mine = next((each for each in self.servers if each.server == error.server), None)
         if error.server is not None and mine is None:
             return error
@@ -93,18 +93,18 @@ class StageResult(BaseModel):
 
 
 class TransactionCommit(BaseModel):
-    """The body of ``commit_transaction``: what becomes visible, at one timestamp."""
+    """The body of ``commit_transaction``: what to make visible, at one timestamp."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     transaction: TransactionName
     parts: list[TransactionName] = Field(default_factory=list)
-    """In this order; other parts that were staged are dropped."""
+    """Parts to apply, in this order; other staged parts are dropped."""
     truncate: list[str] = Field(default_factory=list)
     """Tables whose rows are all deleted in the same commit, before the parts are applied."""
     app_id: TransactionName | None = None
     app_version: NonNegativeInt | None = Field(default=None, le=VERSION_MAX)
-    """With ``app_id``: the commit is skipped when this application has committed this version or a later one."""
+    """With ``app_id``: skip the commit if this application has already committed this version or a later one."""
 
 
 class TransactionAbort(BaseModel):
@@ -116,28 +116,28 @@ class TransactionAbort(BaseModel):
 
 
 class StagedRowError(RowError):
-    """Why one row of a transaction was refused. ``row`` is its position in its part."""
+    """Why one row of a transaction was rejected. ``row`` is its position in its part."""
 
     part: str
     table: str
     server: str | None = None
-    """Of several servers: ``row`` counts the rows of the part that this one has."""
+    """With several servers: ``row`` counts only the rows of the part that this server has."""
 
     @property
     def place(self) -> str:
-        """Where the row stands, in words."""
+        """Where the row is, as text."""
         which = "" if self.server is None else f" (of the rows that the server {self.server!r} has)"
         return f"row {self.row:,} of part {self.part!r}{which}, for table {self.table!r}"
 
 
 class TransactionResult(WriteResult):
-    """What became of a transaction. With errors nothing of it was applied, and it can still be committed or aborted.
+    """The outcome of a transaction. With errors nothing was applied, and it can still be committed or aborted.
 
-    ``truncated`` counts the rows that lived in the tables named in ``truncate``: all were removed, also those whose
-    keys a part brought back in the same commit.
+    ``truncated`` counts the live rows of the tables in ``truncate``: all were removed, including those whose keys a
+    part inserted again in the same commit.
     """
 
     errors: list[StagedRowError] = Field(default_factory=list)  # pyright: ignore[reportIncompatibleVariableOverride]
     truncated: int = 0
     skipped: bool = False
-    """The application had committed this version, or a later one, before: nothing was applied now."""
+    """The application had already committed this version or a later one: nothing was applied now."""

@@ -1,4 +1,4 @@
-"""The logical types of a column: their words, their Arrow types, and what is refused.
+"""The logical types of columns: their names, their Arrow types, and what is rejected.
 
 bool int8 int16 int32 int64 date timestamp[us] float double decimal(p,s) string varchar(n) binary
 """
@@ -15,7 +15,7 @@ from .errors import InvalidArgumentError
 from .wrapped import bare_type
 
 TYPE_METADATA = b"nyala.type"
-"""Key of the Arrow field metadata that carries a type which Arrow has no word for (varchar)."""
+"""Key of the Arrow field metadata that carries a type which Arrow lacks (varchar)."""
 
 _SIMPLE: dict[str, pa.DataType] = {
     "bool": pa.bool_(),
@@ -39,7 +39,7 @@ _INTEGERS = frozenset({"int8", "int16", "int32", "int64"})
 
 @dataclass(frozen=True, slots=True)
 class LogicalType:
-    """One column type. ``str()`` gives its word, ``parse`` reads it back.
+    """One column type. ``str()`` returns its name, ``parse`` reads it.
 
     >>> str(LogicalType.parse("decimal(10, 2)"))
     'decimal(10,2)'
@@ -52,16 +52,16 @@ class LogicalType:
 
     @classmethod
     def parse(cls, word: str) -> LogicalType:
-        """Read a type's word.
+        """Parse a type's name.
 
         Raises:
-            InvalidArgumentError: for a word that is no type, or a precision, scale or length out of range.
+            InvalidArgumentError: it is not a type, or a precision, scale or length is out of range.
         """
         return _parse(word.strip())
 
     @classmethod
     def decimal(cls, precision: int, scale: int) -> LogicalType:
-        """Return decimal(precision,scale). Raises InvalidArgumentError when they are out of range."""
+        """Return decimal(precision,scale). Raises InvalidArgumentError if they are out of range."""
         if not (1 <= precision <= 38 and 0 <= scale <= precision):
             raise InvalidArgumentError(
                 f"decimal({precision},{scale}) is out of range: the precision must be 1 to 38, the scale 0 to the "
@@ -71,7 +71,7 @@ class LogicalType:
 
     @classmethod
     def varchar(cls, length: int) -> LogicalType:
-        """Return varchar(length). Raises InvalidArgumentError when it is out of range."""
+        """Return varchar(length). Raises InvalidArgumentError if it is out of range."""
         if not 1 <= length <= 65_535:
             raise InvalidArgumentError(f"varchar({length}) is out of range: the length must be 1 to 65535 characters")
         return cls("varchar", length=length)
@@ -81,7 +81,7 @@ class LogicalType:
         """Return the type of an Arrow field.
 
         Raises:
-            InvalidArgumentError: for a type that the store does not have; the text names the nearest that works.
+                InvalidArgumentError: the store lacks the type; the message names the nearest one that works.
         """
         kind = field.type
         if pa.types.is_string(kind) and field.metadata and TYPE_METADATA in field.metadata:
@@ -100,7 +100,7 @@ class LogicalType:
 
     @property
     def arrow(self) -> pa.DataType:
-        """The Arrow type in which cells go in and out."""
+        """The Arrow type of its cells in requests and results."""
         if self.name == "decimal":
             return pa.decimal128(self.precision, self.scale)
         return pa.string() if self.name == "varchar" else _SIMPLE[self.name]
@@ -146,13 +146,13 @@ def _parse(text: str) -> LogicalType:
 
 
 def type_words() -> list[str]:
-    """All types as words, with p, s and n for the numbers."""
+    """All type names, with p, s and n for the numbers."""
     return [*_SIMPLE, "decimal(p,s)", "varchar(n)"]
 
 
 def _held(kind: pa.DataType) -> LogicalType | None:
-    """Return the type whose Arrow type ``kind`` is; None when there is none."""
-    if isinstance(kind, pa.BaseExtensionType):  # some cannot even be hashed
+    """Return the type whose Arrow type is ``kind``; None if there is none."""
+    if isinstance(kind, pa.BaseExtensionType):  # some are not even hashable
         return None
     if kind in _BY_ARROW:
         return LogicalType(_BY_ARROW[kind])
@@ -160,10 +160,10 @@ def _held(kind: pa.DataType) -> LogicalType | None:
 
 
 def holder(kind: pa.DataType) -> LogicalType | None:
-    """Return the type that holds every cell an Arrow type may have; None when there is none.
+    """Return the type that holds every cell of an Arrow type; None if there is none.
 
-    Timestamps of nanoseconds count as held by timestamp[us]: a cell with parts of a microsecond is refused when it is
-    written. What Arrow wraps (extensions, dictionaries, run-end encoding) is held as the cells inside.
+    Nanosecond timestamps count as held by timestamp[us]: cells with parts of a microsecond are refused when they are
+    written. Wrapped Arrow types (extensions, dictionaries, run-end encoding) count as the types inside.
     """
     is_, kind = pa.types, bare_type(kind)
     if found := _held(kind):
@@ -186,7 +186,7 @@ def holder(kind: pa.DataType) -> LogicalType | None:
 
 
 def nearest(kind: pa.DataType) -> str:
-    """Return the word of the type that holds most of what ``kind`` holds, and what has to be done for it."""
+    """Return the name of the type that holds most of what ``kind`` holds, and how to convert to it."""
     is_, bare = pa.types, bare_type(kind)
     if is_.is_decimal(bare) and (digits := _digits(bare))[0] > 38:
         return f"decimal(38,{min(digits[1], 38)}), if its values fit"
@@ -201,7 +201,7 @@ def nearest(kind: pa.DataType) -> str:
 
 
 def nearest_word(kind: pa.DataType) -> str:
-    """Return the word of the type that holds most of what ``kind`` holds."""
+    """Return the name of the type that holds most of what ``kind`` holds."""
     return nearest(kind).partition(" (")[0].partition(", if")[0]
 
 

@@ -1,4 +1,4 @@
-"""Verb: what is said once of an action of Arrow Flight; servers, clients and routers go by it."""
+"""Verb: the single description of an Arrow Flight action, which servers, clients and routers follow."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ Answer = TypeVar("Answer")
 
 
 class Kind(Enum):
-    """What is admitted; the value is how an error calls several of them."""
+    """The kinds of work for admission; the value is the kind's name in errors."""
 
     CALL = "requests"
-    """Actions that are short."""
+    """Short actions."""
     TASK = "long actions"
     """Actions that may work for minutes: maintenance, commits, moves."""
     PLAN = "planning requests"
     LARGE = "large requests"
-    """Requests whose text is long, while it is read: it holds the interpreter."""
+    """Requests with a long text, while it is parsed: that holds the interpreter lock."""
     SCAN = "scans"
     PUT = "write streams"
     EXCHANGE = "streams of point reads"
-    """Open, most of them idle; each batch of keys is admitted as a point read."""
+    """Open streams, most of them idle; each batch of keys is admitted as a point read."""
     READ = "point reads"
 
 
@@ -47,17 +47,17 @@ class Pieces:
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """An action, and the method of ``StoreService`` that it asks for.
+    """An action, and the method of ``StoreService`` that performs it.
 
-    The method takes ``request`` itself, or its members in their order; it returns ``answer``, or its one ``member``.
-    With no answer, ``{}`` is sent.
+    The method takes ``request`` itself, or its fields in order; it returns ``answer``, or its only ``member``. Without
+    an answer, ``{}`` is sent.
     """
 
     name: str
     method: str
     arguments: Signature
     about: str
-    """What ListActions says."""
+    """Its description in ListActions."""
     request: type[BaseModel] | None = None
     answer: type[BaseModel] | type[dict[str, Any]] | Pieces | None = None
     member: str | None = None
@@ -65,11 +65,11 @@ class Verb:
     is_long: bool = False
     """Whether the body may be long: a scan with its filter, the files of an import, the parts of a transaction."""
     is_read: bool = False
-    """Whether it changes nothing: a client may ask again when the server goes away."""
+    """Whether it changes nothing: a client may repeat it if the server goes down."""
     has_nulls: bool = False
-    """Whether members that are null are sent, too: what one server said is handed to another as it is."""
+    """Whether null fields are sent, too: one server's message is passed to another unchanged."""
     alone: str = ""
-    """What cannot be done where several servers share the table."""
+    """What is impossible if several servers share the table."""
 
     @property
     def takes_request(self) -> bool:
@@ -78,7 +78,7 @@ class Verb:
         return self.request is not None and taken[1:] == [self.request.__name__]
 
     def body(self, *args: Any, **named: Any) -> bytes:
-        """Return the body that asks for the method with these arguments. Raises InvalidArgumentError."""
+        """Return the body of a call with these arguments. Raises InvalidArgumentError."""
         if self.request is None:
             return b""
         bound = self.arguments.bind(None, *args, **named)
@@ -92,10 +92,10 @@ class Verb:
         return asked.model_dump_json(exclude_none=not self.has_nulls).encode()
 
     def done(self, store: Any, body: bytes) -> str | Iterator[bytes]:
-        """Do what a body asks of a store; return the JSON of the answer, or its pieces.
+        """Perform the action of a body on a store; return the JSON of the answer, or its pieces.
 
         Raises:
-            StoreError: what the method raises; InvalidArgumentError for a wrong body.
+            StoreError: the method's error; InvalidArgumentError for an invalid body.
         """
         value = getattr(store, self.method)(*self._taken(body))
         if self.answer is None:
@@ -116,7 +116,7 @@ class Verb:
         return (asked,) if self.takes_request else [getattr(asked, name) for name in self.request.model_fields]
 
     def value(self, results: Iterator[bytes]) -> Any:
-        """Return what the method returns, from the results of the action."""
+        """Return the method's result from the action's results."""
         if isinstance(self.answer, Pieces):
             return self.answer.joined(results)
         (body,) = results
@@ -136,7 +136,7 @@ def verb(
     name: str | None = None,
     **more: Any,
 ) -> Callable[[Callable[Asked, Answer]], Callable[Asked, Answer]]:
-    """Describe a method of ``Verbs``: see ``Verb``. The method asks ``perform`` of its object to do it."""
+    """Describe a method of ``Verbs``: see ``Verb``. The method calls ``perform`` of its object."""
 
     def described(method: Callable[Asked, Answer]) -> Callable[Asked, Answer]:
         entry = Verb(name or method.__name__, method.__name__, signature(method), about, request, answer, **more)

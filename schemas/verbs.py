@@ -1,4 +1,4 @@
-"""Verbs: the methods of a store that are actions of Arrow Flight, each described once."""
+"""Verbs: the methods of a store that are Arrow Flight actions, each described once."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _MERGED = "files cannot be merged outside"
 
 
 class Verbs(Protocol):
-    """The verbs of a store. A class that inherits them has a method ``perform(verb, *arguments)``, which they ask.
+    """The verbs of a store. A class that inherits them implements ``perform(verb, *arguments)``, which they call.
 
     Every method may raise ``StoreError``; all may be called from many threads at once.
     """
@@ -62,7 +62,7 @@ class Verbs(Protocol):
         TableDescription,
     )
     def create_table(self, definition: TableDefinition) -> TableDescription:
-        """Create a table; with ``if_not_exists`` return the one there is."""
+        """Create a table; with ``if_not_exists`` return an existing one."""
         ...
 
     @verb(
@@ -72,14 +72,14 @@ class Verbs(Protocol):
         TableDescription,
     )
     def alter_table(self, alteration: Alteration) -> TableDescription:
-        """Change a table by all steps of an alteration, or by none; scans and writes go on meanwhile."""
+        """Apply all steps of an alteration to a table, or none; scans and writes continue meanwhile."""
         ...
 
     @verb(
         'Drop a table with its data, which can be recalled for a time: {"table","keep_seconds"}. Answers {}.', DropBody
     )
     def drop_table(self, name: str, keep_seconds: int = 0) -> None:
-        """Drop a table with its data, which can be recalled for ``keep_seconds``. Scans that run go on."""
+        """Drop a table with its data, which can be recalled for ``keep_seconds``. Running scans continue."""
         ...
 
     @verb(
@@ -99,7 +99,7 @@ class Verbs(Protocol):
         is_read=True,
     )
     def dropped_tables(self) -> list[DroppedTable]:
-        """Return the dropped tables that can be recalled, in the order of names and ids."""
+        """Return the dropped tables that can be recalled, by name and id."""
         ...
 
     @verb(
@@ -143,16 +143,16 @@ class Verbs(Protocol):
         is_long=True,
     )
     def commit_transaction(self, commit: TransactionCommit) -> TransactionResult:
-        """Apply parts that were staged as one commit, all or nothing, and return when it is durable.
+        """Apply staged parts as one commit, all or nothing, and return when it is durable.
 
-        Rows that are refused are in the answer, and nothing is applied then. A transaction that was committed before is
-        answered as it was then.
+        Refused rows are in the answer; nothing is applied then. A transaction that was committed before gets its first
+        answer again.
         """
         ...
 
     @verb('Throw away what was staged for a transaction: {"transaction"}. Answers {}.', TransactionAbort)
     def abort_transaction(self, transaction: str) -> None:
-        """Throw away what was staged for a transaction; nothing happens if there is nothing."""
+        """Discard everything staged for a transaction; does nothing if there is nothing."""
         ...
 
     @verb(
@@ -163,9 +163,9 @@ class Verbs(Protocol):
         is_long=True,
     )
     def execute(self, statement: Statement) -> WriteResult:
-        """Change the rows that a condition selects, or bring a table back to a moment, as one commit.
+        """Change the rows that a condition selects, or restore a table to an earlier state, as one commit.
 
-        The answer counts the rows that were found. With errors, nothing was applied.
+        The answer counts the selected rows. With errors, nothing was applied.
         """
         ...
 
@@ -178,7 +178,7 @@ class Verbs(Protocol):
         is_read=True,
     )
     def commits(self, table: str, since: int | str | None = None) -> pa.Table:
-        """Return the commits to a table after a moment, or all that its history tells of, as ``COMMITS_SCHEMA``."""
+        """Return the commits to a table after a moment, or all in its history, as ``COMMITS_SCHEMA``."""
         ...
 
     @verb(
@@ -189,7 +189,7 @@ class Verbs(Protocol):
         is_read=True,
     )
     def tablets(self, name: str) -> TabletMap:
-        """Return how a table is cut, and which of its tablets are here, where several servers share them."""
+        """Return a table's partitions, and which of its tablets are here, if several servers share them."""
         ...
 
     @verb('The names of the tables: no body. Answers {"tables"}.', None, TableNames, member="tables", is_read=True)
@@ -203,7 +203,7 @@ class Verbs(Protocol):
         Placement,
     )
     def placement(self) -> Placement:
-        """Return the placement of the servers of which this is one. NOT_FOUND when it is alone."""
+        """Return the placement that this server is part of. NOT_FOUND if it is alone."""
         ...
 
     @verb(
@@ -215,7 +215,7 @@ class Verbs(Protocol):
         kind=Kind.TASK,
     )
     def maintain(self, table: str, op: str) -> dict[str, Any]:
-        """Do one kind of maintenance now; see ``MaintenanceKind``. Returns what was done."""
+        """Run one maintenance operation now; see ``MaintenanceKind``. Returns what was done."""
         ...
 
     @verb(
@@ -228,7 +228,7 @@ class Verbs(Protocol):
         is_read=True,
     )
     def plan(self, spec: ScanSpec) -> ScanPlan:
-        """Say how a scan would run, without running it."""
+        """Return how a scan would run, without running it."""
         ...
 
     @verb(
@@ -238,7 +238,7 @@ class Verbs(Protocol):
         alone=_IMPORTED,
     )
     def import_begin(self, asked: ImportBegin) -> ImportPlan:
-        """Begin an import: rowset files are built elsewhere by its plan, in a directory on storage that both reach."""
+        """Begin an import: others build rowset files by its plan, in a directory on storage that both reach."""
         ...
 
     @verb(
@@ -251,9 +251,8 @@ class Verbs(Protocol):
         alone=_IMPORTED,
     )
     def import_commit(self, asked: ImportCommit) -> WriteResult:
-        """Check the files of an import and attach them, with all of their rows, as one commit; once, however often
-        asked.
-        """
+        """Check the files of an import and attach them, with all their rows, as one commit; repeated calls apply it
+        once."""
         ...
 
     @verb('Drop an import and its files: {"import_id"}. Answers {}.', ImportAbort, alone=_IMPORTED)
@@ -269,17 +268,17 @@ class Verbs(Protocol):
         alone=_READ,
     )
     def pin_snapshot(self, asked: PinSnapshot) -> PinnedTable:
-        """Flush a table up to a snapshot and keep its files for readers outside, for a time that can be renewed."""
+        """Flush a table up to a snapshot and keep its files for readers outside, for a renewable time."""
         ...
 
     @verb('Keep them for as long again: {"pin_id"}. Answers {}.', PinName, alone=_READ)
     def renew_pin(self, pin_id: str) -> None:
-        """Keep the files of a pin for as long again."""
+        """Keep the files of a pin for the same time again."""
         ...
 
     @verb('Keep them no longer: {"pin_id"}. Answers {}.', PinName, alone=_READ)
     def release_pin(self, pin_id: str) -> None:
-        """Keep the files of a pin no longer. NOT_FOUND when they are gone already, as a repeated call may find."""
+        """Release the files of a pin. NOT_FOUND if they are gone already, as a repeated call may find."""
         ...
 
     @verb(
@@ -287,7 +286,7 @@ class Verbs(Protocol):
         LeaseName,
     )
     def release_scan(self, lease: str) -> None:
-        """Keep no longer what was kept for a planned scan; nothing happens if it is not kept."""
+        """Release what was kept for a planned scan; does nothing if nothing is kept."""
         ...
 
     @verb(
@@ -298,7 +297,7 @@ class Verbs(Protocol):
         alone=_MERGED,
     )
     def compaction_begin(self, asked: CompactionBegin) -> CompactionPlan:
-        """Flush a table and hand out rowsets that are worth merging, for others to merge in files that both reach."""
+        """Flush a table and hand out rowsets worth merging, for others to merge in files that both reach."""
         ...
 
     @verb(
@@ -312,17 +311,17 @@ class Verbs(Protocol):
         alone=_MERGED,
     )
     def compaction_commit(self, asked: CompactionCommit) -> CompactionDone:
-        """Check the files of a task and put them in the place of what was merged, with what was changed meanwhile."""
+        """Check the files of a task and install them in place of the merged rowsets, carrying over later changes."""
         ...
 
     @verb('Wait for the commits as long again: {"compaction_id"}. Answers {}.', CompactionName, alone=_MERGED)
     def compaction_renew(self, compaction_id: str) -> None:
-        """Wait for the commits of a compaction as long again."""
+        """Wait for the commits of a compaction for the same time again."""
         ...
 
     @verb('Drop what was not committed: {"compaction_id"}. Answers {}.', CompactionName, alone=_MERGED)
     def compaction_abort(self, compaction_id: str) -> None:
-        """Drop what of a compaction was not committed. NOT_FOUND when it is gone already."""
+        """Drop the uncommitted tasks of a compaction. NOT_FOUND if it is gone already."""
         ...
 
     @verb(
@@ -343,12 +342,12 @@ class Verbs(Protocol):
         kind=Kind.TASK,
     )
     def move_begin(self, asked: MoveBegin) -> MoveRound:
-        """Source: bring what is in memory to disk, and tell the tablet's files; they stay readable."""
+        """Source: flush memory, and return the list of the tablet's files; they stay readable."""
         ...
 
     @verb('The newest round of a move, again: {"move"}. The target compares with it.', MoveName, MoveRound)
     def move_round(self, move: str) -> MoveRound:
-        """Source: tell the newest round again. The target asks for it: it believes no one else."""
+        """Source: return the newest round again. The target asks for it, since it trusts only the source."""
         ...
 
     @verb(
@@ -370,7 +369,7 @@ class Verbs(Protocol):
         has_nulls=True,
     )
     def move_receive(self, asked: MoveRound) -> MoveLacking:
-        """Target: learn of a round; tell which files are to be fetched."""
+        """Target: receive a round; return the files to fetch."""
         ...
 
     @verb('Fetch a file from the server that has it: {"move","source","file"}. Answers {}.', MoveFetch, kind=Kind.TASK)
@@ -413,7 +412,7 @@ class Verbs(Protocol):
 
     @verb('End a move, at the server that the tablet came from: {"move"}. Answers {}.', MoveName)
     def move_forget(self, move: str) -> None:
-        """Source: the target serves the tablet."""
+        """Source: forget the move, once the target serves the tablet."""
         ...
 
     @verb(
@@ -423,12 +422,12 @@ class Verbs(Protocol):
         MoveStatus,
     )
     def move_status(self, move: str) -> MoveStatus:
-        """Source: tell where a move stands."""
+        """Source: return the state of a move."""
         ...
 
     @verb('Give a move up, unless the tablet was handed over: {"move"}. As move_status.', MoveName, MoveStatus)
     def move_abort(self, move: str) -> MoveStatus:
-        """Give a move up; one that was handed over is not, as the answer says. NOT_FOUND where there is none."""
+        """Abort a move, unless it was handed over, as the answer says. NOT_FOUND if there is none."""
         ...
 
     @verb(
@@ -442,7 +441,8 @@ class Verbs(Protocol):
     def now(self, at_least: int = 0) -> int:
         """Return a timestamp at which every write acknowledged so far is visible, and no later one.
 
-        It is ``at_least`` that, which another store's clock told: this one's clock follows it, when it is not too far.
+        It is at least ``at_least``, the time of another store's clock: this one's clock follows it unless it is too far
+        ahead.
         """
         ...
 
@@ -453,9 +453,9 @@ class Verbs(Protocol):
         Health,
     )
     def health(self) -> Health:
-        """Return whether the store takes writes."""
+        """Return whether the store accepts writes."""
         ...
 
 
 VERBS: dict[str, Verb] = {method.verb.name: method.verb for method in vars(Verbs).values() if hasattr(method, "verb")}
-"""By the names of the actions, in the order in which ListActions has them."""
+"""By action name, in the order of ListActions."""

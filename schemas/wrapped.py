@@ -1,4 +1,4 @@
-"""Arrow types that are another type in a wrapping: extensions, dictionaries, run-end encoding."""
+"""Arrow types that wrap another type: extensions, dictionaries, run-end encoding."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pyarrow as pa
 
 
 def bare_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of the cells of an array of ``kind``, whatever wraps them."""
+    """Return the type of the cells of an array of ``kind``, without wrapping."""
     while True:
         if isinstance(kind, pa.BaseExtensionType):
             kind = kind.storage_type
@@ -17,14 +17,13 @@ def bare_type(kind: pa.DataType) -> pa.DataType:
 
 
 def unwrapped(array: pa.Array) -> pa.Array:
-    """Return the cells of an extension array as they are stored, and of a run-end encoded one as a dictionary of its
-    runs, of as many codes as there are rows; any other array as it is.
-    """
+    """Return the storage of an extension array, or a run-end encoded array as a dictionary of its runs with one code
+    for each row; any other array unchanged."""
     if isinstance(array, pa.ExtensionArray):
         return unwrapped(array.storage)
     if not isinstance(array, pa.RunEndEncodedArray):
         return array
-    import pyarrow.compute as pc  # not cheap, and few arrays want it
+    import pyarrow.compute as pc  # expensive to import, and few arrays need it
 
     numbers = pa.RunEndEncodedArray.from_arrays(array.run_ends, pa.array(range(len(array.values)), pa.int32()))
     codes = pc.run_end_decode(numbers.slice(array.offset, len(array)))

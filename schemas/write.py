@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from .operation import Operation
 
 ROW_ERRORS_MAX = 1_000
-"""How many row errors an answer spells out; ``error_count`` counts all."""
+"""How many row errors an answer lists; ``error_count`` counts all."""
 
 
 WRITER_LENGTH_MAX = 128
@@ -27,20 +27,20 @@ class Durability(StrEnum):
 
 
 class CommitMode(StrEnum):
-    """What one commit contains: each batch of a stream, or the whole stream."""
+    """What one commit contains: one batch of a stream, or the whole stream."""
 
     BATCH = "batch"
     STREAM = "stream"
 
 
 class Stage(BaseModel):
-    """Where the rows of a write go that is part of a transaction; both names are the client's to choose."""
+    """Where to stage rows of a write that belongs to a transaction; the client chooses both names."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     transaction: TransactionName
     part: TransactionName
-    """Rows of one table. Each attempt to write them has a name of its own; the commit says which of them count."""
+    """A name for rows of one table, unique to each attempt to write them; the commit lists the parts that count."""
 
 
 class WriteCommand(BaseModel):
@@ -51,16 +51,16 @@ class WriteCommand(BaseModel):
     table: str
     op: Operation = Operation.UPSERT
     atomic: bool = False
-    """Any row that fails refuses its batch whole."""
+    """Any failing row rejects its whole batch."""
     durability: Durability | None = None
-    """None means what the store was opened with."""
+    """None means the store's default."""
     writer: str | None = Field(default=None, min_length=1, max_length=WRITER_LENGTH_MAX)
-    """Who numbers the writes: one that carries a number which this writer has used is answered again, not applied."""
+    """Names the numbering of writes: a write with a number that this writer has used gets its first answer again."""
     commit: CommitMode = CommitMode.BATCH
     if_timestamp: int | str | None = None
-    """A row that changed after this moment is left alone and refused with CONFLICT."""
+    """A row that changed after this moment is not touched, and refused with CONFLICT."""
     stage: Stage | None = None
-    """The rows are not applied but staged, as a part of a transaction."""
+    """Stage the rows, as a part of a transaction, instead of applying them."""
 
 
 class RowError(BaseModel):
@@ -74,7 +74,7 @@ class RowError(BaseModel):
 
     @property
     def place(self) -> str:
-        """Where the row stands, in words."""
+        """Where the row is, as text."""
         return f"row {self.row:,}"
 
 
@@ -104,7 +104,7 @@ class WriteResult(BaseModel):
 
 
 def combine(results: list[WriteResult]) -> WriteResult:
-    """Return the answers of consecutive batches as one; error positions must have been shifted already."""
+    """Combine the answers of consecutive batches; their error positions must already be shifted."""
     return WriteResult(
         timestamp=max(result.timestamp for result in results),
         rows=sum(result.rows for result in results),

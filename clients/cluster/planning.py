@@ -30,8 +30,7 @@ class ServersPlan:
 
     def part(self, name: str) -> ScanSpec:
         """Return the scan of the tablets that a server had when it planned. The server rejects it if its tablets, the
-        table or the columns have changed.
-        """
+        table or the columns have changed."""
         plan = self.plans[name]
         part = {"here": True, "tablets_here": plan.tablets_here, "planned": plan.planned, "lease": plan.lease}
         return self.spec.model_copy(update={"split_bytes": None, "pin": False, **part})
@@ -65,7 +64,7 @@ def _told(plan: ScanPlan) -> dict[str, str | None]:
 
 
 def now(servers: Servers, at_least: int = 0) -> int:
-    """Return a timestamp that covers every write acknowledged so far, on all servers.
+    """Return a timestamp at which all servers show every write acknowledged so far, and no later one.
 
     It is the latest of their clocks; the others follow it before this returns.
 

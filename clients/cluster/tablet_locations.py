@@ -48,8 +48,7 @@ class TabletLocations:
 
     def by_tablet(self, rows: pa.RecordBatch) -> list[tuple[str, str, np.ndarray]]:
         """Return, for each tablet that has rows: its server, a name that stays the same when it moves, and the
-        positions of the rows. Rows that no tablet covers come under an empty name.
-        """
+        positions of the rows. Rows that no tablet covers come under an empty name."""
         numbers = self._numbers(rows)
         if numbers is None or not len(numbers) or not len(self.owners):
             return [(self.names[0], "", np.arange(rows.num_rows))]

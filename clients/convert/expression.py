@@ -267,8 +267,7 @@ def _refusal(why: str) -> InvalidArgumentError:
 
 def _metadata(schema: pa.Schema) -> list[tuple[str, str]]:
     """Return a schema's metadata with repeated keys, which ``Schema.metadata`` loses. The Arrow C data interface lays
-    it out as a count, then each text after its length, all int32.
-    """
+    it out as a count, then each text after its length, all int32."""
     get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
     get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     capsule = schema.__arrow_c_schema__()

@@ -42,8 +42,7 @@ _RECONNECT = [
     ("grpc.max_reconnect_backoff_ms", 1_000),
 ]
 """Reconnect to a server that is down every second. By default gRPC's pauses grow to two minutes, in which all calls
-fail at once: a write that is retried for some seconds would miss a server that is long back.
-"""
+fail at once: a write that is retried for some seconds would miss a server that is long back."""
 
 
 @dataclass(frozen=True, slots=True)

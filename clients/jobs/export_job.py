@@ -46,8 +46,7 @@ class _Plan(BaseModel):
     splits: list[TableSplit]
     rows: int | None
     """The number of rows, if known: counting with a filter reads its columns, so it is done only if tablets may move to
-    another server meanwhile.
-    """
+    another server meanwhile."""
 
 
 def export(

@@ -125,8 +125,7 @@ def restore(
 
 def _tasks(link: StoreLink, into: TableDescription, wanted: Backup, folder: Folder, made: Backup) -> list[RestoreTask]:
     """Return the tasks for one backup. Skip tablets that no longer exist at the end: their range was dropped, or they
-    were split and a later backup has all their rows.
-    """
+    were split and a later backup has all their rows."""
     tablets = set(wanted.tablets)
     return [RestoreTask(link, into, made.table, folder, part) for part in made.parts if part.tablet in tablets]
 

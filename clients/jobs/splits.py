@@ -28,8 +28,7 @@ _PAUSES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 
 TabletLabel = int | str
 """The name of a tablet: its number, or ``server/number`` if several servers share the table. Labels are never reused: a
-tablet that was moved, split or created again has a new one.
-"""
+tablet that was moved, split or created again has a new one."""
 
 
 class TableSplit(BaseModel):

@@ -24,8 +24,7 @@ class TabletChecksum(BaseModel):
 
 class TableChecksum(BaseModel):
     """The rows of a table at a snapshot: their number, and the sum of their hashes, which depends on neither order nor
-    partitioning. See ``row_hash`` for the algorithm.
-    """
+    partitioning. See ``row_hash`` for the algorithm."""
 
     model_config = ConfigDict(frozen=True)
 

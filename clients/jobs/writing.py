@@ -43,8 +43,7 @@ def write_rows(
 
 def replacing(about: TableDescription) -> Operation:
     """Return the operation with which a resumed run can write rows again: immutable cells, which only new rows take,
-    then stay unchanged.
-    """
+    then stay unchanged."""
     return Operation.UPSERT_IGNORE if any(column.immutable for column in about.columns) else Operation.UPSERT
 
 

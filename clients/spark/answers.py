@@ -1,6 +1,5 @@
 """Answers to the Java shim. It cannot reach the store, and during planning a schema is all that Spark passes on from
-Python: so each answer is a schema whose field names, or the ``value`` in whose metadata, hold the answer.
-"""
+Python: so each answer is a schema whose field names, or the ``value`` in whose metadata, hold the answer."""
 
 from __future__ import annotations
 

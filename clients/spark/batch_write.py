@@ -1,6 +1,5 @@
 """Writes: each task stages its rows under a name of its own, invisibly; the driver commits those of the tasks that
-Spark accepted, at one timestamp. Rows staged by failed, killed or duplicate tasks are discarded.
-"""
+Spark accepted, at one timestamp. Rows staged by failed, killed or duplicate tasks are discarded."""
 
 from __future__ import annotations
 

@@ -148,8 +148,7 @@ class StreamReadOptions(_Selection):
 
     starting_timestamp: Moment = "earliest"
     """``earliest``: all existing rows as inserts, then changes; ``latest``: only new changes; or the changes after a
-    moment.
-    """
+    moment."""
     max_rows_per_trigger: PositiveInt | None = None
     max_bytes_per_trigger: PositiveInt | None = None
     fail_on_data_loss: bool = True

@@ -202,8 +202,7 @@ def missing(name: str, known: list[str]) -> InvalidArgumentError:
 
 def conform(batch: pa.RecordBatch, wanted: pa.Schema, names: Mapping[str, str]) -> pa.RecordBatch:
     """Return a scan's batch with exactly the schema ``wanted``: columns in its order, renamed by ``names``, timestamps
-    with zone. Copies only timestamps that are wanted without one.
-    """
+    with zone. Copies only timestamps that are wanted without one."""
     columns = (_as_wanted(batch.column(names[field.name]), field.type) for field in wanted)
     return pa.RecordBatch.from_arrays(list(columns), schema=wanted)
 

@@ -71,8 +71,7 @@ class _Reader(threading.local):
 _reader = _Reader()
 _first_refusals: dict[int, str] = {}
 """The error in the first message of the stream whose handler is called next, by thread. Thread-local data would be
-lost: until the handler is called, a transport thread is a new one to Python each time.
-"""
+lost: until the handler is called, a transport thread is a new one to Python each time."""
 
 
 @contextmanager
@@ -128,8 +127,7 @@ _kept: list[Any] = []
 
 def _ask(head: int, body: int) -> int:
     """Check a message for the native code, which passes pointers to two ``shared_ptr<Buffer>``. Return 0 to accept it,
-    1 to reject it, 2 to reject it as a first message. Raises nothing.
-    """
+    1 to reject it, 2 to reject it as a first message. Raises nothing."""
     inspect = _reader.inspect
     if inspect is None:
         return 2 if _is_of_server() and not _is_schema(_view(head)) else 0
