@@ -1,9 +1,8 @@
 """Which group each row belongs to.
 
-Each column of the key gets codes: a dictionary's own, the distance from the least integer where they lie close
-together, else those of Arrow's hash table. The codes of several columns make one number, as digits do, and where the
-numbers become too many for the rows they are numbered anew. NULL is a group of its own; all NaNs are one, and so are
-both zeros.
+Each column of the key gets codes: a dictionary's own, the distance from the least integer if they are close together,
+else those of Arrow's hash table. The codes of several columns combine to one number, like digits; if the numbers become
+too many for the rows, they are renumbered. NULL is its own group; all NaNs are one, and so are both zeros.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from ..vectors.arrow import to_arrow
 from ..vectors.vector import DictionaryVector, FixedVector, Vector
 
 _DENSE = 4096
-"""So many groups are never too many: their slots fit the nearest cache."""
+"""This many groups are never too many: their slots fit the nearest cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +30,13 @@ class Coded:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """The group of each row: ``numbers`` (int32) below ``count``; not every number need have a row."""
+    """The group of each row: ``numbers`` (int32) below ``count``; some numbers may have no row."""
 
     numbers: np.ndarray
     count: int
     _columns: tuple[Coded, ...]
     _meanings: np.ndarray | None
-    """What the columns' codes together were before they were numbered anew."""
+    """The combined codes before they were renumbered."""
 
     def keys(self, chosen: np.ndarray) -> list[pa.Array]:
         """Return the cells of the key, column by column, of the groups in ``chosen``."""
@@ -71,7 +70,7 @@ def group_rows(columns: Sequence[tuple[Vector, pa.DataType]], row_count: int) ->
 
 
 def _numbered_anew(coded: tuple[Coded, ...]) -> Groups:
-    """As `group_rows` where even 62 bits do not hold the codes together: columns are numbered together one by one."""
+    """As `group_rows`, if even 62 bits do not hold the combined codes: columns are renumbered one by one."""
     table = np.stack([column.codes for column in coded], axis=1)
     rows, numbers = np.unique(table, axis=0, return_inverse=True)
     columns = tuple(
@@ -81,7 +80,7 @@ def _numbered_anew(coded: tuple[Coded, ...]) -> Groups:
 
 
 class _Listed(Groups):
-    """Groups whose columns list the cell of each group."""
+    """Groups whose columns have one cell per group."""
 
     def keys(self, chosen: np.ndarray) -> list[pa.Array]:
         return [column.values.take(pa.array(chosen)) for column in self._columns]

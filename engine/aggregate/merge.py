@@ -1,4 +1,4 @@
-"""Merge partial answers, and work the measures out of the states."""
+"""Merges partial answers, and computes the measures from the states."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .plan import AggregatePlan, Measure
 from .states import State, StateKind
 
 _MERGE_ROWS = 1 << 18
-"""So many groups of partial answers are kept before they are merged."""
+"""The most groups of partial answers to keep before a merge."""
 
 
 class Merger:
-    """Takes partial answers and gives the whole. Memory goes with the number of groups, which is limited."""
+    """Combines partial answers. Memory depends on the number of groups, which is limited."""
 
     def __init__(self, plan: AggregatePlan, bytes_max: int) -> None:
         self._plan = plan
@@ -29,10 +29,10 @@ class Merger:
         self._waiting_rows = 0
 
     def add(self, partial: pa.Table) -> None:
-        """Take one.
+        """Add a partial answer.
 
         Raises:
-            InvalidArgumentError: there are more groups than memory is allowed for.
+            InvalidArgumentError: there are more groups than memory allows.
         """
         self._waiting.append(partial)
         self._waiting_rows += partial.num_rows
@@ -40,7 +40,7 @@ class Merger:
             self._merge()
 
     def finish(self) -> pa.RecordBatch:
-        """Return the answer. Without a key it has one row, also of no rows. Raises as ``add``."""
+        """Return the answer. Without a key it has one row, even for no rows. Raises as ``add``."""
         self._merge()
         merged = self._merged
         if merged is None:
@@ -101,7 +101,7 @@ def _measure(measure: Measure, states: dict[State, list[pa.Array]]) -> pa.Array:
 
 
 def _bound(measure: Measure, parts: list[pa.Array], valid: np.ndarray) -> pa.Array:
-    """Of floats, NaN where every cell is NaN; else NaNs are passed over."""
+    """For floats, NaN if every cell is NaN; else NaNs are ignored."""
     bound = parts[0] if measure.function is AggregateFunction.MIN else parts[1]
     if len(parts) == 2:
         return bound
@@ -143,7 +143,7 @@ def _wide(low: np.ndarray, high: np.ndarray, *upper: np.ndarray) -> np.ndarray:
 
 
 def _check_digits(numbers: list[np.ndarray], wide: np.ndarray, name: str) -> None:
-    """Refuse sums of more than 38 digits: by their size where they may not even fit in ``wide``, else exactly."""
+    """Reject sums of more than 38 digits: by their size if they may not even fit in ``wide``, else exactly."""
     about = sum(number.astype(np.float64) * 2.0 ** (32 * place) for place, number in enumerate(numbers))
     if ((np.abs(about) >= 2.0**126.9) | _is_outside(wide, 10**38)).any():
         raise InvalidArgumentError(f"the sum of column {name!r} has more than 38 digits; ask for its avg")

@@ -30,5 +30,5 @@ def aggregate_rows(plan: AggregatePlan, cells: Callable[[int], Vector], row_coun
 
 
 def partial_of(plan: AggregatePlan, parts: dict[State, list[pa.Array]]) -> pa.Table:
-    """Return the partial answer of one group, that of all rows, from states known without reading."""
+    """Return the partial answer of the single group of all rows, from states known without reading."""
     return pa.Table.from_arrays([part for state in plan.states for part in parts[state]], names=plan.names)

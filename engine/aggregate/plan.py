@@ -1,4 +1,4 @@
-"""An aggregate bound to a table: the states that are kept, and how the measures come of them."""
+"""An aggregate bound to a table: its states, and how the measures follow from them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Measure:
 
     @property
     def states(self) -> tuple[State, ...]:
-        """What it is worked out of."""
+        """The states that it is computed from."""
         if self.column is None:
             return (ROWS,)
         valid = State(StateKind.VALID, self.column) if self.column.nullable else ROWS
@@ -38,14 +38,14 @@ class Measure:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AggregatePlan:
-    """What a scan works out in the place of rows."""
+    """What a scan computes instead of rows."""
 
     group_by: tuple[ColumnSchema, ...]
     measures: tuple[Measure, ...]
     states: tuple[State, ...]
-    """Each once; the rows of a group are always counted."""
+    """Distinct; the rows of a group are always counted."""
     schema: pa.Schema
-    """Of the answer."""
+    """Arrow schema of the answer."""
 
     @classmethod
     def of(cls, measures: Mapping[str, tuple[str, str]], group_by: Sequence[str], table: TableSchema) -> AggregatePlan:
@@ -69,11 +69,11 @@ class AggregatePlan:
         return tuple({column.id: column for column in (*self.group_by, *measured)}.values())
 
     def key_name(self, place: int) -> str:
-        """Return what the column of the key at ``place`` is called in partial answers."""
+        """Return the name in partial answers of the key column at ``place``."""
         return f"key{place}"
 
     def part_names(self, state: State) -> list[str]:
-        """Return what the columns of a state are called in partial answers."""
+        """Return the names in partial answers of a state's columns."""
         place = self.states.index(state)
         return [f"state{place}_{name}" for name, _ in state.parts]
 

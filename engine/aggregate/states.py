@@ -1,4 +1,4 @@
-"""What is kept of a group to work out its measures. Each state is a few columns that merge by a sum, a min or a max.
+"""The states of a group, from which its measures are computed. A state is a few columns that merge by sum, min or max.
 
 rows              how many rows                     one count
 valid             how many cells are not NULL       one count
@@ -30,7 +30,7 @@ _LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
 
 
 class StateKind(Enum):
-    """What is kept."""
+    """The kinds of states."""
 
     ROWS = "rows"
     VALID = "valid"
@@ -40,7 +40,7 @@ class StateKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What is kept of one column (None: of the rows)."""
+    """The state of one column (None: of the rows)."""
 
     kind: StateKind
     column: ColumnSchema | None = None
@@ -65,7 +65,7 @@ class State:
         return physical_of(self.column.logical.arrow)
 
     def fold(self, groups: Groups, vector: Vector | None) -> list[pa.Array]:
-        """Return its columns, a slot for each group, of the rows in ``groups`` and their cells."""
+        """Return its columns, one slot per group, for the rows in ``groups`` and their cells."""
         row_count = len(groups.numbers)
         if self.kind is StateKind.ROWS or (
             self.kind is StateKind.VALID and vector is not None and vector.valid is None
@@ -97,7 +97,7 @@ def _totals(groups: Groups, vector: FixedVector, physical: PhysicalType) -> list
     if physical is not PhysicalType.INT128:
         return _halves(groups, vector.values, vector.valid)
     low = np.ascontiguousarray(vector.values["lo"]).view(np.int64)
-    high = vector.values["hi"] + (low < 0)  # the low word is taken for signed: what that loses is added to the high one
+    high = vector.values["hi"] + (low < 0)  # the low word is read as signed; the high word makes up for it
     return [*_halves(groups, low, vector.valid), *_halves(groups, high, vector.valid)]
 
 
@@ -143,7 +143,7 @@ def _float_bounds(groups: Groups, vector: Vector, kind: pa.DataType) -> list[pa.
 
 
 def _ranked_bounds(groups: Groups, vector: Vector, kind: pa.DataType) -> list[pa.Array]:
-    """Bounds of what the kernels cannot compare: distinct values are sorted, their places compared."""
+    """Bounds of cells that the kernels cannot compare: sorts the distinct values and compares their ranks."""
     if isinstance(vector, DictionaryVector) and len(vector.dictionary) <= len(vector):
         codes, values = vector.codes, to_arrow(vector.dictionary, kind)
     else:
@@ -161,7 +161,7 @@ def _ranked_bounds(groups: Groups, vector: Vector, kind: pa.DataType) -> list[pa
 
 
 def _without_nulls(vector: FixedVector | BytesVector) -> FixedVector | BytesVector:
-    """The cells under NULL too: zero or empty."""
+    """Return all cells without validity; those under NULL are zero or empty."""
     return FixedVector(vector.values) if isinstance(vector, FixedVector) else BytesVector(vector.offsets, vector.data)
 
 

@@ -1,7 +1,7 @@
-"""Cells that deltas bring, and putting them in the place of others without a copy of the column where there is no need.
+"""The cells of deltas, and their application to a column without copying it where possible.
 
-A dictionary column stays one: the new cells get codes of its dictionary, which is extended by the values that are not
-in it. Their codes are made once for a dictionary and kept.
+A dictionary column stays one: the new cells get codes of its dictionary, which is extended by missing values. The codes
+are computed once per dictionary and kept.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ _CODINGS_KEPT = 4
 _PADDING_BYTES = 64
 
 Coding = tuple[BytesVector, np.ndarray, int]
-"""A dictionary, the code (int32) of each cell in it, and the address of these."""
+"""A dictionary, the code (int32) of each cell in it, and the address of the codes."""
 
 
 class DeltaCells:
-    """The cells of some deltas, by place; never changed. Any number of threads may use one."""
+    """The cells of some deltas, by place; immutable. Thread safe."""
 
     __slots__ = ("_bytes", "_codings", "_resized", "address", "values")
 
     def __init__(self, values: Vector) -> None:
         self.values = values
         self.address = address_of(values.values) if isinstance(values, FixedVector) else 0
-        """Of the first cell, when they have a fixed width."""
+        """Address of the first cell, if cells have a fixed width."""
         self._bytes: BytesVector | None = None
         self._resized: DeltaCells | None = None
         self._codings: tuple[tuple[BytesVector, Coding | None], ...] = ()
@@ -40,13 +40,13 @@ class DeltaCells:
 
     @property
     def bytes(self) -> BytesVector:
-        """The cells without a dictionary, when they are byte strings."""
+        """The cells without a dictionary, if they are byte strings."""
         if self._bytes is None:
             self._bytes = as_bytes(self.values)
         return self._bytes
 
     def of(self, dtype: np.dtype) -> DeltaCells:
-        """Return the cells in the width of a column that was widened since, or that is read as it was before."""
+        """Return the cells in another width: that of a column widened since, or of one read as it was before."""
         values, resized = self.values, self._resized
         assert isinstance(values, FixedVector), "a fixed vector is patched by a fixed vector"
         if values.values.dtype == dtype:
@@ -56,7 +56,7 @@ class DeltaCells:
         return resized
 
     def coded(self, dictionary: BytesVector) -> Coding | None:
-        """Return the cells as codes of ``dictionary``, or of one that begins with it; None when it gets too large."""
+        """Return the cells as codes of ``dictionary`` or an extension of it; None if that gets too large."""
         for known, coding in self._codings:
             if known is dictionary:
                 return coding
@@ -81,7 +81,7 @@ def _coded(values: Vector, dictionary: BytesVector) -> Coding | None:
 
 
 def _padded(cells: BytesVector) -> BytesVector:
-    """Return the cells with readable bytes past the last one, so that kernels copy short ones in whole vectors."""
+    """Return the cells with readable bytes past the last one, so that kernels can copy short ones in whole vectors."""
     size = int(cells.offsets[-1])
     data = allocate_zeroed(size + _PADDING_BYTES, np.uint8)
     data[:size] = cells.data[:size]

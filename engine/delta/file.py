@@ -4,9 +4,9 @@
     (column id, "timestamp")   ascending within a row
     (column id, "value")
 
-The zone maps of the rowid stream lead from a range of rows to its deltas, those of the timestamps say which pages a
-snapshot sees all or nothing of (`pages`). Smallest and largest timestamps of the whole file stand in its metadata, so
-that a snapshot that sees nothing of a file does not open a page of it.
+The zone maps of the rowid stream locate the deltas of a range of rows; those of the timestamps say of which pages a
+snapshot sees all or nothing (`pages`). The metadata has the smallest and largest timestamps of the whole file, so that
+a snapshot that sees nothing of a file opens no page of it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ColumnEncoding:
 
 
 class DeltaFileMetadata(BaseModel):
-    """What the footer of a delta file says of its deltas."""
+    """The metadata in the footer of a delta file."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -53,14 +53,14 @@ class DeltaFileMetadata(BaseModel):
     first_timestamp: int
     last_timestamp: int
     deltas: dict[int, int]
-    """How many there are for each column id."""
+    """The number of deltas by column id."""
 
 
 class DeltaFileWriter:
-    """Writes a delta file: its columns one after the other (`add`), or side by side, in one pass over the rows that
-    they belong to (`append`). Memory stays at a page of each open stream.
+    """Writes a delta file: columns one after the other (`add`), or side by side, in one pass over their rows
+    (`append`). Memory holds a page of each open stream.
 
-    A context manager: one that is left without ``finish`` removes the file.
+    A context manager, which removes the file unless it was finished.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class DeltaFileWriter:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there was no delta yet; such a file is not to be finished."""
+        """Whether there are no deltas yet; do not finish such a file."""
         return not self._deltas
 
     @property
@@ -90,13 +90,13 @@ class DeltaFileWriter:
         return self._writer.size_bytes
 
     def add(self, column_id: int, pieces: Iterable[DeltaRun]) -> None:
-        """Write all deltas of a column: runs of rows that ascend from piece to piece. None at all are left out."""
+        """Write all deltas of a column, in pieces with ascending rows. A column without deltas is omitted."""
         for piece in pieces:
             self.append(column_id, piece)
         self._end(column_id)
 
     def append(self, column_id: int, run: DeltaRun) -> None:
-        """Write deltas of a column, of rows above all that it has."""
+        """Write deltas of a column, whose rows are above all earlier ones."""
         if not len(run):
             return
         if column_id not in self._open:
@@ -110,7 +110,7 @@ class DeltaFileWriter:
         self._last = max(self._last, int(run.timestamps.max()))
 
     def finish(self) -> CFileInfo:
-        """Write what is left and the footer, and sync the file; the caller syncs the directory."""
+        """Write the rest and the footer, and sync the file; the caller syncs the directory."""
         for column_id in list(self._open):
             self._end(column_id)
         deltas = dict(sorted(self._deltas.items()))
@@ -143,7 +143,7 @@ class DeltaFileWriter:
 
 
 class DeltaFile:
-    """An open delta file. Many threads may read it."""
+    """An open delta file. Thread safe for readers."""
 
     def __init__(self, reader: CFileReader, path: str) -> None:
         self._reader = reader
@@ -155,12 +155,12 @@ class DeltaFile:
         self.last_timestamp = self.metadata.last_timestamp
         self.size_bytes = reader.size_bytes
         self._touched: dict[int, np.ndarray] = {}
-        """By column: which mini-blocks of rows have deltas; worked out when a scan first asks."""
+        """By column: which mini-blocks of rows have deltas; computed on demand."""
         self._check_row_counts()
 
     @classmethod
     def open(cls, fs: FileSystem, path: str, file_id: int, kind: str, rowset_id: int, cache: PageCache) -> DeltaFile:
-        """Open ``path``, a file of a kind (redo or undo) and of a rowset.
+        """Open ``path``, a file of a given kind (redo or undo) and rowset.
 
         Raises:
             CorruptionError: it is not the delta file that was written there.
@@ -185,7 +185,7 @@ class DeltaFile:
         return list(self.metadata.deltas)
 
     def run(self, column_id: int, first_row: int, last_row: int) -> DeltaRun | None:
-        """Return the deltas of a column for rows [first_row, last_row), or None when there are none."""
+        """Return the deltas of a column for rows [first_row, last_row), None if there are none."""
         found = self._find(column_id, first_row, last_row)
         if found is None:
             return None
@@ -195,7 +195,7 @@ class DeltaFile:
         return DeltaRun(rowids, timestamps, self._stream(column_id, "value").read(low, high))
 
     def pages(self, column_id: int) -> DeltaPages | None:
-        """Return the deltas of a column by pages, None when it has none."""
+        """Return the deltas of a column by pages, None if it has none."""
         pages = self._pages.get(column_id)
         if pages is None and column_id in self.metadata.deltas:
             rowids, timestamps, values = (self._stream(column_id, role) for role in ("rowid", "timestamp", "value"))
@@ -236,8 +236,8 @@ class DeltaFile:
         return pages.last_change if pages else 0
 
     def stamps(self, column_id: int, first_row: int, last_row: int, after: int, until: int) -> Stamps | None:
-        """Return which rows of [first_row, last_row) a column's deltas changed in (after, until], and when; no values
-        are read. None when there are none."""
+        """Return which rows of [first_row, last_row) a column's deltas changed in (after, until], and when; reads no
+        values. None if there are none."""
         found = self._find(column_id, first_row, last_row)
         if found is None:
             return None
@@ -246,7 +246,7 @@ class DeltaFile:
         return within(rowids, timestamps, after, until)
 
     def close(self) -> None:
-        """Let go of the file; memory that views still use stays until they are dropped."""
+        """Close the file; memory that views still use stays until they are dropped."""
         self._reader.close()
 
     def _find(self, column_id: int, first_row: int, last_row: int) -> tuple[int, np.ndarray] | None:

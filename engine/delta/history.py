@@ -1,11 +1,11 @@
-"""The history of a column: which cell a row had at which moment.
+"""The history of a column: the cell of a row at any moment.
 
     UNDO entry (row, t, old)   the row had ``old`` before t
     REDO entry (row, t, new)   the row has ``new`` from t on
 
 At a moment T the last REDO entry of the row with t <= T decides, else its first UNDO entry with t > T, else the base.
-That holds whatever moment the base stands for, because its UNDO entries are not later than it and its REDO entries are:
-so an entry may move from REDO to UNDO, with the base brought forward over it, and no answer changes.
+That holds for any base timestamp, because UNDO entries are not later than it and REDO entries are. So an entry may move
+from REDO to UNDO, with the base brought forward over it, and every result stays the same.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Moments:
         return Moments(self.rowids, np.full(len(self), timestamp, np.int64))
 
     def earlier(self, steps: np.ndarray | int = 1) -> Moments:
-        """Return the moments moved back by ``steps`` timestamps: by 1 to see what was before a commit."""
+        """Return the moments moved back by ``steps`` timestamps: 1 gives the state before a commit."""
         return Moments(self.rowids, self.timestamps - steps)
 
 
@@ -63,7 +63,7 @@ def moments_of(parts: Sequence[Stamps]) -> Moments:
     """Return the moments of changes, each once, however many columns a commit changed in a row."""
     distinct: list[Stamps] = []
     for part in parts:
-        # Commits mostly change the same columns in all their rows, so that columns repeat each other.
+        # Commits mostly change the same columns in all their rows, so the stamps of columns repeat each other.
         if not any(_are_equal(part, known) for known in distinct[-1:]):
             distinct.append(part)
     if not distinct:
@@ -85,7 +85,7 @@ def within(rowids: np.ndarray, timestamps: np.ndarray, after: int, until: int) -
 
 @dataclass(frozen=True, slots=True, eq=False)
 class History:
-    """What is known of one column in some rows; of one row, no two runs of a kind overlap in time."""
+    """The known history of one column in some rows; for one row, no two runs of a kind overlap in time."""
 
     undo: Sequence[DeltaRun]
     """The newest first."""
@@ -106,14 +106,14 @@ def _patched(base: Vector, run: DeltaRun, positions: np.ndarray, entries: np.nda
 
 
 def _since_last(redo: DeltaRun, moments: Moments) -> tuple[np.ndarray, np.ndarray]:
-    """Return the moments that an entry stands at or before, and the last such entry of each."""
+    """Return the moments at or after an entry of their row, and the last such entry of each."""
     places = _places(redo, moments) - 1
     hits = np.flatnonzero((places >= 0) & (redo.rowids[places] == moments.rowids))
     return hits, places[hits]
 
 
 def _before_next(undo: DeltaRun, moments: Moments) -> tuple[np.ndarray, np.ndarray]:
-    """Return the moments that an entry comes after, and the first such entry of each."""
+    """Return the moments before an entry of their row, and the first such entry of each."""
     places = _places(undo, moments)
     is_inside = places < len(undo)
     hits = np.flatnonzero(is_inside & (undo.rowids[np.where(is_inside, places, 0)] == moments.rowids))
@@ -121,9 +121,9 @@ def _before_next(undo: DeltaRun, moments: Moments) -> tuple[np.ndarray, np.ndarr
 
 
 def _places(run: DeltaRun, moments: Moments) -> np.ndarray:
-    """Return how many entries of ``run``, which is not empty, stand at or before each moment.
+    """Return how many entries of ``run``, which is not empty, are at or before each moment.
 
-    Rows and timestamps make one integer: a timestamp is represented by its rank among those of the run.
+    Row and timestamp are combined in one integer, with the rank of the timestamp in the run.
     """
     ranks = np.unique(run.timestamps)
     width = len(ranks) + 1

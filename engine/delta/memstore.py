@@ -1,10 +1,10 @@
 """DeltaMemStore: the deltas of one rowset that are not in a file yet.
 
-For each column an append-only log of cells; their rows and timestamps stand in a RowLog, one for all columns that have
-only ever changed together. Where a commit changes some of these columns alone, they and the others go on with a log of
-their own each: a reader may still hold the old one, which must get no entry that one of its columns has no cell for.
-One thread appends, under the tablet's write lock; readers take no lock that it takes: they see a prefix of each log,
-and what they miss is later than any snapshot they may ask for.
+Each column has an append-only log of cells. Their rows and timestamps are in a RowLog, which columns share as long as
+they change together. When a commit changes only some of them, both groups continue with their own copies: a reader may
+still hold the old log, which must not get entries without a cell in one of its columns. One thread appends, under the
+tablet's write lock. Readers take no lock of its: they see a prefix of each log, and the rest is later than any snapshot
+they may read.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ class DeltaLog:
     def __init__(self, column_id: int, physical: PhysicalType) -> None:
         self.column_id = column_id
         self.rows = RowLog()
-        """The log that the column's rows stand in: replaced by an equal one when others no longer share it."""
+        """The log with the column's rows; replaced by an equal one when others no longer share it."""
         self.values = GrowableColumn(physical)
 
     def __len__(self) -> int:
         return self.rows.count
 
     def append(self, values: Vector) -> None:
-        """Add cells, whose rows are appended apart. The column may have been widened since the last."""
+        """Add cells; their rows are appended separately. The column may have been widened since the last call."""
         physical = stored_as(values)
-        if physical.width > self.values.physical.width:  # readers find the narrow ones or the wide ones: either will do
+        if physical.width > self.values.physical.width:  # concurrent readers may use either width
             wider = GrowableColumn(physical)
             wider.append(conformed(self.values.view(len(self.values)), physical))
             self.values = wider
         self.values.append(conformed(values, self.values.physical))
 
     def run(self, first: int, last: int) -> DeltaRun:
-        """Return entries [first, last) in the order they came, sorted into a run."""
+        """Return entries [first, last) as a sorted run."""
         rows = self.rows
         rowids, order = rows.order(first, last)
         return DeltaRun(rowids, rows.timestamps(first, last)[order], self._cells(first, last).take(order))
 
     def patches(self, first_row: int, last_row: int, snapshot: int) -> list[Patch]:
-        """Return what ``snapshot`` sees of rows [first_row, last_row): older patches first."""
+        """Return what ``snapshot`` sees of rows [first_row, last_row), oldest patches first."""
         found: list[Patch] = []
         for run in self.rows.runs(snapshot):
             if run.rows.bounds[1] <= snapshot:
@@ -60,7 +60,7 @@ class DeltaLog:
         return found
 
     def runs(self, first_row: int, last_row: int) -> list[DeltaRun]:
-        """Return the deltas of rows [first_row, last_row) in runs that are not empty, older ones first."""
+        """Return the deltas of rows [first_row, last_row) in runs that are not empty, oldest first."""
         found: list[DeltaRun] = []
         for run in self.rows.runs(_NEWEST):
             low, high = run.rows.all.window(first_row, last_row)
@@ -77,7 +77,7 @@ class DeltaLog:
 
     @property
     def last_change(self) -> int:
-        """The timestamp of the newest delta; 0 when there is none."""
+        """The timestamp of the newest delta; 0 if there is none."""
         rows = self.rows
         return int(rows.timestamps(0, rows.count).max(initial=0))
 
@@ -91,7 +91,7 @@ class DeltaLog:
         return self.values.view(last).slice(first, last)
 
     def _whole(self, run: SortedRun) -> Patch:
-        """Make the patch for snapshots that see the whole run, and keep it."""
+        """Make and keep the patch for snapshots that see the whole run."""
         patch = run.whole[self.column_id] = Patch(run.rows.last, self._cells_of(run))
         return patch
 
@@ -108,7 +108,7 @@ class DeltaMemStore:
     def __init__(self) -> None:
         self._logs: dict[int, DeltaLog] = {}
         self.first_lsn: int | None = None
-        """The log position of the oldest delta; the log before it is not needed for this store."""
+        """The log position of the oldest delta; this store does not need the log before it."""
 
     def __bool__(self) -> bool:
         return self.first_lsn is not None
@@ -148,13 +148,13 @@ class DeltaMemStore:
             self.first_lsn = lsn
 
     def counts(self) -> dict[int, int]:
-        """Return how many deltas each column has now: a mark for ``between``."""
+        """Return the number of deltas of each column now, a mark for ``between``."""
         return {column_id: len(log) for column_id, log in list(self._logs.items())}
 
     def between(self, mark: Mapping[int, int], later: Mapping[int, int]) -> dict[int, DeltaRun]:
-        """Return the deltas added after ``mark`` was taken and before ``later`` was, column by column.
+        """Return the deltas added between two marks, column by column.
 
-        Marks may be taken while others append; of a commit under way they may hold some columns and not others.
+        Marks may be taken during appends; then they may have some columns of a commit and not others.
         """
         spans = {column_id: (mark.get(column_id, 0), count) for column_id, count in later.items()}
         return {
@@ -164,7 +164,7 @@ class DeltaMemStore:
         }
 
     def until(self, mark: Mapping[int, int]) -> dict[int, DeltaRun]:
-        """Return the deltas that were there when ``mark`` was taken, column by column."""
+        """Return the deltas that existed when ``mark`` was taken, column by column."""
         return self.between({}, mark)
 
     def _rows_of(self, columns: Mapping[int, tuple[PhysicalType, Vector]]) -> list[tuple[RowLog, list[DeltaLog]]]:
@@ -178,7 +178,7 @@ class DeltaMemStore:
         return [(self._parted(rows, logs), logs) for rows, logs in groups.items()]
 
     def _parted(self, rows: RowLog, logs: list[DeltaLog]) -> RowLog:
-        """Return the log for ``logs`` to go on with; other columns that share ``rows`` get one too."""
+        """Return the log for ``logs`` to continue with; other columns that share ``rows`` get one too."""
         others = [log for log in self._logs.values() if log.rows is rows and log not in logs]
         if not others:
             return rows

@@ -1,8 +1,8 @@
 """The deltas of one column in a file, page by page, as a snapshot reads them.
 
-The zone maps say which pages hold the rows that are asked for, and whether a snapshot sees all, some or none of their
-deltas. A page that is needed is decoded once and kept in the page cache, for the other chunks of the scan and for the
-next one; its timestamps are decoded only when it takes them to tell what is seen.
+Zone maps say which pages have the requested rows, and whether a snapshot sees all, some or none of their deltas. A
+page is decoded once and kept in the page cache, for the other chunks of the scan and for later scans; its timestamps
+are decoded only if visibility depends on them.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from .patch import Patch, RowPlaces
 from .sorted_rows import SortedDeltas
 
 _GATHER_BELOW = 1 / 8
-"""Cells are fetched one by one where fewer than this share of a range is wanted."""
+"""Cells are fetched one by one if less than this share of a range is needed."""
 
 _KEPT_CELL_BYTES = 4 << 20
-"""Cells of a page that take more than this are fetched when they are needed, and not kept."""
+"""Larger cells of a page are fetched when needed, and not kept."""
 
 _PLACES = np.arange(PAGE_ROWS, dtype=np.int32)
 
 
 class DeltaPage:
-    """A decoded page: its rows, and its cells once they are wanted."""
+    """A decoded page: its rows, and its cells once they are read."""
 
     __slots__ = ("cells", "first", "last", "nbytes", "rows", "whole")
 
@@ -40,13 +40,13 @@ class DeltaPage:
         self.rows, self.first, self.last = rows, first, first + count
         self.cells: DeltaCells | None = None
         self.whole: Patch | None = None
-        """What a snapshot reads that sees the whole page, once its cells are kept."""
+        """The patch for a snapshot that sees the whole page, once its cells are kept."""
         self.nbytes = count * (4 + 8 + 8) + cell_bytes
-        """With all that may be made of it later: timestamps, cells, and the last delta of each row."""
+        """Including everything computed later: timestamps, cells, and the last delta of each row."""
 
 
 class DeltaPages:
-    """The deltas of one column in a file. Any number of threads may read them."""
+    """The deltas of one column in a file. Thread safe."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class DeltaPages:
         self._bounds = [(_bound(zone.min), _bound(zone.max)) for zone in times]
         self._cell_bytes = self._cells.raw_bytes // max(self._cells.row_count, 1) + 4
         self._only: ReferenceType[Patch] | None = None
-        """What a snapshot reads that sees all of the only page, for as long as the page cache keeps it."""
+        """The patch for a snapshot that sees all of the only page, as long as the page cache keeps it."""
 
     @property
     def last_change(self) -> int:
@@ -75,10 +75,10 @@ class DeltaPages:
     def redo(self, first_row: int, last_row: int, snapshot: int, is_scan: bool = True) -> list[Patch]:
         """Return what ``snapshot`` sees of rows [first_row, last_row) through the file as REDO; later patches win.
 
-        A scan wants all cells, so that they are kept; who does not scan gets his own.
+        A scan reads all cells, so they are kept; other readers get only their own.
         """
         if self._only and self._bounds[0][1] <= snapshot and (patch := self._only()):
-            # Few deltas are asked for as often as many: that there is one page, known to all chunks, must cost little.
+            # A fast path for a file with a single page, which all chunks share: it is read as often as a large file.
             return [patch] if self._first_rows[0] < last_row and first_row <= self._last_rows[0] else []
         patches: list[Patch] = []
         for number in self._span(first_row, last_row):
@@ -109,7 +109,7 @@ class DeltaPages:
     def _has_last(self, page: int, snapshot: int) -> bool:
         """Whether a page may hold the last delta up to ``snapshot`` of a row.
 
-        It does not when all of it is later, or when all of it is of one row which the next page goes on with, visibly.
+        Not if all of it is later, or if it has a single row and the next page continues that row visibly.
         """
         if self._bounds[page][0] > snapshot:
             return False
@@ -123,7 +123,7 @@ class DeltaPages:
     def _has_first(self, page: int, snapshot: int) -> bool:
         """Whether a page may hold the first delta after ``snapshot`` of a row.
 
-        It does not when none of it is later, or when all of it is of one row of which the page before it has a later.
+        Not if none of it is later, or if it has a single row and the page before has a later delta of that row.
         """
         if self._bounds[page][1] <= snapshot:
             return False
@@ -170,7 +170,7 @@ class DeltaPages:
         )
 
     def _at(self, positions: np.ndarray) -> Vector:
-        """Return the cells at ascending positions: one by one where they are few, else by the range."""
+        """Return the cells at ascending positions: one by one if they are few, else from the decoded range."""
         first, last = int(positions[0]), int(positions[-1]) + 1
         if len(positions) < (last - first) * _GATHER_BELOW:
             return self._cells.gather(positions)

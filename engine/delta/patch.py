@@ -1,4 +1,4 @@
-"""Patches: new cells for some rows of a column, and how they get into the place of the base's."""
+"""Patches: new cells for some rows of a column, and their application to the base."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RowPlaces:
         return self.rowids.nbytes + self.places.nbytes
 
     def window(self, first: int, last: int) -> tuple[int, int]:
-        """Return which of them are rows of [first, last)."""
+        """Return the range of positions whose rows are in [first, last)."""
         low, high = np.searchsorted(self.rowids, (first, last))
         return int(low), int(high)
 
@@ -52,7 +52,7 @@ class RowPlaces:
 
 
 class Patch:
-    """New cells for some rows of a column; what is outside the base that it is applied to is not looked at."""
+    """New cells for some rows of a column; those outside the base that it is applied to are ignored."""
 
     __slots__ = ("__weakref__", "cells", "rows")
 
@@ -60,10 +60,10 @@ class Patch:
         self.rows, self.cells = rows, cells
 
     def apply(self, base: Vector, first_row: int, is_own: bool = False) -> Vector:
-        """Return ``base``, whose first cell is row ``first_row``, with the patch's cells in place.
+        """Return ``base``, whose first cell is row ``first_row``, with the patch's cells.
 
-        ``is_own`` says that nobody else has its cells, so that they may be written over, and ``base`` come back itself.
-        Validity is never taken to be anybody's own.
+        ``is_own`` allows overwriting the cells of ``base`` and returning it, as nobody else has them. Validity is never
+        overwritten.
         """
         if isinstance(base, FixedVector):
             values = base.values if is_own else _copy(base.values)
@@ -76,7 +76,7 @@ class Patch:
         return self._apply_to_bytes(base, first_row, is_own)
 
     def at(self, rows: np.ndarray) -> Patch:
-        """Return the patch of the cells that a gather of ``rows`` (ascending, distinct) made: by position in it."""
+        """Return the patch for the cells that a gather of ``rows`` (ascending, distinct) made, by position in it."""
         return Patch(self.rows.among(rows), self.cells)
 
     def _overwrite(self, values: np.ndarray, first_row: int, cells: int) -> None:
@@ -98,7 +98,7 @@ class Patch:
         return DictionaryVector(codes, dictionary, valid)
 
     def _apply_to_bytes(self, base: BytesVector, first_row: int, is_own: bool) -> BytesVector:
-        """Strings of the same length go into the place of the old ones; else all that lies between is moved."""
+        """Overwrite strings by others of the same lengths; else rebuild the data."""
         rows, cells, last_row = self.rows, self.cells.bytes, first_row + len(base)
         window = first_row, last_row, rows.rows_at, rows.places_at, rows.count
         old, new = address_of(base.offsets), address_of(cells.offsets)
@@ -138,7 +138,7 @@ class Patch:
 
 
 def apply_all(patches: Iterable[Patch], base: Vector, first_row: int, is_own: bool) -> Vector:
-    """Return ``base`` with all patches in place, of which a later one wins over those before it."""
+    """Return ``base`` with all patches applied in order, so that later ones win."""
     for patch in patches:
         patched = patch.apply(base, first_row, is_own)
         is_own = True

@@ -1,8 +1,8 @@
-"""RowLog: the rows and timestamps of deltas in the order they came, and the same sorted, for any number of columns.
+"""RowLog: the rows and timestamps of deltas in the order of arrival and sorted by row, for any number of columns.
 
-Readers want the order of the rows. A log is sorted piece by piece when it is read: what has come since becomes a sorted
-run, together with the runs before it that are not twice as long. So there are few runs, each entry is sorted a few
-times, and what was sorted stays for all scans and all columns.
+Readers need the order of the rows. Reading sorts a log piece by piece: new entries become a sorted run, together with
+the preceding runs that are not twice as long. So there are few runs, each entry is sorted a few times, and all scans
+and columns share the sorted runs.
 """
 
 from __future__ import annotations
@@ -20,56 +20,56 @@ from .patch import Patch
 from .sorted_rows import SortedDeltas, sort_rows
 
 Order = tuple[np.ndarray, np.ndarray]
-"""Rows (int32, ascending) and the positions (int32) that they came from."""
+"""Rows (int32, ascending) and their original positions (int32)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SortedRun:
-    """Entries [first, last) of a log in the order of the rows; places count from ``first``."""
+    """Entries [first, last) of a log in row order; places count from ``first``."""
 
     first: int
     last: int
     rows: SortedDeltas
     cells: dict[int, DeltaCells] = field(default_factory=dict)
-    """By column id, made when they are first read."""
+    """By column id, made when first read."""
     whole: dict[int, Patch] = field(default_factory=dict)
-    """What a snapshot reads that sees the whole run, likewise."""
+    """By column id: the patch for a snapshot that sees the whole run, made when first read."""
 
 
 class RowLog:
-    """Rows and timestamps of columns that have only ever changed together.
+    """Rows and timestamps of columns that have always changed together.
 
-    One thread appends; what it appends is read once it is published. Readers share a lock among themselves while they
-    sort, which the appender never takes.
+    One thread appends; readers see entries once they are published. Readers share a lock for sorting, which the
+    appender never takes.
     """
 
     def __init__(self) -> None:
         self.count = 0
-        """Entries published: every column of the log has as many cells."""
+        """Published entries: every column of the log has this many cells."""
         self._rowids = GrowableColumn(PhysicalType.INT32)
         self._timestamps = GrowableColumn(PhysicalType.INT64)
         self._runs: tuple[SortedRun, ...] = ()
         self._unsorted = (0, 0, 1 << 62)
-        """Where the runs end, and the oldest timestamp from there up to where."""
+        """The end of the runs, the end of the known part after it, and the oldest timestamp in that part."""
         self._order: tuple[int, int, Order] | None = None
         self._sorting = threading.Lock()
 
     @property
     def nbytes(self) -> int:
-        """Bytes reserved, without what is sorted."""
+        """Bytes reserved, without sorted runs."""
         return self._rowids.nbytes + self._timestamps.nbytes
 
     def append(self, rowids: Vector, timestamps: Vector) -> None:
-        """Add entries; those of one row come in the order of time. They are read once they are published."""
+        """Add entries, those of one row in time order. Readers see them once they are published."""
         self._rowids.append(rowids)
         self._timestamps.append(timestamps)
 
     def publish(self) -> None:
-        """Let readers see what was appended: all columns have their cells."""
+        """Let readers see the appended entries; all columns must have their cells."""
         self.count = len(self._rowids)
 
     def copy(self) -> RowLog:
-        """Return a log with the same entries, for columns that go their own way from here."""
+        """Return a log with the same entries, for columns that now change separately."""
         log = RowLog()
         if self.count:
             log.append(self._rowids.view(self.count), self._timestamps.view(self.count))
@@ -86,14 +86,14 @@ class RowLog:
         return _array(self._timestamps, first, last)
 
     def order(self, first: int, last: int) -> Order:
-        """Return entries [first, last) in the order of the rows; the last answer is kept, for the other columns."""
+        """Return entries [first, last) in row order; the last result is kept, for the other columns."""
         known = self._order
         if known is None or known[:2] != (first, last):
             known = self._order = first, last, sort_rows(self.rowids(first, last))
         return known[2]
 
     def runs(self, snapshot: int) -> tuple[SortedRun, ...]:
-        """Return sorted runs, older ones first, which hold every entry that ``snapshot`` sees."""
+        """Return sorted runs, oldest first, that contain every entry that ``snapshot`` sees."""
         runs, count = self._runs, self.count
         covered = runs[-1].last if runs else 0
         if covered >= count or self._oldest(covered, count) > snapshot:
@@ -105,7 +105,7 @@ class RowLog:
         return runs
 
     def _oldest(self, first: int, last: int) -> int:
-        """Return the oldest timestamp of the unsorted entries [first, last), of which none is looked at twice."""
+        """Return the oldest timestamp of the unsorted entries [first, last), reading each only once."""
         start, end, oldest = self._unsorted
         if start != first:
             end, oldest = first, 1 << 62

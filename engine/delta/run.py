@@ -4,8 +4,8 @@
     timestamps  t1  t4  t6  t2  t1  t5    ascending within a row
     values      a   b   c   d   e   f
 
-As REDO, entry (3, t4, b) says: row 3 has b from t4 on. A snapshot T takes the last entry of a row with timestamp <= T.
-As UNDO, the same entry says: row 3 had b before t4. A snapshot T takes the first entry of a row with timestamp > T.
+As REDO, entry (3, t4, b) means that row 3 has b from t4 on. A snapshot T takes a row's last entry with timestamp <= T.
+As UNDO, the same entry means that row 3 had b before t4. A snapshot T takes a row's first entry with timestamp > T.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class DeltaRun:
 
 
 def merge_runs(runs: Sequence[DeltaRun]) -> DeltaRun:
-    """Return runs of one column as one; of two deltas of a row that in the earlier run is the older one."""
+    """Return runs of one column as one. If both have deltas of a row, those of the earlier run are older."""
     if len(runs) == 1:
         return runs[0]
     rowids = np.concatenate([run.rowids for run in runs])
@@ -52,16 +52,16 @@ def merge_runs(runs: Sequence[DeltaRun]) -> DeltaRun:
 
 
 def collapsed(redo: DeltaRun, mark: int) -> DeltaRun:
-    """Leave out the REDO deltas that no snapshot at or after ``mark`` sees: a later one is at or before it."""
+    """Drop the REDO deltas that no snapshot at or after ``mark`` sees, because a later one is at or before it."""
     kept = np.ones(len(redo), np.bool_)
     kept[:-1] = (redo.rowids[1:] != redo.rowids[:-1]) | (redo.timestamps[1:] > mark)
     return redo if kept.all() else redo.take(np.flatnonzero(kept))
 
 
 def invert(base: Vector, redo: DeltaRun) -> tuple[Vector, DeltaRun]:
-    """Bring ``base`` forward by ``redo`` and return it with the UNDO run that takes it back.
+    """Bring ``base`` forward by ``redo``; return it with the UNDO run that reverses this.
 
-    The UNDO entry of a change holds what the row had before it: the value of the row's change before, or the base's.
+    The UNDO entry of a change has the row's previous value: that of its change before, or the base's.
     """
     if not len(redo):
         return base, redo

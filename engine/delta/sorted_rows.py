@@ -1,7 +1,7 @@
-"""Rows and timestamps of deltas in the order of the rows, and which of them a snapshot sees.
+"""Rows and timestamps of deltas in row order, and which of them a snapshot sees.
 
-The smallest and largest timestamp decide between three speeds: skip all, take the last of each row (made once and
-kept), or test each.
+The smallest and largest timestamp select one of three speeds: skip all, take the last delta of each row (computed once
+and kept), or test each delta.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Bounds = tuple[int, int]
 
 
 class SortedDeltas:
-    """Deltas without their cells: of those of a row, which stand in the order of time, the last is the newest.
+    """Deltas without their cells. Those of a row are in time order, so the last is the newest.
 
-    Any number of threads may use one. What is made on demand may be made twice, and is the same.
+    Thread safe. What is computed on demand may be computed twice, with equal results.
     """
 
     __slots__ = ("_last", "_timestamps", "all", "bounds", "load_timestamps")
@@ -30,7 +30,7 @@ class SortedDeltas:
     def __init__(
         self, rowids: np.ndarray, places: np.ndarray, bounds: Bounds, load_timestamps: Callable[[], np.ndarray]
     ) -> None:
-        """``places`` say where in what ``load_timestamps`` returns (int64), and among the cells, each delta is."""
+        """``places`` give each delta's position in the result of ``load_timestamps`` (int64), and among the cells."""
         self.all = RowPlaces(rowids, places)
         self.bounds = bounds
         self.load_timestamps = load_timestamps
@@ -46,7 +46,7 @@ class SortedDeltas:
 
     @property
     def newest(self) -> RowPlaces | None:
-        """`last`, if it was asked for before."""
+        """`last`, if it has been computed."""
         return self._last
 
     @property
@@ -57,7 +57,7 @@ class SortedDeltas:
         return self._last
 
     def redo(self, first: int, last: int, snapshot: int) -> RowPlaces | None:
-        """Return the last deltas of rows [first, last), and perhaps of others, up to ``snapshot``; None for none."""
+        """Return the last deltas up to ``snapshot`` of rows [first, last), and perhaps of others; None for none."""
         oldest, newest = self.bounds
         if newest <= snapshot:
             return self.last
@@ -98,7 +98,7 @@ class SortedDeltas:
 
 
 def sort_rows(rowids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return ``rowids`` (int32) sorted, and the position (int32) that each came from; equal ones keep their order."""
+    """Return ``rowids`` (int32) sorted, and the original position (int32) of each; equal ones keep their order."""
     count = len(rowids)
     rowids = np.ascontiguousarray(rowids, np.int32)
     rows, places, spare_rows, spare_places = (np.empty(count, np.int32) for _ in range(4))

@@ -4,9 +4,9 @@
     REDO files        changes after it, oldest file first: bring the base forward
     DeltaMemStores    the newest changes: at most one frozen (being written to a REDO file) and the active one
 
-The stores stand in one tuple that is replaced whole, so that a reader works on one state without a lock. Setting the
-active store aside changes nothing that a reader sees and is done in place. What changes files makes a successor, for a
-new DiskRowSet: files that go may hold history that a running scan still wants.
+The stores are one tuple that is replaced as a whole, so that a reader works on one state without a lock. Setting the
+active store aside changes nothing for readers and happens in place. A change of files makes a successor, for a new
+DiskRowSet: removed files may hold history that a running scan needs.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from .memstore import DeltaLog, DeltaMemStore
 from .patch import Patch, apply_all
 
 ALL_ROWS = 1 << 31
-"""A row number above all there are."""
+"""A row number above all others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeltaStores:
-    """The stores of a rowset at one moment, older ones first."""
+    """The stores of a rowset at one moment, oldest first."""
 
     undo: tuple[DeltaFile, ...]
     redo: tuple[DeltaFile, ...]
@@ -37,10 +37,10 @@ class DeltaStores:
 
 
 class DeltaTracker:
-    """The deltas of one rowset. Readers need no lock; whoever changes the stores holds the tablet's write lock."""
+    """The deltas of one rowset. Readers need no lock; changing the stores needs the tablet's write lock."""
 
     def __init__(self, base_timestamp: int, by_column: Mapping[int, int] | None = None) -> None:
-        """The base shows the rows as they were at ``base_timestamp``, the columns in ``by_column`` at another."""
+        """The base shows the rows at ``base_timestamp``, except for the columns in ``by_column``."""
         self._base_timestamp = base_timestamp
         self._by_column = dict(by_column or {})
         self.stores = DeltaStores((), (), (DeltaMemStore(),))
@@ -48,7 +48,7 @@ class DeltaTracker:
         """The newest timestamp and log position in the tablet when the frozen store was set aside."""
 
     def load(self, undo: tuple[DeltaFile, ...], redo: tuple[DeltaFile, ...]) -> None:
-        """Take over the delta files of a rowset that is being opened, older ones first."""
+        """Take over the delta files of a rowset while it opens, oldest first."""
         self.stores = replace(self.stores, undo=undo, redo=redo)
 
     def successor(
@@ -67,13 +67,13 @@ class DeltaTracker:
         return tracker
 
     def without_memory(self) -> DeltaTracker:
-        """Return a tracker of the same files whose memory stores are empty."""
+        """Return a tracker with the same files and empty memory stores."""
         tracker = self.successor()
         tracker.stores = replace(tracker.stores, memory=(DeltaMemStore(),))
         return tracker
 
     def base_timestamp(self, column_id: int) -> int:
-        """Return the moment whose cells of a column the base holds; UNDO goes up to it, REDO starts after it."""
+        """Return the base timestamp of a column: UNDO goes up to it, REDO starts after it."""
         return self._by_column.get(column_id, self._base_timestamp)
 
     @property
@@ -83,13 +83,13 @@ class DeltaTracker:
 
     @property
     def frozen(self) -> DeltaMemStore | None:
-        """The store that is being written to a file, if one is."""
+        """The store that is being written to a file, if any."""
         return self.stores.memory[0] if len(self.stores.memory) > 1 else None
 
     def patches(self, column_id: int, first: int, last: int, snapshot: int, is_scan: bool = True) -> list[Patch]:
-        """Return how the base cells of rows [first, last) differ at ``snapshot``: later patches win.
+        """Return how the base cells of rows [first, last) differ at ``snapshot``; later patches win.
 
-        ``is_scan`` says that most of these rows are read, so that decoding pages whole is worth it.
+        ``is_scan`` means that most of these rows are read, so that decoding whole pages is worth it.
         """
         stores = self.stores
         if snapshot < self._by_column.get(column_id, self._base_timestamp):
@@ -99,7 +99,7 @@ class DeltaTracker:
     def apply(self, column_id: int, base: Vector, first_row: int, snapshot: int, is_own: bool = False) -> Vector:
         """Return the cells of consecutive rows from ``first_row`` on as ``snapshot`` sees them.
 
-        ``is_own`` says that nobody else has the memory of ``base``: then it is written over.
+        ``is_own`` allows overwriting the memory of ``base``.
         """
         for patch in self.patches(column_id, first_row, first_row + len(base), snapshot):
             base, is_own = patch.apply(base, first_row, is_own), True
@@ -113,8 +113,8 @@ class DeltaTracker:
         return apply_all((patch.at(rows) for patch in found), base, 0, False) if found else base
 
     def touches(self, column_id: int, snapshot: int, first_row: int = 0, last_row: int = ALL_ROWS) -> bool:
-        """Whether cells of a column in rows [first_row, last_row) may differ from the base at ``snapshot``; zone maps
-        hold only where not."""
+        """Whether cells of a column in rows [first_row, last_row) may differ from the base at ``snapshot``; if so, zone
+        maps do not apply."""
         stores = self.stores
         if snapshot < self.base_timestamp(column_id):
             undo = (file for file in stores.undo if file.last_timestamp > snapshot)
@@ -134,8 +134,8 @@ class DeltaTracker:
     def stamps(
         self, first_row: int, last_row: int, after: int, until: int, column_ids: Collection[int]
     ) -> list[Stamps]:
-        """Return, for liveness and the columns given, which rows of [first_row, last_row) changed in (after, until],
-        and when. What a dropped column held is no change any more, whether files still have it or not."""
+        """Return, for liveness and the given columns, which rows of [first_row, last_row) changed in (after, until],
+        and when. Changes of dropped columns do not count, even if files still have them."""
         stores = self.stores
         files = [file for file in (*stores.undo, *stores.redo) if file.is_changed(after, until)]
         found = [
@@ -149,7 +149,7 @@ class DeltaTracker:
         return [stamps for stamps in found if stamps]
 
     def history(self, column_id: int, first_row: int, last_row: int, earliest: int, latest: int) -> History:
-        """Return what tells the cells of rows [first_row, last_row) at every moment from ``earliest`` to ``latest``."""
+        """Return the history of rows [first_row, last_row) for all moments from ``earliest`` to ``latest``."""
         stores = self.stores
         undo = [file for file in reversed(stores.undo) if file.last_timestamp > earliest]
         redo = [file for file in stores.redo if file.first_timestamp <= latest]
@@ -169,12 +169,12 @@ class DeltaTracker:
 
     @property
     def row_changes(self) -> int:
-        """About how many changes of a row there are in all."""
+        """About how many row changes there are, each counted once for all its columns."""
         in_files = sum(max(file.metadata.deltas.values(), default=0) for file in self.files)
         return in_files + sum(max(store.counts().values(), default=0) for store in self.stores.memory)
 
     def freeze(self) -> DeltaMemStore | None:
-        """Set the active store aside for writing and start a new one; None when there is nothing to write."""
+        """Set the active store aside for writing and start a new one; None if there is nothing to write."""
         if self.frozen:
             return self.frozen
         if not self.active:
@@ -183,14 +183,14 @@ class DeltaTracker:
         return self.frozen
 
     def flushed(self, redo: tuple[DeltaFile, ...]) -> DeltaTracker:
-        """Return a tracker without the frozen store, whose deltas are in the files ``redo`` now."""
+        """Return a tracker without the frozen store, whose deltas are now in the files ``redo``."""
         tracker = self.successor(redo=redo)
         tracker.stores = replace(tracker.stores, memory=(self.active,))
         return tracker
 
     @property
     def first_lsn(self) -> int | None:
-        """The oldest log position that holds a delta which is in no file; None when all are."""
+        """The oldest log position of a delta that is in no file; None if all are."""
         return next((store.first_lsn for store in self.stores.memory if store.first_lsn is not None), None)
 
     @property
@@ -204,13 +204,13 @@ class DeltaTracker:
         return (*self.stores.undo, *self.stores.redo)
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         for file in self.files:
             file.close()
 
 
 def _logs(stores: DeltaStores, column_ids: Collection[int] | None = None) -> list[DeltaLog]:
-    """Return the logs in memory of liveness and of the columns given, all by default."""
+    """Return the logs in memory of liveness and of the given columns, by default all."""
     return [
         log
         for store in stores.memory
@@ -235,7 +235,7 @@ def _redo_patches(
 def _undo_patches(
     stores: DeltaStores, column_id: int, first: int, last: int, snapshot: int, is_scan: bool
 ) -> list[Patch]:
-    """Newest file first, so that the change that came first after the snapshot wins."""
+    """Newest file first, so that the first change after the snapshot wins."""
     patches: list[Patch] = []
     for file in reversed(stores.undo):
         if file.last_timestamp > snapshot and (pages := file.pages(column_id)):

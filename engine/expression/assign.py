@@ -1,4 +1,4 @@
-"""A value made the cells of a column, by SQL's rules for CAST, or the stricter ones for an assignment."""
+"""Converts a value to the cells of a column, by SQL's rules for CAST, or the stricter ones for an assignment."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .numbers import Value, is_number, rounded, word
 def convert(value: Value, target: LogicalType, is_cast: bool) -> Value:
     """Return a value as a column's type.
 
-    An assignment rounds to the digits of a decimal, and reads text as a date or a timestamp; it does not cut off the
-    fraction of what goes into an integer, nor make text of numbers. A cast rounds to integers, and goes between text
-    and everything.
+    An assignment rounds to the digits of a decimal, and parses text as a date or a timestamp; it does not truncate a
+    fraction to an integer, nor convert numbers to text. A cast rounds to integers, and converts between text and
+    everything.
 
     Raises:
-        InvalidArgumentError: the types do not go together.
+        InvalidArgumentError: the types do not match.
         pa.ArrowInvalid: a value does not fit.
     """
     kind, given = target.arrow, value.type

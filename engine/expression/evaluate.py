@@ -1,6 +1,6 @@
-"""Works expressions out, a batch at a time, with Arrow's functions: no loop over rows.
+"""Evaluates expressions, a batch at a time, with Arrow's functions: no loop over rows.
 
-A CASE works out each branch for its own rows only, so that one may guard another against a division by zero.
+A CASE evaluates each branch only for its own rows, so that one may guard another against a division by zero.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def evaluate(expression: Expression, rows: pa.RecordBatch, target: LogicalType) 
     """Return the value of an expression for each row, as cells of a column's type.
 
     Raises:
-        InvalidArgumentError: types that do not go together, an overflow, a division by zero, a value that does not fit.
+        InvalidArgumentError: types that do not match, an overflow, a division by zero, a value that does not fit.
     """
     try:
         value = _Evaluator(rows).value(expression.tree)
@@ -54,13 +54,13 @@ def evaluate(expression: Expression, rows: pa.RecordBatch, target: LogicalType) 
 
 
 class _Evaluator:
-    """Works nodes out over the rows of one batch."""
+    """Evaluates nodes over the rows of one batch."""
 
     def __init__(self, rows: pa.RecordBatch) -> None:
         self._rows = rows
 
     def value(self, node: exp.Expr) -> Value:
-        """Return a node's value. Raises InvalidArgumentError for a node that no expression may have."""
+        """Return a node's value. Raises InvalidArgumentError for an unsupported node."""
         kind = type(node)
         if kind in _ARITHMETIC:
             return arithmetic(_ARITHMETIC[kind], self.value(node.this), self.value(node.expression))
@@ -145,7 +145,7 @@ class _Evaluator:
         return pc.match_like(self.value(node.this).cast(pa.string()), pattern.this)
 
     def _case(self, node: exp.Case | exp.If) -> Value:
-        """Work each branch out for the rows that reach it."""
+        """Evaluate each branch for the rows that reach it."""
         branches, default = _branches(node)
         left = np.arange(self._rows.num_rows)
         parts: list[tuple[np.ndarray, Value]] = []
@@ -160,7 +160,7 @@ class _Evaluator:
 
 
 def _branches(node: Any) -> tuple[list[tuple[exp.Expr, exp.Expr]], exp.Expr | None]:
-    """Return the conditions of a CASE or IF with what follows from each, and what holds where none is true."""
+    """Return the conditions of a CASE or IF with their results, and the result if none is true."""
     if isinstance(node, exp.If):
         return [(node.this, node.args["true"])], node.args.get("false")
     conditions = [
@@ -172,7 +172,7 @@ def _branches(node: Any) -> tuple[list[tuple[exp.Expr, exp.Expr]], exp.Expr | No
 
 
 def _united(parts: list[tuple[np.ndarray, Value]]) -> Value:
-    """Return values of several sets of rows as one column, in the order of the rows."""
+    """Return values of several sets of rows as one column, in row order."""
     values = common([value for _, value in parts])
     cells = [spread(value, len(rows)) for (rows, _), value in zip(parts, values, strict=True)]
     order = np.argsort(np.concatenate([rows for rows, _ in parts]), kind="stable")
@@ -180,10 +180,10 @@ def _united(parts: list[tuple[np.ndarray, Value]]) -> Value:
 
 
 def common(values: list[Value]) -> list[Value]:
-    """Return values as one type.
+    """Return values as one common type.
 
     Raises:
-        InvalidArgumentError: there is none.
+        InvalidArgumentError: they have none.
     """
     kinds = [value.type for value in values if not pa.types.is_null(value.type)]
     if not kinds or all(kind == kinds[0] for kind in kinds):
@@ -202,7 +202,7 @@ def common(values: list[Value]) -> list[Value]:
 
 
 def _comparable(left: Value, right: Value) -> tuple[Value, Value]:
-    """Return two sides of a comparison as one type; text beside a date or a timestamp is read as one."""
+    """Return two sides of a comparison as one type; text is parsed if the other side is a date or a timestamp."""
     if pa.types.is_null(left.type) or pa.types.is_null(right.type):
         return pa.scalar(None, pa.int64()), pa.scalar(None, pa.int64())
     if is_number(left.type) and is_number(right.type):

@@ -13,7 +13,7 @@ from ...schemas.errors import InvalidArgumentError
 from .numbers import Value, is_number, rounded, word
 
 Of = Callable[[Any], Value]
-"""Works out an argument."""
+"""Evaluates an argument."""
 
 NAMES = (
     "COALESCE, NULLIF, ABS, ROUND, CEIL, FLOOR, GREATEST, LEAST, UPPER, LOWER, TRIM, LTRIM, RTRIM, SUBSTR, LEFT, "
@@ -36,7 +36,7 @@ def _number(value: Value, what: str) -> Value:
 
 
 def _whole(node: Any, what: str) -> int:
-    """Return an argument that is a whole number, the same for all rows."""
+    """Return an argument that is a whole number and the same for all rows."""
     negative = isinstance(node, exp.Neg)
     literal = node.this if negative else node
     if not (isinstance(literal, exp.Literal) and not literal.is_string and literal.this.isdigit()):
@@ -60,7 +60,7 @@ def _trim(node: Any, of: Of) -> Value:
 
 
 def _substring(node: Any, of: Of) -> Value:
-    """Characters are counted from 1; those before the first, and after the last, do not exist."""
+    """Characters are counted from 1; positions before the first or after the last are empty."""
     start, length = _whole(node.args["start"], "SUBSTR"), node.args.get("length")
     text = _text(of(node.this), "SUBSTR")
     if length is None:
@@ -166,4 +166,4 @@ FUNCTIONS: dict[type, Callable[[Any, Of], Value]] = {
     exp.Day: lambda node, of: _part(of(node.this), "day"),
     exp.Extract: lambda node, of: _part(of(node.expression), node.this.name.lower()),
 }
-"""What each works out, by sqlglot's class."""
+"""The implementation of each function, by sqlglot's class."""

@@ -1,7 +1,7 @@
-"""Arithmetic with SQL's meaning over Arrow values: exact where both sides are, an error where the result does not fit.
+"""SQL arithmetic over Arrow values: exact if both sides are exact, an error if the result does not fit.
 
-Integers are computed in 64 bits, decimals in up to 76 digits, and with a float on either side both are doubles. A NULL
-on either side gives NULL. Integers divide to integers, cut towards zero. Overflow and a division by zero are errors.
+Integers are computed in 64 bits, decimals in up to 76 digits; a float on either side makes both doubles. A NULL on
+either side gives NULL. Integer division truncates towards zero. Overflow and division by zero are errors.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from ...schemas.errors import InvalidArgumentError
 
 Value: TypeAlias = pa.Array | pa.Scalar
-"""One value a row, or one for all rows."""
+"""One value per row, or one for all rows."""
 
 _SYMBOLS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "modulo": "%"}
 _DIGITS_MAX = 76
@@ -26,7 +26,7 @@ def arithmetic(op: str, left: Value, right: Value) -> Value:
     """Return ``left op right`` for one of add, subtract, multiply, divide and modulo.
 
     Raises:
-        InvalidArgumentError: the types do not go together.
+        InvalidArgumentError: the types do not match.
         pa.ArrowInvalid: overflow, or a division by zero.
     """
     if pa.types.is_null(left.type) or pa.types.is_null(right.type):
@@ -62,7 +62,7 @@ def number_kind(kinds: list[pa.DataType]) -> pa.DataType | None:
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Whether a type holds numbers; bools are none."""
+    """Whether a type is numeric; bools are not."""
     return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
 
 
@@ -74,7 +74,7 @@ def as_decimal(value: Value) -> Value:
 
 
 def _narrowed(value: Value) -> Value:
-    """Return a decimal whose type has no more digits than its values need, so that the result's type has room."""
+    """Return a decimal whose type has only the digits that its values need, so that the result's type has room."""
     precision, scale = value.type.precision, value.type.scale
     if precision <= _DIGITS_MAX // 4:
         return value
@@ -86,7 +86,7 @@ def _narrowed(value: Value) -> Value:
 
 
 def _modulo(left: Value, right: Value) -> Value:
-    """The remainder of a division cut towards zero, with the sign of the dividend."""
+    """The remainder of a truncating division, with the sign of the dividend."""
     if pa.types.is_floating(left.type):
         quotient = pc.trunc(pc.divide_checked(left, right))
         return pc.subtract(left, pc.multiply(quotient, right))
@@ -96,7 +96,7 @@ def _modulo(left: Value, right: Value) -> Value:
 
 
 def _of_moments(op: str, left: Value, right: Value) -> Value:
-    """Dates take whole days, timestamps intervals; two dates differ by days."""
+    """Dates take whole days, timestamps intervals; the difference of two dates is in days."""
     is_ = pa.types
     if op == "add" and not is_.is_date(left.type) and not is_.is_timestamp(left.type):
         left, right = right, left
@@ -125,7 +125,7 @@ def _as_date(value: Value) -> Value:
 
 
 def rounded(value: Value, digits: int) -> Value:
-    """Round half away from zero to digits after the point; integers stay as they are."""
+    """Round half away from zero to digits after the point; integers are unchanged."""
     if pa.types.is_integer(value.type):
         return value if digits >= 0 else pc.round(value, ndigits=digits, round_mode="half_towards_infinity")
     if pa.types.is_decimal(value.type) and digits >= value.type.scale:
@@ -134,7 +134,7 @@ def rounded(value: Value, digits: int) -> Value:
 
 
 def word(kind: pa.DataType) -> str:
-    """Return a type's name as SQL and the documents have it."""
+    """Return a type's name as in SQL and the documentation."""
     is_ = pa.types
     names = {"text": is_.is_string(kind), "a decimal": is_.is_decimal(kind), "a bool": is_.is_boolean(kind)}
     names |= {"an integer": is_.is_integer(kind), "a float": is_.is_floating(kind), "a date": is_.is_date(kind)}

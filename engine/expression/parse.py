@@ -1,7 +1,7 @@
-"""The text of an SQL expression, as sqlglot's tree, with the columns that it names.
+"""Parses an SQL expression to sqlglot's tree, with the columns that it names.
 
-Only expressions over the columns of one row: no subqueries, no aggregates, nothing that depends on the clock. What may
-stand in the tree is what ``evaluate`` and ``functions`` know; the rest is refused by name before any row is read.
+Only expressions over the columns of one row: no subqueries, no aggregates, nothing that depends on the clock. The tree
+may contain what ``evaluate`` and ``functions`` support; anything else is rejected by name before any row is read.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from ...schemas.table import TableSchema
 TEXT_MAX = 8_192
 """Characters of an expression."""
 DEPTH_MAX = 200
-"""Levels of an expression inside each other; a sum of n terms has n."""
+"""The most levels of nesting; a sum of n terms has n."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expression:
-    """An expression that was read: ``text`` as it was given, ``tree``, and the ``columns`` that it names."""
+    """A parsed expression: its ``text``, its ``tree``, and the ``columns`` that it names."""
 
     text: str
     tree: exp.Expr
@@ -34,7 +34,7 @@ def parse(text: str, schema: TableSchema) -> Expression:
     """Read an expression over the columns of a table.
 
     Raises:
-        InvalidArgumentError: it cannot be read, is too long or too deep, or names a column that is not there.
+        InvalidArgumentError: it is invalid, too long or too deep, or names a missing column.
     """
     if len(text) > TEXT_MAX:
         raise InvalidArgumentError(f"the expression has {len(text):,} characters; at most {TEXT_MAX:,} are allowed")
@@ -75,7 +75,7 @@ def _depth(tree: exp.Expr) -> int:
 
 
 def _why(error: ParseError | TokenError) -> str:
-    """Return the parser's finding in one line, without its colours."""
+    """Return the parser's message in one line, without its colours."""
     found = getattr(error, "errors", None)
     if not found:
         return "a quote or a comment is not closed"

@@ -1,6 +1,6 @@
-"""Cells as Arrow sees them, for the comparisons that Arrow makes better than numpy: bytes, and 128-bit integers.
+"""Cells as Arrow arrays, for comparisons that Arrow makes faster than numpy: bytes, and 128-bit integers.
 
-Validity is left out on the way in and out: the caller masks the NULLs, whose cells are zero or empty, afterwards.
+Validity is not passed in or out: the caller masks the NULLs, whose cells are zero or empty, afterwards.
 """
 
 import decimal
@@ -29,7 +29,7 @@ _ARROW_TYPES: dict[PhysicalType, pa.DataType] = {
 
 
 def array_of(vector: FixedVector | BytesVector, physical: PhysicalType) -> pa.Array:
-    """Return the cells of ``vector``, those under NULL too, without copying them."""
+    """Return the cells of ``vector``, including those under NULL, without copying them."""
     if isinstance(vector, BytesVector):
         return to_arrow(BytesVector(vector.offsets, vector.data), _ARROW_TYPES[physical])
     if physical is PhysicalType.INT128:
@@ -48,12 +48,12 @@ def scalar_of(cell: Cell, physical: PhysicalType) -> pa.Scalar:
 
 
 def constants_of(cells: tuple[Cell, ...], physical: PhysicalType) -> pa.Array:
-    """Return cells that a filter names."""
+    """Return the cells of a filter's literals."""
     return pa.array([_arrow_value(cell, physical) for cell in cells], _ARROW_TYPES[physical])
 
 
 def mask_of(answers: pa.BooleanArray) -> np.ndarray:
-    """Return Arrow's bits as one bool a row."""
+    """Return Arrow's bits as one bool per row."""
     mask = from_arrow(answers, PhysicalType.BOOL)
     assert isinstance(mask, FixedVector)
     return mask.values.view(np.bool_)

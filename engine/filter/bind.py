@@ -1,7 +1,7 @@
-"""A predicate meets a table: names become column ids, literals cells, and every NOT moves into the leaves.
+"""Binds a predicate to a table: names become column ids, literals cells, and every NOT moves into the leaves.
 
-``bound.py`` says what the tree means, ``literal.py`` where a literal stands among the cells. Where it stands in a gap,
-the comparison is turned into one that has the same answer for every cell, or into a constant::
+``bound.py`` defines the tree, ``literal.py`` the place of a literal among the cells. If it falls in a gap, the
+comparison becomes one with the same result for every cell, or a constant::
 
     int32    x > 2.5           x > 2                     x = 2.5            FALSE
              x <> 2.5          x IS NOT NULL             x < 10000000000    x IS NOT NULL
@@ -34,8 +34,8 @@ def bind(predicate: Predicate | None, schema: TableSchema) -> BoundFilter:
     """Return ``predicate`` as a filter over the columns of ``schema``; None selects every row.
 
     Raises:
-        NotFoundError: for a column that is not there, naming those that are.
-        InvalidArgumentError: for a literal that a column cannot be compared with, a NULL, or too deep a tree.
+        NotFoundError: a column does not exist; the text names those that do.
+        InvalidArgumentError: a literal cannot be compared with its column, is NULL, or the tree is too deep.
     """
     if predicate is None:
         return BoundFilter(TRUE)
@@ -43,7 +43,7 @@ def bind(predicate: Predicate | None, schema: TableSchema) -> BoundFilter:
 
 
 class _Column:
-    """A column of the table as the leaves see it."""
+    """A column of the table, for the leaves."""
 
     def __init__(self, schema: ColumnSchema) -> None:
         self.id = schema.id
@@ -54,10 +54,10 @@ class _Column:
         self.null: Node = NullTest(schema.id, is_null=True) if schema.nullable else FALSE
 
     def place(self, value: Any) -> Place:
-        """Return where a literal stands among the cells.
+        """Return the place of a literal among the cells.
 
         Raises:
-            InvalidArgumentError: naming the column, its type and the literal.
+            InvalidArgumentError: with the column, its type and the literal.
         """
         if value is None:
             raise InvalidArgumentError(
@@ -107,7 +107,7 @@ class _Binder:
 
 
 def _operands(junction: Junction) -> Iterator[Predicate]:
-    """Yield the operands in order; those of an AND inside an AND stand for themselves, however deep it lies."""
+    """Yield the operands in order, with those of nested ANDs in the place of the ANDs, at any depth."""
     waiting: list[Predicate] = list(reversed(junction.args))
     while waiting:
         node = waiting.pop()
@@ -132,7 +132,7 @@ def _comparison(column: _Column, op: Op, value: Any, negated: bool) -> Node:
 
 
 def _gap(column: _Column, op: Op, where: Place, takes_nan: bool) -> Node:
-    """Compare with a literal that lies above ``where.cell`` and below the next cell."""
+    """Compare with a literal between ``where.cell`` and the next cell."""
     if op in ("=", "<>"):
         return FALSE if op == "=" else column.known
     is_below = op in ("<", "<=")
@@ -146,7 +146,7 @@ def _gap(column: _Column, op: Op, where: Place, takes_nan: bool) -> Node:
 
 
 def _at_an_end(column: _Column, op: Op, where: Place) -> Node | None:
-    """Return what a comparison with the least or greatest cell amounts to, where that needs no look at the cells."""
+    """Return a comparison with the least or greatest cell as a simpler node; None if it must read the cells."""
     ends = bounds(column.kind)
     if ends is None:
         return None

@@ -28,12 +28,12 @@ from .lookup import Lookup, make_lookup
 Op = Literal["=", "<>", "<", "<=", ">", ">="]
 
 INVERSE: dict[Op, Op] = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-"""The comparison that holds where one does not, for cells that are neither NULL nor NaN."""
+"""The negation of each comparison, for cells that are neither NULL nor NaN."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """Cells that stand to ``cell`` as ``op`` says; with ``matches_nan`` also those that are NaN.
+    """Cells for which ``op`` holds with ``cell``; with ``matches_nan`` also NaN cells.
 
     ``matches_nan`` of ``<>`` on a float column is always true, of ``=`` always false.
     """
@@ -47,7 +47,7 @@ class Compare:
 
 @dataclass(frozen=True)
 class OneOf:
-    """Cells that are among ``cells``: at least two, ascending, each once, none of them NaN.
+    """Cells that are among ``cells``: at least two, ascending, distinct, none of them NaN.
 
     ``negated``: cells, NaNs included, that are not among them.
     """
@@ -59,7 +59,7 @@ class OneOf:
 
     @cached_property
     def lookup(self) -> Lookup:
-        """The cells in the form that finds them fastest, made once for all pages."""
+        """The cells in the form that is searched fastest, made once for all pages."""
         return make_lookup(self.cells, self.physical)
 
 
@@ -112,7 +112,7 @@ FALSE = Or(())
 
 @dataclass(frozen=True)
 class BoundFilter:
-    """A filter as a scan uses it; immutable, for any number of threads."""
+    """A filter as a scan uses it; immutable and thread safe."""
 
     root: Node
 
@@ -123,13 +123,13 @@ class BoundFilter:
 
     @cached_property
     def conjuncts(self) -> tuple["BoundFilter", ...]:
-        """Filters that are all true where this one is, the cheapest first."""
+        """Filters that are all true where this one is, cheapest first."""
         parts = self.root.parts if isinstance(self.root, And) else (self.root,)
         return (self,) if len(parts) == 1 else tuple(BoundFilter(part) for part in parts)
 
     @cached_property
     def answers(self) -> dict[tuple[int, int], tuple[BytesVector, np.ndarray]]:
-        """What a leaf says of each value of a dictionary, by the identities of both, which are kept alive."""
+        """The result of a leaf for each value of a dictionary, by the identities of both, which are kept alive."""
         return {}
 
     @property
@@ -173,7 +173,7 @@ def leaves(node: Node) -> Iterator[Leaf]:
 
 
 def _cost(node: Node) -> int:
-    """Return a rank: what is cheap and selects little comes first, so that AND is often decided before it ends."""
+    """Return a rank: cheap and selective nodes come first, so that an AND is often decided early."""
     if isinstance(node, And | Or):
         return max((_cost(part) for part in node.parts), default=0)
     if isinstance(node, NullTest):

@@ -1,4 +1,4 @@
-"""In which rows of a page a filter is true.
+"""Evaluates a filter on the rows of a page.
 
 Every leaf is one pass over a whole vector, by numpy for fixed widths, by Arrow for bytes and 128-bit integers, never
 row by row. A dictionary is compared once, and its codes carry the answers to the rows. ``bound.py`` says why one mask
@@ -36,25 +36,25 @@ Answers = dict[tuple[int, int], tuple[BytesVector, np.ndarray]]
 """See ``BoundFilter.answers``."""
 
 _SMALL = 16
-"""The answers for fewer values are not worth keeping: some dictionaries are made for one chunk only."""
+"""Results for fewer values are not worth keeping: some dictionaries are made for one chunk only."""
 
 _SPARSE = 4
-"""A dictionary with that many values a row is not worth comparing whole."""
+"""A dictionary with this many values per row is not worth comparing as a whole."""
 
 
 def select(bound: BoundFilter, vectors: Mapping[int, Vector], row_count: int) -> np.ndarray:
     """Return one bool a row: where ``bound`` is TRUE, neither false nor unknown.
 
-    ``vectors`` holds, by column id, ``row_count`` cells of every column of ``bound.column_ids``. A column is asked for
-    when its first leaf is reached, and not at all when the filter is decided before: a mapping that decodes on demand
-    saves that work. The mask is the caller's own.
+    ``vectors`` holds, by column id, ``row_count`` cells of every column of ``bound.column_ids``. A column is read when
+    its first leaf is reached, and not at all if the filter is decided before: a mapping that decodes on demand saves
+    that work. The caller owns the mask.
     """
     return _rows(bound.root, _Page(vectors, row_count, bound.answers))
 
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """The rows that a filter is asked about."""
+    """The rows to evaluate a filter on."""
 
     vectors: Mapping[int, Vector]
     row_count: int
@@ -104,7 +104,7 @@ def _null_test(leaf: NullTest, vector: Vector) -> np.ndarray:
 
 
 def _by_dictionary(leaf: Leaf, vector: DictionaryVector, answers: Answers) -> np.ndarray:
-    """Return the answers for rows by those for the values of their dictionary, which is asked once for all pages."""
+    """Return the results for rows from those for the values of their dictionary, computed once for all pages."""
     place = (id(leaf), id(vector.dictionary))
     known = answers.get(place)
     if known is None:
@@ -122,7 +122,7 @@ def _by_dictionary(leaf: Leaf, vector: DictionaryVector, answers: Answers) -> np
 
 
 def _cells(leaf: Leaf, vector: FixedVector | BytesVector) -> np.ndarray:
-    """Return in which rows the cell, if it is not NULL, satisfies the leaf."""
+    """Return in which rows the cell satisfies the leaf; rows with NULL are undefined."""
     return _EVALUATORS[type(leaf)](leaf, vector)
 
 
@@ -130,7 +130,7 @@ def _compare(leaf: Compare, vector: FixedVector | BytesVector) -> np.ndarray:
     if isinstance(vector, BytesVector) or leaf.physical is PhysicalType.INT128:
         cell = scalar_of(leaf.cell, leaf.physical)
         return mask_of(pc.call_function(_ARROW[leaf.op], [array_of(vector, leaf.physical), cell]))
-    if leaf.matches_nan and leaf.op != "<>":  # the opposite is false for a NaN, so its opposite is true
+    if leaf.matches_nan and leaf.op != "<>":  # the negated comparison is false for a NaN, so this is true
         found = _NUMPY[INVERSE[leaf.op]](vector.values, leaf.cell)
         return np.logical_not(found, out=found)
     return _NUMPY[leaf.op](vector.values, leaf.cell)

@@ -1,6 +1,6 @@
-"""LIKE patterns: ``%`` stands for any run of characters, ``_`` for one, a backslash takes the next character literally.
+"""LIKE patterns: ``%`` matches any characters, ``_`` one, a backslash takes the next character literally.
 
-What can be a comparison becomes one, so that it runs on bytes, prunes pages and bounds keys like any other::
+A pattern that is equivalent to a comparison becomes one, so that it runs on bytes, prunes pages and bounds keys::
 
     'abc'     =  'abc'
     'abc%'    >= 'abc' AND < 'abd'         memcmp order is the order of UTF-8, so the range holds exactly that prefix
@@ -9,7 +9,7 @@ What can be a comparison becomes one, so that it runs on bytes, prunes pages and
     '%abc'    suffix comparison
     others    a regular expression (RE2: linear in the text, whatever the pattern)
 
-Arrow's own ``match_like`` is not used: between two ``%`` it looks for an escaped backslash as if it were two.
+Arrow's own ``match_like`` is not used: between two ``%`` it takes an escaped backslash for two.
 """
 
 from collections.abc import Iterator
@@ -24,19 +24,19 @@ from .literal import shown
 
 ESCAPE = "\\"
 MAX_PIECES = 1_000
-"""Wildcards and runs of characters between them: RE2's time is that of the text multiplied by these."""
+"""Wildcards and runs of characters between them: RE2's time is proportional to the text multiplied by these."""
 _ANY, _ONE = "%", "_"
 _RE2_SPECIAL = frozenset("\\.+*?()|[]{}^$")
 
 Piece = tuple[bool, str]
-"""(is it a wildcard, the wildcard or the run of literal characters)"""
+"""(whether it is a wildcard, the wildcard or the literal characters)"""
 
 
 def bind_like(column_id: int, pattern: str, negated: bool) -> Node:
-    """Return the leaf or comparisons that select what is LIKE ``pattern``, or, ``negated``, the other strings.
+    """Return the leaf or comparisons that select the strings LIKE ``pattern``, or, ``negated``, the others.
 
     Raises:
-        InvalidArgumentError: for a pattern that ends in its escape, or that is too large.
+        InvalidArgumentError: a pattern ends in its escape, or is too large.
     """
     pieces = _pieces(pattern)
     prefix = pieces[0][1].encode() if pieces and not pieces[0][0] else b""
@@ -55,13 +55,13 @@ def bind_like(column_id: int, pattern: str, negated: bool) -> Node:
 
 
 def prefix_end(prefix: bytes) -> bytes | None:
-    """Return the least bytes above all that begin with ``prefix``; None when there are none."""
+    """Return the least bytes above all that begin with ``prefix``; None if there are none."""
     head = prefix.rstrip(b"\xff")
     return head[:-1] + bytes([head[-1] + 1]) if head else None
 
 
 def _pieces(pattern: str) -> list[Piece]:
-    """Cut a pattern into wildcards and runs of literal characters; ``%%`` is one wildcard."""
+    """Split a pattern into wildcards and literal characters; ``%%`` is one wildcard."""
     pieces: list[Piece] = []
     literal: list[str] = []
     characters = iter(pattern)
@@ -115,7 +115,7 @@ def _regex(piece: Piece) -> str:
 
 
 def _check_compiles(matcher: Matcher, pattern: str) -> None:
-    """Let a pattern that RE2 refuses fail now, not in the middle of a scan."""
+    """Raise now for a pattern that RE2 rejects, not in the middle of a scan."""
     try:
         pc.call_function(matcher.function, [pa.array([""])], pc.MatchSubstringOptions(matcher.pattern))
     except pa.ArrowInvalid:

@@ -1,8 +1,8 @@
-"""Which cells of a page are in a list: the fastest of a few ways, chosen once when the filter is bound.
+"""Which cells of a page are in a list: the fastest of several ways, chosen once when the filter is bound.
 
-Measured on 65,536 int64: a comparison for each listed cell 6 us (the page stays in the cache), a table of one bool for
-each number between the least and the greatest 60 to 90 us whatever the length of the list, a hash table of our own
-0.1 to 0.6 ms, Arrow's 200 us for short lists and 2 ms for 100,000 cells. numpy's ``isin`` sorts and is behind them all.
+Measured on 65,536 int64: a comparison with each listed cell 6 us (the page stays in the cache); a table of one bool for
+each number in the list's range 60 to 90 us, whatever the length of the list; our own hash table 0.1 to 0.6 ms; Arrow's
+200 us for short lists and 2 ms for 100,000 cells. numpy's ``isin`` sorts and is slower than all of them.
 """
 
 from dataclasses import dataclass
@@ -20,19 +20,19 @@ from .arrow import Cell, array_of, constants_of, mask_of
 
 FEW_CELLS = 8
 TABLE_SPAN = 1 << 20
-"""The greatest table, in numbers and so in bytes."""
+"""The largest table, in numbers and so in bytes."""
 
 
 class Lookup(Protocol):
     """A list of cells, ready to be searched."""
 
     def find(self, vector: FixedVector | BytesVector) -> np.ndarray:
-        """Return one bool a row: whether its cell is listed. Cells under NULL are compared as they lie."""
+        """Return one bool a row: whether its cell is listed. Cells under NULL are compared too."""
         ...
 
 
 def make_lookup(cells: tuple[Cell, ...], physical: PhysicalType) -> Lookup:
-    """Return the fastest lookup of ``cells``, which are ascending, each once, and no NaN."""
+    """Return the fastest lookup of ``cells``, which are ascending, distinct, and not NaN."""
     if physical in (PhysicalType.BYTES, PhysicalType.INT128):
         return HashLookup(constants_of(cells, physical), physical)
     if len(cells) <= FEW_CELLS:
@@ -46,7 +46,7 @@ def make_lookup(cells: tuple[Cell, ...], physical: PhysicalType) -> Lookup:
 
 @dataclass(frozen=True, slots=True)
 class FewLookup:
-    """One comparison for each listed number."""
+    """One comparison with each listed number."""
 
     cells: tuple[Cell, ...]
 
@@ -60,8 +60,8 @@ class FewLookup:
 
 @dataclass(frozen=True, slots=True)
 class TableLookup:
-    """A table of the integers from ``lowest`` on: True for those that are listed. Its last entry, False, is for all
-    that lie outside."""
+    """A table of the integers from ``lowest`` on: True for listed ones. Its last entry, False, serves all numbers
+    outside."""
 
     lowest: int
     table: np.ndarray
@@ -75,7 +75,7 @@ class TableLookup:
 
     def find(self, vector: FixedVector | BytesVector) -> np.ndarray:
         assert isinstance(vector, FixedVector)
-        # Unsigned, so that what lies below the lowest wraps round to far above the highest.
+        # Unsigned, so that numbers below the lowest wrap around to far above the highest.
         distance = vector.values.astype(np.int64).view(np.uint64)
         distance -= np.uint64(self.lowest % (1 << 64))
         np.minimum(distance, np.uint64(len(self.table) - 1), out=distance)
@@ -84,15 +84,15 @@ class TableLookup:
 
 @dataclass(frozen=True, slots=True)
 class SetLookup:
-    """A hash table of integers that lie far apart: see ``kernels/membership.py``."""
+    """A hash table of integers with large gaps: see ``kernels/membership.py``."""
 
     slots: np.ndarray
     empty: int
 
     @classmethod
     def of(cls, cells: np.ndarray) -> "SetLookup":
-        """Return the table of ascending int64, each there once."""
-        # The least number that is not listed: the first that is not at its place when counted from the least of all.
+        """Return the table of ascending, distinct int64."""
+        # The least unlisted number: the first that is not at its place when counted from the least listed one.
         least = -(1 << 63)
         expected = np.arange(least, least + len(cells), dtype=np.int64)
         missing = np.flatnonzero(cells != expected)
@@ -128,8 +128,8 @@ class HashLookup:
 
 @dataclass(frozen=True, slots=True)
 class FloatLookup:
-    """Arrow's hash table of floats. It tells -0.0 from 0.0: adding 0.0, to the listed as to the cells of a page, makes
-    both the latter, and NaN stays NaN."""
+    """Arrow's hash table of floats. It distinguishes -0.0 from 0.0: adding 0.0 to listed cells and to those of a page
+    makes both 0.0, and NaN stays NaN."""
 
     listed: pa.Array
     physical: PhysicalType

@@ -1,4 +1,4 @@
-"""The primary keys that a filter names one by one: where it holds every key column to a value or a list of values."""
+"""The primary keys that a filter lists: when it fixes every key column to a value or a list of values."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .arrow import Cell, constants_of
 from .bound import And, BoundFilter, Compare, Node, OneOf
 
 POINTS_MAX = 100_000
-"""More keys are not looked up one by one."""
+"""The most keys to look up one by one."""
 
 
 def key_points(bound: BoundFilter, schema: TableSchema, encoder: KeyEncoder) -> KeyVector | None:
-    """Return the encoded keys, each once, among which is that of every row that the filter can select; None when it
-    does not name them, or names more than ``POINTS_MAX``."""
+    """Return distinct encoded keys that include those of all rows that the filter can select; None if it does not list
+    them, or lists more than ``POINTS_MAX``."""
     listed = [_cells(bound.root, column.id) for column in schema.key]
     known = [cells for cells in listed if cells is not None]
     if len(known) < len(listed) or math.prod(len(cells) for _, cells in known) > POINTS_MAX:
@@ -31,7 +31,7 @@ def key_points(bound: BoundFilter, schema: TableSchema, encoder: KeyEncoder) -> 
 
 
 def _cells(node: Node, column_id: int) -> tuple[PhysicalType, tuple[Cell, ...]] | None:
-    """Return the shortest list of cells that a column is held to; None when there is none."""
+    """Return the shortest list of cells that a column is fixed to; None if there is none."""
     parts = node.parts if isinstance(node, And) else (node,)
     lists: list[tuple[PhysicalType, tuple[Cell, ...]]] = []
     for part in parts:

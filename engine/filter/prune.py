@@ -1,7 +1,7 @@
-"""What a filter says about rows that were not read: by zone maps whether a page may hold one that matches, and by the
-columns of the primary key between which encoded keys all of them lie.
+"""What a filter says about unread rows: by zone maps, whether a page may have a match; by the columns of the primary
+key, the range of encoded keys of all matches.
 
-Both err on one side only: where ``may_match`` is False, and outside of ``key_range``, no row is selected.
+Both err on the safe side: where ``may_match`` is False, and outside of ``key_range``, no row matches.
 """
 
 from bisect import bisect_left
@@ -21,7 +21,7 @@ from .like import prefix_end
 def may_match(bound: BoundFilter, zone_map_of: Callable[[int], ZoneMap | None], row_count: int) -> bool:
     """Return whether the filter may be true for one of the ``row_count`` rows of a page.
 
-    ``zone_map_of`` gives the zone map of a column's cells in that page by column id; None where nothing is known.
+    ``zone_map_of`` gives the zone map of a column's cells in that page by column id; None if unknown.
     """
     return row_count > 0 and _may_match(bound.root, zone_map_of)
 
@@ -93,18 +93,18 @@ def _reaches(zone: ZoneMap, low: bytes, end: bytes | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """Encoded keys from ``lower`` (included; None: the first) up to ``upper`` (not included; None: the last)."""
+    """Encoded keys from ``lower`` (inclusive; None: the first) to ``upper`` (exclusive; None: the last)."""
 
     lower: bytes | None
     upper: bytes | None
 
     @property
     def is_empty(self) -> bool:
-        """Whether no key can lie in the range."""
+        """Whether the range has no keys."""
         return self.upper is not None and (self.lower or b"") >= self.upper
 
     def intersection(self, other: "KeyRange") -> "KeyRange":
-        """Return the keys that lie in both."""
+        """Return the keys that are in both."""
         lower = max((end for end in (self.lower, other.lower) if end is not None), default=None)
         upper = min((end for end in (self.upper, other.upper) if end is not None), default=None)
         return KeyRange(lower, upper)
@@ -115,19 +115,19 @@ NO_KEYS = KeyRange(b"", b"")
 
 
 def key_range(bound: BoundFilter, schema: TableSchema, encoder: KeyEncoder) -> KeyRange:
-    """Return a range that holds the encoded key of every row that the filter can select.
+    """Return a range with the encoded keys of all rows that the filter can select.
 
-    As long as the leading key columns are held to one value each they make a prefix; the first that is held to an
-    interval, or not at all, ends it. Intervals come from any mixture of AND and OR: AND intersects, OR takes the hull.
+    Leading key columns with a single value form a prefix; the first column with an interval, or without bounds, ends
+    it. Intervals come from any mixture of AND and OR: AND intersects, OR takes the hull.
     """
     return columns_range(bound, schema.key, encoder)
 
 
 def columns_range(bound: BoundFilter, columns: Sequence[ColumnSchema], encoder: KeyEncoder) -> KeyRange:
-    """Return what ``key_range`` does for the encoding of any NOT NULL columns."""
+    """Return the same as ``key_range`` for the encoding of any NOT NULL columns."""
     prefix: list[Any] = []
     last = _Interval()
-    for column in reversed(columns):  # every column is looked at: an empty interval anywhere leaves no keys
+    for column in reversed(columns):  # reads every column: an empty interval in any of them leaves no keys
         if (interval := _interval(bound.root, column.id)) is None:
             return NO_KEYS
         prefix, last = ([interval.point, *prefix], last) if interval.point is not None else ([], interval)
@@ -136,9 +136,9 @@ def columns_range(bound: BoundFilter, columns: Sequence[ColumnSchema], encoder: 
 
 @dataclass(frozen=True, slots=True)
 class _Interval:
-    """Cells from ``low`` to ``high``, each None for no end.
+    """Cells from ``low`` to ``high``, each None if unbounded.
 
-    ``low`` is (cell, whether it is left out), ``high`` is (cell, whether it belongs): so tuples compare as ends do.
+    ``low`` is (cell, whether it is excluded), ``high`` is (cell, whether it is included): so tuples compare like ends.
     """
 
     low: tuple[Any, bool] | None = None
@@ -146,7 +146,7 @@ class _Interval:
 
     @property
     def point(self) -> Cell | None:
-        """The only cell of an interval that has but one."""
+        """The cell of an interval with a single one."""
         return self.low[0] if self.low and self.high and self.low[0] == self.high[0] else None
 
     @property
@@ -157,7 +157,7 @@ class _Interval:
 
 
 def _interval(node: Node, column_id: int) -> _Interval | None:
-    """Return where the cells of a column lie in the rows that ``node`` selects; None when it selects no row."""
+    """Return the interval of a column's cells in the rows that ``node`` selects; None if it selects none."""
     if isinstance(node, And):
         return _intersection([_interval(part, column_id) for part in node.parts])
     if isinstance(node, Or):
@@ -208,7 +208,7 @@ def _encode(prefix: list[Any], last: _Interval, columns: Sequence[ColumnSchema],
     """Return the range of keys that begin with the cells of ``prefix``, followed by a cell in ``last``."""
 
     def end(cells: list[Any], is_past: bool) -> bytes | None:
-        """The first key that begins with ``cells``, or the first past all of them; None when there is none."""
+        """The first key that begins with ``cells``, or the first past all of them; None if there is none."""
         encoded = encoder.encode_bound(tuple(cells))
         if not is_past:
             return encoded

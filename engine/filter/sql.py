@@ -1,4 +1,4 @@
-"""A filter as SQL text, as a predicate.
+"""Parses a filter from SQL text to a predicate.
 
     filter   := part | NOT filter | filter AND filter | filter OR filter | ( filter )
     part     := column op literal | literal op column | column | TRUE | FALSE
@@ -13,8 +13,8 @@
 NOT binds closer than AND, AND closer than OR. A column alone is a bool column: ``active`` means ``active = TRUE``.
 
 sqlglot's tokenizer reads the words (``words.py``). Its parser is not used: it recurses some twenty frames a
-parenthesis, so that fifty of them, which programs write with ease, end in a RecursionError; and its tree is that of all
-SQL, and changes with its versions. This parser keeps its operators on a stack of its own.
+parenthesis, so that fifty of them, which programs easily write, end in a RecursionError; and its tree covers all of
+SQL, and changes with its versions. This parser keeps its operators on its own stack.
 """
 
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ from ...schemas.request import check
 from .words import Kind, Word, error_at, number_value, words_of
 
 MAX_TEXT = 4 * 1024 * 1024
-"""Characters of a filter; 100,000 quoted UUIDs fit. What is longer goes as a tree."""
+"""Characters of a filter; 100,000 quoted UUIDs fit. Send longer filters as a tree."""
 MAX_DEPTH = 100
 """Levels of AND, OR and NOT inside each other; parentheses that change nothing do not count."""
 
@@ -66,7 +66,7 @@ def parse_sql(text: str, limits: Limits) -> Predicate:
     """Read a filter from SQL text.
 
     Raises:
-        InvalidArgumentError: naming the part that no filter may have, and what it may; or a limit that is passed.
+        InvalidArgumentError: with the unsupported part, and what is supported; or a limit is exceeded.
     """
     if len(text) > MAX_TEXT:
         raise InvalidArgumentError(
@@ -138,7 +138,7 @@ def _joined(op: str, left: _Part, right: _Part) -> _Part:
 
 
 class _Parser:
-    """Operator precedence over two stacks: operators that wait, and operands that are read."""
+    """Operator precedence over two stacks: waiting operators, and operands."""
 
     def __init__(self, words: list[Word], limits: Limits) -> None:
         self._words = words
@@ -200,7 +200,7 @@ class _Parser:
                 self._operands.append(_joined(op, self._operands.pop(), right))
 
     def _part(self) -> Predicate:
-        """Read a column with what it is compared with."""
+        """Read a column and its comparison."""
         self._nodes_left -= 1
         if self._nodes_left < 0:
             raise InvalidArgumentError(f"the filter has more than {self._limits.predicate_nodes:,} parts")
@@ -297,7 +297,7 @@ class _Parser:
         return _refuse(word, _why_no_literal(word, self._peek()))
 
     def _signed(self, word: Word) -> Any:
-        """Read a number that the tokenizer left in pieces: its sign, or the point that it starts with."""
+        """Read a number that the tokenizer left in pieces: its sign, or its leading point."""
         sign = 1
         while word.is_symbol("-", "+"):
             sign = -sign if word.text == "-" else sign
@@ -359,7 +359,7 @@ def _refuse(word: Word, why: str) -> NoReturn:
 
 
 def _known_form(word: Word) -> str | None:
-    """Return what a word of SQL would begin that no filter may have."""
+    """Return the unsupported SQL form that a word would begin."""
     if word.is_symbol("+", "-", "*", "/", "%", "||", "^", "&", "|"):
         return "arithmetic is not supported"
     if word.is_symbol("::"):

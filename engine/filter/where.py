@@ -1,4 +1,4 @@
-"""What a caller gave as ``where``, as a predicate."""
+"""Parses a caller's ``where`` to a predicate."""
 
 from typing import Any
 
@@ -9,12 +9,12 @@ from .sql import parse_sql
 
 
 def parse_where(where: str | dict[str, Any] | None, limits: Limits) -> Predicate | None:
-    """Return the predicate that SQL text or the JSON of a filter tree stands for; None, for every row, of None.
+    """Return the predicate of SQL text or of a filter tree in JSON; None for None, which selects every row.
 
-    Blank text is refused, not taken for None: a filter that got lost on its way must not read everything.
+    Rejects blank text instead of taking it for None: a filter lost on the way must not read everything.
 
     Raises:
-        InvalidArgumentError: naming the part that is wrong, or a limit that is passed.
+        InvalidArgumentError: with the wrong part, or the exceeded limit.
     """
     if where is None:
         return None

@@ -1,8 +1,8 @@
 """The words of SQL text.
 
 sqlglot's tokenizer cuts the text: it knows comments, quoted identifiers and doubled quotes. It takes 5 us a word, and a
-word may be one character. So lists of plain literals are found first, by one regular expression, and read as one word;
-only the text between them goes to the tokenizer, and that may be ``MAX_PLAIN_TEXT`` characters long.
+word may be one character. So lists of plain literals are found first, by one regular expression, and read as one word.
+Only the text between them goes to the tokenizer, at most ``MAX_PLAIN_TEXT`` characters.
 """
 
 import re
@@ -20,7 +20,7 @@ from ...schemas.literal import to_json
 from ...schemas.request import check
 
 LONG_LIST = 64
-"""From that many values on a list is read by the regular expression."""
+"""The regular expression reads lists with at least this many values."""
 MAX_PLAIN_TEXT = 128 * 1024
 """Characters of a filter outside of such lists: enough for 10,000 comparisons, and at most 0.7 s of work."""
 
@@ -28,19 +28,19 @@ _NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 _LITERAL = rf"(?:[+-]?{_NUMBER}|'[^']*(?:''[^']*)*')"
 _STEP = re.compile(r"""'[^']*(?:''[^']*)*'|"[^"]*(?:""[^"]*)*"|--[^\r\n]*|(?P<list>\()""")
 _RUN = re.compile(rf"(?:\s*{_LITERAL}\s*,){{1,200}}", re.ASCII)
-"""Part of a list: never so much at once that the interpreter is kept from other threads for long."""
+"""The most of a list to read at once, so that other threads can use the interpreter."""
 _LAST = re.compile(rf"\s*{_LITERAL}\s*\)", re.ASCII)
 _VALUES = re.compile(rf"([+-]?{_NUMBER})|'([^']*(?:''[^']*)*)'", re.ASCII)
 _SIGNED = re.compile(f"[+-]?{_NUMBER}", re.ASCII)
 _MOST_DIGITS = 1_000
 _STEPS = 256
-"""Steps of the search between two looks whether to go on."""
+"""Steps of the search between two checks whether to continue."""
 _PIECE = 64 * 1024
 """Characters that are searched in one step."""
 
 
 class Kind(Enum):
-    """What a word is."""
+    """The kinds of words."""
 
     WORD = auto()
     """A keyword or a column, not quoted."""
@@ -74,7 +74,7 @@ class Word:
 
 
 class _Tokenizer(Tokenizer):
-    """No keywords: a column may be called ``date`` or ``order``, the parser knows the few words that mean something."""
+    """No keywords: a column may be called ``date`` or ``order``; the parser knows the few keywords it needs."""
 
     HEX_STRINGS = [("x'", "'"), ("X'", "'")]  # noqa: RUF012 - sqlglot's form
     KEYWORDS = {  # noqa: RUF012
@@ -101,8 +101,8 @@ def words_of(text: str, limits: Limits) -> list[Word]:
     """Return the words of ``text``; the last one has the kind END.
 
     Raises:
-        InvalidArgumentError: for a quote or comment that does not end, for numbers that are none, and for more text or
-            values than a filter may have.
+        InvalidArgumentError: a quote or comment does not end, a number is invalid, or there is more text or there are
+            more values than a filter may have.
     """
     words: list[Word] = []
     first = plain = 0
@@ -128,11 +128,11 @@ def _check_plain(size: int) -> None:
 
 def _lists(text: str, limits: Limits) -> Iterator[Word]:
     """Yield the long lists of literals. Stops early in text that is too long anyway."""
-    if _has_nesting_comment(text):  # they are for the tokenizer alone
+    if _has_nesting_comment(text):  # only the tokenizer reads these
         return
     at = end = plain = 0
     values_count = steps_count = 0
-    # What lies further on than plain text may go on cannot be reached: a search through all of it would be a long step.
+    # Nothing beyond the longest plain text can be reached: searching all of it would be one long step.
     while plain <= MAX_PLAIN_TEXT and (step := _STEP.search(text, at, at + MAX_PLAIN_TEXT - plain + 1)):
         at = step.end()
         if (steps_count := steps_count + 1) % _STEPS == 0:
@@ -161,7 +161,7 @@ def _check_values(count: int, most: int) -> None:
 
 
 def _list_at(text: str, first: int, values_max: int) -> Word | None:
-    """Return the list whose parenthesis ends at ``first``, unless it is short, or holds more than plain literals.
+    """Return the list whose parenthesis ends at ``first``; None if it is short, or has more than plain literals.
 
     Raises:
         InvalidArgumentError: it has more than ``values_max`` values.
@@ -174,7 +174,7 @@ def _list_at(text: str, first: int, values_max: int) -> Word | None:
             for number, string in _VALUES.findall(text, at, part.end()):
                 values.append(_number_of(number) if number else string.replace("''", "'"))
         except ValueError:
-            return None  # too many digits, of which the tokenizer's number tells where they are
+            return None  # too many digits; the tokenizer reports where they are
         _check_values(len(values), values_max)
         at = part.end()
         if text[at - 1] == ")":
@@ -183,10 +183,10 @@ def _list_at(text: str, first: int, values_max: int) -> Word | None:
 
 
 def number_value(digits: str) -> Any:
-    """Return the JSON of a number: an int, or its digits as they were written.
+    """Return the JSON of a number: an int, or its digits as written.
 
     Raises:
-        ValueError: for what is no number.
+        ValueError: it is not a number.
     """
     if not _SIGNED.fullmatch(digits):
         raise ValueError(digits)
@@ -201,7 +201,7 @@ def _number_of(digits: str) -> Any:
 
 
 def error_at(word: Word, why: str) -> InvalidArgumentError:
-    """Return the error that points at ``word``."""
+    """Return an error that points at ``word``."""
     near = "the end" if word.kind is Kind.END else repr(word.text[:40])
     return InvalidArgumentError(f"invalid filter at character {word.start + 1}, {near}: {why}")
 

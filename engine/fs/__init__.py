@@ -1,4 +1,4 @@
-"""The only way to a disk: one protocol, and a real, a crashable and a failing implementation of it."""
+"""The only access to a disk: one protocol, and a real, a crashable and a failing implementation of it."""
 
 from .faulty import FaultRule, FaultyFileSystem
 from .filesystem import FileLock, FileSystem, ReadableFile, WritableFile

@@ -1,7 +1,7 @@
-"""The file systems of pyarrow, such as S3, as far as whole files go: written once from front to end, read anywhere.
+"""pyarrow's file systems, such as S3, for whole files: written once from front to end, read anywhere.
 
-What lies there comes and goes as a whole: an upload that was not synced is nothing. So such a place can hold the files
-of imports on their way into a store, never the store: it has no log, no lock and no rename that is a commit.
+Files there appear only as a whole: an upload that was not synced is nothing. So such a place can hold the files of
+imports for a store, never the store: it has no log, no lock and no atomic rename.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FREE_BYTES = 1 << 62
 
 
 class ArrowFileSystem:
-    """The files under ``root`` of a file system of pyarrow."""
+    """The files under ``root`` of a pyarrow file system."""
 
     def __init__(self, inner: arrow_fs.FileSystem, root: str) -> None:
         self._inner = inner
@@ -30,9 +30,9 @@ class ArrowFileSystem:
 
     @classmethod
     def from_uri(cls, uri: str) -> ArrowFileSystem:
-        """Return the place that a URI names, as in ``s3://bucket/prefix?region=...&endpoint_override=...``.
+        """Return the place at a URI, as in ``s3://bucket/prefix?region=...&endpoint_override=...``.
 
-        Credentials are best left to the environment. Raises InvalidArgumentError for what is no such URI.
+        Credentials are best left to the environment. Raises InvalidArgumentError for an invalid URI.
         """
         try:
             inner, root = arrow_fs.FileSystem.from_uri(uri)
@@ -65,7 +65,7 @@ class ArrowFileSystem:
         self._inner.move(self._locate(old), self._locate(new))
 
     def link(self, old: str, new: str) -> None:
-        # No file has two names here; one that does not change any more may as well be there twice.
+        # There are no links here; a copy serves for a file that never changes.
         if self.exists(new):
             raise _os_error(errno.EEXIST, new)
         self._inner.copy_file(self._locate(old), self._locate(new))
@@ -88,7 +88,7 @@ class ArrowFileSystem:
         self._inner.delete_dir(self._locate(path))
 
     def sync_directory(self, path: str) -> None:
-        """Do nothing: a name is there when its file is."""
+        """Do nothing: a name appears with its file."""
 
     def list(self, path: str) -> list[str]:
         kind = self._info(path).type
@@ -123,7 +123,7 @@ class ArrowFileSystem:
 
 
 class ArrowWritableFile:
-    """An upload. It ends with ``sync`` or ``close``, and cannot be gone on with."""
+    """An upload. It ends with ``sync`` or ``close``, and cannot be continued."""
 
     def __init__(self, stream: pa.NativeFile, path: str) -> None:
         self._stream = stream
@@ -179,7 +179,7 @@ class ArrowReadableFile:
         return memoryview(self.pread(0, self._size))
 
     def check(self) -> None:
-        """Do nothing: what lies here comes and goes as a whole."""
+        """Do nothing: files appear only as a whole."""
 
     def close(self) -> None:
         self._file.close()

@@ -1,4 +1,4 @@
-"""Whole files: looked at, and brought from one file system to another."""
+"""Reads whole files, and copies them from one file system to another."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NO_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EMLINK, err
 
 
 def pieces_of(fs: FileSystem, path: str) -> Iterator[memoryview]:
-    """Yield the bytes of a file, piece by piece, each in memory of its own. Raises OSError."""
+    """Yield the bytes of a file, piece by piece, each in its own memory. Raises OSError."""
     file = fs.open(path)
     try:
         offset = 0
@@ -26,11 +26,11 @@ def pieces_of(fs: FileSystem, path: str) -> Iterator[memoryview]:
 
 
 def read_exactly(file: ReadableFile, path: str, offset: int, length: int) -> memoryview:
-    """Return bytes of the open file ``path``, in memory of their own.
+    """Return bytes of the open file ``path``, in their own memory.
 
     Raises:
         CorruptionError: the file ends before, or is gone.
-        UnreadableFileError: the disk does not give them.
+        UnreadableFileError: the disk does not return them.
     """
     content = bytearray(length)
     with reading(path, offset):
@@ -41,7 +41,7 @@ def read_exactly(file: ReadableFile, path: str, offset: int, length: int) -> mem
 
 
 def bring(source: FileSystem, name: str, target: FileSystem, path: str) -> None:
-    """Give a file that never changes another name, or copy it where that cannot be; its content is durable then."""
+    """Link a file that never changes to another name, or copy it where links are impossible; makes it durable."""
     if source is target:
         try:
             target.sync_file(name)

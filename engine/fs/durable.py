@@ -1,11 +1,11 @@
-"""Files and directories that know what of them is durable.
+"""Files and directories that track which of their changes are durable.
 
-What may be on the disk after the power fails (the model of SQLite's ``test6.c``):
+After a power failure the disk may have (the model of SQLite's ``test6.c``):
 
-* of each directory, what was durable plus a PREFIX of the changes to its names since its last ``sync_directory``;
-* of each file, what was durable plus, of every write since its last ``sync``, independently: nothing, a part that
+* of each directory, its durable state plus a PREFIX of the changes to its names since its last ``sync_directory``;
+* of each file, its durable state plus, of every write since its last ``sync``, independently: nothing, a part that
   ends at a sector, scattered sectors, garbage, or all of it;
-* preallocated bytes that were never written are zero.
+* zeroes in preallocated bytes that were never written.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SECTOR_BYTES = 512
 
 
 class Chance(Protocol):
-    """What is used of ``random.Random``."""
+    """The used part of ``random.Random``."""
 
     def random(self) -> float: ...
     def randint(self, a: int, b: int) -> int: ...
@@ -26,13 +26,13 @@ class Chance(Protocol):
 
 
 class DurableFile:
-    """``content`` ends with the last byte written; from there to ``size`` the file is preallocated zeroes."""
+    """``content`` ends with the last byte written; from there to ``size`` the file has preallocated zeroes."""
 
     def __init__(self, size: int, content: bytes = b"") -> None:
         self.content = bytearray(content)
         self.size = size
         self.names = 1
-        """How many directory entries callers see it by."""
+        """The number of directory entries that refer to it."""
         self._durable = bytearray(content)
         self._durable_size = size
         self._pending: list[tuple[int, bytes]] = []
@@ -107,7 +107,7 @@ def _overwrite(content: bytearray, offset: int, written: bytes) -> None:
 
 
 def _survivors(offset: int, written: bytes, random: Chance) -> list[tuple[int, bytes]]:
-    """Return what one unsynced write may have left on the disk, as (offset, bytes)."""
+    """Return what the disk may have of one unsynced write, as (offset, bytes)."""
     fate = random.random()
     if fate < 0.35:
         return []
@@ -122,7 +122,7 @@ def _survivors(offset: int, written: bytes, random: Chance) -> list[tuple[int, b
 
 
 def _sectors(offset: int, written: bytes) -> list[tuple[int, bytes]]:
-    """Cut a write where the disk's sectors begin."""
+    """Split a write at the disk's sectors."""
     end = offset + len(written)
     cuts = [
         offset,

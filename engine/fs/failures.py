@@ -1,4 +1,4 @@
-"""What a failed disk call means to whoever asked for the work."""
+"""Translates failed disk calls into errors of the store."""
 
 import errno
 from collections.abc import Iterator
@@ -13,17 +13,17 @@ from ...schemas.errors import (
 )
 
 _GONE = frozenset({errno.ENOENT, errno.ESTALE})
-"""What ``ReadableFile.check`` says of a file that is not there any more as it was."""
+"""The errors of ``ReadableFile.check`` for a file that is gone or was replaced."""
 
 
 def is_full(error: OSError) -> bool:
-    """Whether a call failed for want of space, which may come back, and not because the disk is broken."""
+    """Whether a call failed for lack of space, which may become free, and not because the disk is broken."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def is_of_the_file(error: OSError) -> bool:
-    """Whether a call failed for the sake of one file, which others need not share: not for want of memory, file
-    descriptors or space."""
+    """Whether the cause of a failed call is this file, and not a lack of memory, file descriptors or space, which
+    would affect others too."""
     return error.errno not in _OF_THE_PROCESS and not is_full(error)
 
 
@@ -57,8 +57,8 @@ def reading(path: str, offset: int = 0) -> Iterator[None]:
 
     Raises:
         CorruptionError: the file is gone, or another has its name.
-        UnreadableFileError: the disk does not give its bytes.
-        UnavailableError: it is not the file's fault, such as a want of file descriptors.
+        UnreadableFileError: the disk does not return its bytes.
+        UnavailableError: the cause is not the file, such as a lack of file descriptors.
     """
     try:
         yield

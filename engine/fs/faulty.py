@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .filesystem import BytesLike
 
 CONTENT = frozenset({"pread", "read_into", "view"})
-"""The calls that bring bytes of a file."""
+"""The calls that return bytes of a file."""
 READS = CONTENT | {"open", "check", "list", "exists", "size", "free_bytes"}
 WRITES = frozenset({"append", "pwrite"})
 SYNCS = frozenset({"sync", "sync_file", "sync_directory"})
@@ -30,8 +30,8 @@ class FaultRule:
     ``short_write`` lets that many bytes of a failing write through first.  The call has no other effect: a failed
     sync makes nothing durable.
 
-    A rule for ``CONTENT`` may lie instead of failing: ``short_read`` cuts what comes to so many bytes, as where a file
-    was truncated, and ``flip`` turns that bit of it (counted from its first, modulo its length) round.
+    A rule for ``CONTENT`` may lie instead of failing: ``short_read`` cuts the result to this many bytes, as if the file
+    were truncated, and ``flip`` inverts this bit of it (counted from its first, modulo its length).
 
     >>> FaultRule(calls=SYNCS, path="wal/*", nth=3, error=errno.EIO, sticky=True).nth
     3
@@ -48,12 +48,12 @@ class FaultRule:
 
     @property
     def lies(self) -> bool:
-        """Whether the call succeeds with other bytes than there are."""
+        """Whether the call succeeds with wrong bytes."""
         return self.short_read is not None or self.flip is not None
 
 
 class FaultyFileSystem:
-    """``inner`` with ``rules`` laid over it.  The first rule that fires wins.
+    """``inner`` with ``rules`` applied to its calls.  The first rule that fires wins.
 
     ``calls`` counts every call, so that a test can fail each in turn; ``injected`` names the calls that failed.
     """
@@ -123,7 +123,7 @@ class FaultyFileSystem:
         return self.inner.free_bytes(path)
 
     def check(self, call: str, path: str) -> None:
-        """Count the call, and raise what a rule has for it."""
+        """Count the call, and raise the error of a matching rule."""
         rule = self.fault_of(call, path)
         if rule is not None and not rule.lies:
             raise self.error_of(rule, path)
@@ -225,7 +225,7 @@ class FaultyReadableFile:
 
 
 def _falsified(content: memoryview, rule: FaultRule | None) -> memoryview:
-    """Return what a rule makes of ``content``, which it may change."""
+    """Return ``content`` as changed by a rule, perhaps in place."""
     if rule is None:
         return content
     if rule.flip is not None and len(content):

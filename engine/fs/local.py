@@ -1,14 +1,14 @@
 """The operating system's files.  The only module of the engine that opens one.
 
 Preallocation and the cost of a sync.  ``posix_fallocate`` reserves extents that ext4 marks "unwritten"; the first
-write to one must also commit the file system's journal, which makes a small ``fdatasync`` about twenty times dearer
+write to one must also commit the file system's journal, which makes a small ``fdatasync`` about twenty times slower
 (2 ms instead of 0.1 ms on a laptop-class SSD).  Writing zeroes over all of it beforehand doubles the bytes written.
-So zeroes are laid a window ahead of SMALL writes only: one sync in thousands pays for the window, the others
-overwrite blocks that are there.  Large writes pay more for their bytes than for the journal, and go straight in.
+So zeroes are written a window ahead of SMALL writes only: one sync in thousands pays for the window, the others
+overwrite existing blocks.  For large writes the bytes cost more than the journal, so they skip this.
 
-Nothing is mapped: a page of a mapping that the disk does not give, or that was cut off, ends the process with SIGBUS,
-where a read returns an error.  Files that are read stay open, up to half of the descriptors that the process may have;
-others are opened again for each read, by their name, and must be the same file then.
+Nothing is mapped: an unreadable or truncated page of a mapping ends the process with SIGBUS, where a read returns an
+error.  Files stay open for reading, up to half of the process's descriptors; others are opened by name for each read,
+and must then be the same file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SMALL_WRITE = 1 << 20
 _ZEROES = bytes(_SMALL_WRITE)
 _CLOSED = -1
 _BY_NAME = -2
-"""In the place of a descriptor: the file is opened for each read."""
+"""Replaces a descriptor: the file is opened for each read."""
 
 
 class LocalFileSystem:
@@ -49,7 +49,7 @@ class LocalFileSystem:
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = os.path.abspath(os.fspath(root))
         self._readers: dict[str, WeakSet[LocalReadableFile]] = {}
-        """Those who read a file, by where it is: they must hear when we unlink it ourselves."""
+        """The readers of files, by path: we must notify them before we unlink a file ourselves."""
         self._lock = threading.RLock()  # the last reference to a reader may go at any time, also while it is held
 
     def __repr__(self) -> str:
@@ -76,7 +76,7 @@ class LocalFileSystem:
         return file
 
     def forget(self, where: str, file: LocalReadableFile) -> None:
-        """Tell no more to a reader."""
+        """Stop notifying a reader."""
         with self._lock:
             readers = self._readers.get(where)
             if readers is not None:
@@ -118,7 +118,7 @@ class LocalFileSystem:
                 if not os.path.isdir(directory):
                     raise
             if len(directory) <= len(self.root):
-                # No call can name what is above the root, so its entry is made durable here.
+                # No call can name the root's parent, so its entry is made durable here.
                 _sync(os.path.dirname(directory), os.O_RDONLY | os.O_DIRECTORY)
 
     def remove_directory(self, path: str) -> None:
@@ -164,7 +164,7 @@ class LocalFileSystem:
 
 
 class LocalWritableFile:
-    """A descriptor, where it was opened, and how much of it was preallocated and zeroed."""
+    """A descriptor, its path, and how much of it was preallocated and zeroed."""
 
     def __init__(self, descriptor: int, where: str, preallocated: int) -> None:
         self._descriptor = descriptor
@@ -179,7 +179,7 @@ class LocalWritableFile:
         return self._size
 
     def reserve(self) -> None:
-        """Take the preallocated space, and make the file's length durable once: later syncs may then skip it."""
+        """Preallocate the space, and make the file's length durable once: later syncs may then skip it."""
         os.posix_fallocate(self._descriptor, 0, self._preallocated)
         self._zero(0)
         os.fsync(self._descriptor)
@@ -223,15 +223,15 @@ class LocalWritableFile:
 
 
 class _Descriptors:
-    """How many files of this process are kept open to be read."""
+    """Limits how many files this process keeps open for reading."""
 
     def __init__(self) -> None:
         self.most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
         self._kept = 0
-        self._lock = threading.RLock()  # as that of LocalFileSystem
+        self._lock = threading.RLock()  # for the same reason as in LocalFileSystem
 
     def take(self) -> bool:
-        """Return whether one more may be kept open, and count it."""
+        """Count one more open file, and return whether it may be kept open."""
         with self._lock:
             if self._kept >= self.most:
                 return False
@@ -307,12 +307,12 @@ class LocalReadableFile:
             raise OSError(errno.ESTALE, f"it was cut from {self._size:,} to {state.st_size:,} bytes", self._where)
 
     def lose_name(self) -> None:
-        """Hear that the file is about to be unlinked, or replaced, by us: whoever reads it may go on."""
+        """Prepare for our unlinking or replacing the file: readers may continue."""
         if self._descriptor == _BY_NAME:
             try:
                 self._descriptor = self._open_again()
             except OSError:
-                return  # whoever reads it next is told
+                return  # the next read reports it
         self._has_name = False
 
     def close(self) -> None:
@@ -336,7 +336,7 @@ class LocalReadableFile:
 
 
 def _open_to_read(where: str) -> int:
-    """Open a file of the store: no link to another's, and nothing that a reader would wait for."""
+    """Open a file of the store; no symbolic link, and nothing that could block."""
     descriptor = os.open(where, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -345,7 +345,7 @@ def _open_to_read(where: str) -> int:
 
 
 def _read_fully(descriptor: int, view: memoryview, offset: int) -> int:
-    """Fill ``view``; return how many bytes the file had."""
+    """Fill ``view``; return the number of bytes read, fewer at the end of the file."""
     count = os.preadv(descriptor, [view], offset)
     while 0 < count < view.nbytes:
         more = os.preadv(descriptor, [view[count:]], offset + count)
@@ -356,11 +356,11 @@ def _read_fully(descriptor: int, view: memoryview, offset: int) -> int:
 
 
 _LOCKED: set[str] = set()
-"""The files that this process has locked: to say who has a lock, not to decide it."""
+"""The files that this process has locked: to name the owner of a lock, not to decide it."""
 
 
 class LocalFileLock(FileLock):
-    """An flock: it belongs to the open descriptor, and the kernel drops it with the process."""
+    """An flock: it belongs to the open descriptor, and the kernel releases it with the process."""
 
     def __init__(self, descriptor: int, where: str) -> None:
         self._descriptor = descriptor
@@ -375,7 +375,7 @@ class LocalFileLock(FileLock):
 
 
 def _write_fully(descriptor: int, views: Sequence[memoryview], offset: int) -> None:
-    """Write all of ``views``: the kernel may take less than it is given, and only so many pieces at once."""
+    """Write all of ``views``: the kernel may write less than asked, and only so many pieces at once."""
     pending = list(reversed(views))
     while pending:
         written = os.pwritev(descriptor, pending[: -_IOV_MAX - 1 : -1], offset)
@@ -387,7 +387,7 @@ def _write_fully(descriptor: int, views: Sequence[memoryview], offset: int) -> N
 
 
 def _identity(state: os.stat_result) -> tuple[int, int]:
-    """Return what no other file has as long as this one is open."""
+    """Return the file's identity, unique while it is open."""
     return state.st_dev, state.st_ino
 
 

@@ -1,4 +1,4 @@
-"""A directory of a file system as a file system of its own."""
+"""A directory of a file system as its own file system."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from .filesystem import FileLock, FileSystem, ReadableFile, WritableFile, clean_
 
 
 class DirectoryFileSystem:
-    """The files under ``directory`` of another file system; paths are relative to it and do not leave it."""
+    """The files under ``directory`` of another file system; paths are relative to it and stay inside it."""
 
     def __init__(self, inner: FileSystem, directory: str) -> None:
         self._inner = inner

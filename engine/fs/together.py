@@ -1,5 +1,5 @@
-"""Syncs of many files at once. A disk serves eight callers of ``fsync`` hardly slower than one: the journal of its file
-system is committed for all who wait. One after the other they take as many commits as there are files.
+"""Syncs many files at once. A disk serves eight callers of ``fsync`` hardly slower than one, as one commit of the file
+system's journal serves all of them. One after the other, each file takes its own commit.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 _THREADS = 8
 _OPEN_FILES_MAX = 64
-"""So many files wait for their sync at most: each holds a file descriptor."""
+"""The most files waiting for their sync: each holds a file descriptor."""
 
 
 class SyncTogether(DirectoryFileSystem):
     """A file system whose new files are synced in the background, while the next ones are written.
 
-    ``sync`` of a file takes effect when ``sync_directories`` has returned, or raised: nothing may refer to the file
-    before. Leave it as a context manager: nothing runs any more then. One thread at a time.
+    ``sync`` of a file takes effect when ``sync_directories`` returns or raises: nothing may refer to the file before.
+    A context manager; at its end nothing runs any more. One thread at a time.
     """
 
     def __init__(self, fs: FileSystem) -> None:
@@ -37,13 +37,13 @@ class SyncTogether(DirectoryFileSystem):
         return _LateFile(self, super().create(path, preallocate))
 
     def sync_directories(self, paths: Iterable[str]) -> None:
-        """Make all files durable that were closed, then the names in directories. Raises OSError."""
+        """Make all closed files durable, then the names in directories. Raises OSError."""
         pending, self._pending = self._pending, []
         _settle(pending)
         _settle([self._pool.submit(self.sync_directory, path) for path in paths])
 
     def finish(self, file: WritableFile) -> None:
-        """Sync and close a file, soon."""
+        """Sync and close a file in the background."""
         self._room.acquire()
         self._pending.append(self._pool.submit(self._finish, file))
 
@@ -96,7 +96,7 @@ class _LateFile:
 
 
 def sync_directories(fs: FileSystem, paths: Iterable[str]) -> None:
-    """Make the names in directories durable, and the new files in them where they are synced together."""
+    """Make the names in directories durable, and before them the new files, if these are synced together."""
     if isinstance(fs, SyncTogether):
         fs.sync_directories(paths)
         return
@@ -105,7 +105,7 @@ def sync_directories(fs: FileSystem, paths: Iterable[str]) -> None:
 
 
 def _settle(calls: list[Future[None]]) -> None:
-    """Return when all calls have ended. Raises what the first of those that failed has raised."""
+    """Wait until all calls have ended. Raises the error of the first that failed."""
     wait(calls)
     for call in calls:
         call.result()

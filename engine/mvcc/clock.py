@@ -5,9 +5,9 @@
     | microseconds of 1970  |   logical   |
     +-----------------------+-------------+
 
-The logical part tells apart what happens within a microsecond, and carries over into the microseconds when 4,096
-events share one; so a timestamp may run ahead of the wall, but it never repeats and never goes back, whatever an
-operator or NTP does to the clock.  (Kulkarni et al., "Logical Physical Clocks", 2014; Kudu's ``HybridClock``.)
+The logical part orders events within a microsecond, and carries over into the microseconds when 4,096 events share one.
+So a timestamp may run ahead of the wall clock, but it never repeats and never goes back, whatever an operator or NTP
+does to the clock.  (Kulkarni et al., "Logical Physical Clocks", 2014; Kudu's ``HybridClock``.)
 
 The only module of the engine that reads a clock.
 """
@@ -27,21 +27,21 @@ def timestamp_of(microseconds: int) -> int:
 
 
 def microseconds_of(timestamp: int) -> int:
-    """Return the microsecond in which a timestamp lies."""
+    """Return the microsecond of a timestamp."""
     return timestamp >> LOGICAL_BITS
 
 
 class Clock(Protocol):
-    """Hands out timestamps; all methods may be called by many threads at once."""
+    """Generates timestamps. Thread safe."""
 
     def now(self) -> int:
-        """Return a timestamp greater than any that ``now`` returned and any that ``update`` was given."""
+        """Return a timestamp greater than all results of ``now`` and all arguments of ``update``."""
         ...
 
     def update(self, timestamp: int) -> None:
-        """Make every later ``now`` greater than ``timestamp``: after a restart, or when another clock is ahead.
+        """Make every later ``now`` greater than ``timestamp``: after a restart, or if another clock is ahead.
 
-        The caller decides how far into the future it believes others.
+        The caller limits how far ahead it accepts other clocks.
         """
         ...
 
@@ -51,7 +51,7 @@ class Clock(Protocol):
 
 
 class _HybridClock:
-    """``now`` and ``update`` over a time of day that a subclass supplies."""
+    """``now`` and ``update``, given a time of day from a subclass."""
 
     def __init__(self) -> None:
         self._last = 0
@@ -78,7 +78,7 @@ class SystemClock(_HybridClock):
 
 
 class ManualClock(_HybridClock):
-    """A time of day that moves only by ``advance``, so that a test owns it."""
+    """A time of day that moves only by ``advance``, for tests."""
 
     def __init__(self, microseconds: int = 1_000_000) -> None:
         super().__init__()
@@ -88,5 +88,5 @@ class ManualClock(_HybridClock):
         return self._microseconds
 
     def advance(self, microseconds: int) -> None:
-        """Move the time of day; a negative distance is a clock that was set back."""
+        """Move the time of day; negative sets the clock back."""
         self._microseconds += microseconds

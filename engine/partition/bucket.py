@@ -1,8 +1,8 @@
-"""The hash bucket of rows: what Spark computes as ``pmod(xxhash64(columns), buckets)``.
+"""The hash bucket of rows, the same as Spark's ``pmod(xxhash64(columns), buckets)``.
 
-By type, as Spark's expression does: int8, int16, int32 and date as an int; int64, timestamp and decimals of up to 18
-digits as a long; larger decimals as the bytes of the unscaled integer, big-endian and as few as hold it; strings and
-binary as their bytes. A seed other than 0 goes first, as an int: ``xxhash64(seed, columns)``.
+By type, as in Spark's expression: int8, int16, int32 and date as an int; int64, timestamp and decimals of up to 18
+digits as a long; larger decimals as the fewest big-endian bytes of the unscaled integer; strings and binary as their
+bytes. A seed other than 0 comes first, as an int: ``xxhash64(seed, columns)``.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _big_integers(values: np.ndarray) -> BytesVector:
     digits = np.ascontiguousarray(values).view(np.uint8).reshape(-1, 16)[:, ::-1]
     sign = np.where(digits[:, :1] >= 0x80, np.uint8(0xFF), np.uint8(0))
     is_sign = digits == sign
-    # The first byte that says more than the sign; the last one is always there.
+    # The first byte that carries more than the sign; the last one always remains.
     first = np.where(is_sign[:, :15].all(axis=1), 15, np.argmin(is_sign[:, :15], axis=1))
     leading = digits[np.arange(len(digits)), first]
     needs_sign = ((leading >= 0x80) != (sign[:, 0] == 0xFF)) & (first > 0)

@@ -1,8 +1,8 @@
-"""Which tablets a filter leaves: by hash and by range, each level on its own.
+"""Which tablets a filter leaves: by hash and by range, each level separately.
 
-A range is left out when no row in it can match: its bounds are a zone map of the range columns, and the encoded range
-columns of all rows that match lie in one interval. A hash level needs the values of all its columns, by equality or
-IN; their combinations are hashed, and what lies in no other bucket is left out.
+A range is skipped if no row in it can match: its bounds are a zone map of the range columns, and the encoded range
+columns of all matches are in one interval. A hash level needs the values of all its columns, by equality or IN; their
+combinations are hashed, and the other buckets are skipped.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from .bucket import buckets_of
 from .router import cell_of, encoded, encoder_of
 
 COMBINATIONS_MAX = 1 << 16
-"""Combinations of values that are hashed; with more, a level leaves out nothing."""
+"""The most combinations of values to hash; with more, a level skips nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class LevelCount:
-    """What one level leaves of the tablets that it is a level of."""
+    """How many of its tablets one level leaves."""
 
     level: str
     tablets: int
@@ -48,7 +48,7 @@ class LevelCount:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """The numbers of the tablets that may hold a row that matches, and what each level has to do with it."""
+    """The numbers of the tablets that may have a match, and the effect of each level."""
 
     left: list[int]
     levels: list[LevelCount]
@@ -95,7 +95,7 @@ def _names(column_ids: Sequence[int], schema: TableSchema) -> str:
 
 
 def _buckets_left(bound: BoundFilter, level: HashSchema, schema: TableSchema) -> tuple[set[int], str]:
-    """Return the buckets that a row that matches can be in, and why."""
+    """Return the buckets that may have a match, and the reason."""
     everything = set(range(level.buckets))
     columns = [schema.by_id[column_id] for column_id in level.columns]
     values = [_values(bound.root, column.id) for column in columns]
@@ -134,7 +134,7 @@ def _vector(values: Sequence[Cell], physical: PhysicalType) -> Vector:
 
 
 def _values(node: Node, column_id: int) -> frozenset[Cell] | None:
-    """Return the only cells of a column that rows which ``node`` selects can have; None when that is not known."""
+    """Return the only cells that a column can have in rows that ``node`` selects; None if unknown."""
     if isinstance(node, And):
         known = [found for part in node.parts if (found := _values(part, column_id)) is not None]
         return frozenset.intersection(*known) if known else None
@@ -154,7 +154,7 @@ def _values(node: Node, column_id: int) -> frozenset[Cell] | None:
 
 
 class _RangeTest:
-    """Asks of ranges whether they may hold a row that a filter selects."""
+    """Tests whether ranges may have a row that a filter selects."""
 
     def __init__(self, bound: BoundFilter, partitions: PartitionSchema, schema: TableSchema) -> None:
         self._bound = bound
@@ -167,7 +167,7 @@ class _RangeTest:
         self.why = f"the filter's values of {names} beside the bounds" if used else f"nothing is known of {names}"
 
     def may_hold(self, each: RangePartition) -> bool:
-        """Return False only when no row of the range can match."""
+        """Return False only if no row of the range can match."""
         lower = encoded(each.lower, self._columns, self._encoder)
         upper = encoded(each.upper, self._columns, self._encoder) if each.upper else None
         if _is_apart(self._keys, lower, upper):
@@ -176,12 +176,12 @@ class _RangeTest:
         return may_match(self._bound, zones.get, 1)
 
     def _zones(self, each: RangePartition) -> dict[int, ZoneMap]:
-        """Return what the cells of the leading range columns lie between: up to the first in which they differ."""
+        """Return the bounds of the leading range columns, up to the first in which lower and upper differ."""
         zones: dict[int, ZoneMap] = {}
         for position, column in enumerate(self._columns):
             low = _at(each.lower, position, column)
             high = _at(each.upper, position, column)
-            # The last value of an upper bound is left out itself; of bytes there is no greatest cell below it.
+            # The last value of an upper bound is exclusive; bytes have no greatest cell below it.
             is_past = position == len(each.upper) - 1 and isinstance(high, int)
             zones[column.id] = _zone(low, high - is_past if isinstance(high, int) else high, column)
             if low is None or low != high:
@@ -201,7 +201,7 @@ def _at(cells: Sequence[object], position: int, column: ColumnSchema) -> Cell | 
 
 
 def _zone(low: Cell | None, high: Cell | None, column: ColumnSchema) -> ZoneMap:
-    """Return the zone map of cells from ``low`` to ``high``, both included; None for no bound."""
+    """Return the zone map of cells from ``low`` to ``high``, both inclusive; None is unbounded."""
     ends = bounds(column.logical)
     least = low if low is not None else ends[0] if ends else b""
     return ZoneMap(least, high, null_count=0, row_count=1, exact=False)

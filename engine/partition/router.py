@@ -1,7 +1,7 @@
 """Router: the tablet of each row, by its range and by the hash buckets of that range.
 
-Ranges are laid out along the encoded values of the range columns: the sorted bounds cut that line into segments, each
-of which is a range or a gap. One binary search a row finds the segment.
+The sorted bounds of all ranges divide the encoded values of the range columns into segments, each of which is a range
+or a gap. One binary search per row finds the segment.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NOWHERE = -1
 
 
 def encoded(cells: Sequence[Any], columns: Sequence[ColumnSchema], encoder: KeyEncoder) -> bytes:
-    """Return the encoding of a bound: a value, as JSON, for each of the leading ``columns``."""
+    """Return the encoding of a bound: one JSON value for each of the leading ``columns``."""
     return encoder.encode_bound([cell_of(cell, column) for cell, column in zip(cells, columns, strict=False)])
 
 
@@ -48,7 +48,7 @@ def encoder_of(columns: Sequence[ColumnSchema]) -> KeyEncoder:
 
 
 class Router:
-    """Numbers the tablets of a table as they are given, and finds the number of each row. Immutable."""
+    """Numbers the tablets of a table in the given order, and finds the number of each row. Immutable."""
 
     def __init__(self, partitions: PartitionSchema, schema: TableSchema, tablets: Sequence[TabletPartition]) -> None:
         self._schema = schema
@@ -60,7 +60,7 @@ class Router:
         ]
         self._line = _Line(partitions, schema) if partitions.range_columns else None
         self._by_range = None
-        """By range and combination of buckets, when all ranges have the same; the last row is for the gaps."""
+        """By range and combination of buckets, if all ranges have the same buckets; the last row is for the gaps."""
         if len({each.hash for each in self._ranges}) == 1:
             rows = [each.numbers for each in self._ranges]
             self._by_range = np.stack([*rows, np.full_like(rows[0], NOWHERE)])
@@ -69,9 +69,9 @@ class Router:
         self._columns = [column for column in schema.key if column.id in used]
 
     def numbers_of(self, rows: pa.RecordBatch) -> np.ndarray | None:
-        """Return the tablet's number of each row (int64), NOWHERE for those without; None when all are in tablet 0.
+        """Return the tablet number of each row (int64), NOWHERE for those without; None if all are in tablet 0.
 
-        The columns of ``rows``, of which those of the key are needed, are named by id.
+        ``rows`` needs the key columns, named by id.
         """
         if self._is_single:
             return None
@@ -82,7 +82,7 @@ class Router:
         return self.numbers_of_cells(cells, rows.num_rows)
 
     def numbers_of_cells(self, cells: Mapping[int, Vector], count: int) -> np.ndarray:
-        """Return what ``numbers_of`` does for key cells by column id."""
+        """Return the same as ``numbers_of`` for key cells by column id."""
         if self._line is None:
             return self._ranges[0].numbers_of(cells, count, self._schema)
         segments = self._line.segments_of(cells)
@@ -102,7 +102,7 @@ class _Range:
     def __init__(self, levels: tuple[HashSchema, ...], numbers: np.ndarray) -> None:
         self.hash = levels
         self.numbers = numbers
-        """The number of the tablet of each combination of buckets, the last level fastest."""
+        """The tablet number of each combination of buckets, the last level varying fastest."""
 
     def numbers_of(self, cells: Mapping[int, Vector], count: int, schema: TableSchema) -> np.ndarray:
         return self.numbers[self.combined(cells, count, schema)]
@@ -117,7 +117,7 @@ class _Range:
 
 
 class _Line:
-    """The bounds of all ranges, sorted, and what lies between them."""
+    """The sorted bounds of all ranges, and the segments between them."""
 
     def __init__(self, partitions: PartitionSchema, schema: TableSchema) -> None:
         self._columns = partitions.range_keys(schema)
@@ -161,7 +161,7 @@ class _Line:
 
 
 def _words(bounds: list[bytes], width: int) -> np.ndarray:
-    """Return bounds as keys are kept that are one integer: a prefix is filled up with the least values."""
+    """Return bounds in the form of keys that are one integer: a prefix is padded with the least values."""
     return np.array([int.from_bytes(bound.ljust(width, b"\0"), "big") for bound in bounds], np.uint64)
 
 

@@ -1,1 +1,1 @@
-"""The write-ahead log: groups of records, chained and checksummed, one sync for all who wait."""
+"""The write-ahead log: groups of records, chained and checksummed, with one sync for all waiting writers."""

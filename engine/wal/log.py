@@ -1,4 +1,4 @@
-"""The write-ahead log of a store: what is acknowledged is in here before it is anywhere else.
+"""The write-ahead log of a store: an acknowledged change is here before it is anywhere else.
 
 log = WriteAheadLog.open(fs, "wal", store_uuid, expect=manifest.clean_stop)
 for record in log.replay():
@@ -35,7 +35,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WalStats:
-    """Counts of records, groups (each one sync) and bytes are since the log was opened."""
+    """Counts of records, groups (each one sync) and bytes since the log was opened."""
 
     segment_count: int
     size_bytes: int
@@ -49,7 +49,7 @@ class WalStats:
 
 
 class WriteAheadLog:
-    """One log.  Open it, replay it to the end in one thread, then append from as many as you like."""
+    """One log.  Open it, replay it to the end in one thread, then append from any number of threads."""
 
     def __init__(self, fs: FileSystem, directory: str, options: WalOptions, reader: LogReader) -> None:
         self._fs = fs
@@ -71,13 +71,13 @@ class WriteAheadLog:
         expect: CleanStop | None = None,
         reached: int = 0,
     ) -> WriteAheadLog:
-        """Open the log in ``directory``, which is made if it is missing.
+        """Open the log in ``directory``, which is created if missing.
 
-        ``store_uuid`` (16 bytes) keeps logs of different stores apart.  ``expect`` is what the last ``close`` returned,
-        None if there was none; one from before a later unclean stop does no harm.  ``reached`` is an lsn that other
-        files prove to have been durable: a log that ends before it has lost records.
+        ``store_uuid`` (16 bytes) distinguishes the logs of different stores.  ``expect`` is the result of the last
+        ``close``, None if there was none; one from before a later unclean stop does no harm.  ``reached`` is an lsn
+        that was durable, as other files prove: a log that ends before it has lost records.
 
-        Raises CorruptionError, and UnavailableError when the disk cannot be read or written.
+        Raises CorruptionError, and UnavailableError if the disk cannot be read or written.
         """
         assert len(store_uuid) == 16, "a uuid has 16 bytes"
         try:
@@ -92,7 +92,7 @@ class WriteAheadLog:
     def peek(self) -> Iterator[LogRecord]:
         """Yield every record in order, to the end, before the log is replayed. Raises as ``open`` does.
 
-        What is read may not be durable yet: nothing may be written to files that rests on it.
+        The records may not be durable yet: write nothing to files that depends on them.
         """
         if self._reader is None:
             raise InternalError("a log is looked through before it is replayed")
@@ -101,7 +101,7 @@ class WriteAheadLog:
         self._reader = self._reader.again()
 
     def replay(self) -> Iterator[LogRecord]:
-        """Yield every record in order; at the end the log is ready to append.  Once, and to the end.
+        """Yield every record in order; at the end the log is ready to append.  Call once, and read to the end.
 
         A payload is a view into a mapped segment, valid as long as it is referenced.  Raises as ``open`` does.
         """
@@ -115,7 +115,7 @@ class WriteAheadLog:
 
     @property
     def first_lsn(self) -> int:
-        """The smallest lsn that is still in the log; last_lsn + 1 if it holds none."""
+        """The smallest lsn still in the log; last_lsn + 1 if it has none."""
         segments = self._segments.all()
         return segments[0].first_lsn if segments else self._first_lsn
 
@@ -140,42 +140,42 @@ class WriteAheadLog:
         return self._writer.failed if self._writer else None
 
     def reserve(self, nbytes: int) -> None:
-        """Make sure that this thread's next ``append``, of up to ``nbytes``, has its place in memory and on the disk.
+        """Reserve space in memory and on disk for this thread's next ``append``, of up to ``nbytes``.
 
-        Waits while more than ``options.queue_bytes`` wait for the disk: take no lock before it that appenders need.
+        Waits while more than ``options.queue_bytes`` wait for the disk: before it, take no lock that appenders need.
         Raises StorageFullError (nothing has happened; later calls may succeed) and UnavailableError.
         """
         self._ready.reserve(nbytes)
 
     def release(self) -> None:
-        """Give back a reservation that will not be used; nothing happens if there is none."""
+        """Release an unused reservation; does nothing if there is none."""
         self._ready.release()
 
     def append(self, timestamp: int, payload: Iterable[BytesLike]) -> int:
-        """Enqueue one record, of these pieces one after the other, and return its lsn: 1, 2, 3, ...
+        """Enqueue one record, the concatenation of these pieces, and return its lsn: 1, 2, 3, ...
 
         The pieces are not copied; leave them unchanged until the record is durable.  Raises only if ``reserve`` was not
-        called for as much, or the log has failed or is closed; then the record is not in the log.
+        called for this size, or the log has failed or is closed; then the record is not in the log.
         """
         return self._ready.append(timestamp, payload)
 
     def wait(self, lsn: int) -> None:
-        """Return when the record is on the disk; UnavailableError if that cannot be known before a restart.
+        """Wait until the record is on the disk; UnavailableError if that cannot be known before a restart.
 
-        While the log is replayed this returns at once: what is replayed is on the disk.
+        During the replay this returns at once: replayed records are on the disk.
         """
         if self._writer or self._reader:
             self._ready.wait(lsn)
 
     def written(self, lsn: int) -> None:
-        """Return when the operating system has the record: it survives the process, not a power failure."""
+        """Wait until the operating system has the record: it survives the process, not a power failure."""
         self._ready.wait_written(lsn)
 
     def listen(self, listener: Callable[[], None]) -> None:
         """Call ``listener`` whenever ``written_lsn``, ``durable_lsn`` or ``failed`` has changed.
 
-        It is called on whichever thread made the change, before those who wait in ``wait`` or ``written`` for a group
-        go on. It must be quick and may not append. There is one listener.
+        The changing thread calls it, before callers of ``wait`` or ``written`` for that group continue. It must be
+        quick and may not append. There is one listener.
         """
         self._ready.listener = listener
 
@@ -201,7 +201,7 @@ class WriteAheadLog:
         )
 
     def close(self) -> CleanStop | None:
-        """Make all that was appended durable, and stop.
+        """Make all appended records durable, and stop.
 
         Returns what the next ``open`` should expect.  None if nothing may be expected: the log has failed, was not
         replayed to its end, or was cut when it was opened and not written since.  Closing again returns the same.
@@ -215,9 +215,9 @@ class WriteAheadLog:
         return self._writer
 
     def _keep(self, reader: LogReader) -> None:
-        """Make durable what will be read: no power failure changes it then, so that files may hold it too.
+        """Make the records to be read durable: then no power failure changes them, and files may hold them too.
 
-        A killed process may have left its last group in the memory of the operating system.
+        A killed process may have left its last group in the operating system's memory.
         """
         if reader.newest_path is None:
             return
@@ -227,7 +227,7 @@ class WriteAheadLog:
             raise UnavailableError(f"{reader.newest_path} cannot be made durable: {error}") from error
 
     def _start_writing(self, reader: LogReader) -> LogWriter:
-        """Tidy up behind what was read, so that new groups may build on it."""
+        """Remove remains behind the last group, so that new groups may follow it."""
         try:
             for path in reader.unborn:
                 self._fs.unlink(path)

@@ -1,8 +1,8 @@
-"""Puts another log in the place of a damaged one, so that a crash leaves the one or the other.
+"""Replaces a damaged log by another one, so that a crash leaves either the old or the new log.
 
-The new segments are made in a directory of their own, with numbers after those of the old ones. The file ``complete``
-there, written last, is the moment from which they are the log: until they have taken the place of the others
-(``finish``, which can be done again and again), the store may not be opened.
+The new segments are in their own directory, numbered after the old ones. Once the file ``complete`` is there, written
+last, they are the log. Until ``finish``, which can be repeated, has moved them to the place of the old ones, the store
+may not be opened.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _FILLERS_AT_ONCE = 1 << 16
 
 
 def check_not_under_way(fs: FileSystem) -> None:
-    """Raise CorruptionError when the log is about to be replaced."""
+    """Raise CorruptionError if a replacement of the log is unfinished."""
     if fs.exists(_COMPLETE):
         why = "a repair of the log was interrupted: run `nyala repair --apply` again to finish it"
         raise CorruptionError(DIRECTORY, 0, why)
 
 
 def write(fs: FileSystem, salvage: LogSalvage, store_uuid: bytes, note: bytes) -> None:
-    """Write the log anew without its holes: an empty record stands for each that is lost: no lsn is given twice.
+    """Write the log without its holes. Empty records replace lost ones, so that no lsn is reused.
 
     From its return on the new log is the log, and ``note`` is kept with it until ``finish``.
     """
@@ -64,7 +64,7 @@ def write(fs: FileSystem, salvage: LogSalvage, store_uuid: bytes, note: bytes) -
 
 
 def note_of(fs: FileSystem) -> bytes | None:
-    """Return the note of a replacement that is under way; None when none is."""
+    """Return the note of an unfinished replacement; None if there is none."""
     if not fs.exists(_COMPLETE):
         return None
     file = fs.open(_COMPLETE)
@@ -75,12 +75,12 @@ def note_of(fs: FileSystem) -> bytes | None:
 
 
 def finish(fs: FileSystem, directory: str) -> None:
-    """Put the new segments in the place of the old ones in ``directory``, which have another name by now."""
+    """Replace the old segments in ``directory``, which have been kept under other names, by the new ones."""
     numbers = segment_numbers(fs, DIRECTORY)
     for number in numbers:
         new, path = segment_path(DIRECTORY, number), segment_path(directory, number)
         if fs.exists(path) and fs.size(path) != fs.size(new):
-            fs.unlink(path)  # copied in part, where there are no links
+            fs.unlink(path)  # a partial copy, on disks without links
         if not fs.exists(path):
             bring(fs, new, fs, path)
     for number in segment_numbers(fs, directory):
@@ -93,7 +93,7 @@ def finish(fs: FileSystem, directory: str) -> None:
 
 
 def discard(fs: FileSystem) -> None:
-    """Remove what was begun and not completed."""
+    """Remove an incomplete replacement."""
     if fs.exists(DIRECTORY):
         for name in fs.list(DIRECTORY):
             fs.unlink(join(DIRECTORY, name))
@@ -122,7 +122,7 @@ class _Writer:
         segment.file.pwrite(offset, *pieces)
 
     def end(self, next_lsn: int) -> None:
-        """Write what is left. A log without a record says by its header which comes next."""
+        """Write the rest. A log without records has the next lsn in its header."""
         if self.segment is None:
             self._begin(0, next_lsn)
         self._close()

@@ -1,8 +1,8 @@
-"""Reads what is sound in a damaged log, and says what is missing between.
+"""Reads the sound parts of a damaged log, and reports what is missing between them.
 
-Every group has its first lsn and its count under a checksum that begins with where it stands, so that a sound group is
-known for what it is wherever the damage before it ends; the lsns tell how many records are lost. A damaged group gives
-nothing: its records are under one checksum.
+A group's first lsn and count are under a checksum that includes its position, so a sound group is recognised wherever
+the damage before it ends; lsns show how many records are lost. A damaged group is lost as a whole: its records are
+under one checksum.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .segments import segment_numbers, segment_path
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """Records that are lost, at least one, and where they stood, or should."""
+    """Lost records, at least one, and their actual or expected position."""
 
     path: str
     offset: int
@@ -38,10 +38,10 @@ class Hole:
 
 
 class LogSalvage:
-    """Reads once, forwards: iterate ``found`` to the end, then ask for the rest."""
+    """Reads once, forwards: iterate ``found`` to the end, then use the rest."""
 
     def __init__(self, fs: FileSystem, directory: str, store_uuid: bytes, needed_from: int, reached: int) -> None:
-        """The log must have records from ``needed_from`` to ``reached``, as files prove."""
+        """The log must have the records from ``needed_from`` to ``reached``, as files prove."""
         self._fs = fs
         self._directory = directory
         self._store_uuid = store_uuid
@@ -50,7 +50,7 @@ class LogSalvage:
         self._next: int | None = None
         self._crc: int | None = None
         self._fault: tuple[str, int, str] | None = None
-        """Where the first damage since the last sound group is."""
+        """The position of the first damage since the last sound group."""
         self.faults: list[str] = []
         """A line for each damage."""
         self.numbers = segment_numbers(fs, directory) if fs.exists(directory) else []
@@ -62,12 +62,12 @@ class LogSalvage:
 
     @property
     def next_lsn(self) -> int:
-        """The lsn of the next record to be written; known when all is found."""
+        """The lsn of the next record to write; known after ``found`` ends."""
         assert self._next is not None, "what is found comes first"
         return self._next
 
     def found(self) -> Iterator[Group | Hole]:
-        """Yield sound groups and the holes between them, in the order of the lsns, which are dense.
+        """Yield sound groups and the holes between them, in order of the lsns, which have no gaps.
 
         Raises:
             CorruptionError: sound groups do not follow each other: a segment is of another time, or of another store.
@@ -147,13 +147,13 @@ class LogSalvage:
         self.faults.append(f"{path} at byte {offset}: {why}")
 
     def _forget_tail(self) -> None:
-        """What a crash left after the last group was cut when the next segment was begun: it is no damage."""
+        """Ignore remains of a crash after the last group, which the next segment's start has cut off: no damage."""
         if self._fault:
             self.faults.pop()
             self._fault = None
 
     def _view(self, path: str) -> memoryview:
-        """Return what can be read of a file, piece by piece; what the disk does not give reads as zeroes."""
+        """Return a file's content, piece by piece, with zeroes for what the disk does not return."""
         file = self._fs.open(path)
         try:
             content = bytearray(file.size)

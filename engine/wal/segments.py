@@ -1,4 +1,4 @@
-"""Which segments the log has: their names, what they hold, and how old ones go."""
+"""The segments of the log: their names, their records, and the removal of old ones."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def segment_path(directory: str, number: int) -> str:
 
 
 def segment_numbers(fs: FileSystem, directory: str) -> list[int]:
-    """Return the numbers of the segment files in ``directory``, ascending; other files are left alone."""
+    """Return the numbers of the segment files in ``directory``, ascending; ignores other files."""
     return [int(match[1]) for match in map(_NAME.fullmatch, fs.list(directory)) if match]
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentInfo:
-    """``last_lsn`` is ``first_lsn - 1`` as long as the segment holds no record."""
+    """``last_lsn`` is ``first_lsn - 1`` while the segment has no record."""
 
     number: int
     path: str
@@ -36,9 +36,9 @@ class SegmentInfo:
 class NewSegment:
     """A segment that is being written.
 
-    Its space is taken by ``create``, in the thread that needs room; its header is written by ``begin``, in the
-    writer's thread, which alone knows the group that the header links to.  A file between the two is "unborn": it holds
-    no group, and the next open removes it.
+    ``create`` takes its space, in the thread that needs room; ``begin`` writes its header, in the writer's thread,
+    which alone knows the group that the header links to.  A file between the two is "unborn": it has no group, and the
+    next open removes it.
     """
 
     def __init__(self, fs: FileSystem, directory: str, number: int, path: str, size: int, file: WritableFile) -> None:
@@ -52,7 +52,7 @@ class NewSegment:
 
     @classmethod
     def create(cls, fs: FileSystem, directory: str, number: int, size: int) -> NewSegment:
-        """Take the space; OSError if there is not enough, and then no file is left that stands in the way."""
+        """Take the space; OSError if there is not enough, and then no file is left."""
         path = segment_path(directory, number)
         if fs.exists(path):
             fs.unlink(path)
@@ -70,7 +70,7 @@ class NewSegment:
         return offset
 
     def begin(self, store_uuid: bytes, first_lsn: int, previous_crc: int, previous_tail_cut: bool) -> SegmentInfo:
-        """Write the header, and make it and the file's name durable: no group may come before that."""
+        """Write the header, and make it and the file's name durable: no group may precede that."""
         header = SegmentHeader(store_uuid, self.number, first_lsn, previous_crc, self.size, previous_tail_cut)
         self.file.pwrite(0, header.encode())
         self.file.sync()
@@ -78,7 +78,7 @@ class NewSegment:
         return SegmentInfo(self.number, self.path, self.size, first_lsn, first_lsn - 1)
 
     def check(self) -> None:
-        """Raise OSError when the file is not there any more, as it was made: whatever is written to it is lost then."""
+        """Raise OSError if the file was removed or replaced: writes to it would be lost."""
         try:
             self.file.check()
         except OSError as error:
@@ -92,7 +92,7 @@ class NewSegment:
 
 
 class SegmentList:
-    """The segments that hold groups or may soon, oldest first.  Threads may share it."""
+    """The segments that have groups or may soon, oldest first.  Thread safe."""
 
     def __init__(self, fs: FileSystem, segments: list[SegmentInfo]) -> None:
         self._fs = fs
@@ -116,8 +116,8 @@ class SegmentList:
     def free_before(self, lsn: int) -> int:
         """Delete, oldest first, the segments whose records are all < ``lsn``; return the bytes freed.
 
-        The newest stays: it is the link to what comes.  Oldest first means that a power failure on the way leaves no
-        gap, since names of one directory become durable in order.
+        The newest stays, as the link to the next one.  In this order a power failure leaves no gap, since names of one
+        directory become durable in order.
         """
         freed = 0
         with self._freeing:
@@ -132,7 +132,7 @@ class SegmentList:
         try:
             self._fs.unlink(segment.path)
         except FileNotFoundError:
-            pass  # an earlier attempt was said to have failed, and had not
+            pass  # an earlier attempt reported failure, but succeeded
         except OSError as error:
             raise UnavailableError(f"{segment.path} cannot be deleted: {error}") from error
         with self._mutex:
