@@ -1,12 +1,11 @@
-"""The page cache: pages that were read from files and verified, most recently used first, bounded by bytes.
+"""The page cache: verified pages of files, most recently used first, bounded by bytes.
 
-Pages come here as their codecs wrote them, without page compression; pages of deltas decoded. What is here is memory of
-ours: it was verified when it came from the file, and is not looked up there again. So a scan needs the cache for the
-pages that its chunks share, look-ups and repeated scans need it to be spared reading and verifying.
+Pages are as their codecs wrote them, without page compression; pages of deltas are decoded. They are in our memory and
+were verified when read, and are not checked again. A scan uses the cache for pages that its chunks share; look-ups and
+repeated scans save reading and verifying.
 
-A scan of more than the cache holds would push everything out of it before it comes round. So half of the cache is for
-what was read last; of what falls out of there, once the other half is full, only one page in eight takes the place of
-the one there that was used the longest ago.
+A scan larger than the cache would evict everything before it repeats. So half of the cache is for the pages read last;
+of those evicted from there, once the other half is full, only one page in eight replaces the least recently used one.
 """
 
 import threading
@@ -18,14 +17,14 @@ DEFAULT_CACHE_BYTES = 64 * 1024 * 1024
 
 PageAddress = tuple[int, ...]
 """(file id, offset of the page), or (file id, column id, number) for deltas: unique in a store, because file ids are
-never used twice."""
+never reused."""
 
 _FULL = 0.95
 _SEEN_MAX = 1 << 16
 
 
 class Sized(Protocol):
-    """What may be kept."""
+    """A cached object."""
 
     @property
     def nbytes(self) -> int:
@@ -37,9 +36,9 @@ Payload = TypeVar("Payload", bound=Sized)
 
 
 class PageCache:
-    """Payloads by page address. One cache serves a whole store; any number of threads may use it.
+    """Payloads by page address. One cache serves a whole store. Thread safe.
 
-    Payloads are immutable, so a page that is dropped while somebody decodes from it lives on until they are done.
+    Payloads are immutable, so an evicted page lives on while somebody decodes it.
     """
 
     def __init__(self, capacity_bytes: int = DEFAULT_CACHE_BYTES) -> None:
@@ -50,13 +49,13 @@ class PageCache:
         self._kept = _Pages()
         self._chance = 1
         self._seen: OrderedDict[PageAddress, None] = OrderedDict()
-        """Pages that were taken whole, and not kept."""
+        """Pages that were read once as a whole, and not kept."""
         self._by_file: dict[int, set[PageAddress]] = {}
         self._lock = threading.Lock()
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the pages that are here."""
+        """Bytes of the cached pages."""
         return self._recent.size_bytes + self._kept.size_bytes
 
     def __contains__(self, address: PageAddress) -> bool:
@@ -72,12 +71,12 @@ class PageCache:
     ) -> Payload:
         """Return the payload at ``address``; on a miss, ``load`` it and keep it, if it takes no more than half of all.
 
-        Who takes a page whole, and drops it, will not come back for another part of it, and gives ``load_once``. Then
-        the page is kept while the cache has room; once it is full, only if the page was wanted before, and only
-        sometimes. Else ``load_once`` brings it, in memory that may be lent.
+        A caller that reads a page once as a whole, and drops it, passes ``load_once``. Then the page is kept while the
+        cache has room; once it is full, only if the page was requested before, and only sometimes. Else ``load_once``
+        loads it, in memory that may be lent.
 
-        Either runs outside the lock: two threads that miss the same page at once both load it, and one wins. Nothing
-        is kept once ``is_closed``.
+        Both run outside the lock: two threads that miss the same page at once both load it, and one wins. Nothing is
+        kept once ``is_closed``.
         """
         with self._lock:
             payload = self._kept.use(address)
@@ -112,7 +111,7 @@ class PageCache:
         return self._is_lucky()
 
     def _is_lucky(self) -> bool:
-        """Return True one time in eight; not every eighth time: that might be the same column again and again."""
+        """Return True one time in eight, at random: every eighth time might always be the same column."""
         self._chance = (self._chance * 1_103_515_245 + 12_345) & 0x7FFFFFFF
         return self._chance >> 16 & 7 == 0
 
@@ -146,10 +145,10 @@ class PageCache:
 
 
 class FilePages:
-    """The cache as one reader of a file uses it. When that is closed its pages go, and none come after it.
+    """The cache for one reader of a file. Closing it drops its pages, and keeps none afterwards.
 
-    A scan that goes on reading a file which was replaced has to load its pages each time. Kept, they would stay long
-    after the file is gone, and those of deltas would hold it open.
+    A scan of a file that was replaced meanwhile must load its pages each time. Kept pages would stay long after the
+    file is gone, and those of deltas would hold it open.
     """
 
     def __init__(self, cache: PageCache, file_id: int) -> None:
@@ -165,12 +164,12 @@ class FilePages:
 
     def close(self) -> None:
         """Drop the file's pages."""
-        self._is_closed = True  # seen by whoever puts a page after the discarding, which takes the same lock
+        self._is_closed = True  # a concurrent put sees it after the discarding, which takes the same lock
         self._cache.discard_file(self._file_id)
 
 
 class _Pages:
-    """Pages in the order in which they were used."""
+    """Pages in the order of their use."""
 
     def __init__(self) -> None:
         self.size_bytes = 0
@@ -198,7 +197,7 @@ class _Pages:
             self.size_bytes -= page.nbytes
 
     def oldest(self) -> tuple[PageAddress, Sized]:
-        """Take out the page that was used the longest ago."""
+        """Remove and return the least recently used page."""
         address, page = self._pages.popitem(last=False)
         self.size_bytes -= page.nbytes
         return address, page

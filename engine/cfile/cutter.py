@@ -1,5 +1,5 @@
-"""Cut a stream of vectors into pages: of 65,536 rows, or a smaller power of two, so that a reader finds a row's page by
-a shift; and of fewer where cells are so long that these would take too much memory at once.
+"""Cuts a stream of vectors into pages: of 65,536 rows, or a smaller power of two, so that a shift finds the page of a
+row; and of fewer rows if long cells would take too much memory at once.
 """
 
 from collections.abc import Iterator
@@ -12,11 +12,11 @@ from ..vectors.vector import BytesVector, DictionaryVector, Vector, concat
 from .format import MAX_PAGE_BYTES
 
 TARGET_PAGE_BYTES = 64 * 1024 * 1024
-"""The cells of a page take no more, unless it is one cell."""
+"""The most bytes of cells in a page, unless it is one cell."""
 
 
 def cell_bytes(vector: Vector) -> int:
-    """Return the bytes of the cells of ``vector``, without offsets and with no use made of a dictionary."""
+    """Return the bytes of the cells of ``vector``, without offsets and as if it had no dictionary."""
     if isinstance(vector, BytesVector):
         return vector.data_bytes
     if isinstance(vector, DictionaryVector):
@@ -27,11 +27,11 @@ def cell_bytes(vector: Vector) -> int:
 
 
 class PageCutter:
-    """Takes the vectors of one stream as they come and gives back its pages.
+    """Takes the vectors of one stream and returns its pages.
 
-    A page ends at ``page_rows`` rows, or before the cell with which it would pass ``TARGET_PAGE_BYTES``, or a little
-    earlier: rows are halved until they fit, so that pages of long cells begin where mini-blocks do. Holds what is not
-    yet a page.
+    A page ends at ``page_rows`` rows, or before the cell that would exceed ``TARGET_PAGE_BYTES``, or a little earlier:
+    rows are halved until they fit, so that pages of long cells begin where mini-blocks do. Holds the cells of an
+    incomplete page.
     """
 
     def __init__(self, page_rows: int = PAGE_ROWS) -> None:
@@ -40,9 +40,9 @@ class PageCutter:
         self._pending_rows = self._pending_bytes = 0
 
     def add(self, vector: Vector) -> Iterator[Vector]:
-        """Yield the pages that ``vector`` completes; run it to its end.
+        """Yield the pages that ``vector`` completes; iterate to the end.
 
-        Raises InvalidArgumentError when one cell takes more than ``MAX_PAGE_BYTES``.
+        Raises InvalidArgumentError if one cell takes more than ``MAX_PAGE_BYTES``.
         """
         first = 0
         while first < len(vector):
@@ -56,11 +56,11 @@ class PageCutter:
                 yield self._page()
 
     def may_skip(self) -> bool:
-        """Whether a page may come from elsewhere: no row is pending."""
+        """Whether a page may be copied instead: no row is pending."""
         return not self._pending
 
     def rest(self) -> Iterator[Vector]:
-        """Yield the page that is left when nothing more comes, if any."""
+        """Yield the last, incomplete page, if any."""
         if self._pending:
             yield self._page()
 

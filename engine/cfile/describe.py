@@ -1,4 +1,4 @@
-"""Say in words what a cfile holds, byte range by byte range; ``nyala dump`` prints it."""
+"""Describes a cfile, byte range by byte range, for ``nyala dump``."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ _FLAG_NAMES = {HAS_BITMAP: "bitmap", ALL_NULL: "all null", IS_DICTIONARY: "dicti
 def describe(fs: FileSystem, path: str) -> dict[str, Any]:
     """Return header, footer, streams and pages of a cfile as JSON values.
 
-    A damaged page is listed with its "fault" and the others go on. Raises CorruptionError when header, trailer or
+    A damaged page is listed with its "fault", and the others follow. Raises CorruptionError if header, trailer or
     footer are damaged: then nothing is known of the pages.
     """
     reader = CFileReader.open(fs, path, file_id_of(fs, path))

@@ -1,10 +1,10 @@
-"""From the pages of one stream as vectors to the same pages as bytes; the dictionary's fall-backs live here.
+"""Encodes the pages of one stream, with the fallbacks of dictionaries.
 
-A dictionary belongs to a whole stream and is complete only at its end, so it is written behind the pages that use
-it. Two things turn a stream that was meant to have a dictionary to plain pages:
+A dictionary belongs to a whole stream and is complete only at its end, so it is written behind the pages that use it.
+A stream meant to have a dictionary gets plain pages in two cases:
 
 * more than half of the rows of its first full page are distinct: there is no dictionary at all;
-* a page would take the dictionary over its limits: that page and all later ones are plain, the earlier ones keep
+* a page would exceed the limits of the dictionary: that page and all later ones are plain, the earlier ones keep
   their codes. (Kudu does the same at the end of a block.)
 """
 
@@ -20,7 +20,7 @@ from .format import IS_DICTIONARY
 from .page import EncodedPage, encode_page
 
 MAX_DISTINCT_SHARE = 0.5
-"""More distinct values than this share of the rows of the first full page: a dictionary does not pay."""
+"""If the first full page has more distinct values than this share of its rows, a dictionary does not pay."""
 
 
 class StreamEncoder:
@@ -34,21 +34,21 @@ class StreamEncoder:
         self._compression = compression
 
     def encode(self, cells: Vector, is_full: bool) -> tuple[EncodedPage, Vector]:
-        """Return the next page of the stream, and its cells in the shape whose bounds are found fastest. A page is full
-        unless it ends with the stream."""
+        """Return the next page of the stream, and its cells in the form whose bounds are found fastest. A page is full
+        unless it is the last."""
         if isinstance(cells, DictionaryVector):
             cells = as_bytes(cells)
         return self._page(self._codec, cells), cells
 
     def copies(self, encoding: str, dictionary: BytesVector | None) -> bool:
-        """Take note of a page of a stream with that ``dictionary``; False where it cannot be one of this stream."""
+        """Prepare for a copied page of a stream with that ``dictionary``; False if it cannot be one of this stream."""
         if encoding != self._codec.name:
             return False
         self._note(encoding)
         return True
 
     def dictionary_page(self) -> EncodedPage | None:
-        """Return the page of distinct values that goes behind the stream's pages, if it has one."""
+        """Return the page of distinct values for the end of the stream, if it has one."""
         return None
 
     def _note(self, encoding: str) -> None:
@@ -61,7 +61,7 @@ class StreamEncoder:
 
 
 class DictionaryEncoder(StreamEncoder):
-    """Encodes strings as codes for as long as that pays, then as they are."""
+    """Encodes strings as codes for as long as that pays, then plain."""
 
     def __init__(self, physical: PhysicalType, codec: Codec, compression: int) -> None:
         super().__init__(physical, codec_by_name("plain"), compression)
@@ -74,7 +74,7 @@ class DictionaryEncoder(StreamEncoder):
         self._adopted: BytesVector | None = None
 
     def encode(self, cells: Vector, is_full: bool) -> tuple[EncodedPage, Vector]:
-        """Return the next page: codes while the dictionary takes its values, plain from then on."""
+        """Return the next page: codes while the dictionary accepts its values, plain from then on."""
         coded = self._coded(cells, is_full)
         self._page_count += 1
         if coded is None:
@@ -94,7 +94,7 @@ class DictionaryEncoder(StreamEncoder):
         return True
 
     def _adopts(self, dictionary: BytesVector | None) -> bool:
-        """Begin with another stream's dictionary, so that its codes mean the same here; later values go behind."""
+        """Start with another stream's dictionary, so that its codes are valid here; later values are appended."""
         if self._page_count == 0 and dictionary is not None and self._builder is not None:
             self._adopted = dictionary
             if self._builder.add(dictionary) is None or len(self._builder) < len(dictionary):
@@ -110,7 +110,7 @@ class DictionaryEncoder(StreamEncoder):
         return encode_page(self._builder.dictionary(), self.physical, plain, LZ4, IS_DICTIONARY)
 
     def _codes(self, builder: DictionaryBuilder, cells: Vector) -> np.ndarray | None:
-        """Return the codes of the cells, their values added to the dictionary; None when it would be too large."""
+        """Return the codes of the cells, after adding their values to the dictionary; None if it would be too large."""
         if cells.valid is not None and not cells.valid.any():
             return np.zeros(len(cells), np.int32)
         if isinstance(cells, DictionaryVector):
@@ -119,7 +119,7 @@ class DictionaryEncoder(StreamEncoder):
         return builder.add(cells)
 
     def _coded(self, cells: Vector, is_full: bool) -> DictionaryVector | None:
-        """Return the cells as codes of the stream's dictionary, or None when they are to be plain."""
+        """Return the cells as codes of the stream's dictionary, or None if they must be plain."""
         if self._builder is None or not self._takes_values:
             return None
         codes = self._codes(self._builder, cells)
@@ -135,7 +135,7 @@ class DictionaryEncoder(StreamEncoder):
 
 
 def _recoded(builder: DictionaryBuilder, cells: DictionaryVector) -> np.ndarray | None:
-    """Return the codes of cells that have codes already: each distinct value is looked up once."""
+    """Return the codes of cells that have codes already: looks up each distinct value once."""
     used = np.zeros(len(cells.dictionary), np.bool_)
     used[cells.codes if cells.valid is None else cells.codes[cells.valid]] = True
     old_codes = np.flatnonzero(used)
@@ -151,7 +151,7 @@ def _recoded(builder: DictionaryBuilder, cells: DictionaryVector) -> np.ndarray 
 
 
 def stream_encoder(physical: PhysicalType, codec: Codec, compression: int) -> StreamEncoder:
-    """Return the encoder of a new stream that is to be encoded by ``codec``."""
+    """Return the encoder of a new stream with the given ``codec``."""
     if codec.name == "dictionary":
         return DictionaryEncoder(physical, codec, compression)
     return StreamEncoder(physical, codec, compression)

@@ -1,13 +1,13 @@
 """The footer of a cfile: the directory of its streams and pages, written as JSON.
 
-JSON, because it is small next to the pages, read once when the file is opened, and readable with no tool of ours:
-footers of up to ``COMPRESS_ABOVE`` bytes stand in the file as they are, larger ones as one zstd frame.
+JSON, because it is small beside the pages, read once when the file is opened, and readable without special tools.
+Footers of up to ``COMPRESS_ABOVE`` bytes are plain, larger ones one zstd frame.
 
-A reader ignores members that it does not know. What it must not ignore is announced in ``required_features`` by
-name: a reader refuses a file that requires a feature it has never heard of.
+A reader ignores members that it does not know. Those that it must not ignore are named in ``required_features``: a
+reader rejects a file that requires an unknown feature.
 
 Zone values are integers for integers and bools, hexadecimal floats ("0x1.8p+1", "-inf") for floats and base64 for
-bytes, so that each comes back to the bit.
+bytes, so that each is restored exactly.
 """
 
 import base64
@@ -25,13 +25,13 @@ from .zone_map import ZoneMap, ZoneValue
 
 COMPRESS_ABOVE = 4096
 _TAIL_AT_ONCE = 16 << 10
-"""The end of a file, trailer and most often the whole footer, is read at once."""
+"""The end of a file to read at once: the trailer and usually the whole footer."""
 _RAW, _ZSTD = 0, 1
 _FLOATS = (PhysicalType.FLOAT32, PhysicalType.FLOAT64)
 
 
 Read = Callable[[int, int], np.ndarray]
-"""Returns so many bytes (uint8) from an offset on."""
+"""Returns this many bytes (uint8) from an offset on."""
 
 
 class _FooterEntry(BaseModel):
@@ -39,7 +39,7 @@ class _FooterEntry(BaseModel):
 
 
 class ZoneEntry(_FooterEntry):
-    """The bounds of one page, as `ZoneMap` defines them, in JSON's types."""
+    """The bounds of one page, as in `ZoneMap`, in JSON's types."""
 
     min: int | str | None
     max: int | str | None
@@ -48,7 +48,7 @@ class ZoneEntry(_FooterEntry):
 
 
 class PageEntry(_FooterEntry):
-    """Where one page lies and what is in it."""
+    """The position and content of one page."""
 
     offset: NonNegativeInt
     length: NonNegativeInt
@@ -65,10 +65,10 @@ class StreamEntry(_FooterEntry):
     physical: PhysicalType
     row_count: NonNegativeInt
     page_rows: NonNegativeInt
-    """Rows of every page but the last: a power of two, so that a row's page is a shift. Of a stream whose pages have
-    different numbers of rows, one that divides them: 1."""
+    """Rows of every page but the last: a power of two, so that a row's page is a shift; 1 if pages have different
+    numbers of rows."""
     raw_bytes: NonNegativeInt
-    """Bytes of the cells before they were encoded."""
+    """Bytes of the cells before encoding."""
     encodings: list[str]
     """Names of the codecs that wrote the pages, in order of first use."""
     pages: list[PageEntry]
@@ -88,14 +88,14 @@ class StreamEntry(_FooterEntry):
 
 
 class Footer(_FooterEntry):
-    """All that is known about the pages of a file."""
+    """All metadata of a file's pages."""
 
     file_id: NonNegativeInt
     kind: str
     required_features: list[str] = []
     streams: list[StreamEntry]
     metadata: dict[str, JsonValue]
-    """The caller's: stored and returned as it is."""
+    """The caller's metadata, returned unchanged."""
 
 
 UNEVEN_PAGES = "uneven_pages"
@@ -119,10 +119,10 @@ def pack_footer(footer: Footer, offset: int) -> bytes:
 
 
 def unpack_footer(path: str, size: int, read: Read, file_id: int) -> tuple[Footer, int]:
-    """Return the footer of a file of ``size`` bytes, at least ``MIN_FILE_BYTES``, and the offset at which it starts.
+    """Return the footer of a file of ``size`` bytes, at least ``MIN_FILE_BYTES``, and its offset.
 
-    Raises what ``read`` does, CorruptionError when it is not what was written, InvalidArgumentError when the file
-    requires a format version or a feature that this build does not know.
+    Raises what ``read`` does, CorruptionError if it is not what was written, InvalidArgumentError if the file requires
+    a format version or a feature that this build does not know.
     """
     first = max(0, size - _TAIL_AT_ONCE)
     tail = read(first, size - first)
@@ -143,7 +143,7 @@ def unpack_footer(path: str, size: int, read: Read, file_id: int) -> tuple[Foote
 
 
 def check_directory(path: str, footer: Footer, footer_offset: int) -> None:
-    """Check that every stream's pages lie inside the file and hold its rows; raises CorruptionError.
+    """Check that every stream's pages are inside the file and hold its rows; raises CorruptionError.
 
     After this, offsets and row counts of the footer are safe to compute with.
     """
@@ -187,7 +187,7 @@ def _decompressed(trailer: Trailer, stored: memoryview) -> bytes:
 
 
 def page_entry(offset: int, length: int, zone: ZoneMap, keep_zone: bool) -> PageEntry:
-    """Return the directory's line for a page, with or without its bounds."""
+    """Return the directory entry of a page, with or without its bounds."""
     entry = ZoneEntry(min=_to_json(zone.min), max=_to_json(zone.max), exact=zone.exact, has_nan=zone.has_nan)
     return PageEntry(
         offset=offset,
@@ -199,7 +199,7 @@ def page_entry(offset: int, length: int, zone: ZoneMap, keep_zone: bool) -> Page
 
 
 def zone_map_from(page: PageEntry, zone: ZoneEntry, physical: PhysicalType) -> ZoneMap:
-    """Return the bounds of a page in Python's types. Raises ValueError when the text does not mean a value."""
+    """Return the bounds of a page in Python's types. Raises ValueError for an invalid text."""
     low, high = _from_json(zone.min, physical), _from_json(zone.max, physical)
     return ZoneMap(low, high, page.null_count, page.row_count, zone.exact, zone.has_nan)
 

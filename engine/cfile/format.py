@@ -1,4 +1,4 @@
-"""The bytes of a cfile: one immutable file that holds encoded columns.
+"""The bytes of a cfile: one immutable file of encoded columns.
 
 Little-endian throughout; in prose in ``docs/format/cfile.md``::
 
@@ -9,17 +9,17 @@ Little-endian throughout; in prose in ``docs/format/cfile.md``::
     header   magic 8 | version u2 | kind u2 | file id u8 | crc u4 of the 20 bytes before
     page     crc u4 | rows u4 | encoding u1 | compression u1 | flags u2 | raw u4 | stored u4 | bitmap u4   (24 bytes)
              payload, ``stored`` bytes | validity, ``bitmap`` bytes | zeros up to a multiple of 8
-    footer   JSON (see ``footer.py``), as it is or compressed with zstd
+    footer   JSON (see ``footer.py``), plain or compressed with zstd
     trailer  stored u4 | raw u4 | compression u2 | version u2 | footer crc u4 | crc u4 of the 16 bytes before | magic 8
 
-Every byte lies under exactly one crc32. The crc of a page covers all of the page after the crc itself, padding
-included; it and the footer's are seeded with the file id and the offset, so that sound bytes in the wrong place
+Every byte is under exactly one crc32. The crc of a page covers all of the page after the crc itself, including
+padding; it and the footer's are seeded with the file id and the offset, so that sound bytes in the wrong place
 (a page swapped with another, a block written to the wrong file) fail like damaged ones.
 
-Pages start at multiples of 8. What follows every page is the footer and the trailer, at least ``TAIL_BYTES`` together.
+Pages start at multiples of 8. At least ``TAIL_BYTES``, those of footer and trailer, follow every page.
 
 The lengths of header and trailer and the places of magic, version and crc in them are the same in all versions, so
-that an old reader can tell a newer file from a damaged one.
+that an old reader can distinguish a newer file from a damaged one.
 """
 
 import struct
@@ -40,14 +40,14 @@ MAX_PAGE_BYTES = 1 << 30
 MAX_FOOTER_BYTES = 1 << 28
 """The largest footer, before compression."""
 TAIL_BYTES = 64
-"""What footer and trailer hold together at least."""
+"""The least size of footer and trailer together."""
 
 HAS_BITMAP = 1
 """Page flag: a validity bitmap follows the payload, bit = 1 for a cell that is not NULL, lowest bit first."""
 ALL_NULL = 2
 """Page flag: every cell is NULL; there is neither payload nor bitmap."""
 IS_DICTIONARY = 4
-"""Page flag: the rows are the distinct values that the codes of the stream's pages point into."""
+"""Page flag: the rows are the distinct values that the codes of the stream's pages refer to."""
 _KNOWN_FLAGS = HAS_BITMAP | ALL_NULL | IS_DICTIONARY
 
 _HEADER = struct.Struct("<8sHHQ")
@@ -63,7 +63,7 @@ MIN_FILE_BYTES = HEADER_BYTES + TAIL_BYTES
 
 
 class StreamKey(NamedTuple):
-    """Names one stream of a file: whose cells they are and what they mean to it."""
+    """Names one stream of a file: its column and its role."""
 
     column_id: int
     role: str
@@ -74,7 +74,7 @@ class StreamKey(NamedTuple):
 
 
 def seed(file_id: int, offset: int) -> int:
-    """Return the crc32 to start from for bytes that belong at ``offset`` of the file ``file_id``."""
+    """Return the initial crc32 for bytes at ``offset`` of the file ``file_id``."""
     return zlib.crc32(_PLACE.pack(file_id, offset))
 
 
@@ -84,7 +84,7 @@ def padding_of(length: int) -> int:
 
 
 class FileHeader(NamedTuple):
-    """The first bytes of a file: what it is and which one."""
+    """The first bytes of a file: its kind and id."""
 
     kind: str
     file_id: int
@@ -98,7 +98,7 @@ class FileHeader(NamedTuple):
     def unpack(cls, path: str, view: memoryview) -> Self:
         """Read the header of a file of at least ``MIN_FILE_BYTES`` bytes, given its first bytes.
 
-        Raises CorruptionError when it is not what was written, InvalidArgumentError for an unknown version.
+        Raises CorruptionError if it is not what was written, InvalidArgumentError for an unknown version.
         """
         magic, version, kind_code, file_id = _HEADER.unpack_from(view)
         if magic != MAGIC:
@@ -112,18 +112,18 @@ class FileHeader(NamedTuple):
 
 
 class PageHeader(NamedTuple):
-    """What stands in front of every page."""
+    """The header of every page."""
 
     row_count: int
     encoding: int
     """The code of the codec that wrote the payload."""
     compression: int
-    """The code of the compression around what the codec wrote; 0 = none."""
+    """The code of the compression of the payload; 0 = none."""
     flags: int
     raw_length: int
-    """Bytes that the codec wrote."""
+    """Bytes of the codec's output."""
     stored_length: int
-    """Bytes of them after compression."""
+    """Bytes after compression."""
     bitmap_length: int
 
     @property
@@ -142,7 +142,7 @@ class PageHeader(NamedTuple):
         return cls(*_PAGE_HEADER.unpack_from(page, _CRC.size))
 
     def fault(self, length: int) -> str | None:
-        """Return what is wrong with this header of a page that takes ``length`` bytes, or None."""
+        """Return the fault of this header of a page of ``length`` bytes, or None."""
         if self.row_count > PAGE_ROWS:
             return f"{self.row_count} rows, where a page holds at most {PAGE_ROWS}"
         if max(self.raw_length, self.stored_length) > MAX_PAGE_BYTES:
@@ -170,7 +170,7 @@ def page_crc(file_id: int, offset: int, body: memoryview) -> int:
 
 
 def seal_page(file_id: int, offset: int, parts: list[bytes | memoryview]) -> bytes:
-    """Return the crc that goes in front of ``parts``, which are all of the page after it."""
+    """Return the crc that precedes ``parts``, which are all of the page after it."""
     crc = seed(file_id, offset)
     for part in parts:
         crc = crc32(part, crc)
@@ -178,12 +178,12 @@ def seal_page(file_id: int, offset: int, parts: list[bytes | memoryview]) -> byt
 
 
 def stored_page_crc(page: memoryview) -> int:
-    """Return the crc that stands in front of a page."""
+    """Return the crc at the start of a page."""
     return _CRC.unpack_from(page)[0]
 
 
 class Trailer(NamedTuple):
-    """The last bytes of a file: where its footer starts and how to read it."""
+    """The last bytes of a file: the position of its footer and how to read it."""
 
     stored_length: int
     raw_length: int

@@ -1,7 +1,7 @@
 """One page of a cfile: up to 65,536 cells of one stream, encoded, perhaps compressed, checksummed.
 
-A page stores which cells are NULL apart from the cells themselves: the codec sees a vector without NULLs, in which
-a NULL cell is zero or empty. A page of NULLs alone is a header and nothing else.
+A page stores which cells are NULL apart from the cells themselves: the codec sees a vector without NULLs, in which a
+NULL cell is zero or empty. A page with only NULLs is just a header.
 """
 
 from dataclasses import dataclass, replace
@@ -33,11 +33,11 @@ from .format import (
 )
 
 MIN_SAVING = 0.1
-"""The share of a page that compression must save, or the page stays as the codec wrote it."""
+"""The share of a page that compression must save, or the page stays uncompressed."""
 
 
 class EncodedPage(NamedTuple):
-    """A page ready to be written, except for the crc, which depends on where it will lie."""
+    """A page ready to be written, except for the crc, which depends on its position."""
 
     header: PageHeader
     payload: bytes | memoryview
@@ -49,7 +49,7 @@ class EncodedPage(NamedTuple):
         return self.header.page_length
 
     def parts(self, file_id: int, offset: int) -> list[bytes | memoryview]:
-        """Return the bytes of the page, in pieces, as they stand at ``offset`` of the file ``file_id``."""
+        """Return the bytes of the page at ``offset`` of the file ``file_id``, in pieces."""
         used = PAGE_HEADER_BYTES + len(self.payload) + len(self.bitmap)
         body = [self.header.pack(), self.payload, self.bitmap, bytes(padding_of(used))]
         return [seal_page(file_id, offset, body), *body]
@@ -77,7 +77,7 @@ def encode_page(vector: Vector, physical: PhysicalType, codec: Codec, compressio
 
 
 def _smaller(payload: np.ndarray, compression: int) -> tuple[bytes | memoryview, int]:
-    """Return the payload, compressed if that saves enough, and the compression it ended up with."""
+    """Return the payload, compressed if that saves enough, and its compression."""
     if compression != NONE and len(payload):
         compressed = compress(compression, payload.data)
         if len(compressed) <= len(payload) * (1 - MIN_SAVING):
@@ -87,7 +87,7 @@ def _smaller(payload: np.ndarray, compression: int) -> tuple[bytes | memoryview,
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Page:
-    """A page that was read from a file, in memory of its own; its checksum and header are right."""
+    """A page read from a file, in its own memory; its checksum and header are right."""
 
     offset: int
     header: PageHeader
@@ -95,7 +95,7 @@ class Page:
     stored: np.ndarray
     bitmap: np.ndarray | None
     crc: int
-    """That of the page in the file, by which its content is known."""
+    """Its checksum in the file, which identifies its content."""
     padding: np.ndarray
 
     @property
@@ -110,7 +110,7 @@ class Page:
 
     @property
     def encoded(self) -> EncodedPage:
-        """The page as it may be written elsewhere, byte for byte but for its checksum."""
+        """The page as it may be written elsewhere, identical except for its checksum."""
         return EncodedPage(self.header, self.stored.data, b"" if self.bitmap is None else self.bitmap.tobytes())
 
     @property
@@ -119,9 +119,9 @@ class Page:
         return PAGE_HEADER_BYTES + len(self.stored) + self.header.bitmap_length
 
     def unpacked(self) -> "Page":
-        """Return the page with the codec's bytes in the place of compressed ones; itself if it has no others.
+        """Return the page with compressed bytes decompressed; itself if it has none.
 
-        Raises CorruptPageError when they do not decompress.
+        Raises CorruptPageError if they do not decompress.
         """
         header = self.header
         if header.compression == NONE:
@@ -130,7 +130,7 @@ class Page:
             self,
             header=header._replace(compression=NONE, stored_length=header.raw_length),
             stored=decompress(header.compression, self.stored, header.raw_length),
-            bitmap=None if self.bitmap is None else self.bitmap.copy(),  # lest it keep all that was read
+            bitmap=None if self.bitmap is None else self.bitmap.copy(),  # else it would keep the whole read buffer
             padding=_NO_PADDING,
         )
 
@@ -154,7 +154,7 @@ _NO_PADDING = np.empty(0, np.uint8)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileImage:
-    """An open file and which file it must be: all that is needed to load its pages. Any number of threads may."""
+    """An open file and its expected identity: all that is needed to load its pages. Thread safe."""
 
     path: str
     file_id: int
@@ -162,12 +162,12 @@ class FileImage:
     footer_offset: int
 
     def read(self, offset: int, length: int, is_kept: bool = True) -> np.ndarray:
-        """Return bytes of the file (uint8), read now, into memory of their own with room to overshoot, which is lent
-        unless they are kept.
+        """Read bytes of the file (uint8) into their own memory, with room to overshoot; it is lent unless they are
+        kept.
 
         Raises:
             CorruptionError: the file is gone, or was cut short.
-            UnreadableFileError: the disk does not give them.
+            UnreadableFileError: the disk does not return them.
         """
         data = KEPT.allocate(length) if is_kept else READ_BUFFERS.lend(length)
         with reading(self.path, offset):
@@ -178,21 +178,21 @@ class FileImage:
         return data
 
     def check(self) -> None:
-        """See that the file is still there, and whole. Raises as ``read``."""
+        """Check that the file still exists with its full size. Raises as ``read``."""
         with reading(self.path, 0):
             self.file.check()
 
     def corruption(self, offset: int, what: object, why: object) -> CorruptionError:
-        """Return the error that says that ``what``, at ``offset``, is not what was written."""
+        """Return an error that says that ``what``, at ``offset``, is not what was written."""
         return CorruptionError(self.path, offset, f"{what}: {why}")
 
 
 def load_page(image: FileImage, what: str, entry: PageEntry, is_kept: bool = False) -> Page:
-    """Return the page that the directory's ``entry`` names, read from the file now and verified: its checksum and
-    lengths. Nobody looks at the file again for it. Its memory is lent unless it ``is_kept``.
+    """Read the page of a directory ``entry`` and verify its checksum and lengths; they are not verified again. Its
+    memory is lent unless it ``is_kept``.
 
-    ``entry`` lies inside the file (`check_directory` saw to it). Raises CorruptionError, which calls the page ``what``,
-    and UnreadableFileError.
+    ``entry`` must be inside the file (`check_directory`). Raises CorruptionError, which calls the page ``what``, and
+    UnreadableFileError.
     """
     offset, length = entry.offset, entry.length
     if length < PAGE_HEADER_BYTES:

@@ -1,4 +1,4 @@
-"""Open a cfile and hand out its streams."""
+"""Opens a cfile and provides its streams."""
 
 from dataclasses import replace
 from typing import Any, Self
@@ -14,10 +14,10 @@ from .verify import verify_pages
 
 
 class CFileReader:
-    """An open cfile. Any number of threads may use it.
+    """An open cfile. Thread safe.
 
-    Header, trailer, footer and the directory of pages are verified on opening and kept, each page whenever it is read
-    from the file. The file stays open as long as the reader or one of its streams is there, also after the store has
+    Header, trailer, footer and the page directory are verified on opening and kept; a page is verified whenever it is
+    read from the file. The file stays open as long as the reader or one of its streams exists, even after the store has
     unlinked it.
     """
 
@@ -26,12 +26,12 @@ class CFileReader:
         self.file_id = image.file_id
         self.kind = footer.kind
         self.metadata: dict[str, Any] = footer.metadata
-        """What the writer was given by its caller."""
+        """The metadata that the writer's caller gave."""
         self.size_bytes = image.file.size
         self.footer = footer
         self.image = image
         self.pages = FilePages(page_cache, self.file_id)
-        """The page cache, as long as this reader is not closed."""
+        """The page cache, until this reader is closed."""
         self._streams = {
             StreamKey(entry.column_id, entry.role): StreamReader(image, entry, self.pages) for entry in footer.streams
         }
@@ -41,8 +41,8 @@ class CFileReader:
         """Open ``path``, which must be the file ``file_id``.
 
         Verified pages go to ``page_cache``, which readers share; without one the reader has its own. Raises
-        CorruptionError when the file is another one or not what was written, InvalidArgumentError when it needs a
-        newer build, UnreadableFileError when the disk does not give its bytes, OSError when it cannot be opened.
+        CorruptionError if the file is another one or not what was written, InvalidArgumentError if it needs a newer
+        build, UnreadableFileError if the disk does not return its bytes, OSError if it cannot be opened.
         """
         image, footer = _open_image(path, fs.open(path), file_id)
         return cls(image, footer, PageCache() if page_cache is None else page_cache)
@@ -55,15 +55,15 @@ class CFileReader:
         return key in self._streams
 
     def stream(self, key: StreamKey) -> StreamReader:
-        """Return the reader of one stream, always the same object. Raises KeyError when there is none."""
+        """Return the reader of one stream, always the same object. Raises KeyError if there is none."""
         return self._streams[key]
 
     def verify(self) -> None:
         """Check every byte of the file and decode every cell; raises CorruptionError at the first fault.
 
-        Beyond what reading checks: all pages decode, their zone maps and NULL counts are those of their cells, and
-        each byte between header and footer belongs to exactly one page. Header, trailer and footer were checked on
-        opening. Trusts nothing that was verified before, and leaves the page cache alone.
+        Beyond what reading checks: all pages decode, their zone maps and NULL counts match their cells, and each byte
+        between header and footer belongs to exactly one page. Opening has checked header, trailer and footer. Ignores
+        earlier verification, and leaves the page cache alone.
         """
         verify_pages(self.image, self.footer)
 
@@ -74,16 +74,16 @@ class CFileReader:
                 load_page(self.image, str(StreamKey(stream.column_id, stream.role)), page)
 
     def check(self) -> None:
-        """See that the file is still there, and whole, whoever else may reach the disk. Raises as reading does."""
+        """Check that the file still exists with its full size. Raises as reading does."""
         self.image.check()
 
     def close(self) -> None:
-        """Drop the file's pages from the cache. Whoever still holds a stream may go on reading it."""
+        """Drop the file's pages from the cache. Holders of a stream may continue to read it."""
         self.pages.close()
 
 
 def file_id_of(fs: FileSystem, path: str) -> int:
-    """Return the id that the file's header states. Raises CorruptionError when it is no cfile."""
+    """Return the id in the file's header. Raises CorruptionError if it is not a cfile."""
     return _header(FileImage(path, 0, fs.open(path), 0)).file_id
 
 
@@ -94,7 +94,7 @@ def _header(image: FileImage) -> FileHeader:
 
 
 def _open_image(path: str, file: ReadableFile, file_id: int) -> tuple[FileImage, Footer]:
-    """Return a file and its footer, after checking all that is not a page."""
+    """Return a file and its footer, after checking everything except the pages."""
     image = FileImage(path, file_id, file, 0)
     header = _header(image)
     if header.file_id != file_id:

@@ -1,7 +1,7 @@
-"""Give a cfile another number: the same pages in the same places, under checksums that the new number seeds.
+"""Copies a cfile under another number: the same pages in the same places, with checksums seeded by the new number.
 
-So a file that was written by another store becomes one of this store's. Every page is checked by its old number first,
-in memory, and written from there.
+So another store's file becomes one of this store's. Every page is first checked by its old number, in memory, and
+written from there.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from .reader import CFileReader
 
 
 def write_renumbered(reader: CFileReader, fs: FileSystem, path: str, file_id: int, metadata: dict[str, Any]) -> None:
-    """Write the file of ``reader`` to ``path`` as the file ``file_id``, with ``metadata`` in the place of its own, and
-    sync it; the caller syncs the directory.
+    """Copy the file of ``reader`` to ``path`` as the file ``file_id``, with new ``metadata``, and sync it; the caller
+    syncs the directory.
 
     Raises:
         CorruptionError: the file is not what was written.
     """
-    reader.verify()  # all that a checksum does not tell
+    reader.verify()  # including what checksums do not cover
     image, footer = reader.image, reader.footer
     pages = [(stream, page) for stream in footer.streams for page in stream.all_pages]
     file = fs.create(path)

@@ -1,4 +1,4 @@
-"""Read one stream of an open cfile: ranges of rows, and rows by number."""
+"""Reads one stream of an open cfile: ranges of rows, and rows by number."""
 
 import threading
 from functools import partial
@@ -31,13 +31,12 @@ _PADDING_BYTES = 64
 class StreamReader:
     """The cells of one stream, by row number from 0.
 
-    Any number of threads may read at once. Whenever the bytes of a page come from the file, they are verified, by its
-    checksum and then by its codec, in memory of their own, which goes to the page cache; when two threads want the same
-    page at once, both read it. What is returned owns its memory and outlives the reader.
+    Thread safe. When the bytes of a page come from the file, they are verified, by its checksum and then by its codec,
+    in their own memory, which goes to the page cache; two threads that need the same page at once both read it. Results
+    own their memory and outlive the reader.
 
-    Every method that reads raises CorruptionError, which names path, offset, column and page, when the file does
-    not hold what was written, UnreadableFileError when the disk does not give it, and IndexError for rows outside
-    [0, row_count].
+    Every method that reads raises CorruptionError, with path, offset, column and page, if the file does not hold what
+    was written, UnreadableFileError if the disk does not return it, and IndexError for rows outside [0, row_count].
     """
 
     def __init__(self, image: FileImage, entry: StreamEntry, cache: FilePages) -> None:
@@ -45,7 +44,7 @@ class StreamReader:
         self.physical = entry.physical
         self.row_count = entry.row_count
         self.page_rows = entry.page_rows
-        """Rows of every page but the last, a power of two; 1 where pages have different numbers of rows."""
+        """Rows of every page but the last, a power of two; 1 if pages have different numbers of rows."""
         self.page_count = len(entry.pages)
         self.encoding_names = list(entry.encodings)
         """The encodings in use, in order of first use."""
@@ -58,18 +57,18 @@ class StreamReader:
         self._cache = cache
         self._shift = entry.page_rows.bit_length() - 1
         self._starts: np.ndarray | None = None
-        """The first row of each page, where that is no shift."""
+        """The first row of each page, if it is not a shift."""
         if not entry.has_even_pages:
             self._starts = np.cumsum([0, *(page.row_count for page in entry.pages[:-1])], dtype=np.int64)
         self._sound: list[int | None] = [None] * self.page_count
-        """The crc of each page as the codec has checked it: the same bytes need no second look of the codec."""
+        """The crc of each page that its codec has checked: the same bytes need no second check."""
         self._zone_maps: list[ZoneMap] | None = None
         self._dictionary: BytesVector | None = None
         self._dictionary_lock = threading.Lock()
 
     @property
     def zone_maps(self) -> list[ZoneMap]:
-        """The bounds of each page; empty when the stream was written without."""
+        """The bounds of each page; empty if the stream was written without them."""
         if self._zone_maps is None:
             pages = self.entry.pages
             try:
@@ -79,7 +78,7 @@ class StreamReader:
         return self._zone_maps
 
     def read(self, first: int, last: int) -> Vector:
-        """Return rows [first, last). Rows of one page are decoded once, into the memory that is returned."""
+        """Return rows [first, last). Rows of one page are decoded once, directly into the result."""
         if not 0 <= first <= last <= self.row_count:
             raise IndexError(f"rows [{first}, {last}) of {self.row_count}")
         if first == last:
@@ -107,7 +106,7 @@ class StreamReader:
         return self._gather_pages(rows)
 
     def page_of(self, row: int) -> int:
-        """Return the number of the page that holds a row."""
+        """Return the number of a row's page."""
         if self._starts is None:
             return row >> self._shift
         return int(np.searchsorted(self._starts, row, "right")) - 1
@@ -119,15 +118,15 @@ class StreamReader:
     def page(self, number: int, is_taken_whole: bool = False) -> Page:
         """Return page ``number``, decompressed: from the page cache (`PageCache.get`), or read and verified now.
 
-        Who takes a page whole drops it when it is decoded: its memory may be lent.
+        With ``is_taken_whole`` the caller drops the page after decoding it: its memory may be lent.
         """
         address = self._image.file_id, self.entry.pages[number].offset
         load_once = partial(self._load_page, number, is_kept=False) if is_taken_whole else None
         return self._cache.get(address, partial(self._load_page, number, is_kept=True), load_once)
 
     def stored_page(self, number: int, is_kept: bool = False) -> Page:
-        """Return page ``number`` as it stands in the file, read and verified now, but not by its codec; in memory that
-        is lent unless it ``is_kept``."""
+        """Return page ``number`` as stored in the file, read and verified now, but not by its codec; its memory is lent
+        unless it ``is_kept``."""
         name = self._name(number)
         page = load_page(self._image, name, self.entry.pages[number], is_kept)
         fault = self._fault(page)
@@ -136,7 +135,7 @@ class StreamReader:
         return page
 
     def dictionary(self) -> BytesVector | None:
-        """Return the distinct values of the stream's dictionary pages, or None if it has none.
+        """Return the distinct values of the stream's dictionary pages, None without such pages.
 
         Always the same object, so that vectors of different pages can be joined by their codes.
         """
@@ -147,7 +146,7 @@ class StreamReader:
         return self._dictionary
 
     def _part(self, number: int, first: int, last: int) -> tuple[int, int]:
-        """Return which rows of page ``number`` lie in [first, last), counted from the page's first."""
+        """Return the rows of page ``number`` that are in [first, last), counted from the page's first."""
         start = self.first_row(number)
         return max(first - start, 0), min(last - start, self.entry.pages[number].row_count)
 
@@ -156,7 +155,7 @@ class StreamReader:
         return self.decoded(number, page, first, last)
 
     def decoded(self, number: int, page: Page, first: int, last: int) -> Vector:
-        """Return rows [first, last) of page ``number``, which ``page`` returned, counted from the page's first."""
+        """Return rows [first, last) of page ``number``, a result of ``page``, counted from the page's first."""
         if page.is_all_null:
             return self._nulls(last - first)
         try:
@@ -177,7 +176,7 @@ class StreamReader:
             raise self._image.corruption(page.offset, self._name(number), error) from error
 
     def _gather_pages(self, rows: np.ndarray) -> Vector:
-        """Gather from each page the rows that it holds, then bring them into the order asked for."""
+        """Gather rows page by page, then restore the requested order."""
         starts = self._starts
         numbers = rows >> self._shift if starts is None else np.searchsorted(starts, rows, "right") - 1
         order = None
@@ -223,7 +222,7 @@ class StreamReader:
         return unpacked
 
     def _fault(self, page: Page) -> str | None:
-        """Return why the page, sound in itself, cannot be one of this stream's, or None."""
+        """Return why the page, though sound, cannot belong to this stream, or None."""
         if page.header.flags & IS_DICTIONARY:
             return "values of a dictionary, where rows are expected"
         if not page.codec.supports(self.physical):
@@ -233,7 +232,7 @@ class StreamReader:
         return None
 
     def _unpacked(self, page: Page, name: str, physical: PhysicalType | None) -> Page:
-        """Return a page decompressed; with ``physical`` let the codec look at the payload before any kernel does."""
+        """Return a page decompressed; with ``physical`` the codec checks the payload before any kernel reads it."""
         try:
             unpacked = page.unpacked()
             if physical is not None:
@@ -259,8 +258,8 @@ class StreamReader:
 
 
 def _padded(cells: BytesVector) -> BytesVector:
-    """Return a copy with readable bytes past the last cell: kernels copy short cells in whole vectors, and where a
-    dictionary is small nearly every cell lies close to its end."""
+    """Return a copy with readable bytes past the last cell: kernels copy short cells in whole vectors, and in a small
+    dictionary nearly every cell is close to the end."""
     size = int(cells.offsets[-1])
     data = allocate_zeroed(size + _PADDING_BYTES, np.uint8)
     data[:size] = cells.data[:size]

@@ -1,4 +1,4 @@
-"""Check a whole cfile: every byte, every cell, and that the directory tells the truth about them."""
+"""Verifies a whole cfile: every byte, every cell, and what the directory says of them."""
 
 from .cache import FilePages, PageCache
 from .footer import Footer
@@ -9,13 +9,13 @@ from .zone_map import zone_map_of
 
 
 def verify_pages(image: FileImage, footer: Footer) -> None:
-    """Check all pages of the file and the ground they cover; raises CorruptionError at the first fault.
+    """Verify all pages of the file and that they cover it; raises CorruptionError at the first fault.
 
-    ``footer`` is that of the file, checked against its checksum. Memory stays at one page and one dictionary.
+    ``footer`` is that of the file, checked against its checksum. Memory holds one page and one dictionary.
     """
     _verify_cover(image, footer)
     for entry in footer.streams:
-        # A reader of its own: it fills nobody's cache.
+        # A separate reader, which leaves the caches alone.
         stream = StreamReader(image, entry, FilePages(PageCache(0), image.file_id))
         stream.dictionary()
         if entry.dictionary:
@@ -59,7 +59,7 @@ def _verify_page(image: FileImage, stream: StreamReader, number: int) -> str:
 
 
 def _verify_padding(image: FileImage, key: StreamKey, page: Page) -> None:
-    """Bits and bytes of a page that mean nothing must be zero: equal cells make equal files."""
+    """Unused bits and bytes of a page must be zero: equal cells make equal files."""
     used = page.offset + PAGE_HEADER_BYTES + page.header.stored_length + page.header.bitmap_length
     past_last = page.row_count % 8
     if page.bitmap is not None and past_last and page.bitmap[-1] >> past_last:

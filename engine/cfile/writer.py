@@ -1,7 +1,7 @@
-"""Write a cfile, front to back, with one page of every open stream in memory.
+"""Writes a cfile, front to back, with one page of every open stream in memory.
 
-The pages of streams that are written at once stand in the file in the order in which they filled up; the footer says
-where. So rows can be written in one pass over all their columns.
+The pages of streams that are written at once are in the order in which they filled up; the footer has their positions.
+So rows can be written in one pass over all their columns.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .zone_map import zone_map_of
 
 @dataclass(frozen=True, slots=True)
 class CFileInfo:
-    """What whoever refers to a file keeps of it, to know it again."""
+    """The identity of a written file, for those that refer to it."""
 
     file_id: int
     size_bytes: int
@@ -40,9 +40,9 @@ class CFileInfo:
 class CFileWriter:
     """Writes the streams of one file, one after the other or side by side, then its footer.
 
-    Not for concurrent use. Memory stays at one page of each open stream and, for a dictionary stream, its dictionary.
-    After an exception of any method the file is worthless and only ``abort`` may be called; as a context manager, a
-    writer that is left without ``finish`` aborts by itself.
+    Not thread safe. Memory holds one page of each open stream and, for a dictionary stream, its dictionary. After an
+    exception of any method the file is worthless and only ``abort`` may be called; a context manager, which aborts
+    unless the file was finished.
     """
 
     def __init__(self, fs: FileSystem, path: str, file_id: int, kind: str) -> None:
@@ -102,7 +102,7 @@ class CFileWriter:
     def finish(self, metadata: dict[str, Any]) -> CFileInfo:
         """Write the footer with the caller's ``metadata`` (JSON values), sync and close the file.
 
-        The name of the file is durable only after the CALLER has synced its directory.
+        The name of the file becomes durable only when the CALLER syncs its directory.
         """
         assert len(self._streams) == len(self._keys), "every stream is finished before its file"
         footer = Footer(
@@ -146,7 +146,7 @@ class CFileWriter:
         return offset
 
     def add_stream(self, entry: StreamEntry) -> None:
-        """Take note of a stream whose pages are all written."""
+        """Add a stream to the footer, after all its pages are written."""
         self._streams.append(entry)
 
     def _append(self, parts: list[bytes | memoryview]) -> None:
@@ -185,9 +185,9 @@ class StreamWriter:
         self._pages: list[PageEntry] = []
 
     def append(self, vector: Vector) -> None:
-        """Add cells, of any number; pages are written as they fill.
+        """Add any number of cells; pages are written as they fill.
 
-        Raises InvalidArgumentError when one cell takes more than ``MAX_PAGE_BYTES``.
+        Raises InvalidArgumentError if one cell takes more than ``MAX_PAGE_BYTES``.
         """
         self.row_count += len(vector)
         self.raw_bytes += cell_bytes(vector)
@@ -195,11 +195,11 @@ class StreamWriter:
             self._write(page, is_full=True)
 
     def copy_page(self, stream: StreamReader, number: int) -> bool:
-        """Add a full page of another stream byte for byte; False, and nothing added, where that would not be a page of
+        """Add a full page of another stream byte for byte. Returns False, and adds nothing, if it cannot be a page of
         this one: cells are pending, or their type, rows, encoding, compression or dictionary differ. Pages of fewer
-        than ``PAGE_ROWS`` rows are never copied: who asks for one counts in whole pages.
+        than ``PAGE_ROWS`` rows are never copied, as callers count in whole pages.
 
-        Its bytes before encoding are taken to be its share of its stream's. Raises CorruptionError when it is damaged.
+        Its bytes before encoding are estimated as its share of its stream's. Raises CorruptionError if it is damaged.
         """
         entry = stream.entry.pages[number]
         if (stream.physical, entry.row_count, entry.zone is not None) != (self._physical, PAGE_ROWS, self._zone_maps):
@@ -219,7 +219,7 @@ class StreamWriter:
         return True
 
     def finish(self) -> None:
-        """Write what is left, and the dictionary if there is one. Nothing may be appended any more."""
+        """Write the rest, and the dictionary if there is one. Nothing may be appended any more."""
         for page in self._cutter.rest():
             self._write(page, is_full=False)
         dictionary = self._encoder.dictionary_page()
@@ -252,7 +252,7 @@ class StreamWriter:
 
 
 def _encoding_of(physical: PhysicalType, encoding: str, compression: str) -> tuple[Codec, int]:
-    """Return (codec, compression code) by their names."""
+    """Return the codec and compression code for two names."""
     try:
         codec, code = codec_by_name(encoding), compression_code(compression)
     except KeyError as unknown:

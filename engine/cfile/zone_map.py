@@ -1,9 +1,8 @@
-"""Zone maps: what the cells of one page lie between, so that a scan can leave the page out.
+"""Zone maps: bounds of the cells of one page, so that a scan can skip the page.
 
-A zone map never lies in the direction that loses rows: ``min`` is at most every cell, ``max`` at least every cell.
-NULLs are counted and not compared. NaNs are flagged and not compared: a predicate that a NaN satisfies must look at
-``has_nan``. A zero is widened to ``-0.0`` as min and ``+0.0`` as max, so that pruning is right whether or not the
-predicate tells the two apart.
+A zone map never loses rows: ``min`` is at most every cell, ``max`` at least every cell. NULLs are counted and not
+compared. NaNs are flagged and not compared: a predicate that a NaN satisfies must check ``has_nan``. A zero becomes
+``-0.0`` as min and ``+0.0`` as max, so that pruning is right whether or not the predicate distinguishes the two.
 
 Bytes are cut to ``MAX_VALUE_BYTES``: min to its prefix, max to its prefix with the last byte that can be raised
 raised by one (``b"ab\\xff..."`` becomes ``b"ac"``). A prefix of 0xff bytes alone cannot be raised: max is None.
@@ -31,9 +30,9 @@ ZoneValue = Any
 class ZoneMap:
     """Bounds of one page.
 
-    ``min`` is None when there is nothing to compare (every cell is NULL or NaN): no comparison with a number or
-    string holds for such a page, save for its NaNs. ``max`` is None then, and also when ``min`` is not: unbounded.
-    ``exact`` says that min and max are themselves cells of the page, not only bounds. A bool is 0 or 1.
+    ``min`` is None if there is nothing to compare (every cell is NULL or NaN): no comparison with a number or string
+    holds for such a page, except for its NaNs. ``max`` is None then, and also when unbounded with a given ``min``.
+    ``exact`` means that min and max are cells of the page, not only bounds. A bool is 0 or 1.
     """
 
     min: ZoneValue
@@ -69,7 +68,7 @@ def _fixed_bounds(cells: np.ndarray, physical: PhysicalType) -> tuple[int | floa
 
 def _float_bounds(cells: np.ndarray) -> tuple[float | None, float | None, bool]:
     low, high = float(cells.min()), float(cells.max())
-    has_nan = math.isnan(low)  # numpy's min and max hand a NaN on
+    has_nan = math.isnan(low)  # numpy's min and max propagate a NaN
     if has_nan:
         cells = cells[~np.isnan(cells)]
         if not len(cells):

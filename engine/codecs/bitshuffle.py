@@ -5,9 +5,9 @@ Payload, little-endian::
     | ends u4 x blocks | block 0 | block 1 | ... |
 
 A block holds 1,024 rows (the last one of a page perhaps fewer). Its cells are bitshuffled (see
-`nyala.engine.kernels.transpose` for the layout, which is the C library's) and then compressed as
-one LZ4 block; if that saves nothing, they are stored as they are, and the block is exactly as large
-as its cells. An end counts from the first byte of block 0.
+`nyala.engine.kernels.transpose` for the layout, which is the C library's) and then compressed as one LZ4 block. If that
+saves nothing, they are stored uncompressed, and the block is exactly as large as its cells. An end counts from the
+first byte of block 0.
 
 Cells of one column mostly differ in their low bits only: their high bit planes are long runs of
 equal bytes, which LZ4 shrinks to almost nothing and decodes at memory speed. 8 KB blocks keep both
@@ -37,7 +37,7 @@ class BitshuffleCodec:
         return pack(np.ascontiguousarray(vector.values, physical.dtype))
 
     def check(self, payload: np.ndarray, physical: PhysicalType, row_count: int) -> None:
-        """Check the directory. What LZ4 makes of the blocks only shows when they are decoded."""
+        """Check the directory. Errors inside LZ4 blocks show only when they are decoded."""
         check_packed(payload, physical.width, row_count)
 
     def decode(self, payload: np.ndarray, physical: PhysicalType, row_count: int, first: int, last: int) -> FixedVector:

@@ -1,4 +1,4 @@
-"""Pages cut into mini-blocks: the directory, and which blocks a read touches."""
+"""Pages divided into mini-blocks: the directory, and which blocks a read needs."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ _ALL_BLOCKS = np.arange(block_count(PAGE_ROWS), dtype=np.int64)
 def block_sizes(payload: np.ndarray, row_count: int) -> np.ndarray:
     """Return the size of each block (int64) after checking that the blocks fill the payload.
 
-    Raises `CorruptPageError` when the directory does not fit, falls, or ends elsewhere.
+    Raises `CorruptPageError` if the directory does not fit, descends, or ends elsewhere.
     """
     require(row_count <= PAGE_ROWS, f"{row_count} rows in one page")
     head = END.itemsize * block_count(row_count)
@@ -47,10 +47,9 @@ def blocks_of_range(first: int, last: int, row_count: int) -> tuple[np.ndarray, 
 
 
 def blocks_of_rows(rows: np.ndarray, row_count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the numbers of the blocks that hold ``rows``, ascending, and where each row is found.
+    """Return the numbers of the blocks that hold ``rows``, ascending, and the place of each row.
 
-    The places (int64) count the cells of the touched blocks only. Raises IndexError for a row
-    outside [0, row_count).
+    The places (int64) count the cells of the needed blocks only. Raises IndexError for a row outside [0, row_count).
     """
     assert row_count <= PAGE_ROWS, "refused by check"
     rows = np.ascontiguousarray(rows, np.int64)
@@ -90,16 +89,16 @@ def pack(cells: np.ndarray, head: int = 0) -> np.ndarray:
 
 
 def check_packed(payload: np.ndarray, width: int, row_count: int) -> None:
-    """Raise `CorruptPageError` unless the directory is sound and no block exceeds its cells."""
+    """Raise `CorruptPageError` unless the directory is sound and no block is larger than its cells."""
     sizes = block_sizes(payload, row_count)
     fits = (sizes > 0) & (sizes <= rows_of_blocks(row_count) * width)
     require(fits.all(), "a block is empty or larger than its cells")
 
 
 def unpack(payload: np.ndarray, dtype: np.dtype, row_count: int, blocks: np.ndarray) -> np.ndarray:
-    """Return the cells of the listed blocks (ascending), back to back; ``payload`` is checked.
+    """Return the cells of the listed blocks (ascending), back to back; ``payload`` must be checked.
 
-    Raises `CorruptPageError` when LZ4 refuses a block.
+    Raises `CorruptPageError` if LZ4 rejects a block.
     """
     cells = allocate(row_count_in(blocks, row_count), dtype)
     scratch = np.empty(kernels.SCRATCH_BYTES, np.uint8)

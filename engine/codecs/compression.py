@@ -1,7 +1,7 @@
 """Compression of whole pages, on top of their encoding; for columns that are read rarely.
 
-A compressed page has to be decompressed whole before one row of it can be read. Sizes are known
-before: the page header states the raw size, its reader caps it, and nothing here allocates more.
+A compressed page has to be decompressed as a whole to read one row of it. Sizes are known before: the page header has
+the raw size, its reader limits it, and nothing here allocates more.
 """
 
 import zlib
@@ -27,14 +27,14 @@ _SNAPPY = pa.Codec("snappy")
 
 
 def compression_code(name: str) -> int:
-    """Return the number of a compression by its name. Raises KeyError for a word that is none."""
+    """Return the number of a compression by name. Raises KeyError for an unknown name."""
     if name not in COMPRESSIONS:
         raise KeyError(name)
     return COMPRESSIONS.index(name)
 
 
 def compression_name(code: int) -> str:
-    """Return the name of a compression by its number. Raises CorruptPageError for no such."""
+    """Return the name of a compression by number. Raises CorruptPageError for an unknown number."""
     require(0 <= code < len(COMPRESSIONS), f"no compression has the number {code}")
     return COMPRESSIONS[code]
 
@@ -56,7 +56,7 @@ def compress(code: int, payload: bytes | memoryview) -> bytes:
 def decompress(code: int, data: np.ndarray, raw_size: int) -> np.ndarray:
     """Return the ``raw_size`` bytes (uint8) that were compressed to ``data`` (uint8, contiguous).
 
-    Raises `CorruptPageError` when ``data`` is damaged or holds another number of bytes.
+    Raises `CorruptPageError` if ``data`` is damaged or has another number of bytes.
     """
     name = compression_name(code)
     try:

@@ -20,7 +20,7 @@ _OFFSET = np.dtype("<i4")
 
 
 class PlainCodec:
-    """Store cells as they are. Any row is reached at once; nothing is saved but the bits of BOOL.
+    """Store cells as they are. Any row is read directly; only BOOL saves space.
 
     >>> PlainCodec().encode(FixedVector(np.array([1, 0, 1], np.uint8)), PhysicalType.BOOL)
     array([5], dtype=uint8)
@@ -43,7 +43,7 @@ class PlainCodec:
         return np.ascontiguousarray(vector.values, physical.dtype).view(np.uint8)
 
     def check(self, payload: np.ndarray, physical: PhysicalType, row_count: int) -> None:
-        """Compare the payload's size with the rows, and for BYTES see that offsets only rise."""
+        """Compare the payload's size with the rows, and for BYTES check that offsets ascend."""
         if physical is PhysicalType.BYTES:
             _check_bytes(payload, row_count)
             return
@@ -64,7 +64,7 @@ class PlainCodec:
         return FixedVector(cells)
 
     def gather(self, payload: np.ndarray, physical: PhysicalType, row_count: int, rows: np.ndarray) -> Vector:
-        """Return the cells at ``rows``; touches nothing else."""
+        """Return the cells at ``rows``; reads nothing else."""
         rows = check_rows(rows, row_count)
         if physical is PhysicalType.BYTES:
             return BytesVector(*_split(payload, row_count)).take(rows)

@@ -1,4 +1,4 @@
-"""Prefix: each string as what it shares with the one before, and the rest. For sorted strings.
+"""Prefix: each string as the length it shares with the one before, and the rest. For sorted strings.
 
 Payload, little-endian::
 

@@ -1,7 +1,7 @@
 """The codecs by number and by name.
 
-Which encodings fit a logical type, and the default of each, is part of the words that clients know:
-`nyala.schemas.encoding`. It is repeated here by name only.
+Which encodings fit a logical type, and the default of each, is part of the clients' vocabulary:
+`nyala.schemas.encoding`. Here they are only names.
 """
 
 from ...schemas.encoding import encodings_for, plain_name
@@ -21,7 +21,7 @@ _BY_NAME = {codec.name: codec for codec in _CODECS}
 
 
 def codec_by_code(code: int) -> Codec:
-    """Return the codec that a page header names. Raises KeyError for an unknown number."""
+    """Return the codec of a page header's number. Raises KeyError for an unknown number."""
     return _BY_CODE[code]
 
 
@@ -31,5 +31,5 @@ def codec_by_name(name: str) -> Codec:
 
 
 def default_encoding(kind: LogicalType) -> str:
-    """Return the name of the encoding that a column of this type gets unless told otherwise."""
+    """Return the name of the default encoding for columns of this type."""
     return encodings_for(kind)[0]

@@ -1,12 +1,12 @@
-"""Whole rows as byte strings that stay readable when the table changes: the column-aware row encoding of RisingWave.
+"""Whole rows as byte strings that stay readable when the table changes: RisingWave's column-aware row encoding.
 
     | flags u1 | N | column id x N | offset x (N - 1) | datum x N |
 
-A row names its columns by id, so that nobody who reads it needs the schema that it was written under. The layout is
-drawn in ``docs/format/row.md``; source: RisingWave's RFC "Table Schema Change" of 2022, section "Column-aware Row
-Encoding". Rows are made and read in batches; the loops are in `nyala.engine.kernels.row`.
+A row names its columns by id, so reading it does not need the schema that it was written under. The layout is drawn in
+``docs/format/row.md``; source: RisingWave's RFC "Table Schema Change" of 2022, section "Column-aware Row Encoding".
+Rows are made and read in batches; the loops are in `nyala.engine.kernels.row`.
 
-As for pages: checksum, then ``check``, then ``decode`` as often as wanted.
+As for pages: checksum, then ``check``, then ``decode`` as often as needed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,9 +31,9 @@ class WantedColumn:
 
     column_id: int
     physical: PhysicalType
-    """The column's type now: narrower integers and floats in a row are widened to it."""
+    """The column's present type: narrower integers and floats in a row are widened to it."""
     absent: Vector | None = None
-    """The one cell that rows without the column show; NULL when None."""
+    """The cell of rows without the column; NULL if None."""
 
 
 def encode(columns: Mapping[int, Vector], row_count: int) -> BytesVector:
@@ -57,9 +57,9 @@ def encode(columns: Mapping[int, Vector], row_count: int) -> BytesVector:
 
 
 def check(rows: BytesVector) -> None:
-    """Look at everything that ``decode`` takes on trust.
+    """Check everything that ``decode`` relies on.
 
-    Raises CorruptPageError when the offsets do not lie in the bytes, or a row contradicts itself.
+    Raises CorruptPageError if the offsets are outside the bytes, or a row contradicts itself.
     """
     offsets = rows.offsets
     require(len(offsets) > 0 and offsets[0] >= 0, "the rows start nowhere")
@@ -71,9 +71,9 @@ def check(rows: BytesVector) -> None:
 
 
 def decode(rows: BytesVector, wanted: Sequence[WantedColumn]) -> list[Vector]:
-    """Return the cells of the wanted columns, in their order; other columns of the rows are passed over unread.
+    """Return the cells of the wanted columns, in their order; skips other columns of the rows.
 
-    The rows have been checked. Raises CorruptPageError for a datum that is no cell of its column's type.
+    The rows must be checked. Raises CorruptPageError for a datum that is not a cell of its column's type.
     """
     count = len(rows)
     order = sorted(range(len(wanted)), key=lambda place: wanted[place].column_id)
@@ -90,7 +90,7 @@ def decode(rows: BytesVector, wanted: Sequence[WantedColumn]) -> list[Vector]:
 
 
 def _described(column_id: int, vector: Vector, kept: list[np.ndarray]) -> tuple[int, ...]:
-    """Return a column's line of the table that kernels read; what must stay in memory meanwhile goes to ``kept``."""
+    """Return a column's line of the table for the kernels; adds arrays that must stay in memory to ``kept``."""
 
     def place(array: np.ndarray) -> int:
         kept.append(array if array.flags.c_contiguous else np.ascontiguousarray(array))
@@ -104,7 +104,7 @@ def _described(column_id: int, vector: Vector, kept: list[np.ndarray]) -> tuple[
 
 
 def _cells(column: WantedColumn, starts: np.ndarray, sizes: np.ndarray, valid: np.ndarray) -> FixedVector | BytesVector:
-    """Return the cells of a column, zero or empty in rows without it, and write which have it to ``valid``."""
+    """Return the cells of a column, zero or empty in rows without it, and write to ``valid`` which rows have it."""
     if column.physical is PhysicalType.BYTES:
         return _strings(column, starts, sizes, valid)
     physical = column.physical

@@ -1,13 +1,13 @@
-"""Run length: each run of equal cells once. The default of BOOL; good for sorted or dull columns.
+"""Run length: each run of equal cells once. The default of BOOL; good for sorted columns or few values.
 
 Payload, little-endian::
 
     | runs u4 | last row of each run u2 x runs | cell of each run |
     | 0    u4 | plain payload                                     |
 
-The last rows rise strictly and end with the page's last row, so any row is found by binary search.
-The second form is taken when runs would need more room than the plain cells (a BOOL of coin tosses
-would take 24 bits a row): run length never costs more than 4 bytes a page.
+The last rows ascend strictly and end with the page's last row, so any row is found by binary search. The second form is
+used if runs would take more space than plain cells (random BOOL cells would take 24 bits a row): run length never costs
+more than 4 bytes a page.
 """
 
 import numpy as np

@@ -41,7 +41,7 @@ def read_exactly(file: ReadableFile, path: str, offset: int, length: int) -> mem
 
 
 def bring(source: FileSystem, name: str, target: FileSystem, path: str) -> None:
-    """Link a file that never changes to another name, or copy it where links are impossible; makes it durable."""
+    """Link a file that never changes to another name, or copy it where links fail; its content becomes durable."""
     if source is target:
         try:
             target.sync_file(name)

@@ -1,11 +1,11 @@
 """Vectors from Arrow arrays and back, without copying where the two layouts agree.
 
-They agree on fixed widths and on strings. They differ on booleans and validity (Arrow packs bits,
-a vector holds a byte each), on what lies under a NULL (Arrow leaves garbage, a vector zero), and
-on decimals (Arrow always 16 bytes, a vector the narrowest integer that holds the precision).
+They agree on fixed widths and on strings. They differ on booleans and validity (Arrow packs bits, a vector has a byte
+each), on cells under a NULL (garbage in Arrow, zero in a vector), and on decimals (Arrow always 16 bytes, a vector the
+narrowest integer for the precision).
 
-An array is trusted here: one that came from outside must have passed ``validate(full=True)``, or
-its offsets may point anywhere.
+Arrays are trusted here: those from outside must have passed ``validate(full=True)``, or their offsets may point
+anywhere.
 """
 
 import numpy as np
@@ -20,9 +20,9 @@ from .vector import BytesVector, DictionaryVector, FixedVector, Vector, material
 def from_arrow(array: pa.Array, physical: PhysicalType) -> Vector:
     """Return the cells of ``array``, which may be a slice, as a vector of ``physical``.
 
-    A dictionary of strings becomes a DictionaryVector, any other dictionary is decoded. Raises
-    TypeError when the array's type is not stored as ``physical``, and OverflowError for more than
-    2**31 - 1 bytes of strings or for a decimal too large for its precision's integer.
+    A dictionary of strings becomes a DictionaryVector, any other dictionary is decoded. Raises TypeError if the array's
+    type is not stored as ``physical``, and OverflowError for more than 2**31 - 1 bytes of strings or for a decimal too
+    large for its precision's integer.
     """
     if not _fits(array.type, physical):
         raise TypeError(f"{array.type} is not stored as {physical}")
@@ -41,9 +41,8 @@ def from_arrow(array: pa.Array, physical: PhysicalType) -> Vector:
 def to_arrow(vector: Vector, arrow_type: pa.DataType, dictionary: bool = False) -> pa.Array:
     """Return the cells as an array of ``arrow_type``, whose physical type is the vector's.
 
-    A DictionaryVector is materialised, unless ``dictionary`` is true or ``arrow_type`` is a
-    dictionary type; then a DictionaryArray with int32 indices comes back. The array keeps the
-    vector's memory alive.
+    A DictionaryVector is materialised, unless ``dictionary`` is true or ``arrow_type`` is a dictionary type; then the
+    result is a DictionaryArray with int32 indices. The array keeps the vector's memory alive.
     """
     if pa.types.is_dictionary(arrow_type):
         arrow_type, dictionary = arrow_type.value_type, True
@@ -59,7 +58,7 @@ def to_arrow(vector: Vector, arrow_type: pa.DataType, dictionary: bool = False) 
 
 
 def _fits(arrow_type: pa.DataType, physical: PhysicalType) -> bool:
-    if pa.types.is_decimal128(arrow_type):  # a wider integer than the precision needs is fine
+    if pa.types.is_decimal128(arrow_type):  # an integer wider than the precision needs is fine
         return physical.is_integer and physical.width >= physical_of(arrow_type).width
     return physical_of(arrow_type) is physical
 
@@ -88,7 +87,7 @@ def _cells(array: pa.Array, dtype: np.dtype) -> np.ndarray:
 
 
 def _fixed(cells: np.ndarray, valid: np.ndarray | None) -> FixedVector:
-    """Return the cells with zeros under the NULLs, copied only when something else lay there."""
+    """Return the cells with zeros under the NULLs, copied only if there are other values."""
     if valid is None:
         return FixedVector(cells)
     null = np.flatnonzero(~valid)

@@ -1,5 +1,5 @@
-"""A record batch as an Arrow IPC stream, in parts each of the size that it takes: a sink that grows copies what it has
-again and again."""
+"""A record batch as an Arrow IPC stream, in parts of the right size: a growing sink would copy its content again and
+again."""
 
 import pyarrow as pa
 
@@ -7,5 +7,5 @@ END_OF_STREAM = pa.py_buffer(b"\xff\xff\xff\xff\0\0\0\0")
 
 
 def stream_of(batch: pa.RecordBatch) -> list[pa.Buffer]:
-    """Return the parts of the stream of one batch; each is a multiple of 8 bytes long."""
+    """Return the parts of a stream with one batch; the length of each is a multiple of 8 bytes."""
     return [batch.schema.serialize(), batch.serialize(), END_OF_STREAM]

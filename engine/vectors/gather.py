@@ -1,4 +1,4 @@
-"""Copy rows by number: the checked way from arrays to the gather kernels.
+"""Copies rows by number: checks arrays before calling the gather kernels.
 
 A column of byte strings is a pair (offsets, data) here, as in a BytesVector.
 """
@@ -11,7 +11,7 @@ from ..kernels import gather as kernels
 from .memory import address_of, allocate
 
 MAX_DATA_BYTES = 2**31 - 1
-"""Most bytes one vector of byte strings can hold: its offsets are int32, as in Arrow's string."""
+"""The most bytes of one vector of byte strings: its offsets are int32, as in Arrow's string."""
 
 Strings = tuple[np.ndarray, np.ndarray]
 """(offsets int32, data uint8)"""
@@ -26,7 +26,7 @@ _GATHER_FIXED: dict[int, Callable[[int, int, int, int], None]] = {
 
 
 def checked_indices(indices: np.ndarray, row_count: int) -> np.ndarray:
-    """Return ``indices`` as contiguous int64; IndexError when one is outside [0, row_count)."""
+    """Return ``indices`` as contiguous int64; IndexError if one is outside [0, row_count)."""
     indices = np.ascontiguousarray(indices, np.int64)
     if indices.size and kernels.largest_u64(address_of(indices), len(indices)) >= row_count:
         raise IndexError(f"a row number is outside [0, {row_count})")
@@ -44,10 +44,10 @@ def gather_fixed(cells: np.ndarray, indices: np.ndarray) -> np.ndarray:
 def gather_bytes(
     offsets: np.ndarray, data: np.ndarray, indices: np.ndarray, valid: np.ndarray | None = None
 ) -> Strings:
-    """Return (offsets, data) of the byte strings at ``indices`` (checked int64), end to end from 0.
+    """Return (offsets, data) of the byte strings at ``indices`` (checked int64), concatenated from 0.
 
-    Where ``valid`` (one bool a result) is False the result is empty. Raises OverflowError when the
-    result would hold more than 2**31 - 1 bytes.
+    Where ``valid`` (one bool a result) is False the result is empty. Raises OverflowError if the result would hold more
+    than 2**31 - 1 bytes.
     """
     count = len(indices)
     ends = allocate(count + 1, np.int32)
@@ -61,9 +61,9 @@ def gather_bytes(
 
 
 def concat_bytes(parts: Sequence[Strings]) -> Strings:
-    """Return (offsets, data) of the byte strings of all ``parts``, end to end from 0.
+    """Return (offsets, data) of the byte strings of all ``parts``, concatenated from 0.
 
-    Raises OverflowError when the result would hold more than 2**31 - 1 bytes.
+    Raises OverflowError if the result would hold more than 2**31 - 1 bytes.
     """
     total = check_data_bytes(sum(int(offsets[-1]) - int(offsets[0]) for offsets, _ in parts))
     ends = allocate(sum(len(offsets) - 1 for offsets, _ in parts) + 1, np.int32)
@@ -109,7 +109,7 @@ def patch_bytes(base: Strings, positions: np.ndarray, replacement: Strings) -> S
 
 
 def check_data_bytes(count: int) -> int:
-    """Return ``count``; OverflowError when one vector cannot hold that many bytes."""
+    """Return ``count``; OverflowError if one vector cannot hold that many bytes."""
     if count > MAX_DATA_BYTES:
         raise OverflowError(f"{count} bytes do not fit in one vector of at most {MAX_DATA_BYTES}")
     return count

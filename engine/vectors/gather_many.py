@@ -1,4 +1,4 @@
-"""Copy rows of many vectors into one: how merges bring rows into order, without laying the vectors end to end first.
+"""Copies rows of many vectors into one: puts the rows of merges in order, without concatenating the vectors first.
 
 Places are trusted: they come from merges, not from disk.
 """
@@ -23,10 +23,9 @@ _GATHER_FIXED: dict[int, Callable[[int, int, int, int, int, int], None]] = {
 
 
 def take_from(vectors: Sequence[Vector], places: Places) -> FixedVector | BytesVector:
-    """Return the cells at ``places`` (each at most once) of vectors of one physical type. Dictionaries are
-    resolved.
+    """Return the cells at ``places`` (each at most once) of vectors of one physical type, without dictionaries.
 
-    Raises OverflowError when the result would hold more than 2**31 - 1 bytes of strings.
+    Raises OverflowError if the result would hold more than 2**31 - 1 bytes of strings.
     """
     valid = _valid(vectors, places)
     fixed = [vector for vector in vectors if isinstance(vector, FixedVector)]
@@ -46,7 +45,7 @@ def take_from(vectors: Sequence[Vector], places: Places) -> FixedVector | BytesV
 
 
 def _wanted(places: Places) -> tuple[int, int, int, int]:
-    """Return places as the kernels take them."""
+    """Return places in the form that kernels take."""
     return address_of(places.words), len(places), places.row_bits, places.place_bits
 
 
@@ -59,7 +58,7 @@ def _take_fixed(cells: Sequence[np.ndarray], places: Places) -> np.ndarray:
 
 
 def _take_bytes(vectors: Sequence[BytesVector], places: Places, valid: np.ndarray | None) -> BytesVector:
-    """Cells that are taken once have no more bytes than there are."""
+    """Takes each cell at most once, so the result is no larger than the input."""
     ends, cells = _room(len(places), sum(vector.data_bytes for vector in vectors))
     offsets, data, data_ends = _string_tables(vectors)
     strings = address_of(offsets), address_of(data), address_of(data_ends)
@@ -75,7 +74,7 @@ def _take_coded(
     places: Places,
     valid: np.ndarray | None,
 ) -> BytesVector:
-    """Short strings of small dictionaries, laid end to end: room for the longest in each place is not much."""
+    """Concatenates short strings of small dictionaries: reserving the longest length for each cell costs little."""
     offsets, data = concat_bytes([(dictionary.offsets, dictionary.data) for dictionary in dictionaries])
     ends, cells = _room(len(places), len(places) * longest)
     first_codes = np.cumsum([0, *map(len, dictionaries[:-1])])
@@ -95,7 +94,7 @@ def _address_or_0(valid: np.ndarray | None) -> int:
 
 
 def _take_values(dictionaries: Sequence[BytesVector], values: np.ndarray, valid: np.ndarray | None) -> BytesVector:
-    """Values may be taken again and again: their lengths are added up first."""
+    """Values may be taken repeatedly: adds up their lengths first."""
     offsets, data, data_ends = _string_tables(dictionaries)
     ends, wanted = allocate(len(values) + 1, np.int32), (address_of(values), len(values))
     flags = _address_or_0(valid)

@@ -1,15 +1,11 @@
 """A column that only grows, and that can be read while it grows.
 
-One thread appends (its callers hold a lock); any number of threads take views without a lock. That
-is safe because
+One thread appends (its callers hold a lock); any number of threads take views without a lock. That is safe because
 
 * a row, once appended, is never written again: the appender writes only past the last row;
-* when the arrays are full, their rows are copied into larger ones and the reference is swapped; a
-view taken
-  before keeps the old arrays alive and equal;
-* a reader asks only for rows whose count was handed to it after their append returned, so whichever
-array it finds
-  holds them.
+* when the arrays are full, their rows are copied into larger ones and the reference is replaced; an earlier view keeps
+  the old, equal arrays alive;
+* a reader requests only rows whose count it received after their append returned, so whichever array it finds has them.
 """
 
 import numpy as np
@@ -21,7 +17,7 @@ from .vector import BytesVector, FixedVector, Vector, as_bytes
 
 _FIRST_CAPACITY = 1024
 _LARGE_BYTES = 1 << 20
-"""From here on room that nobody uses costs more than a copy more."""
+"""From this size on unused space costs more than additional copies."""
 
 
 class GrowableColumn:
@@ -43,13 +39,13 @@ class GrowableColumn:
 
     @property
     def nbytes(self) -> int:
-        """Bytes reserved: what the column costs, not what its rows fill."""
+        """Bytes reserved, more than the rows fill."""
         valid = 0 if self._valid is None else self._valid.nbytes
         return self._cells.nbytes + self._offsets.nbytes + valid
 
     @property
     def filled_bytes(self) -> int:
-        """Bytes of the rows there are, without the room for more."""
+        """Bytes of the present rows, without free space."""
         rows, valid = self._row_count, 0 if self._valid is None else self._row_count
         if self.physical is PhysicalType.BYTES:
             return self._data_bytes + rows * self._offsets.itemsize + valid
@@ -58,8 +54,7 @@ class GrowableColumn:
     def append(self, vector: Vector) -> None:
         """Append the rows of ``vector``, of this column's physical type. One caller at a time.
 
-        Raises OverflowError, with nothing appended, when the column would hold more than 2**31 - 1
-        bytes of strings.
+        Raises OverflowError, with nothing appended, if the column would hold more than 2**31 - 1 bytes of strings.
         """
         last = self._row_count + len(vector)
         if self.physical is PhysicalType.BYTES:
@@ -72,7 +67,7 @@ class GrowableColumn:
         self._row_count = last
 
     def view(self, row_count: int) -> FixedVector | BytesVector:
-        """Return the first ``row_count`` rows without copying; they stay as they are while others append."""
+        """Return the first ``row_count`` rows without copying; later appends do not change them."""
         valid = self._valid
         valid = None if valid is None else valid[:row_count]
         if self.physical is PhysicalType.BYTES:

@@ -1,8 +1,8 @@
-"""Memory for what is kept, on huge pages.
+"""Long-lived memory on huge pages.
 
-The operating system hands out memory page by page, at the first write to each: for 4 KB of a cache of 512 MB that takes
-longer than to read, verify and copy them. It hands out 2 MB at once where it is asked to (Linux: transparent huge
-pages). Arrow's pool does not ask; here regions are mapped and asked for, and divided among arrays.
+The operating system provides memory page by page, at the first write to each: for 4 KB of a cache of 512 MB that takes
+longer than to read, verify and copy them. On request it provides 2 MB at once (Linux: transparent huge pages). Arrow's
+pool does not request this; here regions are mapped with the request, and divided among arrays.
 """
 
 import mmap
@@ -16,15 +16,15 @@ from .memory import SLACK_BYTES, address_of, allocate
 HUGE_PAGE_BYTES = 2 << 20
 _REGION_BYTES = 32 << 20
 _SMALLEST = 32 << 10
-"""What is smaller comes from Arrow's pool: it would leave gaps that fit nothing."""
+"""Smaller arrays come from Arrow's pool: they would leave gaps that fit nothing."""
 _UNIT = 64
 
 
 class HugePages:
-    """Arrays in mapped regions. Any number of threads may use it.
+    """Arrays in mapped regions. Thread safe.
 
-    An array's part of its region is free again when the last view of it is dropped, and a region without arrays goes
-    back to the operating system. Of the free parts the first that is large enough is taken.
+    An array's part of its region becomes free when its last view is dropped, and a region without arrays returns to the
+    operating system. Allocation takes the first free part that is large enough.
     """
 
     def __init__(self, region_bytes: int = _REGION_BYTES) -> None:
@@ -39,8 +39,8 @@ class HugePages:
             return sum(region.size for region in self._regions)
 
     def allocate(self, length: int) -> np.ndarray:
-        """Return an uninitialised, writable array of bytes (uint8), 64-byte aligned, with slack past its end as
-        `memory.allocate` has."""
+        """Return an uninitialised, writable array of bytes (uint8), 64-byte aligned, with slack past its end like
+        `memory.allocate`."""
         size = -(-(length + SLACK_BYTES) // _UNIT) * _UNIT
         if not hasattr(mmap, "MADV_HUGEPAGE") or not _SMALLEST <= size <= self._region_bytes:
             return allocate(length, np.uint8)
@@ -57,7 +57,7 @@ class HugePages:
         return np.asarray(_HeldPages(self, region, start, size, length))
 
     def take_back(self, region: "_Region", start: int, size: int) -> None:
-        """Have the part of an array back of which nobody has a view left."""
+        """Free a part of a region that has no views left."""
         with self._lock:
             region.give_back(start, size)
             if region.is_free:
@@ -65,11 +65,11 @@ class HugePages:
 
 
 class _Region:
-    """One mapping and its free parts, by where they start; no two of them touch."""
+    """One mapping and its free parts, by start; no two of them are adjacent."""
 
     def __init__(self, size: int) -> None:
         self.size = size
-        # more than is used: the kernel gives huge pages for aligned 2 MB only, and not every kernel aligns a mapping
+        # more than needed: the kernel uses huge pages only for aligned 2 MB, and not every kernel aligns a mapping
         mapping = mmap.mmap(-1, size + HUGE_PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         mapping.madvise(mmap.MADV_HUGEPAGE)
         self._memory = np.frombuffer(mapping, np.uint8)
@@ -82,7 +82,7 @@ class _Region:
         return self._lengths == [self.size]
 
     def take(self, size: int) -> int | None:
-        """Return where a part of ``size`` bytes begins that is taken now; None if no free one is large enough."""
+        """Take a part of ``size`` bytes and return its start; None if no free one is large enough."""
         for place, length in enumerate(self._lengths):
             if length >= size:
                 start = self._starts[place]
@@ -107,7 +107,7 @@ class _Region:
 
 
 class _HeldPages:
-    """What all views of an array hold on to, whatever is made of them: numpy keeps it as their base."""
+    """Owned by all views of an array, including derived ones: numpy keeps it as their base."""
 
     __slots__ = ("__array_interface__", "_owner", "_region", "_size", "_start")
 

@@ -1,4 +1,4 @@
-"""Which ranges of encoded keys overlap: what is read as it stands, and what has to be merged."""
+"""Overlaps of key ranges: what is read without a merge, and what must be merged."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""From the cells of the key columns to encoded keys, as Kudu encodes them.
+"""Encodes the cells of the key columns as keys, like Kudu.
 
 * An integer (also a date, a timestamp, a decimal) is its big-endian bytes with the sign bit flipped.
 * A string that is not the last key column has each 0x00 written as 0x00 0x01 and ends with
@@ -32,21 +32,21 @@ class KeyEncoder:
     """Encodes the keys of one table, whose key columns have the given physical types, in order."""
 
     def __init__(self, physicals: Sequence[PhysicalType]) -> None:
-        """Raises TypeError for a type that no key column may have (bool, float, double)."""
+        """Raises TypeError for a type that key columns may not have (bool, float, double)."""
         for physical in physicals:
             if physical is not PhysicalType.BYTES and not physical.is_integer:
                 raise TypeError(f"{physical} cannot be part of a primary key")
         self.physicals = tuple(physicals)
         has_fixed_width = PhysicalType.BYTES not in self.physicals
         self.width = sum(physical.width for physical in self.physicals) if has_fixed_width else 0
-        """Bytes of every key, or 0 when keys have different lengths."""
+        """Bytes of every key, or 0 if keys have different lengths."""
         self.is_u64 = 0 < self.width <= 8
-        """Whether `encode` gives U64Keys, else BytesKeys."""
+        """Whether `encode` returns U64Keys, else BytesKeys."""
 
     def encode(self, columns: Sequence[Vector], overwrite: bool = False) -> KeyVector:
-        """Return the keys of rows whose key cells are ``columns``; key cells are never NULL.
+        """Return the keys of rows whose key cells are ``columns``, which are never NULL.
 
-        With ``overwrite`` nobody needs the cells any more, and keys may take their memory, slack or not.
+        ``overwrite`` allows keys to reuse the memory of the cells, with or without slack.
         """
         assert len(columns) == len(self.physicals), "one vector for each key column"
         assert all(column.valid is None or column.valid.all() for column in columns), "NULL in key"
@@ -62,8 +62,8 @@ class KeyEncoder:
     def encode_bound(self, values: Sequence[int | bytes | str]) -> bytes:
         """Return the encoding of the first ``len(values)`` key columns, to compare with keys.
 
-        Integers are of the physical type; a str is taken as UTF-8. Raises OverflowError for an
-        integer outside its column's type.
+        Integers are of the physical type; a str is encoded as UTF-8. Raises OverflowError for an integer outside its
+        column's type.
         """
         assert len(values) <= len(self.physicals), "more values than key columns"
         last = len(self.physicals) - 1
@@ -74,7 +74,7 @@ class KeyEncoder:
 
     def _encode_bytes(self, columns: Sequence[FixedVector | BytesVector]) -> BytesKeys:
         count = len(columns[0])
-        places = np.zeros(count + 1, np.int64)  # lengths, then ends, then where each row writes
+        places = np.zeros(count + 1, np.int64)  # lengths, then ends, then each row's write position
         for column in columns:
             self._add_lengths(column, places[1:], is_last=column is columns[-1])
         np.cumsum(places, out=places)

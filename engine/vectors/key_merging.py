@@ -1,8 +1,8 @@
-"""Merge runs of keys that are sorted already.
+"""Merges sorted runs of keys.
 
-Runs whose ranges do not overlap are laid end to end. Those that do are merged two by two, each key represented by 8
-bytes that usually decide, and its place in their low bits where that leaves enough of them; a cascade of such merges is
-faster than a heap because it has no branch that the processor could guess wrong.
+Runs whose ranges do not overlap are concatenated. Others are merged two by two. A key is represented by 8 bytes that
+usually decide, with its place in their low bits if enough bits are left. A cascade of such merges is faster than a heap
+because it has no unpredictable branch.
 """
 
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ from .places import Places, bits_for
 
 
 def merge_order(streams: Sequence[KeyVector]) -> np.ndarray:
-    """Return the merged order of sorted streams, all of one form, as rows (int64) of the streams laid end to end.
+    """Return the merged order of sorted streams, all of one form, as rows (int64) of the concatenated streams.
 
-    Equal keys of two streams come in any order; those of one stay as they are.
+    Equal keys of two streams are in any order; those of one keep theirs.
     """
     places = merge_places(streams)
     firsts = np.cumsum([0, *map(len, streams)])
@@ -31,7 +31,7 @@ def merge_order(streams: Sequence[KeyVector]) -> np.ndarray:
 
 
 def merge_places(streams: Sequence[KeyVector]) -> Places:
-    """Return the merged order as `merge_order` does, but as the number of a stream and a row of it."""
+    """Return the merged order as `merge_order` does, but as pairs of a stream's number and a row of it."""
     row_bits, place_bits = bits_for([len(keys) for keys in streams])
     numbers = [number for number, keys in enumerate(streams) if len(keys)]
     bounds = [_bounds_of(streams[number]) for number in numbers]
@@ -60,7 +60,7 @@ def _places_of(number: int, length: int, row_bits: int) -> np.ndarray:
 
 
 def _merge(streams: Sequence[KeyVector], numbers: Sequence[int], result: Places) -> None:
-    """Write the merged order of those streams, which overlap."""
+    """Write the merged order of overlapping streams."""
     keys = [streams[number] for number in numbers]
     depth = _shared_prefix(keys)
     if not _merge_packed(streams, numbers, depth, result):
@@ -69,7 +69,7 @@ def _merge(streams: Sequence[KeyVector], numbers: Sequence[int], result: Places)
 
 
 def _merge_packed(streams: Sequence[KeyVector], numbers: Sequence[int], depth: int, result: Places) -> bool:
-    """Merge with the places in the low bits of the words; False when these do not tell enough of the keys apart."""
+    """Merge with the places in the low bits of the words; False if the other bits distinguish too few keys."""
     spare, words = allocate(len(result), np.uint64), address_of(result.words)
     cuts = np.cumsum([0, *(len(streams[number]) for number in numbers)])
     strings = [stream for stream in streams if isinstance(stream, BytesKeys)]
@@ -100,7 +100,7 @@ def _cascade(keys: KeyVector, depth: int, lengths: Sequence[int]) -> np.ndarray:
     while len(cuts) > 2:
         source = address_of(words), address_of(rows)
         target = address_of(next_words), address_of(next_rows)
-        if len(cuts) % 2 == 0:  # an odd run out is merged with nothing
+        if len(cuts) % 2 == 0:  # an odd last run has no partner
             cuts.append(cuts[-1])
         for first, middle, last in zip(cuts[:-2:2], cuts[1:-1:2], cuts[2::2], strict=True):
             kernels.merge_words(*strings, *source, first, middle, last, *target)
@@ -110,7 +110,7 @@ def _cascade(keys: KeyVector, depth: int, lengths: Sequence[int]) -> np.ndarray:
 
 
 def _shared_prefix(streams: Sequence[KeyVector]) -> int:
-    """Return how many leading bytes all strings share: those that the least and the greatest do."""
+    """Return how many leading bytes all strings share: those that the least and the greatest share."""
     if not isinstance(streams[0], BytesKeys):
         return 0
     least = min(key_bytes(keys, 0) for keys in streams)
@@ -120,7 +120,7 @@ def _shared_prefix(streams: Sequence[KeyVector]) -> int:
 
 
 def _leading_words(keys: KeyVector, depth: int) -> np.ndarray:
-    """Return 8 bytes of each key (uint64) from ``depth`` on, in memory that may be written."""
+    """Return 8 bytes of each key (uint64) from ``depth`` on, in writable memory."""
     if isinstance(keys, BytesKeys):
         return words_at(keys, depth)
     words = allocate(len(keys), np.uint64)

@@ -1,8 +1,7 @@
 """Sort keys.
 
-Sorting bytes: strip the prefix that all keys share, sort by the next 8 bytes as integers (numpy's
-vectorised sort), and refine only the groups that tie, 8 bytes at a time. It is a radix sort from the
-most significant digit with digits of 64 bits.
+To sort bytes, strip the prefix that all keys share, sort by the next 8 bytes as integers (numpy's vectorised sort), and
+refine only groups of ties, 8 bytes at a time. It is a radix sort from the most significant digit with 64-bit digits.
 """
 
 import numpy as np
@@ -14,7 +13,7 @@ from .memory import address_of, allocate
 
 
 def argsort_keys(keys: KeyVector) -> np.ndarray:
-    """Return the row numbers (int64) in key order; equal keys come in any order."""
+    """Return the row numbers (int64) in key order; equal keys are in any order."""
     if isinstance(keys, U64Keys):
         return np.argsort(keys.values)
     count = len(keys)
@@ -52,12 +51,12 @@ def keys_ascend(keys: KeyVector) -> bool:
 
 
 def words_at(keys: BytesKeys, depth: int) -> np.ndarray:
-    """Return the 8 bytes of each key from ``depth`` on as a number (uint64), zeros where it ends."""
+    """Return the 8 bytes of each key from ``depth`` on as a number (uint64), padded with zeros."""
     words = allocate(len(keys), np.uint64)
     write_words(keys, depth, address_of(words))
     return words
 
 
 def write_words(keys: BytesKeys, depth: int, target: int) -> None:
-    """Write what `words_at` returns to the address ``target``."""
+    """Write the result of `words_at` to the address ``target``."""
     kernels.prefix_words(address_of(keys.offsets), address_of(keys.data), len(keys), depth, target)

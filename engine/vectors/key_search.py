@@ -1,4 +1,4 @@
-"""Find a batch of keys in sorted keys, by binary search: for each key one search, all in one kernel."""
+"""Finds a batch of keys in sorted keys, with one binary search per key, all in one kernel."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from .vector import BytesVector
 
 
 def last_at_or_before(sorted_keys: KeyVector, keys: KeyVector) -> np.ndarray:
-    """Return for each key the row (int64) of the last of the sorted keys that is not after it; -1 when all are."""
+    """Return for each key the row (int64) of the last sorted key that is not after it; -1 if all are after it."""
     if isinstance(sorted_keys, U64Keys):
         assert isinstance(keys, U64Keys), "keys of two forms do not mix"
         return np.searchsorted(sorted_keys.values, keys.values, "right") - 1
@@ -22,9 +22,9 @@ def last_at_or_before(sorted_keys: KeyVector, keys: KeyVector) -> np.ndarray:
 
 
 def rows_of(stored: KeyVector, firsts: np.ndarray, lasts: np.ndarray, keys: KeyVector) -> np.ndarray:
-    """Return the row (int64) of ``stored`` at which each key is, -1 when it is not there.
+    """Return the row (int64) of ``stored`` with each key, -1 if there is none.
 
-    Key i is looked for in rows [firsts[i], lasts[i]) (int64), which must be sorted; the whole need not be.
+    Searches key i in rows [firsts[i], lasts[i]) (int64), which must be sorted; the whole need not be.
     """
     assert len(firsts) == len(lasts) == len(keys), "one range a key"
     assert not len(firsts) or 0 <= firsts.min() <= lasts.max() <= len(stored), "ranges lie within the stored keys"
@@ -44,9 +44,9 @@ def rows_of(stored: KeyVector, firsts: np.ndarray, lasts: np.ndarray, keys: KeyV
 
 
 def keys_from_bytes(cells: BytesVector, width: int) -> KeyVector:
-    """Return encoded keys, stored as cells of bytes, in the form that keys of ``width`` bytes have (0: any length).
+    """Return encoded keys, stored as cells of bytes, in the form for keys of ``width`` bytes (0: any length).
 
-    Raises ValueError when a key is not of that width.
+    Raises ValueError if a key has another width.
     """
     if not 0 < width <= 8:
         return BytesKeys(cells.offsets, cells.data)

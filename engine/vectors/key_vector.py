@@ -1,8 +1,8 @@
-"""Encoded primary keys, one a row, that compare as the rows do.
+"""Encoded primary keys, one per row, which compare like the rows.
 
-A key is a byte string whose memcmp order is the key columns' order (see `key_encoder`). When all key
-columns are of fixed width and fit in 8 bytes, the string is kept as one unsigned integer instead:
-its big-endian bytes are the key, so comparing the integers is comparing the strings.
+A key is a byte string whose memcmp order is the key columns' order (see `key_encoder`). If all key columns have a fixed
+width and fit in 8 bytes, the string is one unsigned integer instead: its big-endian bytes are the key, so comparing the
+integers is comparing the strings.
 """
 
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ def key_bytes(keys: KeyVector, row: int) -> bytes:
 
 
 def outermost_keys(keys: KeyVector) -> KeyBounds:
-    """Return the least and the greatest of keys in any order, at least one."""
+    """Return the least and the greatest of at least one key, in any order."""
     if isinstance(keys, U64Keys):
         least, greatest = int(keys.values.argmin()), int(keys.values.argmax())
     else:
@@ -81,7 +81,7 @@ def keys_as_bytes(keys: KeyVector) -> BytesVector:
 
 
 def hash_keys(keys: KeyVector) -> np.ndarray:
-    """Return a 64-bit hash (uint64) of each key. On disk only Bloom filters are made of them (`rowset.key_filter`)."""
+    """Return a 64-bit hash (uint64) of each key. On disk only Bloom filters contain it (`rowset.key_filter`)."""
     result = allocate(len(keys), np.uint64)
     if isinstance(keys, U64Keys):
         hashing.hash_u64(address_of(keys.values), len(keys), address_of(result))
@@ -142,9 +142,9 @@ def equal_at(keys: KeyVector, indices: np.ndarray, other: KeyVector, other_indic
 
 
 def first_occurrences(keys: KeyVector, hashes: np.ndarray) -> np.ndarray:
-    """Return for each row the first row with the same key (itself if there is none), int64.
+    """Return for each row the first row with the same key (perhaps itself), int64.
 
-    ``hashes`` are `hash_keys` of ``keys``; equal hashes are settled by the keys.
+    ``hashes`` are `hash_keys` of ``keys``; keys with equal hashes are compared.
     """
     count = len(keys)
     assert len(hashes) == count, "one hash a key"
@@ -163,7 +163,7 @@ def lower_bound(sorted_keys: KeyVector, bound: bytes) -> int:
     """Return how many keys sort before ``bound``: the first row at or after it."""
     if isinstance(sorted_keys, U64Keys):
         word = _bound_word(bound, sorted_keys.width)
-        is_longer = len(bound) > sorted_keys.width  # then an equal key is its prefix, so before it
+        is_longer = len(bound) > sorted_keys.width  # then an equal key is its prefix, and so smaller
         return int(np.searchsorted(sorted_keys.values, word, "right" if is_longer else "left"))
     places = address_of(sorted_keys.offsets), address_of(sorted_keys.data)
     cells = np.frombuffer(bound, np.uint8)
@@ -195,5 +195,5 @@ def keys_at_least(keys: KeyVector, bound: bytes) -> np.ndarray:
 
 
 def _bound_word(bound: bytes, width: int) -> np.uint64:
-    """Return the first ``width`` bytes of the bound, padded with zeros, as keys are kept."""
+    """Return the first ``width`` bytes of the bound, padded with zeros, in the form of keys."""
     return np.uint64(int.from_bytes(bound[:width].ljust(width, b"\0"), "big"))

@@ -1,4 +1,4 @@
-"""Encoded primary keys: all that the floors above use, in one place."""
+"""Encoded primary keys: everything that other rooms use, in one place."""
 
 from .key_encoder import KeyEncoder
 from .key_merging import merge_order, merge_places

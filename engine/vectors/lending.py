@@ -1,8 +1,8 @@
-"""Memory for what is read, decoded and dropped: lent, and lent again when the last view of it is gone.
+"""Memory for data that is read, decoded and dropped: lent, and lent again when its last view is dropped.
 
-Arrow's pool gives large blocks that are free back to the operating system, and soon. A scan that asks it for memory for
-each page it reads pays a page fault for every 4 KB, again and again: twice what reading, verifying and decoding take.
-Memory that is lent again at once is also still in the processor's cache when it is filled.
+Arrow's pool soon returns large free blocks to the operating system. A scan that allocates each page there pays a page
+fault for every 4 KB, again and again: twice the cost of reading, verifying and decoding. Memory that is lent again at
+once is also still in the processor's cache when it is filled.
 """
 
 import threading
@@ -17,31 +17,31 @@ _IDLE_BYTES_MAX = 32 << 20
 
 
 class Lender:
-    """Lends memory. Any number of threads may use it.
+    """Lends memory. Thread safe.
 
-    What nobody has borrowed is kept for the next who asks, at most ``idle_bytes_max``, until `release_unused`. A block
-    is a power of two, and takes memory only as far as it was ever filled.
+    Idle blocks are kept for the next request, at most ``idle_bytes_max``, until `release_unused`. A block is a power of
+    two, and takes memory only as far as it was ever filled.
     """
 
     def __init__(self, idle_bytes_max: int = _IDLE_BYTES_MAX) -> None:
         self._idle_bytes_max = idle_bytes_max
         self._idle: list[np.ndarray] = []
-        """Blocks that nobody has; the one that came back last is at the end."""
+        """Idle blocks; the one that came back last is at the end."""
         self._is_used = False
         self._lock = threading.RLock()  # the last view of a block may go at any time, also while it is held
 
     @property
     def idle_bytes(self) -> int:
-        """Bytes that are kept for the next who asks."""
+        """Bytes that are kept for the next request."""
         with self._lock:
             return sum(len(block) for block in self._idle)
 
     def lend(self, length: int) -> np.ndarray:
-        """Return an uninitialised, writable array of bytes (uint8), 64-byte aligned, with slack past its end as
-        `allocate` has.
+        """Return an uninitialised, writable array of bytes (uint8), 64-byte aligned, with slack past its end like
+        `allocate`.
 
-        The memory is the borrower's until the last view of the array is dropped; then others get it. What is to stay
-        belongs into memory of its own: who keeps a few bytes keeps a whole block.
+        The memory is the borrower's until the last view of the array is dropped; then others get it. Copy data that is
+        to stay: keeping a few bytes keeps a whole block.
         """
         size = max(_SMALLEST_BLOCK, 1 << (length + SLACK_BYTES - 1).bit_length())
         block = self._take(size)
@@ -65,7 +65,7 @@ class Lender:
             pa.default_memory_pool().release_unused()
 
     def take_back(self, block: np.ndarray) -> None:
-        """Have a block back from a borrower who has no view of it left."""
+        """Take a block back that has no views left."""
         with self._lock:
             if self.idle_bytes + len(block) <= self._idle_bytes_max:
                 self._idle.append(block)
@@ -81,7 +81,7 @@ class Lender:
 
 
 class _Loan:
-    """What all views of a lent block hold on to, whatever is made of them: numpy keeps it as their base."""
+    """Owned by all views of a lent block, including derived ones: numpy keeps it as their base."""
 
     __slots__ = ("__array_interface__", "_block", "_lender")
 
@@ -99,4 +99,4 @@ class _Loan:
 
 
 READ_BUFFERS = Lender()
-"""For the pages of files that are not kept."""
+"""For pages of files that are not kept."""

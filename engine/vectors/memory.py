@@ -1,8 +1,7 @@
 """Memory for vectors: from Arrow's pool, with room to overshoot.
 
-Arrow's pool (mimalloc) hands the same pages back again and again, where a fresh ``malloc`` of a
-large array pays a page fault every 4 KB: filling reused memory runs at 40 GB/s, fresh memory at 2
-GB/s.
+Arrow's pool (mimalloc) reuses the same pages, whereas a fresh ``malloc`` of a large array costs a page fault every
+4 KB: filling reused memory runs at 40 GB/s, fresh memory at 2 GB/s.
 """
 
 import ctypes
@@ -16,10 +15,9 @@ SLACK_BYTES = 256
 
 
 def allocate(count: int, dtype: np.dtype | type | str) -> np.ndarray:
-    """Return an uninitialised, writable array of ``count`` cells, 64-byte aligned, with slack past
-    its end.
+    """Return an uninitialised, writable array of ``count`` cells, 64-byte aligned, with slack past its end.
 
-    The array owns its memory: it goes back to the pool when the last view of it is dropped.
+    The array owns its memory, which returns to the pool when the last view of it is dropped.
     """
     dtype = np.dtype(dtype)
     buffer = pa.allocate_buffer(count * dtype.itemsize + SLACK_BYTES)
@@ -27,7 +25,7 @@ def allocate(count: int, dtype: np.dtype | type | str) -> np.ndarray:
 
 
 def allocate_zeroed(count: int, dtype: np.dtype | type | str) -> np.ndarray:
-    """Return what `allocate` does, filled with zeros (the slack too)."""
+    """Return the same as `allocate`, filled with zeros (including the slack)."""
     dtype = np.dtype(dtype)
     buffer = pa.allocate_buffer(count * dtype.itemsize + SLACK_BYTES)
     np.frombuffer(buffer, np.uint8)[:] = 0
@@ -35,22 +33,21 @@ def allocate_zeroed(count: int, dtype: np.dtype | type | str) -> np.ndarray:
 
 
 def give_back() -> None:
-    """Return memory that nobody uses to the operating system: both allocators keep what they once had, for the next
-    to ask. Takes some milliseconds."""
+    """Return unused memory to the operating system: both allocators otherwise keep it for later requests. Takes some
+    milliseconds."""
     pa.default_memory_pool().release_unused()
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # the GNU C library has it, others return memory anyway
         trim(0)
 
 
 def address_of(array: np.ndarray) -> int:
-    """Return the address of the first byte of ``array``, which must be contiguous and outlive the
-    use.
+    """Return the address of the first byte of ``array``, which must be contiguous and outlive the use.
 
-    Six times faster than ``array.ctypes.data``. Raises ValueError when the array is not contiguous.
+    Six times faster than ``array.ctypes.data``. Raises ValueError if the array is not contiguous.
     """
     return pa.py_buffer(array).address
 
 
 def addresses(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the address of each array (int64), as kernels take those of many."""
+    """Return the address of each array (int64), for kernels that take many."""
     return np.array([address_of(array) for array in arrays], np.int64)

@@ -1,8 +1,7 @@
-"""The physical types: how a cell of a column lies in memory and on disk.
+"""The physical types: the layout of a column's cells in memory and on disk.
 
-Many logical types share a physical one: a date is an INT32 of days, a timestamp an INT64 of
-microseconds, a decimal the narrowest integer that holds its precision. All integers are
-little-endian.
+Many logical types share a physical one: a date is an INT32 of days, a timestamp an INT64 of microseconds, a decimal the
+narrowest integer for its precision. All integers are little-endian.
 """
 
 from enum import StrEnum
@@ -37,7 +36,7 @@ class PhysicalType(StrEnum):
 
     @property
     def dtype(self) -> np.dtype:
-        """The numpy type of a run of cells; for BYTES, of the bytes themselves."""
+        """The numpy type of an array of cells; for BYTES, of the bytes themselves."""
         return _DTYPES[self]
 
     @property
@@ -65,8 +64,8 @@ _INTEGERS = frozenset(physical for physical in PhysicalType if physical.startswi
 def physical_of(arrow_type: pa.DataType) -> PhysicalType:
     """Return the physical type that stores ``arrow_type``.
 
-    A dictionary type is stored as its value type. Raises TypeError for a type that the store does
-    not keep; timestamps must be in microseconds (callers cast before).
+    A dictionary type is stored as its value type. Raises TypeError for an unsupported type; timestamps must be in
+    microseconds (callers cast before).
     """
     if pa.types.is_dictionary(arrow_type):
         return physical_of(arrow_type.value_type)
@@ -104,7 +103,7 @@ _ARROW_TYPES = (
 
 
 def resized(cells: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Return numbers as another integer, or float, of another width; as they are where it is the same."""
+    """Return numbers as integers or floats of another width; unchanged if the width is the same."""
     if cells.dtype == dtype:
         return cells
     if dtype == INT128_DTYPE:

@@ -1,4 +1,4 @@
-"""Places: rows of several vectors in one array, as merges find them and copies take them."""
+"""Places: rows of several vectors in one array, as merges produce and copies take them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import numpy as np
 class Places:
     """The low ``place_bits`` of each word (uint64) are the number of a vector << ``row_bits`` | a row of it.
 
-    What stands above is no part of the place: merges leave bits of the keys there, by which they sort.
+    The higher bits are not part of the place: merges leave bits of the keys there, for sorting.
     """
 
     words: np.ndarray

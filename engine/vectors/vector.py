@@ -1,6 +1,6 @@
-"""Vectors: a run of cells of one column in memory.
+"""Vectors: consecutive cells of one column in memory.
 
-Three shapes, all immutable by contract (nobody writes into a vector that has been handed out)::
+Three shapes, all immutable by contract (nobody writes into a vector that others have)::
 
     FixedVector       values   v0 v1 v2 ...          one cell each, of a PhysicalType's dtype
     BytesVector       offsets  o0 o1 o2 ... on       cell i is data[o_i : o_(i+1)]; o0 may be > 0
@@ -8,12 +8,11 @@ Three shapes, all immutable by contract (nobody writes into a vector that has be
     DictionaryVector  codes    c0 c1 c2 ...          cell i is cell c_i of the dictionary
                       dictionary BytesVector without NULLs
 
-``valid`` is one bool a row, or None when no cell is NULL. A cell under NULL is zero, empty, or code
-0, so that two vectors with equal cells have equal bytes.
+``valid`` is one bool a row, or None if no cell is NULL. A cell under NULL is zero, empty, or code 0, so that vectors
+with equal cells have equal bytes.
 
-``slice`` returns views; ``take``, ``concat`` and ``patch`` copy. Row numbers given to them are
-checked here, once, and the kernels below trust them. A BytesVector holds at most 2**31 - 1 bytes;
-OverflowError says when it would not.
+``slice`` returns views; ``take``, ``concat`` and ``patch`` copy. They check row numbers once, and the kernels below
+trust them. A BytesVector has at most 2**31 - 1 bytes; a larger one raises OverflowError.
 """
 
 from collections.abc import Sequence
@@ -53,7 +52,7 @@ class FixedVector:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BytesVector:
-    """Cells of any length: ``data`` holds them end to end, ``offsets`` (int32, rows + 1) says where."""
+    """Cells of any length: ``data`` concatenates them, ``offsets`` (int32, rows + 1) locates them."""
 
     offsets: np.ndarray
     data: np.ndarray
@@ -64,7 +63,7 @@ class BytesVector:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the cells, their offsets and their validity; not of what lies outside the slice."""
+        """Bytes of the cells, their offsets and their validity; not of data outside the slice."""
         return self.data_bytes + self.offsets.nbytes + _valid_nbytes(self.valid)
 
     @property
@@ -91,7 +90,7 @@ class BytesVector:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DictionaryVector:
-    """Cells that repeat: each is a code (int32) into a dictionary of distinct values."""
+    """Repeated cells: each is a code (int32) into a dictionary of distinct values."""
 
     codes: np.ndarray
     dictionary: BytesVector
@@ -129,9 +128,9 @@ _PHYSICAL = {physical.dtype: physical for physical in PhysicalType if physical i
 
 
 def conformed(vector: Vector, physical: PhysicalType) -> Vector:
-    """Return the same cells as ``physical``: as they are, or of another width when their column was widened.
+    """Return the same cells as ``physical``: unchanged, or in another width if their column was widened.
 
-    A narrower ``physical`` is for who still reads by an older schema: the cells that it means fit.
+    A narrower ``physical`` is for readers with an older schema, for whom all cells fit.
     """
     if not isinstance(vector, FixedVector) or vector.values.dtype == physical.dtype:
         return vector
@@ -156,7 +155,7 @@ def nulls(physical: PhysicalType, row_count: int) -> FixedVector | BytesVector:
 
 def materialize(vector: DictionaryVector) -> BytesVector:
     """Return the same cells without a dictionary."""
-    if len(vector.dictionary) == 0:  # every row is NULL: there is no cell for the codes to name
+    if len(vector.dictionary) == 0:  # every row is NULL: the codes refer to no cell
         return BytesVector(allocate_zeroed(len(vector) + 1, np.int32), allocate(0, np.uint8), vector.valid)
     cells = vector.dictionary
     codes = checked_indices(vector.codes, len(cells))
@@ -165,11 +164,10 @@ def materialize(vector: DictionaryVector) -> BytesVector:
 
 
 def concat(vectors: Sequence[Vector]) -> Vector:
-    """Return the rows of all ``vectors``, one after the other; at least one vector, all of one
-    column: where it was widened in between, the result is as wide as the widest.
+    """Return the rows of all ``vectors``, one after the other; at least one vector, all of one column. If it was
+    widened in between, the result is as wide as the widest.
 
-    Dictionary vectors that share one dictionary object stay so; any other mix of byte vectors is
-    materialised.
+    Dictionary vectors that share one dictionary object stay so; any other mix of byte vectors is materialised.
     """
     if len(vectors) == 1:
         return vectors[0]
@@ -188,7 +186,7 @@ def concat(vectors: Sequence[Vector]) -> Vector:
 
 
 def as_bytes(vector: Vector) -> BytesVector:
-    """Return a byte vector as it is and a dictionary vector materialised."""
+    """Return a byte vector unchanged and a dictionary vector materialised."""
     assert not isinstance(vector, FixedVector), "a fixed vector has no bytes form"
     return materialize(vector) if isinstance(vector, DictionaryVector) else vector
 
@@ -197,9 +195,8 @@ def patch(base: Vector, positions: np.ndarray, replacement: Vector) -> Vector:
     """Return ``base`` with the cell at ``positions[i]`` replaced by cell i of ``replacement``, in the width of
     ``base``.
 
-    ``positions`` are int32 or int64, ascending, without repeats; the result is a copy. A dictionary
-    vector stays one when the replacement shares its dictionary object. Raises IndexError for a
-    position outside ``base``.
+    ``positions`` are int32 or int64, ascending and distinct; the result is a copy. A dictionary vector stays one if the
+    replacement shares its dictionary object. Raises IndexError for a position outside ``base``.
     """
     assert len(positions) == len(replacement), "one replacement for each position"
     positions = checked_indices(positions, len(base))
@@ -239,7 +236,7 @@ def _concat_valid(vectors: Sequence[Vector]) -> np.ndarray | None:
 
 
 def validity(vector: Vector) -> np.ndarray:
-    """Return one bool a row, also for a vector without NULLs."""
+    """Return one bool a row, even for a vector without NULLs."""
     return np.ones(len(vector), np.bool_) if vector.valid is None else vector.valid
 
 
