@@ -22,7 +22,7 @@ ARGS ?=
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-demo: .venv/.installed-dev  ## a store, a server and a client on real flight data, in about a minute
+demo: .venv/.installed-dev  ## a store, a server and a client on real flight data: a minute, the first time about three
 	@$(BIN)/nyala demo $(ARGS)
 
 demo-spark: .venv/.installed-dev  ## a pipeline on Spark: join, load, correct by a stream, back up, restore; installs Java on Debian

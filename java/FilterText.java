@@ -22,23 +22,22 @@ import org.apache.spark.sql.types.TimestampNTZType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Conditions of Spark as SQL text of the store (docs/filters.md), where both select the same rows whatever cells there
- * are.
+ * Translates Spark's conditions into the store's SQL text (docs/filters.md), if both always select the same rows.
  *
- * <p>What differs is NaN: for Spark it equals itself and is greater than all numbers, for the store, as in IEEE 754,
+ * <p>They differ in NaN: for Spark it equals itself and is greater than all numbers; for the store, as in IEEE 754,
  * all comparisons with it are false. So {@code x > 1} becomes {@code NOT x <= 1}, which is true for NaN, and false or
- * unknown where {@code x > 1} is. All other kinds of cells compare alike: numbers by value, strings and binary byte by
- * byte, NULL by the logic of three values.
+ * unknown where {@code x > 1} is. All other cells compare alike: numbers by value, strings and binary byte by byte,
+ * NULL with three-valued logic.
  */
 final class FilterText {
-  // Well below what a store takes in one filter (docs/filters.md): a query must not fail by what was only to help it.
+  // Well below the store's limits for a filter (docs/filters.md): an optimization must not make a query fail.
   private static final int LENGTH_MAX = 2 << 20;
   private static final int DEPTH_MAX = 40;
   private static final int PARTS_MAX = 4_000;
   private static final int VALUES_MAX = 20_000;
   private static final Map<String, String> FLIPPED =
       Map.of("=", "=", "<=>", "<=>", "<>", "<>", "<", ">", "<=", ">=", ">", "<", ">=", "<=");
-  /** What is written for a comparison of numbers that may be NaN. */
+  /** The negated operators for comparisons of numbers that may be NaN. */
   private static final Map<String, String> BELOW_NAN = Map.of(">", "<=", ">=", "<");
 
   private final StructType schema;
@@ -50,8 +49,8 @@ final class FilterText {
   }
 
   /**
-   * Returns the text of one more condition of a scan; nothing where the store might select other rows by it, or would
-   * refuse it.
+   * Returns the text of one more condition of a scan; empty if the store might select other rows with it, or reject
+   * it.
    */
   Optional<String> of(Predicate condition) {
     Optional<String> found = text(condition, 0);
@@ -134,7 +133,7 @@ final class FilterText {
     return isThere ? Optional.of(new Column(name, schema.apply(name).dataType())) : Optional.empty();
   }
 
-  /** Returns a literal as the store writes one for a column of a type; nothing for NULL, NaN and infinity. */
+  /** Returns a literal in the store's SQL for a column of this type; empty for NULL, NaN and infinity. */
   private static Optional<String> literal(Expression expression, DataType type) {
     if (!(expression instanceof Literal<?> literal) || literal.value() == null) {
       return Optional.empty();
@@ -143,7 +142,7 @@ final class FilterText {
     if (value instanceof Decimal decimal && type instanceof DecimalType) {
       return Optional.of(decimal.toJavaBigDecimal().toPlainString());
     }
-    // A time without a zone stands for a moment that depends on the session's: the store compares moments only.
+    // A time without a zone depends on the session's zone; the store compares moments only.
     if (!literal.dataType().equals(type) || type instanceof TimestampNTZType) {
       return Optional.empty();
     }
@@ -154,19 +153,19 @@ final class FilterText {
       return Optional.of(flag ? "TRUE" : "FALSE");
     }
     if (value instanceof Float || value instanceof Double) {
-      double number = ((Number) value).doubleValue(); // exactly the same, and so its digits are
+      double number = ((Number) value).doubleValue(); // exact, also for a float
       return Optional.of(number).filter(Double::isFinite).map(each -> BigDecimal.valueOf(each).toString());
     }
     if (type instanceof BinaryType) {
       return Optional.of("X'" + HexFormat.of().formatHex((byte[]) value) + "'");
     }
-    // Whole numbers; days and microseconds since 1970, of dates and timestamps.
+    // Integers; dates and timestamps are days and microseconds since 1970.
     boolean isSmall = value instanceof Byte || value instanceof Short;
     boolean isWhole = isSmall || value instanceof Integer || value instanceof Long;
     return isWhole ? Optional.of(value.toString()) : Optional.empty();
   }
 
-  /** Bytes that are no UTF-8, which Spark lets strings have, would be changed on the way. */
+  /** Returns a text unless it has bytes that are not UTF-8, which Spark allows but which would not survive. */
   private static Optional<String> string(UTF8String text) {
     return Optional.of(text.toString()).filter(same -> UTF8String.fromString(same).equals(text));
   }

@@ -5,7 +5,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
 
-/** Marks {@code INSERT} statements. Spark keeps the mark when it makes an append or an overwrite of one. */
+/** Marks {@code INSERT} statements. Spark keeps the mark when it turns one into an append or an overwrite. */
 final class InsertMark extends Rule<LogicalPlan> {
   private static final TreeNodeTag<Boolean> IS_INSERT = new TreeNodeTag<>("io.nyala.spark.isInsert");
 

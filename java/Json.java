@@ -3,7 +3,7 @@ package io.nyala.spark;
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
 
-/** Values of options that are lists or maps. */
+/** Writes lists and maps as values of options. */
 final class Json {
   private static final ObjectMapper MAPPER = new ObjectMapper();
 

@@ -28,17 +28,17 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.TimestampType;
 
 /**
- * Aggregates of all rows that the store works out in the place of Spark, where the answer is the same.
+ * Aggregates over all rows that the store computes instead of Spark, if the result is the same.
  *
- * <p>Left to Spark are groups, which may be as many as rows; the least and greatest of numbers that may be NaN, which
- * the store passes over, and of times without a zone, whose order is not that of the moments; and sums that may
+ * <p>Spark computes the others: groups, which may be as many as rows; minimum and maximum of numbers that may be NaN,
+ * which the store skips, and of times without a zone, which may order differently from moments; and sums that may
  * overflow.
  */
 record Measures(Map<String, List<String>> byName, StructType schema) {
-  /** {@code decimal(p,s)} is summed as {@code decimal(p+10,s)}: where that can be, no number of rows overflows it. */
+  /** Spark sums {@code decimal(p,s)} as {@code decimal(p+10,s)}: up to this precision, sums cannot overflow. */
   private static final int SUMMED_PRECISION_MAX = DecimalType.MAX_PRECISION() - 10;
 
-  /** Returns the measures of an aggregation of rows of a schema; nothing where Spark has to work it out. */
+  /** Returns the measures of an aggregation; empty if Spark must compute it. */
   static Optional<Measures> of(Aggregation aggregation, StructType schema) {
     if (aggregation.groupByExpressions().length > 0 || aggregation.aggregateExpressions().length == 0) {
       return Optional.empty();

@@ -21,8 +21,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * The tables of a store in SQL: {@code nyala.default.homes}, and {@code nyala.default.homes.changes}, the change feed.
  *
  * <p>{@code spark.sql.catalog.nyala} names this class, {@code spark.sql.catalog.nyala.uri} the server, and
- * {@code spark.sql.catalog.nyala.operation} what statements do if not {@code insert}. Tables are made and altered by
- * other ways than this.
+ * {@code spark.sql.catalog.nyala.operation} the operation of statements, by default {@code insert}. Tables cannot be
+ * created or altered here.
  */
 public final class NyalaCatalog implements TableCatalog, SupportsNamespaces {
   private static final String NAMESPACE = "default";
@@ -156,7 +156,7 @@ public final class NyalaCatalog implements TableCatalog, SupportsNamespaces {
   private String uri() {
     if (uri == null) {
       throw new IllegalArgumentException(
-          "the catalog " + name + " does not know its server: set spark.sql.catalog." + name + ".uri, as in "
+          "the catalog " + name + " has no server: set spark.sql.catalog." + name + ".uri, as in "
               + "grpc://127.0.0.1:8815");
     }
     return uri;
@@ -167,6 +167,6 @@ public final class NyalaCatalog implements TableCatalog, SupportsNamespaces {
   }
 
   private static UnsupportedOperationException notOffered(String what, String instead) {
-    return new UnsupportedOperationException("a catalog of nyala does not " + what + "; what does is " + instead);
+    return new UnsupportedOperationException("a Nyala catalog does not " + what + "; use " + instead);
   }
 }

@@ -7,14 +7,13 @@ import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
 
 /**
- * What a session of Spark needs so that a statement may write some columns of a live row: {@code spark.sql.extensions}
- * names this class.
+ * Lets statements write only some columns of existing rows; {@code spark.sql.extensions} names this class.
  *
  * <p>Spark fills the columns that a statement leaves out before a data source sees its rows. {@link WrittenColumns}
- * tells which they are, {@link InsertMark} which writes are statements of SQL.
+ * finds these columns, {@link InsertMark} marks the writes that are SQL statements.
  */
 public final class NyalaExtensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
-  /** Whether the session of this thread has them. */
+  /** Returns whether the session of this thread uses these extensions. */
   static boolean areInUse() {
     String named = SQLConf.get().getConfString("spark.sql.extensions", "");
     return List.of(named.split(",")).contains(NyalaExtensions.class.getName());
@@ -22,8 +21,8 @@ public final class NyalaExtensions extends AbstractFunction1<SparkSessionExtensi
 
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {
-    extensions.injectHintResolutionRule(session -> new InsertMark()); // before INSERT becomes one of many writes
-    extensions.injectPostHocResolutionRule(session -> new WrittenColumns()); // when its columns are resolved
+    extensions.injectHintResolutionRule(session -> new InsertMark()); // while INSERT is still distinct
+    extensions.injectPostHocResolutionRule(session -> new WrittenColumns()); // once its columns are resolved
     return BoxedUnit.UNIT;
   }
 }

@@ -8,7 +8,7 @@ import org.apache.spark.sql.sources.DataSourceRegister;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** {@code format("nyala")} where this package is on the class path: Spark asks for formats in Java first. */
+/** {@code format("nyala")} if this package is on the class path: Spark looks for formats in Java first. */
 public final class NyalaProvider implements TableProvider, DataSourceRegister {
   @Override
   public String shortName() {
@@ -20,7 +20,7 @@ public final class NyalaProvider implements TableProvider, DataSourceRegister {
     return PythonSource.schema(TableOptions.ofSchema(TableOptions.of(options)));
   }
 
-  /** A schema of the user's own is a projection; the part in Python checks it. */
+  /** A user's schema is a projection; Python checks it. */
   @Override
   public boolean supportsExternalMetadata() {
     return true;

@@ -15,7 +15,7 @@ import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** One scan of one query. Its tasks are planned when it is run, in Python, by the options that say what is read. */
+/** One scan of one query. Python plans its tasks when it runs, from the options that say what to read. */
 final class NyalaScan implements SupportsReportStatistics {
   private final String name;
   private final StructType schema;
@@ -56,7 +56,7 @@ final class NyalaScan implements SupportsReportStatistics {
   public MicroBatchStream toMicroBatchStream(String checkpointLocation) {
     if (!TableOptions.isOfChanges(options)) {
       throw new UnsupportedOperationException(
-          "a stream is one of changes, with the columns _op and _timestamp: read " + name + ".changes, or load it by "
+          "a stream reads changes, with the columns _op and _timestamp: read " + name + ".changes, or use "
               + "readStream.format(\"nyala\") with the option readChangeFeed");
     }
     return PythonSource.scan(schema, options).toMicroBatchStream(checkpointLocation);
@@ -64,7 +64,7 @@ final class NyalaScan implements SupportsReportStatistics {
 
   @Override
   public ColumnarSupportMode columnarSupportMode() {
-    return ColumnarSupportMode.UNSUPPORTED; // as Spark's reader of Python has it: to be told by each task needs a plan
+    return ColumnarSupportMode.UNSUPPORTED; // as in Spark's Python reader; asking each task would need a plan
   }
 
   @Override
@@ -72,7 +72,7 @@ final class NyalaScan implements SupportsReportStatistics {
     return PythonSource.scan(schema, options).supportedCustomMetrics();
   }
 
-  /** What the store estimates by its files and zone maps for these columns and filters. */
+  /** Returns the store's estimate for these columns and filters, from its files and zone maps. */
   @Override
   public synchronized Statistics estimateStatistics() {
     if (statistics == null) {
@@ -86,7 +86,7 @@ final class NyalaScan implements SupportsReportStatistics {
       return new Estimate(OptionalLong.of(1), OptionalLong.of(schema.defaultSize()));
     }
     if (TableOptions.isOfChanges(options)) {
-      return new Estimate(OptionalLong.empty(), OptionalLong.empty()); // of a stream nobody knows
+      return new Estimate(OptionalLong.empty(), OptionalLong.empty()); // unknown for changes
     }
     Map<String, String> columns = Map.of("columns", Json.of(schema.fieldNames()));
     StructType answer = PythonSource.ask("size", PythonSource.with(options, columns));
@@ -121,7 +121,7 @@ final class NyalaScan implements SupportsReportStatistics {
 
   private record Estimate(OptionalLong numRows, OptionalLong sizeInBytes) implements Statistics {}
 
-  /** The tasks; equal for scans of one query that read the same, so that Spark runs a part of a plan once. */
+  /** The tasks; equal for scans of one query that read the same, so that Spark runs equal parts of a plan once. */
   private final class Tasks implements Batch {
     private Batch planned;
 

@@ -16,10 +16,10 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * Takes over from Spark what the store does better: leaving columns and rows out, and aggregates of all rows.
+ * Takes over from Spark what the store does better: column pruning, filters, and aggregates over all rows.
  *
- * <p>It is handed on as options that a user may give too: columns as a schema, {@code filter}, {@code aggregate}. The
- * data source in Python is never asked to take filters itself, which Spark 4.3.0 does wrong.
+ * <p>They become options that users may also set: columns as a schema, {@code filter}, {@code aggregate}. The Python
+ * data source never takes filters itself, since Spark 4.3.0 handles that wrongly.
  */
 final class NyalaScanBuilder
     implements SupportsPushDownV2Filters, SupportsPushDownAggregates, SupportsPushDownRequiredColumns {
@@ -40,7 +40,7 @@ final class NyalaScanBuilder
     this.columns = schema;
   }
 
-  /** Of changes the filters stay in Spark: what is asked of a row after a change decides which changes there are. */
+  /** Leaves filters on changes to Spark: in the store, a filter on the row decides which changes there are. */
   @Override
   public Predicate[] pushPredicates(Predicate[] predicates) {
     List<Predicate> left = new ArrayList<>();
@@ -82,7 +82,7 @@ final class NyalaScanBuilder
     return new NyalaScan(name, columns, options, texts, measures);
   }
 
-  /** Spark's Python must give one column at least, also where rows are only counted. */
+  /** Returns one column, since Spark's Python reader needs at least one even to count rows. */
   private StructField narrowest() {
     Comparator<StructField> byWidth = Comparator.comparingInt(field -> field.dataType().defaultSize());
     return Stream.of(schema.fields()).min(byWidth).orElseThrow();

@@ -17,9 +17,9 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** A table of a store, or its changes: what is planned anew for each query. */
+/** A table of a store, or its changes; planned anew for each query. */
 final class NyalaTable implements SupportsRead, SupportsWrite {
-  /** What the metadata of its columns hold: the part in Python puts the table's name there, where it made the schema. */
+  /** The key in its columns' metadata; if Python made the schema, the value is the table's name. */
   private static final String MARK = "nyala";
   private static final String STATEMENT = "statement";
 
@@ -51,7 +51,7 @@ final class NyalaTable implements SupportsRead, SupportsWrite {
     return ofColumn.contains(MARK);
   }
 
-  /** Returns the same table for one write: whether it is a statement of SQL, and which columns that leaves out. */
+  /** Returns the same table for one write, with whether it is an SQL statement and the columns that it leaves out. */
   NyalaTable told(boolean isStatement, List<String> leftOut) {
     Map<String, String> told = Map.of(STATEMENT, isStatement ? "insert" : "write", "leftOut", Json.of(leftOut));
     return new NyalaTable(name, schema, PythonSource.with(options, told), isOfCatalog);
@@ -67,7 +67,7 @@ final class NyalaTable implements SupportsRead, SupportsWrite {
   }
 
   @Override
-  @SuppressWarnings("deprecation") // columns() is made of it
+  @SuppressWarnings("deprecation") // columns() uses it
   public StructType schema() {
     return schema;
   }
@@ -86,9 +86,9 @@ final class NyalaTable implements SupportsRead, SupportsWrite {
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap ofQuery) {
     CaseInsensitiveStringMap all = TableOptions.of(options, ofQuery);
     if (TableOptions.isOfChanges(all) && !TableOptions.isOfChanges(options)) {
-      // The schema is that of rows, so that deletes would look like rows.
+      // The schema is that of rows: deletes would look like rows.
       throw new IllegalArgumentException(
-          "changes come with the columns _op and _timestamp, which " + name + " has not: read " + name + ".changes");
+          "changes have the columns _op and _timestamp, which " + name + " lacks: read " + name + ".changes");
     }
     return new NyalaScanBuilder(name, schema, all);
   }

@@ -12,10 +12,10 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * The data source in Python, by which everything here is done in the end: this package only plans.
+ * The Python data source, which does all reading and writing: this package only plans.
  *
- * <p>Spark 4.3 keeps the schema and the read plan of a data source in Python in its object. So each use makes an object
- * of its own: no plan is ever used for another query than the one it was made for.
+ * <p>Spark 4.3 keeps the schema and the read plan of a Python data source in its object. So each use creates an object:
+ * no plan is ever used for another query.
  */
 final class PythonSource {
   static final String FORMAT = "nyala";
@@ -35,8 +35,8 @@ final class PythonSource {
   }
 
   /**
-   * Asks the part in Python, which alone can reach the store. When it plans, a data source in Python has nothing to
-   * give but a schema: so the answers are the names of its fields, and what their metadata holds.
+   * Asks Python, which alone can reach the store. During planning, a Python data source can only return a schema: so
+   * the answers are its field names and their metadata.
    */
   static StructType ask(String question, Map<String, String> options) {
     return schema(with(new CaseInsensitiveStringMap(options), Map.of("ask", question)));
@@ -50,7 +50,7 @@ final class PythonSource {
     return answer.apply(name).metadata().getLong("value");
   }
 
-  /** Returns options with others added, or put in the place of those of the same names. */
+  /** Returns options with others added; these replace options of the same names. */
   static CaseInsensitiveStringMap with(CaseInsensitiveStringMap options, Map<String, String> more) {
     Map<String, String> all = new HashMap<>();
     options.forEach(all::put); // names in lower case
@@ -65,14 +65,14 @@ final class PythonSource {
     return source;
   }
 
-  /** Refuses another Spark than the one it was compiled against: what it might do there nobody has seen. */
+  /** Rejects any Spark other than the one it was compiled against: only that was tested. */
   private static void checkVersion() {
-    String built = PythonSource.class.getPackage().getImplementationVersion(); // as the jar says
+    String built = PythonSource.class.getPackage().getImplementationVersion(); // from the jar
     String running = org.apache.spark.package$.MODULE$.SPARK_VERSION();
     if (built != null && !built.equals(running)) {
       throw new IllegalStateException(
-          "the shim in Java was compiled against Spark " + built + ", and this is " + running + ": build it anew by "
-              + "`nyala spark build-shim`, or leave its jar out of spark.jars");
+          "the Java shim was compiled against Spark " + built + ", and this is " + running + ": build it again with "
+              + "`nyala spark build-shim`, or remove its jar from spark.jars");
     }
   }
 }

@@ -7,10 +7,10 @@ import org.apache.spark.sql.catalyst.QueryPlanningTracker;
 import scala.Option;
 
 /**
- * The moment at which all tables of a store are read in one query: a table that is joined with itself is one table.
+ * The timestamp at which one query reads all tables of a store, so that a table joined with itself is the same twice.
  *
- * <p>Spark plans each scan of a query by itself, and does not say which belong together, but has one tracker in each
- * query while it optimizes it. A query with a single scan needs no moment: its tasks are pinned by the store.
+ * <p>Spark plans each scan of a query separately, and does not say which belong together, but has one tracker for each
+ * query while it optimizes it. A query with a single scan needs no timestamp: the store pins its tasks.
  */
 final class QueryMoment {
   private static final Map<QueryPlanningTracker, QueryMoment> BY_QUERY = new WeakHashMap<>();
@@ -20,14 +20,14 @@ final class QueryMoment {
 
   private QueryMoment() {}
 
-  /** Returns that of the query which this thread is optimizing, and counts a scan of the store at {@code uri}. */
+  /** Returns the moment of the query that this thread optimizes, and counts a scan of the store at {@code uri}. */
   static QueryMoment ofScan(String uri) {
     QueryMoment moment = current();
     moment.count(uri);
     return moment;
   }
 
-  /** Returns the timestamp to read the store at; null where the query does so only once. */
+  /** Returns the timestamp to read the store at; null if the query reads it only once. */
   synchronized Long timestamp(String uri) {
     if (scans.getOrDefault(uri, 0) < 2) {
       return null;

@@ -9,9 +9,9 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonWriteBuilder;
 import org.apache.spark.sql.internal.connector.SupportsStreamingUpdateAsAppend;
 
 /**
- * What writes, in Python; the output mode {@code update} of a stream too, whose rows are upserted as all are.
+ * Writes with Python, also streams in the output mode {@code update}, whose rows are upserted like all others.
  *
- * <p>{@code isStatement} says that it is one, or a stream, and that nobody has told which columns it leaves out.
+ * <p>{@code isStatement}: it is a statement or a stream, and the columns that it leaves out are unknown.
  */
 record SinkBuilder(PythonWriteBuilder python, boolean isStatement)
     implements SupportsTruncate, SupportsStreamingUpdateAsAppend {
@@ -27,13 +27,13 @@ record SinkBuilder(PythonWriteBuilder python, boolean isStatement)
     return this;
   }
 
-  /** Of a stream Spark fills in nothing. */
+  /** Allows streams only: Spark fills no columns in their rows. */
   private record StreamOnly(Write write) implements Write {
     @Override
     public BatchWrite toBatch() {
       throw new IllegalStateException(
-          "Spark does not tell which columns a statement leaves out, which may be those of rows that are there: start "
-              + "it with spark.sql.extensions=" + NyalaExtensions.class.getName() + ", or write by df.write");
+          "Spark does not say which columns of existing rows a statement leaves out: start Spark with "
+              + "spark.sql.extensions=" + NyalaExtensions.class.getName() + ", or use df.write");
     }
 
     @Override

@@ -6,7 +6,7 @@ import java.util.Map;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** Which options a table has: those it was made with, and those of a query. */
+/** The options of a table: those it was created with, and those of a query. */
 final class TableOptions {
   private static final List<String> MOMENTS = List.of("snapshottimestamp", "timestampasof", "versionasof");
 
@@ -15,8 +15,8 @@ final class TableOptions {
   private TableOptions() {}
 
   /**
-   * Returns the options among the properties of a table. {@code CREATE TABLE ... OPTIONS} keeps each under a prefix
-   * too, beside properties of others; {@code load()} hands over options and nothing else.
+   * Returns the options among a table's properties. {@code CREATE TABLE ... OPTIONS} also stores each with a prefix,
+   * among other properties; {@code load()} passes options only.
    */
   static CaseInsensitiveStringMap of(Map<String, String> properties) {
     Map<String, String> kept = new HashMap<>();
@@ -28,7 +28,7 @@ final class TableOptions {
     return new CaseInsensitiveStringMap(kept.isEmpty() ? properties : kept);
   }
 
-  /** Returns a table's options with those of a query over them. The moment that a table stands for stays. */
+  /** Returns a table's options, overridden by a query's, except for the moment that the table shows. */
   static CaseInsensitiveStringMap of(CaseInsensitiveStringMap table, CaseInsensitiveStringMap query) {
     Map<String, String> later = new HashMap<>(query);
     if (MOMENTS.stream().anyMatch(table::containsKey)) {
@@ -37,7 +37,7 @@ final class TableOptions {
     return PythonSource.with(table, later);
   }
 
-  /** Returns the options that say what statements do, of those of a catalog. */
+  /** Returns a catalog's options for the operation of statements. */
   static Map<String, String> ofWrites(CaseInsensitiveStringMap options) {
     Map<String, String> kept = new HashMap<>(options);
     kept.keySet().retainAll(OF_WRITES);
@@ -45,8 +45,8 @@ final class TableOptions {
   }
 
   /**
-   * Returns the options by which to ask for the schema. That of a table to which statements upsert refuses those that
-   * leave columns out, where nothing tells which.
+   * Returns the options for requesting the schema. Without the extensions, the schema of a table to which statements
+   * upsert makes Spark reject those that leave columns out.
    */
   static CaseInsensitiveStringMap ofSchema(CaseInsensitiveStringMap options) {
     Map<String, String> kept = new HashMap<>(options);
@@ -60,7 +60,7 @@ final class TableOptions {
     return options.containsKey("startTimestamp") || options.getBoolean("readChangeFeed", false);
   }
 
-  /** Whether the options say themselves at which moment to read. */
+  /** Returns whether the options themselves give the moment to read at. */
   static boolean isPinned(CaseInsensitiveStringMap options) {
     return MOMENTS.stream().anyMatch(options::containsKey) || options.containsKey("endTimestamp");
   }

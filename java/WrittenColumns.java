@@ -13,12 +13,12 @@ import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractPartialFunction;
 
 /**
- * Tells each table of ours that is written to whether that is a statement of SQL, and the columns that it leaves out,
- * which the part in Python does not write.
+ * Tells each of our tables that is written to whether the write is an SQL statement, and which columns it leaves out:
+ * Python does not write these.
  *
- * <p>Where the columns of a query are not exactly those of the table, Spark puts a projection on top of it, in which
- * all refer to a column of the query but those that it fills in. It gives each the metadata of the table's column, and
- * ours have some: so the projection is not one of the user's own that selects a literal.
+ * <p>If the columns of a query differ from the table's, Spark puts a projection on top, in which only the filled
+ * columns refer to no column of the query. It gives each the metadata of the table's column, which ours have: so the
+ * projection cannot be the user's own that selects a literal.
  */
 final class WrittenColumns extends Rule<LogicalPlan> {
   @Override
@@ -41,7 +41,7 @@ final class WrittenColumns extends Rule<LogicalPlan> {
 
   private static LogicalPlan told(V2WriteCommand write) {
     DataSourceV2Relation relation = (DataSourceV2Relation) write.table();
-    // df.write.format("nyala").save() is the one write to a table that Spark knows by no name, save views.
+    // Only df.write.format("nyala").save(), and writes to views, write to a table without a name.
     boolean isStatement = InsertMark.isOn((LogicalPlan) write) || relation.identifier().isDefined();
     NyalaTable table = ((NyalaTable) relation.table()).told(isStatement, isStatement ? leftOut(write) : List.of());
     return (LogicalPlan) write.withNewTable(relation.copy(

@@ -1,4 +1,4 @@
-"""The chapter in which the server is killed in the middle of a load."""
+"""The chapter that kills the server during a load."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def kill_during_load(console: Console, server: ServerProcess, flights_table: str
     Raises:
         InternalError: an acknowledged row is lost, or a batch is incomplete.
     """
-    console.print("[bold]5. Pull the plug[/bold]  [dim]kill -9 in the middle of a load, then start again[/dim]")
+    console.print("[bold]5. Pull the plug[/bold]  [dim]kill -9 during a load, then restart[/dim]")
     batches = _batches()
     with connect(server.url) as database:
         expected = database.table(flights_table).scan().count()
@@ -66,12 +66,12 @@ def kill_during_load(console: Console, server: ServerProcess, flights_table: str
         server.kill()
         load.wait_until_ended()
     console.print(
-        f"The server was killed (SIGKILL) after {len(load.acknowledged)} of {len(batches)} batches "
+        f"Killed the server (SIGKILL) after {len(load.acknowledged)} of {len(batches)} batches "
         f"were acknowledged; the load stopped with {load.error or 'no error'}."
     )
     started = time.perf_counter()
     server.start()
-    console.print(f"Started again on the same directory in {time.perf_counter() - started:.1f} s.")
+    console.print(f"Restarted on the same directory in {time.perf_counter() - started:.1f} s.")
     with connect(server.url) as database:
         found = _rows_by_batch(database.table("replay").scan(columns=["batch"]).to_arrow())
         _check(batches, load.acknowledged, found)
@@ -80,8 +80,8 @@ def kill_during_load(console: Console, server: ServerProcess, flights_table: str
             raise InternalError(f"table {flights_table} had {expected:,} rows before the kill and has {kept:,} now")
     extra = len(found) - len(load.acknowledged)
     console.print(
-        f"Every acknowledged row is there: {sum(found.values()):,} rows in {len(found)} batches"
-        f"{f', {extra} of them logged but not acknowledged in time' if extra else ''}; no batch is half there. "
+        f"Found every acknowledged row: {sum(found.values()):,} rows in {len(found)} batches"
+        f"{f', {extra} of them logged but not yet acknowledged' if extra else ''}; no batch is incomplete. "
         f"Table {flights_table} still has its {kept:,} rows.\n"
     )
 
@@ -103,4 +103,4 @@ def _check(batches: list[pa.Table], acknowledged: set[int], found: dict[int, int
         raise InternalError(f"acknowledged batches are lost: {sorted(lost)}")
     for number, rows in found.items():
         if rows != batches[number].num_rows:
-            raise InternalError(f"batch {number} is half there: {rows} of {batches[number].num_rows} rows")
+            raise InternalError(f"batch {number} is incomplete: {rows} of {batches[number].num_rows} rows")

@@ -40,9 +40,9 @@ def run_demo(console: Console | None = None, data: Path | None = None) -> None:
     console = console or _console()
     started = time.perf_counter()
     console.print(Rule("Nyala: a mutable columnar store over Arrow Flight", characters="="))
-    console.print("Starting a server. The first start on a machine compiles the kernels; that takes a moment.")
+    console.print("Starting a server. The first start on a machine compiles the kernels, which takes a minute or more.")
     with _directory(data) as directory, ServerProcess(directory) as server:
-        console.print(f"A server process has started on {server.url}, its data in {directory}.\n")
+        console.print(f"The server listens on {server.url}; its data is in {directory}.\n")
         with connect(server.url) as database:
             table = _load(console, database)
             before = _correct(console, database, table)
@@ -70,7 +70,7 @@ def _directory(data: Path | None) -> Iterator[Path]:
 
 
 def _load(console: Console, database: Database) -> Table:
-    _chapter(console, 1, "Load a year of flights", "create_table, then insert(frame): one commit a batch, each fsynced")
+    _chapter(console, 1, "Load a year of flights", "create_table, then insert(frame): one durable commit a batch")
     frame = flights()
     table = database.create_table("flights", SCHEMA, primary_key=PRIMARY_KEY)
     started = time.perf_counter()
@@ -81,11 +81,11 @@ def _load(console: Console, database: Database) -> Table:
         f"{result.applied / seconds:,.0f} rows a second, through a socket and a write-ahead log."
     )
     again = table.insert_ignore(frame.head(1000))
-    console.print(f"The first 1,000 once more with insert_ignore: {again.applied} applied, {again.ignored:,} ignored.")
+    console.print(f"The first 1,000 again with insert_ignore: {again.applied} applied, {again.ignored:,} ignored.")
     flushed = table.maintain("flush")
     arrow_bytes = pa.Table.from_pandas(frame, SCHEMA, preserve_index=False).nbytes
     console.print(
-        f"Flushed: the rows now lie sorted by key in columnar files of {flushed['bytes_written'] / 1e6:.1f} MB; "
+        f"Flushed: columnar files now hold the rows in key order, in {flushed['bytes_written'] / 1e6:.1f} MB; "
         f"as Arrow they take {arrow_bytes / 1e6:.0f} MB.\n"
     )
     return table
@@ -93,22 +93,22 @@ def _load(console: Console, database: Database) -> Table:
 
 def _correct(console: Console, database: Database, table: Table) -> int:
     """Change existing rows; return the timestamp just before."""
-    _chapter(console, 2, "Correct it", "upsert, delete and insert, of rows that are in columnar files")
+    _chapter(console, 2, "Correct it", "upsert, delete and insert on rows in columnar files")
     before = database.now()
     late = table.scan(where=_day(_CORRECTED_DAY) + " and arr_delay is not null").to_pandas()
     late["arr_delay"] = late["arr_delay"] - 15
     corrected = table.upsert(late[[*PRIMARY_KEY, "arr_delay"]])
-    console.print(f"{_CORRECTED_DAY}, a snow storm: {corrected.applied:,} arrival delays corrected by 15 minutes.")
+    console.print(f"{_CORRECTED_DAY}, a snowstorm: {corrected.applied:,} arrival delays corrected by 15 minutes.")
     cancelled = table.scan(where=_day(_CANCELLED_DAY) + " and dep_time is null").to_pandas()
     deleted = table.delete(cancelled[PRIMARY_KEY])
     console.print(f"{_CANCELLED_DAY}, the day after: {deleted.applied:,} cancelled flights deleted.")
     inserted = table.insert(_typed(cancelled.head(_REINSERTED)))
-    console.print(f"{inserted.applied} of them inserted again, under the same keys.\n")
+    console.print(f"{inserted.applied} of them inserted again with the same keys.\n")
     return before
 
 
 def _compare(console: Console, table: Table, before: int) -> None:
-    _chapter(console, 3, "Look at now and then", "scan(where=...) and scan(where=..., as_of=before)")
+    _chapter(console, 3, "Compare then and now", "scan(where=...) and scan(where=..., as_of=before)")
     where = f"time_hour >= timestamp '{_CORRECTED_DAY}' and time_hour < timestamp '2013-02-10'"
     columns = ["carrier", "arr_delay"]
     then, now = (
@@ -123,7 +123,7 @@ def _compare(console: Console, table: Table, before: int) -> None:
         text.add_row(carrier, f"{rows_then:,}", f"{rows_now:,}", f"{delay_then:.1f}", f"{delay_now:.1f}", change)
     console.print(text)
     total_then, total_now = table.scan(as_of=before).count(), table.scan().count()
-    console.print(f"Rows in the table: {total_then:,} then, {total_now:,} now. Both can be read for seven days.\n")
+    console.print(f"Rows in the table: {total_then:,} then, {total_now:,} now. Both remain readable for seven days.\n")
 
 
 def _mean_delays(rows: pd.DataFrame) -> dict[str, tuple[int, float]]:
@@ -150,17 +150,17 @@ def _storage(console: Console, table: Table) -> None:
     whole = table.scan().to_arrow()
     seconds = time.perf_counter() - started
     console.print(
-        f"A scan of everything into Arrow: {whole.num_rows:,} rows, {whole.nbytes / 1e6:.0f} MB in {seconds:.2f} s, "
+        f"A full scan into Arrow: {whole.num_rows:,} rows, {whole.nbytes / 1e6:.0f} MB in {seconds:.2f} s, "
         f"{whole.num_rows / seconds / 1e6:.1f} million rows a second.\n"
     )
 
 
 def _farewell(console: Console, seconds: float) -> None:
-    _chapter(console, 6, "Where to go next", f"all of this took {seconds:.0f} s")
-    console.print("  README.md                 ten lines of Python to start from")
+    _chapter(console, 6, "Where to go next", f"the demonstration took {seconds:.0f} s")
+    console.print("  README.md                 ten lines of Python to start with")
     console.print("  docs/python.md            the Python API: write, scan, time travel")
-    console.print("  docs/flight.md            the wire, for a client in any language")
-    console.print("  docs/guarantees.md        what is promised, and the test that proves each promise")
+    console.print("  docs/flight.md            the protocol, for clients in any language")
+    console.print("  docs/guarantees.md        the guarantees, each with the test that proves it")
     console.print("  nyala serve --data DIR    a server of your own")
 
 
