@@ -94,7 +94,7 @@ class StoreOptions(BaseModel):
     pinned_bytes: PositiveInt = 64 * 1024 * MIB
     """The most bytes of files that only pins keep. Beyond it, the oldest pin is released."""
     peer_unfinished_share: float = Field(default=0.5, gt=0, le=1)
-    """The share of both limits that one other machine may use. Clients on the server's own machine have no limit."""
+    """One other machine's share of ``unfinished_max`` and ``staging_bytes``; local clients may use all of both."""
     disk_reserve_bytes: NonNegativeInt = 512 * MIB
     """Disk space reserved for the log and for flushes. Transactions, imports, pins, outside compactions and arriving
     moves do not use it."""

@@ -30,8 +30,6 @@ _LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
 
 
 class StateKind(Enum):
-    """The kinds of states."""
-
     ROWS = "rows"
     VALID = "valid"
     TOTAL = "total"

@@ -277,7 +277,6 @@ class Catalog:
         return list({table.table_id: table for table in found}.values())
 
     def tablets(self) -> list[Tablet]:
-        """Return the tablets of all tables."""
         return [tablet for table in self.tables() for tablet in table.tablets]
 
     def _make(

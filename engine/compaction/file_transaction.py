@@ -79,7 +79,6 @@ class NewFiles:
 
     @property
     def tablet_id(self) -> int:
-        """The tablet of the files."""
         return self._tablet.tablet_id
 
     @property

@@ -34,8 +34,6 @@ _CHUNK_BYTES = 32 << 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MergeInput:
-    """A rowset to merge."""
-
     moved: MovedRowSet
     """Until the outputs have slots, a location packs the number of the row's output and its row there."""
     memory: dict[int, list[DeltaRun]]

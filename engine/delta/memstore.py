@@ -23,8 +23,6 @@ _NEWEST = (1 << 63) - 1
 
 
 class DeltaLog:
-    """The deltas of one column."""
-
     def __init__(self, column_id: int, physical: PhysicalType) -> None:
         self.column_id = column_id
         self.rows = RowLog()

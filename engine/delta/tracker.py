@@ -200,11 +200,9 @@ class DeltaTracker:
 
     @property
     def files(self) -> tuple[DeltaFile, ...]:
-        """All delta files."""
         return (*self.stores.undo, *self.stores.redo)
 
     def close(self) -> None:
-        """Close the files."""
         for file in self.files:
             file.close()
 

@@ -43,7 +43,6 @@ def text_of(vector: BytesVector) -> pa.Array:
 
 
 def scalar_of(cell: Cell, physical: PhysicalType) -> pa.Scalar:
-    """Return one cell."""
     return pa.scalar(_arrow_value(cell, physical), _ARROW_TYPES[physical])
 
 

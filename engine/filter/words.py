@@ -40,8 +40,6 @@ _PIECE = 64 * 1024
 
 
 class Kind(Enum):
-    """The kinds of words."""
-
     WORD = auto()
     """A keyword or a column, not quoted."""
     QUOTED = auto()
@@ -69,7 +67,6 @@ class Word:
         return self.kind is Kind.WORD and self.text.upper() in keywords
 
     def is_symbol(self, *symbols: str) -> bool:
-        """Whether this is one of ``symbols``."""
         return self.kind is Kind.SYMBOL and self.text in symbols
 
 

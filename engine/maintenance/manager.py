@@ -82,7 +82,6 @@ class MaintenanceManager:
             raise
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread = threading.Thread(target=self._run, name="nyala-maintenance", daemon=True)
         self._thread.start()
 

@@ -11,7 +11,6 @@ ROOT = "tablets"
 
 
 def directory(tablet_id: int) -> str:
-    """Return the directory of a tablet."""
     return f"{ROOT}/{tablet_id}"
 
 

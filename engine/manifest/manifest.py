@@ -93,8 +93,6 @@ class ArrivingEntry(_ManifestEntry):
 
 
 class TabletEntry(_ManifestEntry):
-    """A tablet."""
-
     id: PositiveInt
     inserts_durable_lsn: NonNegativeInt = 0
     """New rows up to this log position are in base files."""
@@ -148,13 +146,10 @@ class TabletEntry(_ManifestEntry):
         return self.model_copy(update={"rowsets": rowsets, "history_floor": max(self.history_floor, history_floor)})
 
     def rowset(self, rowset_id: int) -> RowsetEntry:
-        """Return the entry of a rowset."""
         return next(rowset for rowset in self.rowsets if rowset.id == rowset_id)
 
 
 class TableEntry(_ManifestEntry):
-    """A table."""
-
     id: PositiveInt
     name: str
     schema_: TableSchema
@@ -199,7 +194,6 @@ class Manifest(_ManifestEntry):
         return self.model_copy(update={"tables": tuple(tables)})
 
     def without_table(self, table_id: int) -> Manifest:
-        """Return the manifest without a table."""
         return self.model_copy(update={"tables": tuple(table for table in self.tables if table.id != table_id)})
 
     def with_tablet(self, tablet_id: int, edit: Callable[[TabletEntry], TabletEntry]) -> Manifest:
@@ -412,7 +406,6 @@ class ManifestFile:
 
 
 def pack_manifest(manifest: Manifest) -> bytes:
-    """Return the bytes of a manifest."""
     body = manifest.model_dump_json().encode()
     crc = zlib.crc32(body, zlib.crc32(_HEADER.pack(_MAGIC, _VERSION, len(body), 0)[:-4]))
     return _HEADER.pack(_MAGIC, _VERSION, len(body), crc) + body

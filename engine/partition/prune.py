@@ -42,7 +42,6 @@ class LevelCount:
     why: str
 
     def explained(self) -> dict[str, str | int]:
-        """Return it for ``explain``."""
         return {"level": self.level, "tablets": self.tablets, "tablets_left": self.left, "why": self.why}
 
 

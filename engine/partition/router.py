@@ -97,8 +97,6 @@ class Router:
 
 
 class _Range:
-    """The tablets of one range."""
-
     def __init__(self, levels: tuple[HashSchema, ...], numbers: np.ndarray) -> None:
         self.hash = levels
         self.numbers = numbers

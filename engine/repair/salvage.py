@@ -62,7 +62,6 @@ class _Cells:
 
 
 def readable_hashes(rowset: DiskRowSet, schema: TableSchema) -> Iterator[np.ndarray]:
-    """Yield the hashes of the readable keys."""
     for first, last in _windows(rowset, schema):
         try:
             yield hash_keys(rowset.keys_in(first, last))

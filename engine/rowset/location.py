@@ -15,7 +15,6 @@ def pack(slot: int, rowids: np.ndarray) -> np.ndarray:
 
 
 def slots_of(locations: np.ndarray) -> np.ndarray:
-    """Return the slot of each location."""
     return locations >> ROWID_BITS
 
 

@@ -79,7 +79,6 @@ class CheckedBatch:
 
     @property
     def column_ids(self) -> list[int]:
-        """The ids of the columns present."""
         return [int(name) for name in self.rows.schema.names]
 
 

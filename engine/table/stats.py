@@ -42,7 +42,6 @@ def described(table: Table, store_uuid: str, server: str | None) -> TableDescrip
 
 
 def table_stats(table: Table) -> TableStats:
-    """Return the statistics of a table."""
     version = table.version
     tablets = [_tablet_stats(tablet) for tablet in version.tablets if tablet.elsewhere is None]
     versions = [tablet.version for tablet in version.tablets]
@@ -73,7 +72,6 @@ def health_of(
     store_uuid: str,
     clock_ahead_seconds: float,
 ) -> Health:
-    """Return the health of a store."""
     return Health(
         status="read_only" if read_only_reason else "degraded" if damaged else "ok",
         reason=read_only_reason or "",

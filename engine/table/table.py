@@ -65,7 +65,6 @@ class Table:
 
     @property
     def options(self) -> TableOptions:
-        """The current options."""
         return self.version.options
 
     @property

@@ -95,7 +95,6 @@ class StagedRowSet:
 
     @property
     def tablet(self) -> Tablet:
-        """The tablet of the rows."""
         return self.keys.tablet
 
     @property

@@ -316,7 +316,6 @@ class Tablet:
 
     @property
     def live_rows(self) -> int:
-        """Live rows."""
         return sum(rowset.live.live_count for rowset in self.version.rowsets())
 
     @property
@@ -327,7 +326,6 @@ class Tablet:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of the memory stores."""
         version = self.version
         deltas = sum(rowset.deltas.memory_bytes for rowset in version.on_disk)
         return deltas + sum(memrowset.nbytes for memrowset in version.in_memory)

@@ -52,7 +52,6 @@ class Storage:
         return cls(store, ROOT) if uri is None else cls(ArrowFileSystem.from_uri(uri), join(ROOT, store_uuid), uri)
 
     def directory(self, import_id: str) -> str:
-        """Return the directory of an import."""
         return join(self.root, import_id)
 
     def sweep(self) -> None:

@@ -35,7 +35,6 @@ class Staging:
     directory: str
 
     def path(self, name: str) -> str:
-        """Return the path of a file."""
         return join(self.directory, name)
 
 
