@@ -47,7 +47,7 @@ class TableVersion:
 
     @cached_property
     def immutable(self) -> frozenset[int]:
-        """The ids of the columns that only inserts set."""
+        """The ids of the columns that only new rows set."""
         return frozenset(column.id for column in self.schema.values if column.immutable)
 
     @cached_property

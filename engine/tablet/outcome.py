@@ -37,7 +37,7 @@ class Shape:
     has_values: bool
     """Some beside the key may change in a live row."""
     has_immutable: bool = False
-    """Some are set only by an insert."""
+    """Some are set only in a new row."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
