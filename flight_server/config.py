@@ -1,4 +1,4 @@
-"""What a server may be told when it starts."""
+"""The configuration of a Flight server."""
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 

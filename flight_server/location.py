@@ -19,7 +19,7 @@ def check_location(location: str, insecure: bool) -> None:
 
     Raises:
         InvalidArgumentError: the location is invalid; or, without ``insecure``, other machines can reach it: there is
-        no TLS or authentication yet.
+            no TLS or authentication yet.
     """
     parts = urlsplit(location)
     if parts.scheme == _UNIX and parts.path:

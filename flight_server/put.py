@@ -43,7 +43,7 @@ def write_stream(
 
     Raises:
         StoreError: the command is invalid, or a batch failed as a whole; those before it are applied and answered,
-        those after it are ignored.
+            those after it are ignored.
     """
     config = calls.config
     command = _command(store, descriptor, config)

@@ -55,7 +55,7 @@ def altered(table: TableState, steps: Sequence[Step], limits: Limits) -> TableSt
 
     Raises:
         InvalidArgumentError: a step breaks a rule of names, types, keys or options, or a limit, or names an unknown
-        column; if there are several steps, the message says which.
+            column; if there are several steps, the message says which.
     """
     if len(steps) > 1 and any(isinstance(step, SplitPartition) for step in steps):
         raise InvalidArgumentError("split_partition cannot be combined with other steps: apply it alone")

@@ -63,7 +63,7 @@ class CompactionPlan(_CompactionBody):
     """Columns with their ids, types, encodings and compressions."""
     tasks: tuple[CompactionTask, ...]
     rowset_bytes: PositiveInt
-    """Approximate maximum bytes, and maximum rows, of an output."""
+    """The target bytes, and the maximum rows, of an output."""
     rowset_rows: PositiveInt
     ttl_seconds: PositiveInt
 

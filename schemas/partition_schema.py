@@ -180,7 +180,7 @@ class PartitionSchema(_Kept):
 
         Raises:
             InvalidArgumentError: there is no range level, the range is invalid or overlaps another, or there are too
-            many tablets.
+                many tablets.
         """
         self._check_ranged()
         ranges = (*self.ranges, self.resolved(bound, schema, bound.hash))

@@ -39,7 +39,7 @@ class Caster:
 
         Raises:
             InvalidArgumentError: the table lacks a column, a name occurs twice, or types never fit; the message names
-            all such columns.
+                all such columns.
         """
         by_name = {column.name: column for column in columns}
         _check_names(given.names, by_name)

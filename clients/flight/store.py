@@ -41,8 +41,8 @@ _RECONNECT = [
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
 ]
-"""Reconnect to a server that is down every second. By default gRPC's pauses grow to two minutes, in which all calls
-fail at once: a write that is retried for some seconds would miss a server that is long back."""
+"""While a server is down, try to reconnect every second. By default gRPC's pauses grow to two minutes, in which all
+calls fail at once: a write that is retried for some seconds would miss a server that is long back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class FlightStore(Verbs):
         return ServerWait(lambda: self.health().takes_writes, self._retries, f"the server at {self.url}")
 
     def _read_wait(self) -> ServerWait:
-        """A server that rejects writes may still be read."""
+        """Return the wait for reads: a server that rejects writes may still be read."""
         name = f"the server at {self.url}"
         return ServerWait(lambda: bool(self.health()), self._retries, name, self._waits_for_gone)
 

@@ -12,7 +12,7 @@ from ...schemas.scan import ScanSpec
 from ..api.per_process import all_servers_at
 
 _SPLITS_A_TABLET = 4
-"""Splits for the rows of one micro-batch: more divide them better, and take longer to plan."""
+"""Splits of a tablet for each micro-batch: more divide the rows better, and take longer to plan."""
 _SPLITS_MAX = 20_000
 """Splits for all micro-batches together."""
 
