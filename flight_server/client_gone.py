@@ -17,7 +17,7 @@ def send_answer(writer: fl.FlightMetadataWriter, answer: BaseModel) -> None:
     """Send an answer to a write.
 
     Raises:
-            ClientGoneError: the client is gone.
+        ClientGoneError: the client is gone.
     """
     try:
         writer.write(answer.model_dump_json().encode())

@@ -41,7 +41,7 @@ def list_flights(store: StoreService, criteria: bytes) -> list[fl.FlightInfo]:
     """Return the info of every table.
 
     Raises:
-            InvalidArgumentError: there are criteria, which are not supported.
+        InvalidArgumentError: there are criteria, which are not supported.
     """
     if criteria:
         raise InvalidArgumentError("ListFlights takes no criteria; it lists all tables")
@@ -58,7 +58,7 @@ def schema(store: StoreService, descriptor: fl.FlightDescriptor, config: ServerC
     """Return the schema of a scan's batches.
 
     Raises:
-            StoreError: the descriptor is invalid, or the scan cannot run.
+        StoreError: the descriptor is invalid, or the scan cannot run.
     """
     spec = asked_for(descriptor, config)
     return _planned(store, spec)[1]

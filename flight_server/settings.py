@@ -121,8 +121,8 @@ def read_settings(
     """Return the settings of a server. ``flags`` and ``assignments`` (name=value) come from the command line.
 
     Raises:
-            InvalidArgumentError: a name is unknown or a value invalid; the message says where it was set.
-            NotFoundError: the file does not exist.
+        InvalidArgumentError: a name is unknown or a value invalid; the message says where it was set.
+        NotFoundError: the file does not exist.
     """
     path = file or (Path(named) if (named := environment.get(f"{ENVIRONMENT}CONFIG")) else None)
     given: dict[str, Given] = {}

@@ -114,7 +114,7 @@ class ColumnSchema(BaseModel):
         """Return the column that ``definition`` describes, with the defaults of its type filled in.
 
         Raises:
-                InvalidArgumentError: the type is unknown, the encoding does not fit it, or a default has another type.
+            InvalidArgumentError: the type is unknown, the encoding does not fit it, or a default has another type.
         """
         kind = LogicalType.parse(definition.type)
         for what in ("read_default", "write_default"):

@@ -193,7 +193,7 @@ def table_of(path: list[bytes]) -> str:
     """Return the table that a descriptor path names.
 
     Raises:
-            InvalidArgumentError: it is not one name in UTF-8.
+        InvalidArgumentError: it is not one name in UTF-8.
     """
     if len(path) != 1:
         raise InvalidArgumentError(f"a descriptor path must be one table name, not {len(path)} parts")

@@ -149,7 +149,7 @@ class MemoryStats(BaseModel):
     flushing_bytes: int
     """Additional memory of running flushes: a sorted copy."""
     in_flight_bytes: int
-    """Admitted batches that are not yet in them."""
+    """Admitted batches that are not yet in these stores."""
     throttled_batches: int = 0
     throttled_seconds: float = 0.0
     """Total time that writers were slowed down."""

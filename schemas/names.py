@@ -11,7 +11,7 @@ def check_identifier(name: object, what: str, limits: Limits) -> str:
     ``limits.identifier_bytes`` long. It never becomes a path: directories are numbers.
 
     Raises:
-            InvalidArgumentError: it is not; the message includes ``what`` ("table", "column").
+        InvalidArgumentError: it is not; the message includes ``what`` ("table", "column").
     """
     if not isinstance(name, str) or not name:
         raise InvalidArgumentError(f"a {what} needs a name that is a non-empty string, not {name!r}")

@@ -87,7 +87,7 @@ def parse_tree(tree: Any, limits: Limits) -> Predicate:
     """Read a filter tree from JSON.
 
     Raises:
-            InvalidArgumentError: a part is invalid, or a limit is exceeded; the message says which.
+        InvalidArgumentError: a part is invalid, or a limit is exceeded; the message says which.
     """
     _check_raw_size(tree, limits)
     try:

@@ -81,7 +81,7 @@ class LogicalType:
         """Return the type of an Arrow field.
 
         Raises:
-                InvalidArgumentError: the store lacks the type; the message names the nearest one that works.
+            InvalidArgumentError: the store lacks the type; the message names the nearest one that works.
         """
         kind = field.type
         if pa.types.is_string(kind) and field.metadata and TYPE_METADATA in field.metadata:

@@ -19,7 +19,7 @@ def read_placement(path: str | Path) -> Placement:
 
     Raises:
         NotFoundError: there is no such file.
-            InvalidArgumentError: it is not a valid placement; the message says where.
+        InvalidArgumentError: it is not a valid placement; the message says where.
     """
     path = Path(path)
     try:

@@ -17,8 +17,8 @@ def get(servers: Servers, cache: TabletLocationsCache, table: str, keys: pa.Reco
     """Return the live rows of the keys, in the order asked.
 
     Raises:
-            ConflictError: the columns differ between servers.
-            UnavailableError: tablets move faster than the reads can follow.
+        ConflictError: the columns differ between servers.
+        UnavailableError: tablets move faster than the reads can follow.
     """
     for _ in range(_TURNS_MAX):
         parts = cache.of(table).by_server(keys)

@@ -78,7 +78,7 @@ def followed(servers: Servers, ticket: ScanSpec) -> ScanStream:
     """Start the scan of a ticket of a tablet that has moved, on the server that has it now.
 
     Raises:
-            WrongServerError: no server had it for longer than a move takes.
+        WrongServerError: no server had it for longer than a move takes.
     """
     # The tablet's number and the digest of the columns mean something only to the server that planned.
     moved = ticket.model_copy(update={"planned": None, "tablet": None, "lease": None})

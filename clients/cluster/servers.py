@@ -62,7 +62,7 @@ class Servers:
         """Ask servers, all if ``names`` is None, at the same time; return their answers by name.
 
         Raises:
-                StoreError: the first error; a note names its server. All servers have answered by then.
+            StoreError: the first error; a note names its server. All servers have answered by then.
         """
         return self.each_named(lambda _, store: act(store), names)
 

@@ -93,7 +93,7 @@ class PlacedWrite:
         """Write batches; yield an answer for each, in order.
 
         Raises:
-                StoreError: a server rejected its part of a batch; the parts of other servers may be applied.
+            StoreError: a server rejected its part of a batch; the parts of other servers may be applied.
         """
         try:
             for batch in batches:

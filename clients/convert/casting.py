@@ -98,7 +98,7 @@ def cast(values: pa.Array, target: LogicalType, name: str) -> pa.Array:
     """Return ``values`` as the cells of a column of type ``target`` called ``name``.
 
     Raises:
-            InvalidArgumentError: a value does not fit.
+        InvalidArgumentError: a value does not fit.
     """
     values = unwrapped(values)
     try:

@@ -63,7 +63,7 @@ def tree_of(expression: Any) -> Tree:
     """Return the filter tree of a ``pyarrow.compute.Expression``.
 
     Raises:
-            InvalidArgumentError: a filter cannot have a function or reference of it; the message names that.
+        InvalidArgumentError: a filter cannot have a function or reference of it; the message names that.
     """
     try:
         written = expression.__reduce__()[1][0]

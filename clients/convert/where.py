@@ -21,7 +21,7 @@ def where_json(where: Where) -> str | dict[str, Any] | None:
     """Return a filter as SQL text or as a tree that JSON can hold.
 
     Raises:
-            InvalidArgumentError: it has another form, or holds a value that no column can have.
+        InvalidArgumentError: it has another form, or holds a value that no column can have.
     """
     if where is None or isinstance(where, str):
         return where

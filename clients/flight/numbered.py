@@ -72,7 +72,7 @@ class NumberedPut:
         """Write batches one by one.
 
         Raises:
-                StoreError: a batch was rejected, or the server stays down; answered batches are applied.
+            StoreError: a batch was rejected, or the server stays down; answered batches are applied.
         """
         coming = iter(batches)
         while self._unanswered or self._take(coming):

@@ -62,7 +62,7 @@ class ScanReader:
         """Yield the batches.
 
         Raises:
-                StoreError: the server rejected the rest of the scan, or stays down.
+            StoreError: the server rejected the rest of the scan, or stays down.
         """
         while True:
             self.open()

@@ -173,7 +173,7 @@ def _read(folder: Folder, name: str) -> Backup:
     """Return the backup in the folder ``name``.
 
     Raises:
-            CorruptionError: the metadata is damaged, or of another backup.
+        CorruptionError: the metadata is damaged, or of another backup.
     """
     found = folder.read_model(METADATA, Backup)
     if name != name_of(found):

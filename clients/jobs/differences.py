@@ -1,4 +1,4 @@
-"""Finds the rows that differ between two tables, by reading the buckets whose sums differ again."""
+"""Finds the rows that differ between two tables, by a second read of the buckets whose sums differ."""
 
 from __future__ import annotations
 

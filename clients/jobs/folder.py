@@ -34,7 +34,7 @@ class Folder:
         """Return the folder at a path or URI.
 
         Raises:
-                InvalidArgumentError: pyarrow knows no file system for the URI.
+            InvalidArgumentError: pyarrow knows no file system for the URI.
         """
         if isinstance(place, str) and "://" in place:
             try:
@@ -94,7 +94,7 @@ class Folder:
         """Return a file's bytes.
 
         Raises:
-                NotFoundError: the file does not exist.
+            NotFoundError: the file does not exist.
         """
         try:
             with self.files.open_input_stream(f"{self.path}/{name}") as stream:

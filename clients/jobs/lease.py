@@ -1,6 +1,6 @@
 """Leases: one run at a time works on a folder. A run that died loses its lease after a while.
 
-Object stores have no locks and no renames, but list every written object at once. So a run that wants a lease writes a
+Object stores have no locks and no renames, but list each object once written. So a run that wants a lease writes a
 claim, a file of its own, and then lists all claims: it has the lease if there is no other. Of two runs that write at
 the same time, both see the other and retry after pauses of different lengths; otherwise the later one sees the earlier.
 

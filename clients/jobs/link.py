@@ -49,7 +49,7 @@ class StoreLink:
         """The store.
 
         Raises:
-                UnavailableError: no server answers at the URL.
+            UnavailableError: no server answers at the URL.
         """
         if self.held is not None:
             return self.held

@@ -117,7 +117,7 @@ def read_part(folder: Folder, part: DataFile, schema: pa.Schema) -> Iterator[pa.
     """Yield the rows of a part, which has the columns of ``schema``.
 
     Raises:
-            CorruptionError: the file is missing, or not as it was written.
+        CorruptionError: the file is missing, or not as it was written.
     """
     import hashlib
 

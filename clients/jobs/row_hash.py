@@ -56,7 +56,7 @@ def row_hashes(batch: pa.RecordBatch, columns: Sequence[str] | None = None) -> W
     """Return the hash of each row over some columns, of all by default.
 
     Raises:
-            InvalidArgumentError: a column has a type that tables do not have.
+        InvalidArgumentError: a column has a type that tables do not have.
     """
     names = batch.schema.names if columns is None else columns
     total = np.zeros(batch.num_rows, np.uint64)

@@ -88,7 +88,7 @@ def arrow_library(name: str) -> Path:
     """Return the file of one of pyarrow's libraries, such as ``libarrow_flight``.
 
     Raises:
-            LookupError: pyarrow has no such file.
+        LookupError: pyarrow has no such file.
     """
     import pyarrow as pa
 
