@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from functools import cache
+from typing import Annotated, Any
 
 import typer
 
@@ -16,7 +17,13 @@ def main() -> None:
     """Run the command line."""
     import nyala
 
-    run(lambda: make_app()(obj=nyala.open, prog_name="nyala"))
+    run(lambda: _command()(obj=nyala.open, prog_name="nyala"))
+
+
+@cache
+def _command() -> Any:
+    """Return what typer makes of the whole command line: making it takes longer than most commands."""
+    return typer.main.get_command(make_app())
 
 
 def make_app() -> typer.Typer:
