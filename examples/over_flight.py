@@ -37,7 +37,7 @@ def server(folder: str) -> Iterator[str]:
 
 
 def wait_until_open(port: int, process: subprocess.Popen) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180  # the first start on a machine compiles kernels
     while process.poll() is None and time.monotonic() < deadline:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
