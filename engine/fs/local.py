@@ -23,6 +23,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
+import numpy as np
+
 from ...schemas.errors import UnavailableError
 from .filesystem import FileLock, clean_path, require_same_directory, views_of
 
@@ -287,8 +289,18 @@ class LocalReadableFile:
             os.close(descriptor)
 
     def view(self) -> memoryview:
-        content = bytearray(self._size)
-        return memoryview(content)[: self.read_into(0, content)].toreadonly() if content else memoryview(b"")
+        # A segment of the log is preallocated and mostly zeroes. Those are not copied: memory that is never written
+        # costs nothing, and the piece stays in the processor's cache.
+        content = memoryview(np.zeros(self._size, np.uint8))
+        piece = bytearray(min(self._size, len(_ZEROES)))
+        for start in range(0, self._size, len(_ZEROES)):
+            part = content[start : start + len(piece)]
+            count = self.read_into(start, memoryview(piece)[: len(part)])
+            if piece != _ZEROES:
+                part[:count] = memoryview(piece)[:count]
+            if count < len(part):
+                return content[: start + count].toreadonly()
+        return content.toreadonly()
 
     def check(self) -> None:
         if not self._has_name:

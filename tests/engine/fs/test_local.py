@@ -113,6 +113,23 @@ def test_somebody_else_cuts_a_file(file: LocalReadableFile, tmp_path: Path) -> N
     assert (file.read_into(2, buffer), bytes(file.view())) == (2, b"0123")
 
 
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize("size", [0, 1, MIB - 1, MIB, MIB + 1, 3 * MIB, 4 * MIB + 5])
+@pytest.mark.parametrize("written", [[], [0], [MIB - 1], [2 * MIB], [5, 3 * MIB + 1], [4 * MIB + 4]])
+def test_a_view_is_the_file_zeroes_and_all(size: int, written: list[int], tmp_path: Path) -> None:
+    content = bytearray(size)
+    for place in written:
+        content[place : place + 1] = b"x"[: max(size - place, 0)]
+    (tmp_path / "f").write_bytes(content)
+    file = LocalFileSystem(tmp_path).open("f")
+    assert file.view() == content and file.view().readonly
+    os.truncate(tmp_path / "f", size * 2 // 3)
+    assert file.view() == content[: size * 2 // 3]
+    file.close()
+
+
 def test_the_files_that_are_kept_open_are_bounded_and_all_can_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
