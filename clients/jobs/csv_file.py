@@ -37,15 +37,15 @@ def csv_pieces(stream: pa.NativeFile, options: ReadOptions, columns: Sequence[Co
     """Yield the rows, in the same pieces on each read; ``columns`` are the target columns."""
     text = {column.name: pa.string() for column in columns}
     convert = csv.ConvertOptions(column_types=text, include_columns=list(text), **_nulls(options))
-    cutter = _Cutter(options, columns)
-    with _opened(stream, options, convert, cutter.refuse) as reader:
+    maker = _PieceMaker(options, columns)
+    with _opened(stream, options, convert, maker.refuse) as reader:
         for batch in reader:
-            yield cutter.piece(batch)
-    if rest := cutter.rest():
+            yield maker.piece(batch)
+    if rest := maker.rest():
         yield rest
 
 
-class _Cutter:
+class _PieceMaker:
     """Turns blocks of text into pieces, and tracks the line number of each row.
 
     Lines with too few or too many cells are not in a block. The parser reports them before it, or blocks ahead of it.

@@ -1,9 +1,9 @@
 """Bulk import: loads data outside the server, in many processes that build the table's files themselves.
 
-It has two stages, each a plain function over tasks that can be sent to other processes: ``cut`` reads some of the input
-and writes its rows by tablet into scratch files; ``build`` sorts and encodes the rows of one tablet. The server then
-attaches the files at one timestamp. Tasks need only the store's directory, or the storage of its imports, at the path
-``directory``.
+It has two stages, each a plain function over tasks that can be sent to other processes: ``write_scratch`` reads some of
+the input and writes its rows by tablet into scratch files; ``build`` sorts and encodes the rows of one tablet. The
+server then attaches the files at one timestamp. Tasks need only the store's directory, or the storage of its imports,
+at the path ``directory``.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class _Place:
 
 
 @dataclass(frozen=True)
-class CutTask:
-    """A task for ``cut``."""
+class ScratchTask:
+    """A task for ``write_scratch``."""
 
     plan: ImportPlan
     source: Any
@@ -93,7 +93,7 @@ class BuildTask:
     staging: _Place
 
 
-def cut(task: CutTask) -> list[ScratchRun]:
+def write_scratch(task: ScratchTask) -> list[ScratchRun]:
     """The first stage: check rows and write them by tablet; raises as ``engine.offload.bulk.runs.write_runs``."""
     source = task.source.reader() if isinstance(task.source, ParquetPart) else task.source
     batches = WriteData(source, task.plan.schema_.columns)
@@ -141,7 +141,8 @@ def _built(
     runs_in = _Place(where, f"{plan.staging}/{_RUNS}") if scratch is None else _Place(scratch, plan.import_id)
     runs_in.fs.make_directory("")
     try:
-        runs = list(chain.from_iterable(ran(executor, cut, [CutTask(plan, part, runs_in) for part in parts])))
+        scratches = [ScratchTask(plan, part, runs_in) for part in parts]
+        runs = list(chain.from_iterable(ran(executor, write_scratch, scratches)))
         tasks = [
             BuildTask(plan, first, tuple(found), runs_in, _Place(where, plan.staging))
             for first, found in number_files(Target(plan), runs).values()

@@ -45,10 +45,10 @@ class FirstRows:
             return [None]
         wanted = min(-(-rows // rows_max) * len(whole) * _SPLITS_A_TABLET, _SPLITS_MAX)
         splits = store.plan(rest.model_copy(update={"split_bytes": max(size // wanted, 1)})).splits
-        return [*_cut(splits, -(-rows // rows_max)), None]
+        return [*_range_bounds(splits, -(-rows // rows_max)), None]
 
 
-def _cut(splits: list[ScanSplit], count: int) -> list[str]:
+def _range_bounds(splits: list[ScanSplit], count: int) -> list[str]:
     """Return the ascending keys between ``count`` ranges of about equal size; fewer if there are few splits.
 
     The splits of one tablet are consecutive, and tablets overlap: so each split's first key stands for all its rows,

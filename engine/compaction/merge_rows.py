@@ -95,7 +95,7 @@ class Merge:
                 rows, self.is_history_lost = rows.without(gone), True
         if rows.page and rows.unmixed_rows >= LONG_RUN_PAGES * PAGE_ROWS:
             self._outputs.start_page()
-        for piece in self._outputs.cut(len(rows)):
+        for piece in self._outputs.pieces(len(rows)):
             mine = rows.slice(piece.first, piece.last)
             alive, births = self._liveness(mine)
             piece.writer.append(LIVE, None, births)

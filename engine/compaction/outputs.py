@@ -148,7 +148,7 @@ class Outputs:
         self._target_bytes = target_bytes
         self._writers: list[OutputWriter] = []
 
-    def cut(self, row_count: int) -> Iterator[Piece]:
+    def pieces(self, row_count: int) -> Iterator[Piece]:
         """Yield the pieces of the next run of rows; write each completely before taking the next."""
         first = 0
         while first < row_count:

@@ -106,11 +106,11 @@ def words_of(text: str, limits: Limits) -> list[Word]:
     for found in _lists(text, limits):
         plain += found.start - first
         _check_plain(plain)
-        words.extend(_cut(text[first : found.start], first))
+        words.extend(_plain_words(text[first : found.start], first))
         words.append(found)
         first = found.start + len(found.text)
     _check_plain(plain + len(text) - first)
-    words.extend(_cut(text[first:], first))
+    words.extend(_plain_words(text[first:], first))
     words.append(Word(Kind.END, "", len(text)))
     return words
 
@@ -203,7 +203,7 @@ def error_at(word: Word, why: str) -> InvalidArgumentError:
     return InvalidArgumentError(f"invalid filter at character {word.start + 1}, {near}: {why}")
 
 
-def _cut(text: str, offset: int) -> Iterator[Word]:
+def _plain_words(text: str, offset: int) -> Iterator[Word]:
     try:
         tokens = _Tokenizer().tokenize(text)
     except TokenError:

@@ -26,7 +26,7 @@ from ..vectors.keys import KeyEncoder, key_bytes
 from ..vectors.places import Places
 from .chunk import PruneCount, ScanRequest, chunks
 from .clusters import Cluster, after, clusters, is_in_order, read_in_order
-from .runs import Head, KeyRun, RunReader, Span, batch_of, cut, merged_column, merged_places
+from .runs import Head, KeyRun, RunReader, Span, batch_of, merged_column, merged_places, spans_by_batch
 from .scan import result, submit
 
 _BATCHES_AT_ONCE = 16
@@ -224,5 +224,5 @@ def _batches(heads: list[Head], bound: bytes) -> Iterator[tuple[list[Span], int]
     """Take the rows up to ``bound`` from the heads, in parts."""
     spans = [span for head in heads for span in head.take_until(bound)]
     batch_rows = max(head.chunk_rows for head in heads)
-    for parts in cut(spans, _BATCHES_AT_ONCE * batch_rows):
+    for parts in spans_by_batch(spans, _BATCHES_AT_ONCE * batch_rows):
         yield parts, batch_rows

@@ -186,7 +186,7 @@ def _stable(keys: KeyVector, order: np.ndarray) -> np.ndarray:
     return order[np.lexsort((order, np.cumsum(is_new)))]
 
 
-def cut(spans: Sequence[Span], batch_rows: int) -> Iterator[list[Span]]:
+def spans_by_batch(spans: Sequence[Span], batch_rows: int) -> Iterator[list[Span]]:
     """Cut at keys that divide the rows evenly; yield the spans of each part, together about ``batch_rows`` rows."""
     bounds = _dividing_keys(spans, batch_rows)
     for parts in zip(*(span.divided(bounds) for span in spans), strict=True):

@@ -52,7 +52,7 @@ def split_rowsets(
     wanted = [chunk for rowset in rowsets for chunk in chunks(rowset, request, count)]
     whole = Split(request.keys, count.rows_in_chunks, int(count.bytes_in_chunks))
     parts = 1 if split_bytes is None else min(ceil(whole.bytes / split_bytes), whole.rows, SPLITS_MAX)
-    return [whole] if parts <= 1 else _cut(list(_samples(wanted, whole.rows, parts)), whole, parts), count
+    return [whole] if parts <= 1 else _even_splits(list(_samples(wanted, whole.rows, parts)), whole, parts), count
 
 
 def _samples(wanted: list[Chunk], rows: int, parts: int) -> Iterator[tuple[bytes, int]]:
@@ -68,7 +68,7 @@ def _samples(wanted: list[Chunk], rows: int, parts: int) -> Iterator[tuple[bytes
             yield key_bytes(keys, row), weight
 
 
-def _cut(samples: list[tuple[bytes, int]], whole: Split, parts: int) -> list[Split]:
+def _even_splits(samples: list[tuple[bytes, int]], whole: Split, parts: int) -> list[Split]:
     """Return consecutive ranges with about equally many sampled rows; fewer than ``parts`` if samples are few."""
     samples.sort()
     share, row_bytes = whole.rows / parts, whole.bytes / whole.rows

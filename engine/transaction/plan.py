@@ -22,7 +22,7 @@ from ..tablet.attach import StagedRowSet
 from ..tablet.tablet import Tablet
 from .loader import Loader
 from .staging.area import StagedPart
-from .tablet_part import CHUNK_BYTES, OneOperation, Refusals, TabletPart, chunks, key_hashes, pieces, routed
+from .tablet_part import CHUNK_BYTES, Refusals, StagedChunk, TabletPart, chunks, key_hashes, pieces, routed
 from .truncation import key_bytes_of
 
 Made = TypeVar("Made")
@@ -168,14 +168,14 @@ class Plan:
         run = self._pool.map if self.rows > _MANY_ROWS else map
         return np.concatenate(list(run(lambda share: _several(hashes, share), range(_SHARES))))
 
-    def _each(self, work: TableWork, make: Callable[[OneOperation], Made]) -> Generator[tuple[OneOperation, Made]]:
+    def _each(self, work: TableWork, make: Callable[[StagedChunk], Made]) -> Generator[tuple[StagedChunk, Made]]:
         """Yield the chunks in order, each with its result of ``make``. Threads prepare the next ones, if that pays and
         order does not matter: rows are numbered in their order."""
         read = (chunk for part in work.parts for chunk in chunks(part, work.version, self._limits))
         if self.rows <= _MANY_ROWS or work.version.schema.auto_incrementing:
             yield from ((chunk, make(chunk)) for chunk in read)
             return
-        coming: deque[tuple[OneOperation, Future[Made]]] = deque()
+        coming: deque[tuple[StagedChunk, Future[Made]]] = deque()
         try:
             for chunk in read:
                 coming.append((chunk, self._pool.submit(make, chunk)))

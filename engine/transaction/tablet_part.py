@@ -32,7 +32,7 @@ CHUNK_BYTES = 32 << 20
 _LITTLE_BYTES = 1 << 10
 
 
-class OneOperation(NamedTuple):
+class StagedChunk(NamedTuple):
     """Consecutive rows of a part with one operation."""
 
     part: str
@@ -110,7 +110,7 @@ class Refusals:
             self.add(piece.part, version, table, checked, status, 0)
 
 
-def chunks(part: StagedPart, version: TableVersion, limits: Limits) -> Iterator[OneOperation]:
+def chunks(part: StagedPart, version: TableVersion, limits: Limits) -> Iterator[StagedChunk]:
     """Yield the rows of a part in order, in batches of at most the size that one write may have.
 
     Raises:
@@ -125,14 +125,14 @@ def chunks(part: StagedPart, version: TableVersion, limits: Limits) -> Iterator[
             rows + batch.num_rows > limits.batch_bytes // _row_bytes(batch.schema, version)
         )
         if waiting and (not is_same or is_full):
-            yield OneOperation(part.info.part, first, operation, in_one(waiting))
+            yield StagedChunk(part.info.part, first, operation, in_one(waiting))
             first, waiting, size, rows = first + rows, [], 0, 0
         operation = next_operation
         waiting.append(batch)
         size += batch.nbytes
         rows += batch.num_rows
     if waiting:
-        yield OneOperation(part.info.part, first, operation, in_one(waiting))
+        yield StagedChunk(part.info.part, first, operation, in_one(waiting))
 
 
 def _row_bytes(sent: pa.Schema, version: TableVersion) -> int:
@@ -141,7 +141,7 @@ def _row_bytes(sent: pa.Schema, version: TableVersion) -> int:
     return max(row_bytes(columns), version.bytes_of_defaults(column.id for column in columns), 1)
 
 
-def key_hashes(chunk: OneOperation, table: Table, version: TableVersion, limits: Limits) -> np.ndarray:
+def key_hashes(chunk: StagedChunk, table: Table, version: TableVersion, limits: Limits) -> np.ndarray:
     """Return the hashes of a chunk's keys; none if the store will number the rows, since it assigns no id that an
     upsert brings along."""
     schema = version.schema
@@ -153,7 +153,7 @@ def key_hashes(chunk: OneOperation, table: Table, version: TableVersion, limits:
         return hash_keys(version.keys_of(table.auto_increment.number(checked, schema, chunk.operation).rows))
 
 
-def routed(chunk: OneOperation, table: Table, version: TableVersion, limits: Limits) -> RoutedBatch:
+def routed(chunk: StagedChunk, table: Table, version: TableVersion, limits: Limits) -> RoutedBatch:
     """Check a chunk and divide it by tablet. Thread safe, but rows that the store numbers must come in order.
 
     Raises:
@@ -163,7 +163,7 @@ def routed(chunk: OneOperation, table: Table, version: TableVersion, limits: Lim
         return route(version, chunk.batch, chunk.operation, limits, table.auto_increment)
 
 
-def pieces(chunk: OneOperation, routed: RoutedBatch, table: Table, refusals: Refusals) -> list[TabletPart]:
+def pieces(chunk: StagedChunk, routed: RoutedBatch, table: Table, refusals: Refusals) -> list[TabletPart]:
     """Return the rows of a chunk by tablet, without the refused ones, which are added to ``refusals``."""
     checked = routed.checked
     if checked.refusals.by_row is not None:
@@ -172,7 +172,7 @@ def pieces(chunk: OneOperation, routed: RoutedBatch, table: Table, refusals: Ref
     return _tablet_parts(chunk, routed)
 
 
-def _tablet_parts(chunk: OneOperation, routed: RoutedBatch) -> list[TabletPart]:
+def _tablet_parts(chunk: StagedChunk, routed: RoutedBatch) -> list[TabletPart]:
     checked = routed.checked
     accepted = np.arange(checked.rows.num_rows) if checked.positions is None else checked.positions
     return [
@@ -193,7 +193,7 @@ def _tablet_parts(chunk: OneOperation, routed: RoutedBatch) -> list[TabletPart]:
 
 
 @contextmanager
-def _about(chunk: OneOperation) -> Iterator[None]:
+def _about(chunk: StagedChunk) -> Iterator[None]:
     """Name the part in errors about its rows."""
     try:
         yield

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nyala.engine.scan.runs import KeyRun, Span, cut
+from nyala.engine.scan.runs import KeyRun, Span, spans_by_batch
 from nyala.engine.vectors.keys import U64Keys, key_bytes
 
 
@@ -19,7 +19,7 @@ def spans_of(lengths: list[int]) -> list[Span]:
 @pytest.mark.parametrize("lengths", [[100] * 200, [1] * 3000, [9_000, *[10] * 500], [5_000, 3, 4_000, 1]])
 def test_runs_of_any_length_are_cut(lengths: list[int]) -> None:
     """Also where each is shorter than the distance at which keys are looked at."""
-    parts = list(cut(spans_of(lengths), 1_000))
+    parts = list(spans_by_batch(spans_of(lengths), 1_000))
     assert sum(len(span) for part in parts for span in part) == sum(lengths)
     sizes = [sum(map(len, part)) for part in parts]
     assert max(sizes) < 4_000  # about even

@@ -21,7 +21,7 @@ from nyala.engine.transaction import commit as commits
 from nyala.engine.transaction import plan as plans
 from nyala.engine.transaction.loader import Loader
 from nyala.engine.transaction.plan import Plan
-from nyala.engine.transaction.tablet_part import OneOperation, Refusals, TabletPart, pieces, routed
+from nyala.engine.transaction.tablet_part import Refusals, StagedChunk, TabletPart, pieces, routed
 from nyala.engine.vectors.keys import hash_keys, slice_keys
 from nyala.schemas.errors import (
     ConflictError,
@@ -342,7 +342,7 @@ def test_rows_that_wait_do_not_keep_those_that_they_came_with() -> None:
     table = subject.db.create_table("t", SCHEMA, ["k"], partition_by=[hash_by("k", buckets=2)])
     own = subject.store._catalog.table("t")
     batch = pa.record_batch([pa.array(range(40_000), pa.int64()), ["v"] * 40_000], schema=SCHEMA)
-    chunk = OneOperation("part", 0, Operation.UPSERT, batch)
+    chunk = StagedChunk("part", 0, Operation.UPSERT, batch)
     parts = routed(chunk, own, own.version, subject.options.limits)
     for piece in pieces(chunk, parts, own, Refusals(1)):
         few = replace(piece, rows=piece.rows.slice(5, 7), keys=slice_keys(piece.keys, 5, 12), hashes=piece.hashes[5:12])
