@@ -21,7 +21,7 @@ from ..schemas.table import TableDefinition
 from ..schemas.write import WriteCommand, WriteResult
 from .commit.commit_log import CommitLog
 from .commit.memory_gate import MemoryGate
-from .damage import DamageRegistry
+from .commit.room import Room
 from .fs.failures import named
 from .fs.filesystem import FileSystem
 from .fs.local import LocalFileSystem
@@ -29,6 +29,7 @@ from .maintenance import upkeep
 from .maintenance.log_freeing import LogFreeing
 from .maintenance.manager import MaintenanceManager
 from .maintenance.op import MaintenanceOp
+from .manifest.damage import DamageRegistry
 from .manifest.manifest import CleanStopEntry, ManifestFile
 from .moving.moves import Mover
 from .mvcc.clock import Clock, SystemClock
@@ -39,7 +40,6 @@ from .offload.merge import compactions
 from .options import StoreOptions
 from .recovery import recovery
 from .recovery.recovered import recovered
-from .room import Room
 from .scan import commits
 from .scan.caller_runs import CallerRuns
 from .scan.planned_scans import PlannedScans

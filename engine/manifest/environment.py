@@ -7,10 +7,10 @@ from typing import Protocol
 
 from ...schemas.placement import ServerIdentity
 from ..cfile.cache import PageCache
-from ..damage import DamageRegistry
 from ..fs.filesystem import FileSystem
 from ..mvcc.mvcc import MvccManager
 from ..wal.log import WriteAheadLog
+from .damage import DamageRegistry
 from .key_budget import KeyIndexBudget, unlimited
 from .manifest import ManifestFile
 from .read_only_latch import ReadOnlyLatch

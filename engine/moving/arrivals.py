@@ -25,12 +25,12 @@ from ..cfile.renumber import write_renumbered
 from ..codecs.checksum import crc32
 from ..commit.commit_log import CommitLog
 from ..commit.numbered_writes import NumberedWrites, moved_note
+from ..commit.room import Room
 from ..fs.failures import named
 from ..fs.tree import remove_quietly
 from ..manifest import files
 from ..manifest.environment import Environment
 from ..manifest.manifest import ArrivingEntry, Manifest, MovedEntry, RowsetEntry, TableEntry, TabletEntry
-from ..room import Room
 from ..rowset.soundness import verify_partition
 from ..scan.snapshots import Snapshots
 from ..table.table import Table

@@ -24,10 +24,10 @@ from ...schemas.moving import (
 from ..catalog.catalog import Catalog
 from ..commit.commit_log import CommitLog
 from ..commit.numbered_writes import NumberedWrites
+from ..commit.room import Room
 from ..maintenance.op import MaintenanceOp
 from ..maintenance.upkeep import TabletOp
 from ..manifest.environment import Environment
-from ..room import Room
 from ..scan.snapshots import Snapshots
 from ..table.table import Table
 from ..transaction.staging.area import StagingArea

@@ -11,8 +11,8 @@ from typing import Generic, TypeVar
 
 from ...schemas.errors import NotFoundError
 from ...schemas.request import peer
+from ..commit.room import Room
 from ..fs.failures import named
-from ..room import Room
 
 T = TypeVar("T")
 

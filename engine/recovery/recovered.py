@@ -8,8 +8,8 @@ from ..catalog.catalog import Catalog
 from ..cfile.cache import PageCache
 from ..commit.numbered_writes import NumberedWrites
 from ..commit.transaction_memory import TransactionMemory
-from ..damage import DamageRegistry
 from ..fs.filesystem import FileSystem
+from ..manifest.damage import DamageRegistry
 from ..manifest.environment import Environment
 from ..manifest.key_budget import KeyIndexBudget
 from ..manifest.manifest import ManifestFile

@@ -11,7 +11,7 @@ from ...schemas.description import ScanPlan, ScanSplit
 from ...schemas.scan import ScanSpec
 from ...schemas.service import Marked, ScanStream
 from ...schemas.sorting import sorted_stream, unsorted
-from ..damage import DamageRegistry
+from ..manifest.damage import DamageRegistry
 from ..mvcc.mvcc import MvccManager
 from ..options import StoreOptions
 from ..table.table import Table

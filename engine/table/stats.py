@@ -18,8 +18,8 @@ from ...schemas.description import (
     TabletPlace,
     TabletStats,
 )
-from ..damage import NEXT_STEP, Damage
 from ..manifest import files
+from ..manifest.damage import NEXT_STEP, Damage
 from ..manifest.manifest import Manifest
 from ..tablet.tablet import Tablet
 from ..tablet.version import Version

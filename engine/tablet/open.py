@@ -8,11 +8,11 @@ from typing import TypeVar
 
 from ...schemas.errors import CorruptionError, StoreError, UnreadableFileError
 from ...schemas.table import TableSchema
-from ..damage import damage_of
 from ..delta.file import DeltaFile
 from ..fs.failures import is_of_the_file
 from ..fs.filesystem import FileSystem
 from ..manifest import files
+from ..manifest.damage import damage_of
 from ..manifest.environment import Environment, Files
 from ..manifest.manifest import Manifest, RowsetEntry, TabletEntry
 from ..rowset.base_file import ColumnsFile

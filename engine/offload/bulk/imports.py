@@ -17,6 +17,7 @@ from ....schemas.errors import InvalidArgumentError, NotFoundError
 from ....schemas.write import Durability, WriteResult
 from ...catalog.catalog import Catalog
 from ...commit.numbered_writes import NumberedWrites, Ticket, number_of
+from ...commit.room import Room
 from ...compaction.merge import TARGET_BYTES
 from ...fs.arrow import ArrowFileSystem
 from ...fs.failures import named
@@ -24,7 +25,6 @@ from ...fs.filesystem import FileSystem, join
 from ...fs.tree import remove_quietly
 from ...maintenance.op import MaintenanceOp
 from ...maintenance.upkeep import TabletOp
-from ...room import Room
 from ...table.pending_write import RepeatedWrite
 from ...table.table import Table
 from ...table.table_version import TableVersion

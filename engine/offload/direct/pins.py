@@ -18,6 +18,7 @@ from ....schemas.direct import PinnedTable, PinSnapshot
 from ....schemas.errors import NotFoundError, SnapshotTooOldError, StoreError, UnavailableError
 from ....schemas.limits import Limits
 from ...catalog.catalog import Catalog
+from ...commit.room import Room
 from ...fs.failures import named
 from ...fs.filesystem import FileSystem, join
 from ...fs.tree import remove_quietly, remove_tree
@@ -26,7 +27,6 @@ from ...maintenance.upkeep import TabletOp, flushed
 from ...manifest import files
 from ...manifest.environment import Environment
 from ...manifest.manifest import TabletEntry
-from ...room import Room
 from ...scan.snapshots import Snapshots
 from ...table.table import Table
 from ...table.table_version import TableVersion

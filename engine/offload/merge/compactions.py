@@ -26,6 +26,7 @@ from ....schemas.compaction import (
 )
 from ....schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, StoreError, UnavailableError
 from ...catalog.catalog import Catalog
+from ...commit.room import Room
 from ...compaction.merge import TARGET_BYTES, TARGET_ROWS
 from ...fs.copy import bring
 from ...fs.failures import named
@@ -37,7 +38,6 @@ from ...maintenance.upkeep import TabletOp, work_on
 from ...manifest import files
 from ...manifest.environment import Environment
 from ...manifest.manifest import TabletEntry
-from ...room import Room
 from ...rowset.diskrowset import DiskRowSet
 from ...scan.snapshots import Snapshots
 from ...table.table import Table

@@ -18,9 +18,9 @@ from ....schemas.errors import ConflictError, CorruptionError, NotFoundError
 from ....schemas.operation import Operation
 from ....schemas.request import peer
 from ....schemas.write import Stage
+from ...commit.room import Room
 from ...fs.failures import named
 from ...fs.filesystem import FileSystem
-from ...room import Room
 from .file import PartInfo, PartWriter, read_info, read_rows
 
 ROOT = "staging"

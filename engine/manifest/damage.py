@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ..schemas.errors import CorruptionError, RemoteCorruptionError, StoreError, UnreadableFileError
+from ...schemas.errors import CorruptionError, RemoteCorruptionError, StoreError, UnreadableFileError
 
 log = logging.getLogger("nyala.damage")
 

@@ -9,7 +9,7 @@ import pytest
 
 import nyala
 from nyala.clients.api.database import Database
-from nyala.engine.damage import DamageRegistry
+from nyala.engine.manifest.damage import DamageRegistry
 from nyala.schemas.description import Health
 from nyala.schemas.errors import CorruptionError, RemoteCorruptionError, UnavailableError, UnreadableFileError
 

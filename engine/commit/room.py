@@ -7,9 +7,9 @@ could not be written and flushes could not free anything.
 
 from __future__ import annotations
 
-from ..schemas.errors import StorageFullError, UnavailableError
-from .fs.filesystem import FileSystem
-from .options import StoreOptions
+from ...schemas.errors import StorageFullError, UnavailableError
+from ..fs.filesystem import FileSystem
+from ..options import StoreOptions
 
 _RETRY_SECONDS = 5.0
 
