@@ -11,12 +11,12 @@ import pytest
 import nyala
 from nyala.clients.api.database import Database
 from nyala.engine.fs.memory import MemoryFileSystem
-from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.schemas.errors import InvalidArgumentError
 from nyala.schemas.limits import Limits
 from nyala.schemas.table import TableDefinition, TableSchema
+from tests.doubles.clock import ManualClock
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int32())])
 ID = "auto_incrementing_id"

@@ -15,10 +15,10 @@ from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.clients.flight.errors import as_store_errors
 from nyala.engine.fs.memory import MemoryFileSystem
-from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer
+from tests.doubles.clock import ManualClock
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int32()), ("s", pa.string())])
 TOUCHED: list[tuple[str, dict[str, Any], Any]] = [

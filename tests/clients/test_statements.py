@@ -15,11 +15,11 @@ import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.engine.fs.memory import MemoryFileSystem
-from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.schemas.errors import InvalidArgumentError, NotFoundError, RowErrors, SnapshotTooOldError, StoreError
 from nyala.schemas.scan import ScanSpec
+from tests.doubles.clock import ManualClock
 
 SCHEMA = pa.schema(
     [

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nyala.engine.fs import FaultyFileSystem, FileSystem, LocalFileSystem, MemoryFileSystem
+from nyala.engine.fs import FileSystem, LocalFileSystem, MemoryFileSystem
 from nyala.engine.fs.subdirectory import DirectoryFileSystem
 from nyala.schemas.errors import UnavailableError
+from tests.doubles.faulty import FaultyFileSystem
 
 
 @pytest.fixture(params=["local", "memory", "faulty", "directory"])

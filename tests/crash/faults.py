@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from random import Random
 
-from nyala.engine.fs import FaultRule, FaultyFileSystem, MemoryFileSystem
-from nyala.engine.fs.faulty import CONTENT, EVERY_CALL, NAMES, SYNCS, WRITES
+from nyala.engine.fs import MemoryFileSystem
 from nyala.schemas.alter import Step
 from nyala.schemas.errors import InternalError, StorageFullError, StoreError
 from tests.crash.images import LostError, check_image, require
 from tests.crash.workloads import Part, Run, read
+from tests.doubles.faulty import CONTENT, EVERY_CALL, NAMES, SYNCS, WRITES, FaultRule, FaultyFileSystem
 from tests.model.oracle import Row
 
 RULES: dict[str, Callable[[int], FaultRule]] = {

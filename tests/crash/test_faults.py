@@ -6,11 +6,12 @@ from random import Random
 
 import pytest
 
-from nyala.engine.fs import FaultRule, FaultyFileSystem, MemoryFileSystem
+from nyala.engine.fs import MemoryFileSystem
 from nyala.schemas.errors import StorageFullError
 from tests.crash.faults import RULES, fail_each_call, run_with
 from tests.crash.images import check_image, contents
 from tests.crash.workloads import WORKLOADS, Run, read, row
+from tests.doubles.faulty import FaultRule, FaultyFileSystem
 from tests.model.subjects import crashed
 
 

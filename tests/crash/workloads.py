@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from nyala.engine.fs import PowerFailure
 from nyala.engine.fs.filesystem import FileSystem
-from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.schemas.alter import AddColumn, Alteration, DropColumn, RenameColumn, Step, WidenColumn
@@ -27,6 +26,7 @@ from nyala.schemas.service import MaintenanceKind
 from nyala.schemas.table import TableDefinition
 from nyala.schemas.transaction import StagedBatch, TransactionCommit
 from nyala.schemas.write import Stage, WriteCommand, WriteResult
+from tests.doubles.clock import ManualClock
 from tests.model.oracle import Key, ModelSchema, Oracle, Plan, Row
 
 TABLE = "t"

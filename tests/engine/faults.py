@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
-from nyala.engine.fs.faulty import EVERY_CALL, READS, FaultRule
+from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.filesystem import FileSystem
 from nyala.schemas.errors import UnavailableError
 from nyala.schemas.write import WriteCommand
+from tests.doubles.faulty import EVERY_CALL, READS, FaultRule, FaultyFileSystem
 
 from .subject import Subject, batch
 

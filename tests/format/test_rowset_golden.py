@@ -12,7 +12,6 @@ import pytest
 
 from nyala.engine.cfile.describe import describe
 from nyala.engine.fs import MemoryFileSystem
-from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.options import StoreOptions
 from nyala.engine.record.change import Change, ChangeKind, pack_record, unpack_changes
 from nyala.engine.store import Store
@@ -20,6 +19,7 @@ from nyala.schemas.operation import Operation
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.table import TableDefinition
 from nyala.schemas.write import WriteCommand
+from tests.doubles.clock import ManualClock
 
 SCHEMA = pa.schema([pa.field("k", pa.int32(), False), ("v", pa.int64()), ("s", pa.string())])
 OPTIONS = StoreOptions(maintenance="off", scan_threads=1)

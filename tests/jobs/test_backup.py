@@ -338,9 +338,9 @@ def test_a_broken_chain_is_refused(source: Database, homes: Table, target: Datab
 
 def test_history_that_is_gone(make_database: Make, tmp_path: Path) -> None:
     from nyala.engine.fs.memory import MemoryFileSystem
-    from nyala.engine.mvcc.clock import ManualClock
     from nyala.engine.options import StoreOptions
     from nyala.engine.store import Store
+    from tests.doubles.clock import ManualClock
 
     clock = ManualClock(1_700_000_000_000_000)
     store = Store.open(MemoryFileSystem(), StoreOptions(maintenance="off"), clock)

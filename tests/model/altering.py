@@ -18,7 +18,6 @@ import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.engine.fs import MemoryFileSystem
-from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.options import StoreOptions
 from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
@@ -27,6 +26,7 @@ from nyala.schemas.errors import ConflictError, InvalidArgumentError, NotFoundEr
 from nyala.schemas.service import MaintenanceKind
 from nyala.schemas.timestamp import last_of
 from nyala.schemas.types import LogicalType
+from tests.doubles.clock import ManualClock
 
 from .mirror import Cells, Key, Mirror, MirrorColumn, MirrorSchema, Steps
 from .ranges import Ends, Ranges

@@ -15,7 +15,6 @@ import nyala
 from nyala.clients.api.alter import TableAlteration
 from nyala.clients.api.database import Database
 from nyala.engine.fs import MemoryFileSystem, PowerFailure
-from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer
@@ -26,6 +25,7 @@ from nyala.schemas.scan import ScanSpec
 from nyala.schemas.timestamp import last_of
 from nyala.schemas.transaction import StagedBatch, TransactionCommit, TransactionResult
 from nyala.schemas.write import Stage, WriteCommand, WriteResult
+from tests.doubles.clock import ManualClock
 
 from .aggregates import Measure
 from .oracle import Key

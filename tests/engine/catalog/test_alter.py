@@ -15,10 +15,10 @@ from nyala.engine.compaction import merge as merging
 from nyala.engine.compaction.flush import flush_memrowset
 from nyala.engine.fs import MemoryFileSystem, PowerFailure
 from nyala.engine.manifest.manifest import ManifestFile
-from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.schemas.errors import StorageFullError, StoreError, UnavailableError
+from tests.doubles.clock import ManualClock
 from tests.engine.phases import at
 from tests.engine.subject import Subject
 

@@ -13,12 +13,12 @@ import pytest
 from nyala.clients.api.database import Database
 from nyala.engine.fs import MemoryFileSystem, PowerFailure
 from nyala.engine.manifest.manifest import ManifestFile
-from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.options import StoreOptions
 from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
 from nyala.schemas.errors import NotFoundError, StorageFullError, StoreError
 from nyala.schemas.write import WriteCommand
+from tests.doubles.clock import ManualClock
 
 OPTIONS = StoreOptions(maintenance="off", scan_threads=1, wal_segment_bytes=1 << 12)
 SECOND = 1_000_000

@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
-from nyala.engine.fs.faulty import FaultRule
+from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.memory import MemoryWritableFile
 from nyala.engine.tablet.tablet import Tablet
 from nyala.engine.wal.log import WriteAheadLog
 from nyala.schemas.errors import InvalidArgumentError, UnavailableError
 from nyala.schemas.write import Durability, WriteCommand
+from tests.doubles.faulty import FaultRule, FaultyFileSystem
 from tests.engine.subject import Subject, batch
 
 UPSERT = WriteCommand(table="t")

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from nyala.engine.compaction import delta_compaction
 from nyala.engine.compaction.delta_compaction import major
 from nyala.engine.delta import LIVE
-from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
+from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.memory import PowerFailure
 from nyala.engine.manifest.manifest import ManifestFile, RowsetEntry
 from nyala.engine.rowset.diskrowset import DiskRowSet
 from nyala.schemas.errors import StoreError
 from nyala.schemas.scan import ScanSpec
+from tests.doubles.faulty import FaultyFileSystem
 from tests.engine.faults import assert_no_orphans, calls_of, fail_once, reopened, upsert_unless_in_doubt
 from tests.engine.phases import at
 from tests.engine.subject import Subject

@@ -11,14 +11,14 @@ from nyala.engine.compaction import flush as flushing
 from nyala.engine.compaction import outputs
 from nyala.engine.compaction import switch_over as swapping
 from nyala.engine.compaction.outputs import OutputWriter
-from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
-from nyala.engine.fs.faulty import FaultRule
+from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.memory import PowerFailure
 from nyala.engine.manifest.environment import Environment
 from nyala.engine.manifest.manifest import ManifestFile
 from nyala.engine.tablet import key_lookup
 from nyala.engine.tablet.key_lookup import KeyLookup
 from nyala.schemas.errors import StorageFullError, StoreError, UnavailableError
+from tests.doubles.faulty import FaultRule, FaultyFileSystem
 from tests.engine.faults import assert_no_orphans, calls_of, fail_once, reopened, upsert_unless_in_doubt
 from tests.engine.phases import at
 from tests.engine.subject import Subject

@@ -9,11 +9,12 @@ import pytest
 
 from nyala.engine.compaction import flush_deltas as flushing
 from nyala.engine.delta.file import DeltaFile, DeltaFileWriter
-from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
+from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.memory import PowerFailure
 from nyala.engine.manifest.environment import Environment
 from nyala.engine.manifest.manifest import ManifestFile
 from nyala.schemas.errors import StoreError
+from tests.doubles.faulty import FaultyFileSystem
 from tests.engine.faults import calls_of, fail_once, reopened, upsert_unless_in_doubt
 from tests.engine.phases import at
 from tests.engine.subject import Subject

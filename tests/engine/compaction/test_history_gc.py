@@ -11,15 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nyala.engine.compaction import history_gc
-from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
+from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.filesystem import FileSystem
 from nyala.engine.fs.memory import PowerFailure
 from nyala.engine.manifest.environment import Environment
-from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.tablet import lookup
 from nyala.schemas.errors import SnapshotTooOldError, StoreError
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.timestamp import last_of
+from tests.doubles.clock import ManualClock
+from tests.doubles.faulty import FaultyFileSystem
 from tests.engine.faults import fail_once
 from tests.engine.phases import at
 from tests.engine.subject import State, Subject

@@ -15,7 +15,7 @@ from nyala.engine.compaction import outputs as writing
 from nyala.engine.compaction import switch_over as swapping
 from nyala.engine.compaction.flush import FlushReport
 from nyala.engine.compaction.merge import compact
-from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
+from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.memory import PowerFailure
 from nyala.engine.manifest.environment import Environment
 from nyala.engine.manifest.manifest import ManifestFile
@@ -24,6 +24,7 @@ from nyala.engine.tablet import key_lookup
 from nyala.engine.tablet.key_lookup import KeyLookup
 from nyala.schemas.errors import StorageFullError, StoreError, UnavailableError
 from nyala.schemas.scan import ScanSpec
+from tests.doubles.faulty import FaultyFileSystem
 from tests.engine.faults import assert_no_orphans, calls_of, fail_once, reopened, upsert_unless_in_doubt
 from tests.engine.phases import at
 from tests.engine.subject import Subject

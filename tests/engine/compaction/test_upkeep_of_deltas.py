@@ -6,10 +6,10 @@ import pyarrow as pa
 
 from nyala.clients.api.database import Database
 from nyala.engine.fs import MemoryFileSystem
-from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.schemas.description import TabletStats
+from tests.doubles.clock import ManualClock
 from tests.engine.subject import Subject
 
 

@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from nyala.engine.fs import FaultRule, FaultyFileSystem, MemoryFileSystem
-from nyala.engine.fs.faulty import SYNCS
+from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.together import SyncTogether, sync_directories
+from tests.doubles.faulty import SYNCS, FaultRule, FaultyFileSystem
 
 NAMES = [f"{directory}/{number}" for directory in "ab" for number in range(40)]
 

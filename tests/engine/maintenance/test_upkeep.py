@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
-from nyala.engine.fs.faulty import FaultRule
+from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.manifest.manifest import Manifest
 from nyala.schemas.errors import StorageFullError, UnavailableError
+from tests.doubles.faulty import FaultRule, FaultyFileSystem
 from tests.engine.subject import Subject
 
 

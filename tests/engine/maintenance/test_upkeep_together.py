@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 from nyala.engine.compaction import switch_over as swapping
-from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
-from nyala.engine.fs.faulty import FaultRule
+from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.filesystem import FileSystem
 from nyala.engine.maintenance.op import MaintenanceOp
 from nyala.engine.manifest.manifest import ManifestFile
@@ -23,6 +22,7 @@ from nyala.schemas.partition import HashLevel
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.table import TableDefinition
 from nyala.schemas.write import WriteCommand
+from tests.doubles.faulty import FaultRule, FaultyFileSystem
 
 OPTIONS = StoreOptions(maintenance="off", scan_threads=1)
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("v", pa.int64())])

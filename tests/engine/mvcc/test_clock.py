@@ -3,7 +3,8 @@
 import threading
 import time
 
-from nyala.engine.mvcc.clock import ManualClock, SystemClock, microseconds_of, timestamp_of
+from nyala.engine.mvcc.clock import SystemClock, microseconds_of, timestamp_of
+from tests.doubles.clock import ManualClock
 
 
 def test_timestamps_hold_the_time_of_day() -> None:

@@ -8,9 +8,10 @@ from random import Random
 
 import pytest
 
-from nyala.engine.mvcc.clock import ManualClock, SystemClock
+from nyala.engine.mvcc.clock import SystemClock
 from nyala.engine.mvcc.mvcc import MvccManager
 from nyala.schemas.errors import UnavailableError
+from tests.doubles.clock import ManualClock
 
 
 @pytest.fixture

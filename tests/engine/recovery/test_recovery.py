@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from nyala.engine.codecs.checksum import crc32
-from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
-from nyala.engine.fs.faulty import FaultRule
-from nyala.engine.mvcc.clock import ManualClock
+from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.recovery import recovery
 from nyala.engine.store import Store
 from nyala.engine.tablet.tablet import Tablet
@@ -18,6 +16,8 @@ from nyala.engine.vectors.keys import KeyVector
 from nyala.engine.wal import format as log_format
 from nyala.schemas.errors import CorruptionError
 from nyala.schemas.service import MaintenanceKind
+from tests.doubles.clock import ManualClock
+from tests.doubles.faulty import FaultRule, FaultyFileSystem
 from tests.engine.subject import Subject
 
 

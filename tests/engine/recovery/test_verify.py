@@ -10,8 +10,7 @@ import pytest
 
 from nyala.engine.delta.file import DeltaFileWriter
 from nyala.engine.delta.run import DeltaRun
-from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
-from nyala.engine.fs.faulty import FaultRule
+from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.manifest.manifest import PATH, ManifestFile, TabletEntry
 from nyala.engine.recovery.verify import VerifyReport, verify_store
 from nyala.engine.rowset.base_file import BaseFileWriter
@@ -19,6 +18,7 @@ from nyala.engine.tablet.tablet import Tablet
 from nyala.engine.vectors.keys import take_keys
 from nyala.engine.vectors.vector import FixedVector, Vector
 from nyala.schemas.errors import CorruptionError, NotFoundError, UnavailableError
+from tests.doubles.faulty import FaultRule, FaultyFileSystem
 from tests.engine import subject as subjects
 from tests.engine.subject import Subject
 

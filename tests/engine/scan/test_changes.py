@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nyala.engine.fs import MemoryFileSystem
-from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.schemas.changes import ChangeSpec
@@ -23,6 +22,7 @@ from nyala.schemas.scan import ScanSpec
 from nyala.schemas.table import TableDefinition
 from nyala.schemas.timestamp import last_of
 from nyala.schemas.write import WriteCommand
+from tests.doubles.clock import ManualClock
 from tests.engine.subject import Subject
 from tests.model.feed import feed, replayed
 from tests.model.machine import writes

@@ -3,10 +3,10 @@
 import pytest
 
 from nyala.engine.fs import MemoryFileSystem
-from nyala.engine.mvcc.clock import ManualClock
 from nyala.schemas.changes import ChangeSpec
 from nyala.schemas.errors import InvalidArgumentError
 from nyala.schemas.scan import ScanSpec
+from tests.doubles.clock import ManualClock
 from tests.engine.subject import Subject
 
 HOUR = 3_600_000_000

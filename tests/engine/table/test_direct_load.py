@@ -11,10 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
-from nyala.engine.fs.faulty import EVERY_CALL, READS, FaultRule
+from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.maintenance.upkeep import name_rowsets
-from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.table import direct_load
 from nyala.engine.tablet import attach
 from nyala.engine.tablet.tablet import Tablet
@@ -22,6 +20,8 @@ from nyala.schemas.changes import ChangeSpec
 from nyala.schemas.errors import SnapshotTooOldError, StoreError
 from nyala.schemas.operation import Operation
 from nyala.schemas.write import CommitMode, WriteCommand
+from tests.doubles.clock import ManualClock
+from tests.doubles.faulty import EVERY_CALL, READS, FaultRule, FaultyFileSystem
 from tests.engine.phases import at
 from tests.engine.subject import Subject, batch
 

@@ -5,11 +5,11 @@ from random import Random
 
 import pytest
 
-from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
-from nyala.engine.fs.faulty import FaultRule
+from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.store import Store
 from nyala.engine.tablet.open import remove_orphans
 from nyala.schemas.errors import CorruptionError, UnavailableError
+from tests.doubles.faulty import FaultRule, FaultyFileSystem
 from tests.engine.subject import Subject
 
 

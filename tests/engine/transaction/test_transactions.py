@@ -13,7 +13,6 @@ import pytest
 from nyala.clients.api.database import Database
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.memory import MemoryWritableFile
-from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.options import StoreOptions
 from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
@@ -35,6 +34,7 @@ from nyala.schemas.operation import Operation
 from nyala.schemas.partition import hash as hash_by
 from nyala.schemas.transaction import StagedBatch, TransactionCommit
 from nyala.schemas.write import Stage, WriteCommand
+from tests.doubles.clock import ManualClock
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), False), ("v", pa.string())])
 START = 1_700_000_000_000_000

@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 
-from nyala.engine.fs import FaultRule, FaultyFileSystem, FileSystem, MemoryFileSystem
-from nyala.engine.fs.faulty import WRITES
+from nyala.engine.fs import FileSystem, MemoryFileSystem
 from nyala.engine.wal.log import WriteAheadLog
 from nyala.engine.wal.writer import WalOptions
 from nyala.schemas.errors import StorageFullError, UnavailableError
+from tests.doubles.faulty import WRITES, FaultRule, FaultyFileSystem
 
 STORE = bytes(range(16))
 OPTIONS = WalOptions(segment_bytes=512, queue_bytes=2048)

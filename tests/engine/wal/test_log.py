@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nyala.engine.fs import FaultRule, FaultyFileSystem, LocalFileSystem, MemoryFileSystem
+from nyala.engine.fs import LocalFileSystem, MemoryFileSystem
 from nyala.engine.fs.memory import MemoryWritableFile
 from nyala.engine.wal import writer
 from nyala.engine.wal.log import WriteAheadLog
 from nyala.engine.wal.reader import CleanStop
 from nyala.engine.wal.writer import WalOptions
 from nyala.schemas.errors import CorruptionError, InternalError, StorageFullError, UnavailableError
+from tests.doubles.faulty import FaultRule, FaultyFileSystem
 
 STORE = bytes(range(16))
 

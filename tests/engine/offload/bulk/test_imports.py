@@ -11,9 +11,7 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem, PowerFailure
-from nyala.engine.fs.faulty import EVERY_CALL, READS, FaultRule
-from nyala.engine.mvcc.clock import ManualClock
+from nyala.engine.fs import MemoryFileSystem, PowerFailure
 from nyala.engine.offload.bulk import commit, imports, staged
 from nyala.engine.options import StoreOptions
 from nyala.engine.recovery.verify import verify_store
@@ -32,6 +30,8 @@ from nyala.schemas.errors import (
 from nyala.schemas.placement import Placement
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.table import TableDefinition
+from tests.doubles.clock import ManualClock
+from tests.doubles.faulty import EVERY_CALL, READS, FaultRule, FaultyFileSystem
 from tests.engine.offload.bulk.importing import bring, built, rows_of
 from tests.engine.phases import at
 from tests.engine.subject import SCHEMA, Subject, batch

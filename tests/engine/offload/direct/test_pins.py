@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 import nyala
-from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem
-from nyala.engine.fs.faulty import NAMES, FaultRule
-from nyala.engine.mvcc.clock import ManualClock
+from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.offload.direct.reader import PinnedReader
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
@@ -30,6 +28,8 @@ from nyala.schemas.operation import Operation
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.table import TableDefinition
 from nyala.schemas.write import WriteCommand
+from tests.doubles.clock import ManualClock
+from tests.doubles.faulty import NAMES, FaultRule, FaultyFileSystem
 from tests.engine.offload.bulk.importing import bring
 from tests.engine.subject import SCHEMA, Row, Subject, batch
 

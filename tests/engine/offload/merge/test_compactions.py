@@ -12,7 +12,6 @@ import nyala
 from nyala.engine.compaction import switch_over as swapping
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.manifest.manifest import ManifestFile
-from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.offload.compaction import install_merge as outside
 from nyala.engine.offload.compaction.concurrent_deltas import LaterDeltas
 from nyala.engine.offload.compaction.row_places import place_rows
@@ -30,6 +29,7 @@ from nyala.schemas.operation import Operation
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.table import TableDefinition
 from nyala.schemas.write import WriteCommand
+from tests.doubles.clock import ManualClock
 from tests.engine.faults import assert_no_orphans
 from tests.engine.offload.bulk.importing import bring
 from tests.engine.offload.merge.merging import BEGIN, compact, merged, token

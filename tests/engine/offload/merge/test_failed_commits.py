@@ -8,13 +8,13 @@ from random import Random
 
 import pytest
 
-from nyala.engine.fs import FaultyFileSystem, MemoryFileSystem, PowerFailure
-from nyala.engine.fs.faulty import FaultRule
+from nyala.engine.fs import MemoryFileSystem, PowerFailure
 from nyala.engine.fs.filesystem import FileSystem
-from nyala.engine.mvcc.clock import ManualClock
 from nyala.engine.recovery.verify import verify_store
 from nyala.schemas.compaction import CompactionCommit
 from nyala.schemas.errors import StoreError
+from tests.doubles.clock import ManualClock
+from tests.doubles.faulty import FaultRule, FaultyFileSystem
 from tests.engine.faults import CHANGES, assert_no_orphans, fail_once, upsert_unless_in_doubt
 from tests.engine.offload.merge.merging import BEGIN, merged
 from tests.engine.subject import Subject

@@ -4,8 +4,8 @@ import errno
 
 import pytest
 
-from nyala.engine.fs import FaultRule, FaultyFileSystem, MemoryFileSystem
-from nyala.engine.fs.faulty import CONTENT, SYNCS, WRITES
+from nyala.engine.fs import MemoryFileSystem
+from tests.doubles.faulty import CONTENT, SYNCS, WRITES, FaultRule, FaultyFileSystem
 
 
 def test_the_nth_matching_call_fails_once() -> None:

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .filesystem import FileLock, FileSystem, ReadableFile, WritableFile, views_of
+from nyala.engine.fs.filesystem import FileLock, FileSystem, ReadableFile, WritableFile, views_of
 
 if TYPE_CHECKING:
-    from .filesystem import BytesLike
+    from nyala.engine.fs.filesystem import BytesLike
 
 CONTENT = frozenset({"pread", "read_into", "view"})
 """The calls that return bytes of a file."""
