@@ -6,7 +6,6 @@ from typing import Any, Literal, TypedDict
 
 from pydantic import (
     BaseModel,
-    ConfigDict,
     Field,
     NonNegativeFloat,
     NonNegativeInt,
@@ -44,10 +43,8 @@ _NEVER_ABOVE_DEFAULT = frozenset(
 )
 
 
-class StoreOptions(BaseModel):
+class StoreOptions(BaseModel, frozen=True, extra="forbid"):
     """How a store runs; given when it is opened, never stored."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     maintenance: Literal["on", "off"] = "on"
     """``off`` starts no background thread: only ``maintain`` flushes."""

@@ -1,16 +1,14 @@
 """The configuration of a Flight server."""
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import BaseModel, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from ..schemas.limits import Limits
 
 MIB = 1 << 20
 
 
-class ServerConfig(BaseModel):
+class ServerConfig(BaseModel, frozen=True, extra="forbid"):
     """Limits of a server and the sizes of what it sends. `settings` makes flags, variables and a file of the fields."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     scans_max: PositiveInt = 64
     """Concurrent DoGet streams, and a fourth of the concurrent DoExchange streams; each holds one thread."""

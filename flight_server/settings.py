@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import to_jsonable_python
 
 from ..engine.options import StoreOptions
@@ -35,10 +35,8 @@ _NEAR = 0.8
 """A variable this similar to one of ours is a mistake; others belong to somebody else, such as a container system."""
 
 
-class ServeOptions(BaseModel):
+class ServeOptions(BaseModel, frozen=True, extra="forbid"):
     """The options of the command itself."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     data: Path | None = None
     """The data directory; created if missing."""

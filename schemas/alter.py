@@ -7,14 +7,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import AliasChoices, BaseModel, Field, PositiveInt
 
 from .column import ColumnDefinition
 from .partition import RangeBound, RangeEnds
-
-
-class _Step(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class AddColumn(ColumnDefinition):
@@ -23,14 +19,14 @@ class AddColumn(ColumnDefinition):
     op: Literal["add_column"] = "add_column"
 
 
-class DropColumn(_Step):
+class DropColumn(BaseModel, frozen=True, extra="forbid"):
     """Drop a column and its values; its id is never reused."""
 
     op: Literal["drop_column"] = "drop_column"
     name: str
 
 
-class RenameColumn(_Step):
+class RenameColumn(BaseModel, frozen=True, extra="forbid"):
     """Rename a column, of the key or not."""
 
     op: Literal["rename_column"] = "rename_column"
@@ -38,7 +34,7 @@ class RenameColumn(_Step):
     to: str
 
 
-class SetDefault(_Step):
+class SetDefault(BaseModel, frozen=True, extra="forbid"):
     """Set the value of new rows if the data has no such column; None removes the default."""
 
     op: Literal["set_default"] = "set_default"
@@ -46,7 +42,7 @@ class SetDefault(_Step):
     write_default: Any = None
 
 
-class SetEncoding(_Step):
+class SetEncoding(BaseModel, frozen=True, extra="forbid"):
     """Set how files written from now on encode a column; None means its type's default."""
 
     op: Literal["set_encoding"] = "set_encoding"
@@ -54,7 +50,7 @@ class SetEncoding(_Step):
     encoding: str | None = None
 
 
-class SetCompression(_Step):
+class SetCompression(BaseModel, frozen=True, extra="forbid"):
     """Set how files written from now on compress a column; None means no compression."""
 
     op: Literal["set_compression"] = "set_compression"
@@ -62,7 +58,7 @@ class SetCompression(_Step):
     compression: str | None = None
 
 
-class SetBlockRows(_Step):
+class SetBlockRows(BaseModel, frozen=True, extra="forbid"):
     """Set the rows in a page of a column for files written from now on; None means the default."""
 
     op: Literal["set_block_rows"] = "set_block_rows"
@@ -70,7 +66,7 @@ class SetBlockRows(_Step):
     block_rows: int | None = None
 
 
-class SetComment(_Step):
+class SetComment(BaseModel, frozen=True, extra="forbid"):
     """Set the comment of a column, or of the table if ``name`` is None."""
 
     op: Literal["set_comment"] = "set_comment"
@@ -78,7 +74,7 @@ class SetComment(_Step):
     comment: str
 
 
-class WidenColumn(_Step):
+class WidenColumn(BaseModel, frozen=True, extra="forbid"):
     """Change a column outside the key to a type that holds every value of its own."""
 
     op: Literal["widen_column"] = "widen_column"
@@ -86,14 +82,14 @@ class WidenColumn(_Step):
     type: str
 
 
-class DropNotNull(_Step):
+class DropNotNull(BaseModel, frozen=True, extra="forbid"):
     """Allow NULL in a column outside the key from now on."""
 
     op: Literal["drop_not_null"] = "drop_not_null"
     name: str
 
 
-class SetOption(_Step):
+class SetOption(BaseModel, frozen=True, extra="forbid"):
     """Set a table option."""
 
     op: Literal["set_option"] = "set_option"
@@ -113,7 +109,7 @@ class DropRangePartition(RangeEnds):
     op: Literal["drop_range_partition"] = "drop_range_partition"
 
 
-class SplitPartition(_Step):
+class SplitPartition(BaseModel, frozen=True, extra="forbid"):
     """Split the range that contains ``at``: a value for each of the leading range columns, or of the leading key
     columns of a table without ranges. Cannot be combined with other steps."""
 
@@ -121,7 +117,7 @@ class SplitPartition(_Step):
     at: list[Any] = Field(min_length=1)
 
 
-class RenameTable(_Step):
+class RenameTable(BaseModel, frozen=True, extra="forbid"):
     """Rename the table."""
 
     op: Literal["rename"] = "rename"
@@ -148,10 +144,8 @@ Step = Annotated[
 ]
 
 
-class Alteration(BaseModel):
+class Alteration(BaseModel, frozen=True, extra="forbid"):
     """The body of ``alter_table``: all steps or none, and only if the schema version is ``if_version``."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     table: str = Field(validation_alias=AliasChoices("table", "name"))
     steps: list[Step] = Field(min_length=1)

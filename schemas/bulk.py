@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
+from pydantic import BaseModel, Field, NonNegativeInt, PositiveInt
 
 from .limits import Limits
 from .partition_schema import PartitionSchema, TabletPartition
@@ -29,11 +29,7 @@ class ImportMode(StrEnum):
     """Change the existing row."""
 
 
-class _ImportBody(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class ImportBegin(_ImportBody):
+class ImportBegin(BaseModel, frozen=True, extra="forbid"):
     """The body of ``import_begin``."""
 
     table: str
@@ -41,7 +37,7 @@ class ImportBegin(_ImportBody):
     """After this many seconds without a commit, the import and its files are dropped."""
 
 
-class ImportTablet(_ImportBody):
+class ImportTablet(BaseModel, frozen=True, extra="forbid"):
     """A tablet to build files for, and its partition."""
 
     id: PositiveInt
@@ -50,7 +46,7 @@ class ImportTablet(_ImportBody):
     """The server that has it; None: the one that made the plan."""
 
 
-class ImportPlan(_ImportBody):
+class ImportPlan(BaseModel, frozen=True, extra="forbid"):
     """The answer of ``import_begin``: everything needed to build files that the table accepts."""
 
     import_id: str
@@ -72,7 +68,7 @@ class ImportPlan(_ImportBody):
     ttl_seconds: PositiveInt
 
 
-class ImportFile(_ImportBody):
+class ImportFile(BaseModel, frozen=True, extra="forbid"):
     """A built file. Keys are encoded, in hexadecimal."""
 
     tablet: PositiveInt
@@ -88,7 +84,7 @@ class ImportFile(_ImportBody):
     schema_version: PositiveInt
 
 
-class ImportCommit(_ImportBody):
+class ImportCommit(BaseModel, frozen=True, extra="forbid"):
     """The body of ``import_commit``; files that it does not name are dropped."""
 
     import_id: str = Field(max_length=IMPORT_ID_LENGTH_MAX)
@@ -96,7 +92,7 @@ class ImportCommit(_ImportBody):
     mode: ImportMode = ImportMode.INSERT_ONLY
 
 
-class ImportAbort(_ImportBody):
+class ImportAbort(BaseModel, frozen=True, extra="forbid"):
     """The body of ``import_abort``."""
 
     import_id: str = Field(max_length=IMPORT_ID_LENGTH_MAX)

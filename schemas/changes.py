@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 OPS = ("insert", "update", "delete")
 """The words of the column ``_op``."""
@@ -14,14 +14,12 @@ BEFORE = "_before_"
 """Prefix of the columns with the previous values. No column of a table starts with ``_``."""
 
 
-class ChangeSpec(BaseModel):
+class ChangeSpec(BaseModel, frozen=True, extra="forbid"):
     """Read what commits with ``since`` < timestamp <= ``until`` changed.
 
     Moments are timestamps or ISO text; ``until`` None means now. The result is the net change of each key, or with
     ``every`` one row for each key and commit; ``before`` adds the previous values.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     since: int | str
     until: int | str | None = None

@@ -7,7 +7,6 @@ from typing import Any
 import pyarrow as pa
 from pydantic import (
     BaseModel,
-    ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
     field_validator,
@@ -24,14 +23,12 @@ BLOCK_ROWS = tuple(1 << bits for bits in range(10, 17))
 """Allowed numbers of rows in a page."""
 
 
-class ColumnOptions(BaseModel):
+class ColumnOptions(BaseModel, frozen=True, extra="forbid"):
     """How a column is stored and filled; every option may be left out.
 
     ``encoding`` and ``compression`` default by type. ``read_default`` is the value in rows older than the column,
     ``write_default`` the value of a new row if the data has no such column.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     encoding: str | None = None
     compression: str | None = None
@@ -47,10 +44,8 @@ class ColumnOptions(BaseModel):
     """A type that Arrow lacks: ``varchar(n)`` over an Arrow string."""
 
 
-class ColumnDefinition(BaseModel):
+class ColumnDefinition(BaseModel, frozen=True, extra="forbid"):
     """A column in ``create_table``; the store assigns its id."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     type: str
@@ -64,10 +59,8 @@ class ColumnDefinition(BaseModel):
     immutable: bool = False
 
 
-class ColumnSchema(BaseModel):
+class ColumnSchema(BaseModel, frozen=True, extra="forbid"):
     """A column of a table. ``id`` is stable and never reused; the name can change."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: int = Field(ge=1)
     name: str

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Literal, TypeVar
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, NonNegativeInt, StrictInt, StrictStr, ValidationError
+from pydantic import AliasChoices, BaseModel, Field, NonNegativeInt, StrictInt, StrictStr, ValidationError
 
 from .errors import InvalidArgumentError
 from .operation import Operation
@@ -15,10 +15,8 @@ from .write import WriteCommand, WriteResult
 Model = TypeVar("Model", bound=BaseModel)
 
 
-class TableName(BaseModel):
+class TableName(BaseModel, frozen=True, extra="forbid"):
     """The body of ``describe_table`` and ``table_stats``, and the command of DoExchange."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     table: str = Field(validation_alias=AliasChoices("table", "name"))
 
@@ -30,19 +28,15 @@ class DropBody(TableName):
     """How long the table can be recalled."""
 
 
-class NowBody(BaseModel):
+class NowBody(BaseModel, frozen=True, extra="forbid"):
     """The body of ``now``."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     at_least: StrictInt = 0
     """A lower bound for the answer: the time on another server's clock."""
 
 
-class RecallBody(BaseModel):
+class RecallBody(BaseModel, frozen=True, extra="forbid"):
     """The body of ``recall_table``."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     table: StrictStr | StrictInt
     """Its name when it was dropped, or its id."""
@@ -55,10 +49,8 @@ class MaintainBody(TableName):
     op: str
 
 
-class BatchMetadata(BaseModel):
+class BatchMetadata(BaseModel, frozen=True):
     """The ``app_metadata`` of a batch in DoPut: asks for an answer to this batch, under this number."""
-
-    model_config = ConfigDict(frozen=True)
 
     seq: int | None = None
     last: bool = False
@@ -67,10 +59,8 @@ class BatchMetadata(BaseModel):
     """In a part of a transaction: the operation of this batch, if not the command's."""
 
 
-class CommitMessage(BaseModel):
+class CommitMessage(BaseModel, frozen=True, extra="forbid"):
     """The final message, without a batch, of a DoPut stream that is one commit or a part of a transaction."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     commit: Literal[True]
     rows: NonNegativeInt
@@ -84,19 +74,15 @@ class PutResult(WriteResult):
     seq: int | None = None
 
 
-class LastChange(BaseModel):
+class LastChange(BaseModel, frozen=True):
     """The answer of ``last_change``."""
-
-    model_config = ConfigDict(frozen=True)
 
     timestamp: int
     """Of the last commit that changed rows of the table; 0 if there is none."""
 
 
-class InfoMetadata(BaseModel):
+class InfoMetadata(BaseModel, frozen=True):
     """The ``app_metadata`` of a FlightInfo: the snapshot and lease of its tickets."""
-
-    model_config = ConfigDict(frozen=True)
 
     snapshot: int
     schema_version: int
@@ -104,31 +90,25 @@ class InfoMetadata(BaseModel):
     """Identifies what the server keeps for the tickets, for ``release_scan``."""
 
 
-class LeaseName(BaseModel):
+class LeaseName(BaseModel, frozen=True, extra="forbid"):
     """The body of ``release_scan``."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     lease: StrictStr
 
 
-class ScanMark(BaseModel):
+class ScanMark(BaseModel, frozen=True):
     """The ``app_metadata`` of some batches of a scan with ``marks``: where to resume after them.
 
     The same scan at the same ``snapshot`` with ``key_lower`` set to ``below`` returns exactly the rows that follow this
     batch.
     """
 
-    model_config = ConfigDict(frozen=True)
-
     below: str
     snapshot: int
 
 
-class RowCount(BaseModel):
+class RowCount(BaseModel, frozen=True):
     """The ``app_metadata`` of each message in a DoExchange answer."""
-
-    model_config = ConfigDict(frozen=True)
 
     rows: int
     """Rows in the message."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from .timestamp import parse_moment
 
@@ -27,10 +27,8 @@ COMMITS_MAX = 1_000_000
 _PAGE_COMMITS = 10_000
 
 
-class CommitsBody(BaseModel):
+class CommitsBody(BaseModel, frozen=True, extra="forbid"):
     """The body of ``commits``."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     table: str
     since: int | str | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
+from pydantic import BaseModel, Field, NonNegativeInt, PositiveInt
 
 from .table import TableSchema
 
@@ -18,11 +18,7 @@ TASK_FILES_MAX = 10_000
 """Files of one task: this many ids are reserved for it."""
 
 
-class _CompactionBody(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class CompactionBegin(_CompactionBody):
+class CompactionBegin(BaseModel, frozen=True, extra="forbid"):
     """The body of ``compaction_begin``."""
 
     table: str
@@ -35,7 +31,7 @@ class CompactionBegin(_CompactionBody):
     """After this many seconds without a renewal, uncommitted tasks are dropped."""
 
 
-class CompactionTask(_CompactionBody):
+class CompactionTask(BaseModel, frozen=True, extra="forbid"):
     """Rowsets of one tablet to merge."""
 
     number: NonNegativeInt
@@ -54,7 +50,7 @@ class CompactionTask(_CompactionBody):
     bytes: NonNegativeInt
 
 
-class CompactionPlan(_CompactionBody):
+class CompactionPlan(BaseModel, frozen=True, extra="forbid"):
     """The answer of ``compaction_begin``."""
 
     compaction_id: str
@@ -68,7 +64,7 @@ class CompactionPlan(_CompactionBody):
     ttl_seconds: PositiveInt
 
 
-class MergedFile(_CompactionBody):
+class MergedFile(BaseModel, frozen=True, extra="forbid"):
     """A written file."""
 
     file_id: PositiveInt
@@ -77,7 +73,7 @@ class MergedFile(_CompactionBody):
     """The CRC-32 of the whole file."""
 
 
-class MergedRowset(_CompactionBody):
+class MergedRowset(BaseModel, frozen=True, extra="forbid"):
     """An output rowset. Keys are encoded, in hexadecimal."""
 
     base: MergedFile
@@ -87,7 +83,7 @@ class MergedRowset(_CompactionBody):
     max_key: str
 
 
-class MergedTask(_CompactionBody):
+class MergedTask(BaseModel, frozen=True, extra="forbid"):
     """The result of a task."""
 
     number: NonNegativeInt
@@ -99,20 +95,20 @@ class MergedTask(_CompactionBody):
     """Whether history was left out."""
 
 
-class CompactionCommit(_CompactionBody):
+class CompactionCommit(BaseModel, frozen=True, extra="forbid"):
     """The body of ``compaction_commit``."""
 
     compaction_id: str = Field(max_length=COMPACTION_ID_LENGTH_MAX)
     task: MergedTask
 
 
-class CompactionName(_CompactionBody):
+class CompactionName(BaseModel, frozen=True, extra="forbid"):
     """The body of ``compaction_renew`` and ``compaction_abort``."""
 
     compaction_id: str = Field(max_length=COMPACTION_ID_LENGTH_MAX)
 
 
-class CompactionDone(_CompactionBody):
+class CompactionDone(BaseModel, frozen=True, extra="forbid"):
     """The answer of ``compaction_commit``."""
 
     tablet: PositiveInt
@@ -123,10 +119,8 @@ class CompactionDone(_CompactionBody):
     bytes_freed: NonNegativeInt
 
 
-class CompactionSummary(BaseModel):
+class CompactionSummary(BaseModel, frozen=True, extra="ignore"):
     """The result of a distributed compaction of a table."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     table: str
     tasks: int

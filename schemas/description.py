@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from .column import ColumnSchema
 from .partition_schema import WHOLE, PartitionSchema, TabletPartition
@@ -11,10 +11,8 @@ from .scan import ScanSpec
 from .table import TableOptions
 
 
-class TableStore(BaseModel):
+class TableStore(BaseModel, frozen=True):
     """A store that has tablets of a table, and the table's id there; neither is ever reused."""
-
-    model_config = ConfigDict(frozen=True)
 
     store_uuid: str
     """32 hexadecimal digits, assigned when the data directory was created."""
@@ -23,10 +21,8 @@ class TableStore(BaseModel):
     """Its server's name, if several servers share the table."""
 
 
-class TableDescription(BaseModel):
+class TableDescription(BaseModel, frozen=True):
     """The answer of ``describe_table`` and ``create_table``."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     table_id: int
@@ -41,10 +37,8 @@ class TableDescription(BaseModel):
     """Identifies the table: the store that has it, or all that share it."""
 
 
-class TabletPlace(BaseModel):
+class TabletPlace(BaseModel, frozen=True):
     """One tablet as a server knows it."""
-
-    model_config = ConfigDict(frozen=True)
 
     tablet: int
     """Its number on this server."""
@@ -54,28 +48,22 @@ class TabletPlace(BaseModel):
     """The other server that has it, as far as this one knows; None: this one."""
 
 
-class TabletMap(BaseModel):
+class TabletMap(BaseModel, frozen=True):
     """The answer of ``tablets``: the partitions of a table, and which of its tablets are here."""
-
-    model_config = ConfigDict(frozen=True)
 
     schema_version: int
     partitions: PartitionSchema
     tablets: list[TabletPlace]
 
 
-class TableNames(BaseModel):
+class TableNames(BaseModel, frozen=True):
     """The answer of ``tables``."""
-
-    model_config = ConfigDict(frozen=True)
 
     tables: list[str]
 
 
-class DroppedTable(BaseModel):
+class DroppedTable(BaseModel, frozen=True):
     """A table that was dropped and can be recalled."""
-
-    model_config = ConfigDict(frozen=True)
 
     table_id: int
     name: str
@@ -84,10 +72,8 @@ class DroppedTable(BaseModel):
     """It is kept at least until this time, in UTC; then maintenance deletes it."""
 
 
-class DroppedTables(BaseModel):
+class DroppedTables(BaseModel, frozen=True):
     """The answer of ``dropped_tables``."""
-
-    model_config = ConfigDict(frozen=True)
 
     tables: list[DroppedTable]
 

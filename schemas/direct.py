@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
+from pydantic import BaseModel, Field, NonNegativeInt, PositiveInt
 
 from .limits import Limits
 from .partition_schema import PartitionSchema
@@ -14,11 +14,7 @@ PIN_ID_LENGTH_MAX = 64
 PIN_SECONDS_MAX = 7 * 86_400
 
 
-class _PinBody(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class PinSnapshot(_PinBody):
+class PinSnapshot(BaseModel, frozen=True, extra="forbid"):
     """The body of ``pin_snapshot``."""
 
     table: str
@@ -28,13 +24,13 @@ class PinSnapshot(_PinBody):
     """How long to keep the files; each renewal of the pin starts this time again."""
 
 
-class PinName(_PinBody):
+class PinName(BaseModel, frozen=True, extra="forbid"):
     """The body of ``renew_pin`` and ``release_pin``."""
 
     pin_id: str = Field(max_length=PIN_ID_LENGTH_MAX)
 
 
-class PinnedTable(_PinBody):
+class PinnedTable(BaseModel, frozen=True, extra="forbid"):
     """The answer of ``pin_snapshot``: everything needed to read the files."""
 
     pin_id: str

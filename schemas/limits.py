@@ -1,12 +1,10 @@
 """The limits of a store; settable when it is opened."""
 
-from pydantic import BaseModel, ConfigDict, PositiveInt
+from pydantic import BaseModel, PositiveInt
 
 
-class Limits(BaseModel):
+class Limits(BaseModel, frozen=True, extra="forbid"):
     """What a store accepts. Sizes are in bytes."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     cell_bytes: PositiveInt = 64 * 1024
     """The largest string or binary cell."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
+from pydantic import BaseModel, Field, NonNegativeInt, PositiveInt
 
 from .partition_schema import PartitionSchema, TabletPartition
 from .table import TableOptions, TableSchema
@@ -18,11 +18,7 @@ from .table import TableOptions, TableSchema
 MOVE_NAME_LENGTH_MAX = 64
 
 
-class _MoveBody(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class MoveName(_MoveBody):
+class MoveName(BaseModel, frozen=True, extra="forbid"):
     """The body of ``move_round``, ``move_status``, ``move_forget`` and ``move_abort``."""
 
     move: str = Field(min_length=1, max_length=MOVE_NAME_LENGTH_MAX)
@@ -42,7 +38,7 @@ class MoveBegin(MoveName):
     """Reject writers of the tablet for some seconds, so that little changes after this round."""
 
 
-class MoveFile(_MoveBody):
+class MoveFile(BaseModel, frozen=True, extra="forbid"):
     """A file of a moving tablet; files never change."""
 
     name: str = Field(pattern=r"^[1-9][0-9]{0,18}\.(base|undo|redo)$")
@@ -90,7 +86,7 @@ class MoveFetch(MoveName):
     file: MoveFile
 
 
-class MoveLacking(_MoveBody):
+class MoveLacking(BaseModel, frozen=True, extra="forbid"):
     """The answer of ``move_receive``."""
 
     names: tuple[str, ...]
@@ -107,7 +103,7 @@ class MoveHandOver(MoveName):
     """The round that it has prepared."""
 
 
-class MovedAnswers(_MoveBody):
+class MovedAnswers(BaseModel, frozen=True, extra="forbid"):
     """The answers to numbered writes to one tablet, by writer."""
 
     writer: str
@@ -136,7 +132,7 @@ class MoveState(StrEnum):
     """It was aborted, or has ended: it can no longer hand the tablet over."""
 
 
-class MoveStatus(_MoveBody):
+class MoveStatus(BaseModel, frozen=True, extra="forbid"):
     """The answer of ``move_status`` and ``move_abort``."""
 
     state: MoveState
@@ -154,7 +150,7 @@ class MoveNote(MoveName):
     """The prepared round, if the tablet is arriving."""
 
 
-class Moves(_MoveBody):
+class Moves(BaseModel, frozen=True, extra="forbid"):
     """The answer of ``moves``: unfinished moves of a table's tablets, and those by which its tablets came here."""
 
     arriving: tuple[MoveNote, ...] = ()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from .errors import InvalidArgumentError
 
@@ -16,10 +16,8 @@ _TERM = re.compile(
 )
 
 
-class OrderTerm(BaseModel):
+class OrderTerm(BaseModel, frozen=True, extra="forbid"):
     """One column of an order. NULLs come last in either direction, unless ``nulls`` says otherwise."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     column: str
     descending: bool = False

@@ -14,7 +14,7 @@ from itertools import pairwise, product
 from math import prod
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel
 
 from .column import ColumnSchema
 from .errors import InvalidArgumentError
@@ -22,10 +22,6 @@ from .limits import Limits
 from .literal import from_json, to_json
 from .partition import HashLevel, Level, RangeBound, RangeEnds, RangeLevel
 from .table import TableSchema
-
-
-class _Kept(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class _Bytes(dict[str, str]):
@@ -43,7 +39,7 @@ Cell = Annotated[Any, AfterValidator(_hashable)]
 """A value of a bound, as JSON."""
 
 
-class HashSchema(_Kept):
+class HashSchema(BaseModel, frozen=True, extra="forbid"):
     """One hash level: the columns by id, in the order in which they are hashed."""
 
     columns: tuple[int, ...]
@@ -51,7 +47,7 @@ class HashSchema(_Kept):
     seed: int = 0
 
 
-class RangePartition(_Kept):
+class RangePartition(BaseModel, frozen=True, extra="forbid"):
     """The rows whose range columns are at least ``lower`` and below ``upper``: values for the leading range columns;
     empty for no bound."""
 
@@ -64,7 +60,7 @@ class RangePartition(_Kept):
         return f"[{_shown(self.lower)}, {_shown(self.upper)})"
 
 
-class TabletPartition(_Kept):
+class TabletPartition(BaseModel, frozen=True, extra="forbid"):
     """The rows of a tablet: those of one range, and of one bucket of each of its hash levels."""
 
     lower: tuple[Cell, ...] = ()
@@ -79,7 +75,7 @@ def sum_of(partitions: Iterable[TabletPartition]) -> str:
     return f"{sum(int.from_bytes(digest) for digest in digests) % (1 << 64):016x}"
 
 
-class RangeSplit(_Kept):
+class RangeSplit(BaseModel, frozen=True, extra="forbid"):
     """A range split in two: below ``at``, and from it on."""
 
     whole: RangePartition
@@ -95,7 +91,7 @@ WHOLE = TabletPartition()
 """The only tablet of an unpartitioned table."""
 
 
-class PartitionSchema(_Kept):
+class PartitionSchema(BaseModel, frozen=True, extra="forbid"):
     """How a table is divided into tablets."""
 
     hash: tuple[HashSchema, ...] = ()

@@ -13,18 +13,14 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from .partition_schema import Cell, PartitionSchema, RangePartition, TabletPartition
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Rule(_Part):
+class Rule(BaseModel, frozen=True, extra="forbid"):
     """Assigns tablets to a server: those of one range, of certain buckets, or both."""
 
     server: str
@@ -39,7 +35,7 @@ class Rule(_Part):
         return in_range and partition.buckets[: len(self.buckets)] == self.buckets
 
 
-class TablePlacement(_Part):
+class TablePlacement(BaseModel, frozen=True, extra="forbid"):
     """The placement of one table's tablets."""
 
     servers: tuple[str, ...] = ()
@@ -48,7 +44,7 @@ class TablePlacement(_Part):
     """The first rule that covers a tablet applies."""
 
 
-class Placement(_Part):
+class Placement(BaseModel, frozen=True, extra="forbid"):
     """The placement file: the servers by name, each with its locations, the preferred one first."""
 
     servers: dict[str, tuple[str, ...]] = Field(min_length=1)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from .errors import InvalidArgumentError
 from .limits import Limits
@@ -19,11 +19,7 @@ from .literal import literal_json
 ComparisonOp = Literal["=", "<>", "<", "<=", ">", ">="]
 
 
-class _Node(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Comparison(_Node):
+class Comparison(BaseModel, frozen=True, extra="forbid"):
     """``column op value``; the value is JSON as in ``literal_json``, never NULL."""
 
     op: ComparisonOp
@@ -31,7 +27,7 @@ class Comparison(_Node):
     value: Any
 
 
-class InList(_Node):
+class InList(BaseModel, frozen=True, extra="forbid"):
     """``column IN (values)`` or ``NOT IN``, without NULL among the values."""
 
     op: Literal["in", "not_in"]
@@ -39,7 +35,7 @@ class InList(_Node):
     values: list[Any]
 
 
-class Between(_Node):
+class Between(BaseModel, frozen=True, extra="forbid"):
     """``column BETWEEN lower AND upper``, both included."""
 
     op: Literal["between"]
@@ -48,7 +44,7 @@ class Between(_Node):
     upper: Any
 
 
-class Like(_Node):
+class Like(BaseModel, frozen=True, extra="forbid"):
     """``column LIKE pattern``: ``%`` matches any characters, ``_`` one."""
 
     op: Literal["like"]
@@ -56,21 +52,21 @@ class Like(_Node):
     pattern: str
 
 
-class NullTest(_Node):
+class NullTest(BaseModel, frozen=True, extra="forbid"):
     """``column IS NULL`` or ``IS NOT NULL``."""
 
     op: Literal["is_null", "is_not_null"]
     column: str
 
 
-class Not(_Node):
+class Not(BaseModel, frozen=True, extra="forbid"):
     """``NOT arg``."""
 
     op: Literal["not"]
     arg: Predicate
 
 
-class Junction(_Node):
+class Junction(BaseModel, frozen=True, extra="forbid"):
     """``arg AND arg ...`` or ``arg OR arg ...``; an empty AND is true, an empty OR false."""
 
     op: Literal["and", "or"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, PositiveInt
+from pydantic import BaseModel, PositiveInt
 
 from .aggregate import aggregate_schema, measures_json
 from .changes import ChangeSpec, feed_schema
@@ -14,15 +14,13 @@ from .order import OrderTerm
 from .partition_schema import TabletPartition
 
 
-class ScanSpec(BaseModel):
+class ScanSpec(BaseModel, frozen=True, extra="forbid"):
     """One scan.
 
     ``columns`` None means all, an empty list means rows without cells (for counting). ``where`` is SQL text or the JSON
     of a filter tree. ``as_of`` is a timestamp or ISO text; None means now. ``changes`` asks for changes instead of
     rows, and replaces ``as_of``.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     table: str
     columns: list[str] | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
+from pydantic import BaseModel, Field, NonNegativeInt
 
 from .errors import InvalidArgumentError
 from .write import SEQ_MAX, WRITER_LENGTH_MAX, Durability
@@ -22,10 +22,8 @@ class StatementKind(StrEnum):
     """Restore the table to its state at ``as_of``, changing only the rows that differ."""
 
 
-class Statement(BaseModel):
+class Statement(BaseModel, frozen=True, extra="forbid"):
     """The body of ``execute``: one commit, computed from the rows just before it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     table: str
     kind: StatementKind

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, Literal, TypedDict
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, Field, PositiveInt
 
 from .column import ColumnDefinition, ColumnOptions, ColumnSchema
 from .errors import InvalidArgumentError
@@ -22,10 +22,8 @@ AUTO_INCREMENTING = "auto_incrementing_id"
 """The column that completes the key of a table whose primary key is not unique."""
 
 
-class TableOptions(BaseModel):
+class TableOptions(BaseModel, frozen=True, extra="forbid"):
     """The options of a table, settable at creation and later."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     history_max_age_seconds: PositiveInt = 7 * 24 * 3600
     """How long overwritten values can be read with ``as_of``."""
@@ -43,10 +41,8 @@ class TableOptionsDict(TypedDict, total=False):
     comment: str
 
 
-class TableDefinition(BaseModel):
+class TableDefinition(BaseModel, frozen=True, extra="forbid"):
     """The body of ``create_table``."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     columns: list[ColumnDefinition]
@@ -129,14 +125,12 @@ def _type_word(field: pa.Field, chosen: str | None) -> str:
     return str(kind)
 
 
-class TableSchema(BaseModel):
+class TableSchema(BaseModel, frozen=True, extra="forbid", ignored_types=(cached_property,)):
     """The schema of a table at one version; immutable.
 
     ``columns`` begin with the primary key, in key order. Ids come from ``next_column_id`` and are never reused. Without
     ``unique_key``, the store fills in the last key column.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", ignored_types=(cached_property,))
 
     version: int = 1
     columns: tuple[ColumnSchema, ...]

@@ -6,7 +6,7 @@ import zlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, model_validator
+from pydantic import BaseModel, Field, NonNegativeInt, model_validator
 
 from .operation import Operation
 from .write import RowError, TransactionName, WriteResult
@@ -57,10 +57,8 @@ class ServerRows(BaseModel):
         raise IndexError(f"row {row} is outside the rows of the server {self.server!r}")
 
 
-class StageResult(BaseModel):
+class StageResult(BaseModel, frozen=True):
     """The answer for a part that is staged and durable."""
-
-    model_config = ConfigDict(frozen=True)
 
     transaction: str
     part: str
@@ -92,10 +90,8 @@ class StageResult(BaseModel):
         return error.model_copy(update={"row": position, "part": self.part, "server": None})
 
 
-class TransactionCommit(BaseModel):
+class TransactionCommit(BaseModel, frozen=True, extra="forbid"):
     """The body of ``commit_transaction``: what to make visible, at one timestamp."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     transaction: TransactionName
     parts: list[TransactionName] = Field(default_factory=list)
@@ -107,10 +103,8 @@ class TransactionCommit(BaseModel):
     """With ``app_id``: skip the commit if this application has already committed this version or a later one."""
 
 
-class TransactionAbort(BaseModel):
+class TransactionAbort(BaseModel, frozen=True, extra="forbid"):
     """The body of ``abort_transaction``."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     transaction: TransactionName
 

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
 
 from .operation import Operation
 
@@ -33,20 +33,16 @@ class CommitMode(StrEnum):
     STREAM = "stream"
 
 
-class Stage(BaseModel):
+class Stage(BaseModel, frozen=True, extra="forbid"):
     """Where to stage rows of a write that belongs to a transaction; the client chooses both names."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     transaction: TransactionName
     part: TransactionName
     """A name for rows of one table, unique to each attempt to write them; the commit lists the parts that count."""
 
 
-class WriteCommand(BaseModel):
+class WriteCommand(BaseModel, frozen=True, extra="forbid"):
     """The command of a DoPut stream: ``op`` on ``table``, for every batch of the stream."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     table: str
     op: Operation = Operation.UPSERT
@@ -63,10 +59,8 @@ class WriteCommand(BaseModel):
     """Stage the rows, as a part of a transaction, instead of applying them."""
 
 
-class RowError(BaseModel):
+class RowError(BaseModel, frozen=True):
     """Why a row was rejected. ``row`` is its position in the data."""
-
-    model_config = ConfigDict(frozen=True)
 
     row: int
     code: str
@@ -78,14 +72,12 @@ class RowError(BaseModel):
         return f"row {self.row:,}"
 
 
-class WriteResult(BaseModel):
+class WriteResult(BaseModel, frozen=True):
     """The outcome of a write.
 
     ``timestamp`` is that of the last commit, even if no row was applied; a scan ``as_of`` it sees the whole write.
     ``errors`` lists the first thousand; ``error_count`` counts all.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     timestamp: int
     rows: int

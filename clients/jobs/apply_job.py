@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from ...schemas.description import TableDescription
 from ...schemas.errors import InvalidArgumentError, RowErrors
@@ -33,10 +33,8 @@ OPERATIONS: Mapping[str, str] = {word: kind for kind, words in _MEANINGS.items()
 _KIND, _PLACE = "_kind", "_place"
 
 
-class ApplyResult(BaseModel):
+class ApplyResult(BaseModel, frozen=True):
     """The outcome of applying changes."""
-
-    model_config = ConfigDict(frozen=True)
 
     table: str
     files: int

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from ...schemas.changes import ChangeSpec, feed_schema
 from ...schemas.description import TableDescription
@@ -43,10 +43,8 @@ _PLANS = 20
 """How often to plan while tablets move."""
 
 
-class BackupResult(BaseModel):
+class BackupResult(BaseModel, frozen=True):
     """The outcome of a backup."""
-
-    model_config = ConfigDict(frozen=True)
 
     table: str
     kind: Literal["full", "increment"]

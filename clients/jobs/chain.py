@@ -8,7 +8,7 @@ import re
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from ...schemas.description import TableDescription
 from ...schemas.errors import ConflictError, CorruptionError, InvalidArgumentError, NotFoundError
@@ -31,10 +31,8 @@ PLAN = "plan.json"
 Moment = Annotated[int, Field(ge=0, lt=1 << 63)]
 
 
-class _Span(BaseModel):
+class _Span(BaseModel, frozen=True):
     """The time range and table of a backup."""
-
-    model_config = ConfigDict(frozen=True)
 
     kind: Literal["full", "increment"]
     since: Moment | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from ...schemas.description import TableDescription
 from ...schemas.errors import AlreadyPresentError, ConflictError, SnapshotTooOldError
@@ -21,10 +21,8 @@ from .under_way import TableUnderWay
 from .writing import Projection, replacing, write_rows
 
 
-class CopyResult(BaseModel):
+class CopyResult(BaseModel, frozen=True):
     """The outcome of a copy."""
-
-    model_config = ConfigDict(frozen=True)
 
     table: str
     snapshot: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from ...schemas.errors import AlreadyPresentError, InvalidArgumentError
 from ...schemas.scan import ScanSpec
@@ -23,10 +23,8 @@ METADATA, PLAN = "_metadata.json", "_plan.json"
 _LEASE = "_lease"
 
 
-class ExportResult(BaseModel):
+class ExportResult(BaseModel, frozen=True):
     """The outcome of an export; also the content of ``_metadata.json``, which is written last."""
-
-    model_config = ConfigDict(frozen=True)
 
     table: str
     snapshot: int

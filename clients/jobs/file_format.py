@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
+from pydantic import BaseModel, Field, NonNegativeInt
 
 from ...schemas.errors import InvalidArgumentError
 
@@ -25,10 +25,8 @@ NULL_WORDS = ("", "NULL", "null", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA")
 _BY_SUFFIX = {suffix: name for name, suffixes in FORMATS.items() for suffix in suffixes}
 
 
-class ReadOptions(BaseModel):
+class ReadOptions(BaseModel, frozen=True, extra="forbid"):
     """How files are read; most of it is for CSV and TSV."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: str | None = None
     """One of ``FORMATS``; None: by each file's suffix."""

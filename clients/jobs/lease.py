@@ -26,7 +26,7 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from ...schemas.errors import ConflictError, CorruptionError, NotFoundError, StoreError, UnavailableError
 from .folder import Folder
@@ -39,10 +39,8 @@ _ATTEMPTS = 12
 _PAUSE_SECONDS = 0.05
 
 
-class Holder(BaseModel):
+class Holder(BaseModel, frozen=True):
     """The run that has a lease."""
-
-    model_config = ConfigDict(frozen=True)
 
     run: str
     host: str
@@ -121,9 +119,7 @@ class Heartbeat:
                 continue
 
 
-class _Claim(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
+class _Claim(BaseModel, frozen=True):
     holder: Holder
     is_held: bool
     """False until the run has looked for other claims."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from ...schemas.description import TableDescription
 from ...schemas.errors import InvalidArgumentError
@@ -33,10 +33,8 @@ ERRORS_MAX = 1_000
 _COUNTS = {"rows", "applied", "ignored", "error_count"}
 
 
-class LoadResult(BaseModel):
+class LoadResult(BaseModel, frozen=True):
     """The outcome of a load. Each row of the files is counted once: applied, ignored, skipped or rejected."""
-
-    model_config = ConfigDict(frozen=True)
 
     table: str
     files: int

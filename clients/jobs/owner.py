@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from ...schemas.description import TableDescription, TableStore
 from ...schemas.errors import InvalidArgumentError
@@ -14,10 +14,8 @@ from .folder import Folder
 OWNER = "store.json"
 
 
-class Owner(BaseModel):
+class Owner(BaseModel, frozen=True):
     """The content of ``store.json`` in a folder of backups."""
-
-    model_config = ConfigDict(frozen=True)
 
     format: Literal[1] = 1
     stores: list[str]

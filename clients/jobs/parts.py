@@ -14,7 +14,7 @@ from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
+from pydantic import BaseModel, Field, NonNegativeInt
 
 from ...schemas.changes import BEFORE, OPS
 from ...schemas.errors import ConflictError, CorruptionError
@@ -29,10 +29,8 @@ ROW_GROUP_BYTES = 32 * 1024 * 1024
 COMPRESSION = "zstd"
 
 
-class DataFile(BaseModel):
+class DataFile(BaseModel, frozen=True):
     """One file of a backup or an export."""
-
-    model_config = ConfigDict(frozen=True)
 
     file: str = Field(pattern=r"^part-[0-9]+-[0-9a-f]+\.parquet$")
     """Its name, in the note's folder."""

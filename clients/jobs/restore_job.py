@@ -8,7 +8,7 @@ from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from ...schemas.changes import feed_schema
 from ...schemas.description import TableDescription
@@ -28,10 +28,8 @@ from .verify_job import can_sum, checked
 from .writing import Projection, replacing, write_rows
 
 
-class RestoreResult(BaseModel):
+class RestoreResult(BaseModel, frozen=True):
     """The outcome of a restore."""
-
-    model_config = ConfigDict(frozen=True)
 
     table: str
     until: int

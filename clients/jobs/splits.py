@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, field_serializer
+from pydantic import BaseModel, field_serializer
 
 from ...schemas.description import ScanSplit, TabletMap
 from ...schemas.errors import ConflictError, InvalidArgumentError
@@ -31,10 +31,8 @@ TabletLabel = int | str
 tablet that was moved, split or created again has a new one."""
 
 
-class TableSplit(BaseModel):
+class TableSplit(BaseModel, frozen=True):
     """A part of a table scan, read by one task."""
-
-    model_config = ConfigDict(frozen=True)
 
     scan: ScanSpec
     """Includes the tablet, its partition, and the key range within it."""

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from ...schemas.alter import Alteration, RenameTable, SetComment, Step
 from ...schemas.description import TableDescription
@@ -25,10 +25,8 @@ _ATTEMPTS = 8
 _PAUSE_SECONDS = 0.1
 
 
-class _State(BaseModel):
+class _State(BaseModel, extra="forbid"):
     """The comment of the table."""
-
-    model_config = ConfigDict(extra="forbid")
 
     made_from: str
     """The source of its rows: a job with another source may not resume it."""

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic import BaseModel, StringConstraints
 
 Checksum = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
 """The sum of row hashes, modulo 2^64, in hexadecimal."""
 
 
-class TabletChecksum(BaseModel):
+class TabletChecksum(BaseModel, frozen=True):
     """The rows of one tablet."""
-
-    model_config = ConfigDict(frozen=True)
 
     tablet: int
     """Its number, on ``server`` if several servers share the table."""
@@ -22,11 +20,9 @@ class TabletChecksum(BaseModel):
     server: str | None = None
 
 
-class TableChecksum(BaseModel):
+class TableChecksum(BaseModel, frozen=True):
     """The rows of a table at a snapshot: their number, and the sum of their hashes, which depends on neither order nor
     partitioning. See ``row_hash`` for the algorithm."""
-
-    model_config = ConfigDict(frozen=True)
 
     table: str
     snapshot: int
@@ -39,19 +35,15 @@ class TableChecksum(BaseModel):
         return (self.rows, self.checksum) == (other.rows, other.checksum)
 
 
-class KeyDifference(BaseModel):
+class KeyDifference(BaseModel, frozen=True):
     """A key whose rows differ: one side lacks it, or has other values."""
-
-    model_config = ConfigDict(frozen=True)
 
     key: dict[str, Any]
     what: Literal["only_left", "only_right", "values"]
 
 
-class Verification(BaseModel):
+class Verification(BaseModel, frozen=True):
     """Whether two tables hold the same rows, and where they differ."""
-
-    model_config = ConfigDict(frozen=True)
 
     equal: bool
     left: TableChecksum

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, NonNegativeInt, PositiveInt, ValidationError
 from pydantic.alias_generators import to_camel
 
 from ...schemas.errors import InvalidArgumentError
@@ -61,10 +61,8 @@ Measures = Annotated[dict[str, tuple[str, str]], BeforeValidator(_measures)]
 """``{name: (column, function)}``, as JSON."""
 
 
-class Place(BaseModel):
+class Place(BaseModel, frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True):
     """The table and its server."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
 
     uri: str
     """The server's address, such as grpc://127.0.0.1:8815."""

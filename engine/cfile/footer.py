@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 import zstandard
-from pydantic import BaseModel, ConfigDict, JsonValue, NonNegativeInt, ValidationError
+from pydantic import BaseModel, JsonValue, NonNegativeInt, ValidationError
 
 from ...schemas.errors import CorruptionError, InvalidArgumentError
 from ..codecs.codec import PAGE_ROWS
@@ -34,11 +34,7 @@ Read = Callable[[int, int], np.ndarray]
 """Returns this many bytes (uint8) from an offset on."""
 
 
-class _FooterEntry(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
-
-
-class ZoneEntry(_FooterEntry):
+class ZoneEntry(BaseModel, frozen=True, strict=True, extra="ignore"):
     """The bounds of one page, as in `ZoneMap`, in JSON's types."""
 
     min: int | str | None
@@ -47,7 +43,7 @@ class ZoneEntry(_FooterEntry):
     has_nan: bool = False
 
 
-class PageEntry(_FooterEntry):
+class PageEntry(BaseModel, frozen=True, strict=True, extra="ignore"):
     """The position and content of one page."""
 
     offset: NonNegativeInt
@@ -57,7 +53,7 @@ class PageEntry(_FooterEntry):
     zone: ZoneEntry | None = None
 
 
-class StreamEntry(_FooterEntry):
+class StreamEntry(BaseModel, frozen=True, strict=True, extra="ignore"):
     """One stream: the cells of a column in row order, cut into pages."""
 
     column_id: int
@@ -87,7 +83,7 @@ class StreamEntry(_FooterEntry):
         return self.pages if self.dictionary is None else [*self.pages, self.dictionary]
 
 
-class Footer(_FooterEntry):
+class Footer(BaseModel, frozen=True, strict=True, extra="ignore"):
     """All metadata of a file's pages."""
 
     file_id: NonNegativeInt

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from ...schemas.errors import CorruptionError
 from ...schemas.transaction import TransactionResult
@@ -24,10 +24,8 @@ APPLICATIONS_KEPT = 4096
 """The most in a store; the oldest commits are forgotten first."""
 
 
-class CommittedTransaction(BaseModel):
+class CommittedTransaction(BaseModel, frozen=True, extra="forbid"):
     """A transaction in the log; ``timestamp`` is that of its record."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     transaction: str
     timestamp: int = 0
@@ -42,10 +40,8 @@ class CommittedTransaction(BaseModel):
         return TransactionResult(**self.model_dump(exclude={"transaction"}))
 
 
-class CommittedVersion(BaseModel):
+class CommittedVersion(BaseModel, frozen=True, extra="forbid"):
     """The newest version that an application committed."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     app_id: str
     app_version: int
@@ -55,10 +51,8 @@ class CommittedVersion(BaseModel):
 Stamped = TypeVar("Stamped", CommittedTransaction, CommittedVersion)
 
 
-class _Told(BaseModel):
+class _Told(BaseModel, extra="forbid"):
     """The body of a note."""
-
-    model_config = ConfigDict(extra="forbid")
 
     transactions: list[CommittedTransaction] = Field(default_factory=list)
     applications: list[CommittedVersion] = Field(default_factory=list)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from ...schemas.errors import CorruptionError
 from ..cfile.cache import PageCache
@@ -44,10 +44,8 @@ class ColumnEncoding:
     """Rows of a page of base cells; a power of two."""
 
 
-class DeltaFileMetadata(BaseModel):
+class DeltaFileMetadata(BaseModel, frozen=True, extra="ignore"):
     """The metadata in the footer of a delta file."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     rowset_id: int
     first_timestamp: int

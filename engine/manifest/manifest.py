@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import BaseModel, Field, NonNegativeInt, PositiveInt, ValidationError
 
 from ...schemas.errors import CorruptionError, InvalidArgumentError, StorageFullError, UnavailableError
 from ...schemas.partition_schema import PartitionSchema, TabletPartition
@@ -35,11 +35,7 @@ _VERSION = 1
 _HEADER = struct.Struct("<8sIQI")
 
 
-class _ManifestEntry(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class RowsetEntry(_ManifestEntry):
+class RowsetEntry(BaseModel, frozen=True, extra="forbid"):
     """A DiskRowSet; ``id`` is also that of its base file."""
 
     id: PositiveInt
@@ -59,7 +55,7 @@ class RowsetEntry(_ManifestEntry):
         return [*bases, *(f"{file_id}.undo" for file_id in self.undo), *(f"{file_id}.redo" for file_id in self.redo)]
 
 
-class MovedEntry(_ManifestEntry):
+class MovedEntry(BaseModel, frozen=True, extra="forbid"):
     """A move that brought or took a tablet."""
 
     name: str
@@ -70,7 +66,7 @@ class MovedEntry(_ManifestEntry):
     """The tablet's number on the server that it came from."""
 
 
-class ArrivingEntry(_ManifestEntry):
+class ArrivingEntry(BaseModel, frozen=True, extra="forbid"):
     """The files of a tablet that another server is about to hand over: all are here, nobody reads them yet."""
 
     name: str
@@ -92,7 +88,7 @@ class ArrivingEntry(_ManifestEntry):
         return [name for rowset in self.rowsets for name in rowset.file_names]
 
 
-class TabletEntry(_ManifestEntry):
+class TabletEntry(BaseModel, frozen=True, extra="forbid"):
     id: PositiveInt
     inserts_durable_lsn: NonNegativeInt = 0
     """New rows up to this log position are in base files."""
@@ -149,7 +145,7 @@ class TabletEntry(_ManifestEntry):
         return next(rowset for rowset in self.rowsets if rowset.id == rowset_id)
 
 
-class TableEntry(_ManifestEntry):
+class TableEntry(BaseModel, frozen=True, extra="forbid"):
     id: PositiveInt
     name: str
     schema_: TableSchema
@@ -164,14 +160,14 @@ class TableEntry(_ManifestEntry):
     """The newest commit that changed rows, unless the log has a newer one."""
 
 
-class CleanStopEntry(_ManifestEntry):
+class CleanStopEntry(BaseModel, frozen=True, extra="forbid"):
     """The end of the log when the store was closed; removed while it is open."""
 
     last_lsn: NonNegativeInt
     crc: NonNegativeInt
 
 
-class Manifest(_ManifestEntry):
+class Manifest(BaseModel, frozen=True, extra="forbid"):
     """The whole document."""
 
     store_uuid: str

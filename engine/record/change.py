@@ -16,7 +16,7 @@ from enum import IntEnum
 from functools import cached_property
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, Field, PositiveInt
 
 from ...schemas.errors import CorruptionError
 from ..codecs.codec import CorruptPageError, require
@@ -64,10 +64,8 @@ class Change:
         return {column_id: from_arrow(column, physical_of(column.type)) for column_id, column in columns}
 
 
-class Attachment(BaseModel):
+class Attachment(BaseModel, frozen=True, extra="forbid"):
     """A rowset that a commit adds to a tablet; its base file is durable."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     tablet_id: int = Field(exclude=True)
     rowset: PositiveInt

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from ...schemas.errors import CorruptionError
 from ..cfile.cache import PageCache
@@ -35,10 +35,8 @@ from .key_filter import KEY_FILTER, SPLIT_BLOCK, filter_cells
 KEY_INDEX = StreamKey(LIVE, "key_index")
 
 
-class RowsetMetadata(BaseModel):
+class RowsetMetadata(BaseModel, frozen=True, extra="ignore"):
     """The rowset's metadata in the footer of a base file. Keys are encoded, in hexadecimal."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     row_count: int
     min_key: str
@@ -49,10 +47,8 @@ class RowsetMetadata(BaseModel):
     """The kind of key filter (`key_filter`); 0 for none."""
 
 
-class ColumnsMetadata(BaseModel):
+class ColumnsMetadata(BaseModel, frozen=True, extra="ignore"):
     """The metadata in the footer of a base file with some columns of a rowset."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     rowset_id: int
     row_count: int

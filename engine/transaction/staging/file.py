@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import BaseModel, NonNegativeInt, PositiveInt, ValidationError
 
 from ....schemas.errors import CorruptionError
 from ....schemas.operation import Operation
@@ -47,10 +47,8 @@ _OPERATIONS: dict[Operation, int] = {
 _BY_NUMBER = {number: operation for operation, number in _OPERATIONS.items()}
 
 
-class PartInfo(BaseModel):
+class PartInfo(BaseModel, frozen=True, extra="forbid"):
     """The metadata of a part, in the head of its file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     transaction: str
     part: str
