@@ -8,33 +8,19 @@ python -m nyala.jobs verify flights --url grpc://a:8815 --other-url grpc://b:881
 
 import os
 
-from nyala.clients.jobs import (
-    ApplyResult,
-    Backup,
-    BackupResult,
-    CopyResult,
-    Executor,
-    ExportResult,
-    KeyDifference,
-    LoadResult,
-    LocalExecutor,
-    ReadOptions,
-    RefusedRow,
-    RestoreResult,
-    SparkExecutor,
-    TableChecksum,
-    TabletChecksum,
-    Verification,
-    apply_changes,
-    backup,
-    checksum,
-    copy_table,
-    export,
-    list_backups,
-    load,
-    restore,
-    verify,
-)
+from nyala.clients.executors.executor import Executor, LocalExecutor
+from nyala.clients.executors.spark_executor import SparkExecutor
+from nyala.clients.jobs.apply_job import ApplyResult, apply_changes
+from nyala.clients.jobs.backup_job import BackupResult, backup
+from nyala.clients.jobs.chain import Backup, list_backups
+from nyala.clients.jobs.copy_job import CopyResult, copy_table
+from nyala.clients.jobs.export_job import ExportResult, export
+from nyala.clients.jobs.file_format import ReadOptions
+from nyala.clients.jobs.load_job import LoadResult, load
+from nyala.clients.jobs.load_part import RefusedRow
+from nyala.clients.jobs.restore_job import RestoreResult, restore
+from nyala.clients.jobs.verification import KeyDifference, TableChecksum, TabletChecksum, Verification
+from nyala.clients.jobs.verify_job import checksum, verify
 
 __all__ = [
     "ApplyResult",

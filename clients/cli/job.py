@@ -34,7 +34,7 @@ def checksum_command(
     as_of: AsOf = None,
 ) -> None:
     """Print a checksum of a table's rows, by tablet; it does not depend on how the rows are stored."""
-    from ..jobs import checksum
+    from ..jobs.verify_job import checksum
     from .output import print_table
 
     with job.database() as db:
@@ -58,7 +58,7 @@ def verify_command(
     differences: Annotated[int, typer.Option(min=1, help="Print at most this many differing keys.")] = 100,
 ) -> None:
     """Compare two tables, in one store or two; exit with 1 if they differ."""
-    from ..jobs import verify
+    from ..jobs.verify_job import verify
 
     with job.database() as db, other_database(job.context, db, other_url, other_data) as other:
         found = verify(
@@ -114,7 +114,7 @@ def backup_command(
     as_of: AsOf = None,
 ) -> None:
     """Back up a table: in full the first time, then only changes. Resumes an interrupted run."""
-    from ..jobs import backup
+    from ..jobs.backup_job import backup
 
     with job.database() as db:
         made = backup(
@@ -150,7 +150,7 @@ def restore_command(
     ] = True,
 ) -> None:
     """Restore a table from its backups. Resumes an interrupted run."""
-    from ..jobs import restore
+    from ..jobs.restore_job import restore
 
     with job.database(create=True) as db:
         made = restore(
@@ -170,7 +170,7 @@ def restore_command(
 @app.command("backups")
 def backups_command(root: Root, json_output: Json = False) -> None:
     """List the backups in a folder."""
-    from ..jobs import list_backups
+    from ..jobs.chain import list_backups
     from .output import print_json, print_table
 
     found = list_backups(root)
@@ -195,7 +195,7 @@ def copy_command(
     as_of: AsOf = None,
 ) -> None:
     """Copy a table to another store. Resumes an interrupted run."""
-    from ..jobs import copy_table
+    from ..jobs.copy_job import copy_table
 
     with job.database() as db, other_database(job.context, db, other_url, other_data, create=True) as other:
         made = copy_table(db, other, name, name=new_name, as_of=moment(as_of), **job.running)
@@ -214,7 +214,7 @@ def export_command(
     as_of: AsOf = None,
 ) -> None:
     """Export rows to a folder of Parquet files. Resumes an interrupted run."""
-    from ..jobs import export
+    from ..jobs.export_job import export
 
     chosen = [each.strip() for each in columns.split(",")] if columns else None
     with job.database() as db:
@@ -284,7 +284,7 @@ def apply_command(
     run: Annotated[str, typer.Option(help="A new run name applies unchanged files again.")] = "",
 ) -> None:
     """Apply files of changes, keeping the last of each key. A second run skips commits already applied."""
-    from ..jobs import apply_changes
+    from ..jobs.apply_job import apply_changes
 
     with job.database() as db:
         made = apply_changes(

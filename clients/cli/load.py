@@ -27,8 +27,9 @@ from .target import Name
 if TYPE_CHECKING:
     from ...schemas.column import ColumnDefinition
     from ..api.database import Database
-    from ..jobs import LoadResult, ReadOptions
+    from ..jobs.file_format import ReadOptions
     from ..jobs.input_files import InputFile
+    from ..jobs.load_job import LoadResult
 
 ERRORS_SHOWN = 10
 
@@ -82,7 +83,7 @@ def load(
 
     zcat homes.tsv.gz | nyala load homes - --format tsv --rejects refused.csv
     """
-    from ..jobs import load as load_files
+    from ..jobs.load_job import load as load_files
 
     if again and run:
         raise InvalidArgumentError("give --run or --again, not both")
@@ -120,7 +121,7 @@ def load(
 
 def read_options(**parts: Any) -> ReadOptions:
     r"""Return how files are read; ``\t`` means a tab."""
-    from ..jobs import ReadOptions
+    from ..jobs.file_format import ReadOptions
 
     if parts["delimiter"] == "\\t":
         parts["delimiter"] = "\t"

@@ -8,10 +8,10 @@ import pytest
 
 import nyala
 from nyala.clients.api.database import Database
-from nyala.clients.jobs import backup, export, restore
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer
+from nyala.jobs import backup, export, restore
 from nyala.schemas.errors import CorruptionError
 from nyala.schemas.operation import Operation
 from nyala.schemas.write import WriteCommand

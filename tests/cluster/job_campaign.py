@@ -26,11 +26,11 @@ from cluster import Cluster
 
 import nyala
 from nyala.clients.api.database import Database
-from nyala.clients.jobs import apply_changes, backup, checksum, copy_table, export, load, restore, verify
 from nyala.clients.jobs.link import Store
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store as EngineStore
+from nyala.jobs import apply_changes, backup, checksum, copy_table, export, load, restore, verify
 from nyala.schemas.errors import (
     AlreadyPresentError,
     ConflictError,

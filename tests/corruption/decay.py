@@ -33,10 +33,10 @@ import numpy as np
 import pyarrow as pa
 
 import nyala
-from nyala.clients.jobs import backup, restore
 from nyala.engine.fs import LocalFileSystem
 from nyala.engine.kernels.warmup import warm_up
 from nyala.engine.recovery.verify import verify_store
+from nyala.jobs import backup, restore
 from nyala.schemas.errors import CorruptionError, StoreError
 from nyala.schemas.service import MaintenanceKind
 

@@ -12,11 +12,11 @@ import pytest
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
-from nyala.clients.jobs import backup, restore
 from nyala.engine.fs import LocalFileSystem
 from nyala.engine.recovery.verify import verify_store
 from nyala.engine.repair import RowsetRepair, repair_store
 from nyala.flight_server.backups import FolderBackups
+from nyala.jobs import backup, restore
 from nyala.schemas.errors import SnapshotTooOldError
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), False), ("v", pa.int64()), ("s", pa.string())])

@@ -17,9 +17,10 @@ from job_rows import SCHEMA, rows
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
-from nyala.clients.jobs import backup, checksum, parts, restore
+from nyala.clients.jobs import parts
 from nyala.clients.jobs.folder import Folder
 from nyala.clients.jobs.link import StoreLink
+from nyala.jobs import backup, checksum, restore
 from nyala.schemas.errors import (
     AlreadyPresentError,
     ConflictError,
@@ -216,7 +217,7 @@ def test_a_killed_backup_is_gone_on_with(
 
 KILL_ITSELF = """
 import os, sys
-from nyala.clients.jobs import backup, load, restore
+from nyala.jobs import backup, load, restore
 from nyala.clients.jobs.folder import Folder
 from nyala.clients.jobs.under_way import TableUnderWay
 

@@ -8,7 +8,8 @@ from job_rows import SCHEMA, rows
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
-from nyala.clients.jobs import checksum, copy_job, copy_table
+from nyala.clients.jobs import copy_job
+from nyala.jobs import checksum, copy_table
 from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, SnapshotTooOldError, StoreError
 
 KILLED = "killed"

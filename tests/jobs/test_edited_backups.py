@@ -17,7 +17,7 @@ from job_rows import rows
 
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
-from nyala.clients.jobs import backup, checksum, list_backups, restore
+from nyala.jobs import backup, checksum, list_backups, restore
 from nyala.schemas.errors import CorruptionError, NotFoundError, StoreError
 
 Make = Callable[[], Database]

@@ -10,8 +10,9 @@ import pytest
 
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
-from nyala.clients.jobs import LocalExecutor, checksum, export, parts
+from nyala.clients.jobs import parts
 from nyala.clients.jobs.row_hash import Sums
+from nyala.jobs import LocalExecutor, checksum, export
 from nyala.schemas.errors import AlreadyPresentError
 
 

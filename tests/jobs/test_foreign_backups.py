@@ -11,10 +11,10 @@ from job_rows import rows
 
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
-from nyala.clients.jobs import backup, checksum, restore
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
+from nyala.jobs import backup, checksum, restore
 from nyala.schemas.errors import InvalidArgumentError
 
 Make = Callable[[], Database]

@@ -15,10 +15,11 @@ from pairs_campaign import Campaign
 
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
-from nyala.clients.jobs import backup, checksum, copy_table, export, lease, list_backups, parts, restore, under_way
+from nyala.clients.jobs import lease, parts, under_way
 from nyala.clients.jobs.folder import Folder
 from nyala.clients.jobs.lease import FolderLease, Holder
 from nyala.clients.jobs.under_way import TableUnderWay
+from nyala.jobs import backup, checksum, copy_table, export, list_backups, restore
 from nyala.schemas.errors import AlreadyPresentError, ConflictError, UnavailableError
 
 OWNER = rf"another run \(process {os.getpid()} on .*\): wait for it to end"

@@ -13,7 +13,7 @@ from job_rows import SCHEMA, rows
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
-from nyala.clients.jobs import TableChecksum, backup, checksum, restore
+from nyala.jobs import TableChecksum, backup, checksum, restore
 from nyala.schemas.errors import InvalidArgumentError
 
 BOUNDS = [(0, 200), (200, 400), (400, 600)]

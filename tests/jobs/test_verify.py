@@ -9,7 +9,7 @@ from job_rows import SCHEMA
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
-from nyala.clients.jobs import checksum, verify
+from nyala.jobs import checksum, verify
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.scan import Scan
 from nyala.clients.cli.output import write_scan
-from nyala.clients.jobs import load
 from nyala.flight_server.server import FlightServer
+from nyala.jobs import load
 from tests.matrix.checks import checks_of, selected
 from tests.matrix.table import MatrixTable
 from tests.matrix.test_matrix import bits, check_cells

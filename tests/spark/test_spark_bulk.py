@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import nyala
-from nyala.clients.jobs import SparkExecutor
+from nyala.jobs import SparkExecutor
 
 pytestmark = pytest.mark.spark
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
-from nyala.clients.jobs import SparkExecutor, backup, copy_table, load, restore, verify
+from nyala.jobs import SparkExecutor, backup, copy_table, load, restore, verify
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError
 
 pytestmark = pytest.mark.spark
