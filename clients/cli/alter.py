@@ -11,7 +11,7 @@ from ...schemas.errors import InvalidArgumentError
 from .create import default_of, ends_of, row_of
 from .options import pair
 from .schema_text import parse_column
-from .target import Data, Json, Name, Url, database
+from .target import Name, Target, takes_target
 
 if TYPE_CHECKING:
     from ..api.alter import TableAlteration
@@ -38,8 +38,9 @@ RenameTo = Annotated[str | None, typer.Option("--rename-to", help="The table's n
 IfVersion = Annotated[int | None, typer.Option(help="Apply only if this is the table's schema version.")]
 
 
+@takes_target()
 def alter(
-    context: typer.Context,
+    target: Target,
     name: Name,
     drop_columns: Drop = None,
     rename: Rename = None,
@@ -56,9 +57,6 @@ def alter(
     split: Split = None,
     rename_to: RenameTo = None,
     if_version: IfVersion = None,
-    url: Url = None,
-    data: Data = None,
-    json_output: Json = False,
 ) -> None:
     """Alter a table: all steps or none, in the order of the options below (first drop, then rename, and so on).
 
@@ -66,9 +64,7 @@ def alter(
 
     nyala alter homes --set-default city=Oslo --set-option history_max_age_seconds=86400
     """
-    from .output import print_json
-
-    with database(context, url, data) as db:
+    with target.database() as db:
         table = db.table(name)
         steps = _Steps(table.alter(), table.describe())
         steps.each(drop_columns, steps.change.drop_column)
@@ -88,9 +84,7 @@ def alter(
         if not steps.count:
             raise InvalidArgumentError("give at least one step, such as --add name:type; --help lists them")
         about = steps.change.apply(if_version)
-    if json_output:
-        print_json(about)
-    else:
+    if not target.prints_json(about):
         typer.echo(f"altered {name}: schema version {about['schema_version']}, {len(about['columns'])} columns")
 
 

@@ -9,7 +9,7 @@ import typer
 
 from ...schemas.errors import InvalidArgumentError
 from .options import CsvRows, JsonRows, WhereText, moment, pair
-from .target import Data, Json, Name, Url, database
+from .target import Data, Name, Target, Url, database, takes_target
 
 if TYPE_CHECKING:
     from ...schemas.write import WriteResult
@@ -20,14 +20,12 @@ Sets = Annotated[
 ]
 
 
+@takes_target()
 def update(
-    context: typer.Context,
+    target: Target,
     name: Name,
     sets: Sets = None,
     where: WhereText = None,
-    url: Url = None,
-    data: Data = None,
-    json_output: Json = False,
 ) -> None:
     """Update the rows that match a condition, in one commit (docs/statements.md).
 
@@ -39,39 +37,35 @@ def update(
         )
     wanted = _named(sets)
     condition = _condition(where, "update")
-    with database(context, url, data) as db:
+    with target.database() as db:
         result = db.table(name).update_where(wanted, condition)
-    _say(result, f"updated {result.applied:,} rows of {name}", name, json_output)
+    _say(result, f"updated {result.applied:,} rows of {name}", name, target)
 
 
+@takes_target()
 def delete(
-    context: typer.Context,
+    target: Target,
     name: Name,
     where: WhereText = None,
-    url: Url = None,
-    data: Data = None,
-    json_output: Json = False,
 ) -> None:
     """Delete the rows that match a condition, in one commit (docs/statements.md).
 
     nyala delete homes --where "price > 900 or city is null"
     """
     condition = _condition(where, "delete")
-    with database(context, url, data) as db:
+    with target.database() as db:
         result = db.table(name).delete_where(condition)
-    _say(result, f"deleted {result.applied:,} rows of {name}", name, json_output)
+    _say(result, f"deleted {result.applied:,} rows of {name}", name, target)
 
 
+@takes_target()
 def restore(
-    context: typer.Context,
+    target: Target,
     name: Name,
     as_of: Annotated[
         str,
         typer.Option(help="The time: a timestamp from `nyala commits`, ISO time with zone, or an age such as 2h."),
     ],
-    url: Url = None,
-    data: Data = None,
-    json_output: Json = False,
 ) -> None:
     """Restore a table to an earlier state, in one commit; for backups see "nyala job restore".
 
@@ -79,9 +73,9 @@ def restore(
     """
     start = moment(as_of)
     assert start is not None
-    with database(context, url, data) as db:
+    with target.database() as db:
         result = db.table(name).restore(start)
-    _say(result, f"restored {name}: {result.applied:,} rows changed", name, json_output)
+    _say(result, f"restored {name}: {result.applied:,} rows changed", name, target)
 
 
 def commits(
@@ -128,11 +122,8 @@ def _condition(where: str | None, verb: str) -> str:
     return where
 
 
-def _say(result: WriteResult, said: str, name: str, as_json: bool) -> None:
-    from .output import print_json
-
-    if as_json:
-        print_json(result.model_dump(mode="json"))
+def _say(result: WriteResult, said: str, name: str, target: Target) -> None:
+    if target.prints_json(result):
         return
     undo = f"; to undo: nyala restore {name} --as-of {result.timestamp - 1}" if result.applied else ""
     typer.echo(f"{said}{undo}")

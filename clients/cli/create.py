@@ -14,7 +14,7 @@ from ...schemas.errors import InvalidArgumentError
 from ...schemas.table import TableDefinition, TableOptions
 from ...schemas.types import LogicalType, nearest_word
 from .options import names, pair
-from .target import Data, Json, Name, Url, database
+from .target import Name, Target, takes_target
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,8 +45,9 @@ UniqueKey = Annotated[bool, typer.Option("--unique-key/--no-unique-key", help="W
 IfNotExists = Annotated[bool, typer.Option("--if-not-exists", help="Do nothing if the table exists.")]
 
 
+@takes_target()
 def create(
-    context: typer.Context,
+    target: Target,
     name: Name,
     key: Key = None,
     column: ColumnTexts = None,
@@ -63,9 +64,6 @@ def create(
     option: Options = None,
     unique_key: UniqueKey = True,
     if_not_exists: IfNotExists = False,
-    url: Url = None,
-    data: Data = None,
-    json_output: Json = False,
 ) -> None:
     """Create a table.
 
@@ -75,8 +73,6 @@ def create(
 
     nyala create homes --key id --like homes.csv --range id --split 1000000
     """
-    from .output import print_json
-
     columns, named_key = _columns(column or [], schema, like)
     chosen = names(key) if key else named_key
     set_parts(columns, "encoding", encoding or [])
@@ -93,11 +89,9 @@ def create(
         partition_by=_levels(columns, hash_levels or [], range_columns, splits or [], bounds or []),
         options=built(TableOptions, "--option", **options, **({"comment": table_comment} if table_comment else {})),
     )
-    with database(context, url, data, create=True) as db:
+    with target.database(create=True) as db:
         about = db.create_table_as(definition).describe()
-    if json_output:
-        print_json(about)
-    else:
+    if not target.prints_json(about):
         typer.echo(f"created {name} with {len(about['columns'])} columns")
 
 

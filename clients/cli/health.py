@@ -5,18 +5,15 @@ from __future__ import annotations
 import typer
 
 from .run import FINDINGS
-from .target import Data, Json, Url, database
+from .target import Target, takes_target
 
 
-def health(context: typer.Context, url: Url = None, data: Data = None, json_output: Json = False) -> None:
+@takes_target()
+def health(target: Target) -> None:
     """Print a server's health: ok, or what is wrong; exit with 1 unless ok."""
-    from .output import print_json
-
-    with database(context, url, data) as db:
+    with target.database() as db:
         found = db.health()
-    if json_output:
-        print_json(found.model_dump(mode="json"))
-    else:
+    if not target.prints_json(found):
         typer.echo(f"{found.status}, version {found.version}" + (f": {found.reason}" if found.reason else ""))
         for file in found.damaged:
             where = f"tablet {file.tablet} of {file.table}" if file.table else "no table"

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...schemas.errors import InvalidArgumentError
-from .job_options import JobOptions, takes_job_options
+from .job_options import JobOptions
 from .load import load
 from .options import AsOf, moment
 from .run import FINDINGS
-from .target import Json, Name, database
+from .target import Json, Name, database, takes_target
 
 if TYPE_CHECKING:
     from ..api.database import Database
@@ -27,7 +27,7 @@ OtherData = Annotated[Path | None, typer.Option("--other-data", help="The other 
 
 
 @app.command("checksum")
-@takes_job_options()
+@takes_target()
 def checksum_command(
     job: JobOptions,
     name: Name,
@@ -46,7 +46,7 @@ def checksum_command(
 
 
 @app.command("verify")
-@takes_job_options()
+@takes_target()
 def verify_command(
     job: JobOptions,
     name: Name,
@@ -95,7 +95,7 @@ def _print_verification(found: Any) -> None:
 
 
 @app.command("backup")
-@takes_job_options()
+@takes_target()
 def backup_command(
     job: JobOptions,
     name: Name,
@@ -134,7 +134,7 @@ def backup_command(
 
 
 @app.command("restore")
-@takes_job_options()
+@takes_target()
 def restore_command(
     job: JobOptions,
     name: Name,
@@ -185,7 +185,7 @@ def backups_command(root: Root, json_output: Json = False) -> None:
 
 
 @app.command("copy")
-@takes_job_options()
+@takes_target()
 def copy_command(
     job: JobOptions,
     name: Name,
@@ -204,7 +204,7 @@ def copy_command(
 
 
 @app.command("export")
-@takes_job_options()
+@takes_target()
 def export_command(
     job: JobOptions,
     name: Name,
@@ -232,7 +232,7 @@ def export_command(
 
 
 @app.command("import")
-@takes_job_options("workers")
+@takes_target("workers")
 def import_command(
     job: JobOptions,
     name: Name,
@@ -250,7 +250,7 @@ def import_command(
 
 
 @app.command("compact")
-@takes_job_options()
+@takes_target()
 def compact_command(
     job: JobOptions,
     name: Name,
@@ -273,7 +273,7 @@ def compact_command(
 
 
 @app.command("apply")
-@takes_job_options("executor", "workers")
+@takes_target("executor", "workers")
 def apply_command(
     job: JobOptions,
     name: Name,

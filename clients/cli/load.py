@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...schemas.errors import InvalidArgumentError, NotFoundError
-from .job_options import JobOptions, takes_job_options
+from .job_options import JobOptions
 from .options import names
 from .run import FINDINGS
-from .target import Name
+from .target import Name, takes_target
 
 if TYPE_CHECKING:
     from ...schemas.column import ColumnDefinition
@@ -56,7 +56,7 @@ _DELIMITERS = re.compile(r"[;|\t]")
 Again = Annotated[bool, typer.Option("--again", help="Load the files even if an earlier run loaded them.")]
 
 
-@takes_job_options()
+@takes_target()
 def load(
     job: JobOptions,
     name: Name,

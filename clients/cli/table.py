@@ -16,54 +16,46 @@ from .create import create
 from .load import load
 from .options import UNITS
 from .scan import changes, scan
-from .target import Data, Json, Name, Url, database
+from .target import Name, Target, takes_target
 
 if TYPE_CHECKING:
     from ...schemas.description import DroppedTable
 
 
+@takes_target()
 def list_tables(
-    context: typer.Context,
+    target: Target,
     dropped: Annotated[
         bool, typer.Option("--dropped", help="Print dropped tables that can be recalled, with their ids.")
     ] = False,
-    url: Url = None,
-    data: Data = None,
-    json_output: Json = False,
 ) -> None:
     """Print the names of all tables."""
-    from .output import print_json
-
-    with database(context, url, data) as db:
+    with target.database() as db:
         if dropped:
-            _print_dropped(db.dropped_tables(), json_output)
+            _print_dropped(db.dropped_tables(), target)
             return
         names = db.tables()
-    if json_output:
-        print_json(names)
-    else:
+    if not target.prints_json(names):
         for name in names:
             typer.echo(name)
 
 
-def _print_dropped(tables: list[DroppedTable], json_output: bool) -> None:
-    from .output import print_json, print_table
+def _print_dropped(tables: list[DroppedTable], target: Target) -> None:
+    from .output import print_table
 
-    if json_output:
-        print_json([table.model_dump(mode="json") for table in tables])
-    else:
+    if not target.prints_json([table.model_dump(mode="json") for table in tables]):
         rows = [(str(table.table_id), table.name, table.until.isoformat(timespec="seconds")) for table in tables]
         print_table(["id", "table", "kept until"], rows)
 
 
-def describe(context: typer.Context, name: Name, url: Url = None, data: Data = None, json_output: Json = False) -> None:
+@takes_target()
+def describe(target: Target, name: Name) -> None:
     """Print a table's columns, key and options."""
-    from .output import print_json, print_table
+    from .output import print_table
 
-    with database(context, url, data) as db:
+    with target.database() as db:
         about = db.table(name).describe()
-    if json_output:
-        print_json(about)
+    if target.prints_json(about):
         return
     key = about["primary_key"]
     rows = [
@@ -101,14 +93,14 @@ def _level(level: dict[str, Any]) -> str:
     return f"range({', '.join(level['range'])}) in {len(level['bounds'])}"
 
 
-def stats(context: typer.Context, name: Name, url: Url = None, data: Data = None, json_output: Json = False) -> None:
+@takes_target()
+def stats(target: Target, name: Name) -> None:
     """Print a table's number of live rows and the bytes of each column."""
-    from .output import print_json, print_table
+    from .output import print_table
 
-    with database(context, url, data) as db:
+    with target.database() as db:
         about = db.table(name).stats()
-    if json_output:
-        print_json(about)
+    if target.prints_json(about):
         return
     memory = sum(tablet["memory_bytes"] for tablet in about["tablets"])
     rowsets = sum(tablet["rowsets"] for tablet in about["tablets"])
@@ -123,20 +115,19 @@ def stats(context: typer.Context, name: Name, url: Url = None, data: Data = None
     print_table(["column", "encodings", "raw bytes", "bytes on disk"], rows)
 
 
+@takes_target("json_output")
 def drop(
-    context: typer.Context,
+    target: Target,
     name: Name,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     keep: Annotated[
         str,
         typer.Option(help="Keep the table recallable for this long: 45s, 30m, 12h or 7d.", show_default="not at all"),
     ] = "0s",
-    url: Url = None,
-    data: Data = None,
 ) -> None:
     """Drop a table and its data; with --keep, "nyala table recall" can bring it back."""
     keep_seconds = _seconds(keep)
-    with database(context, url, data) as db:
+    with target.database() as db:
         table = db.table(name)
         if not yes:
             if not sys.stdin.isatty():
@@ -154,15 +145,14 @@ def _seconds(text: str) -> int:
     return int(number) * UNITS[unit]
 
 
+@takes_target("json_output")
 def recall(
-    context: typer.Context,
+    target: Target,
     name: Annotated[str | None, typer.Argument(help="The dropped table's name.")] = None,
     table_id: Annotated[
         int | None, typer.Option("--id", help="The dropped table's id, if several have the name.")
     ] = None,
     new_name: Annotated[str | None, typer.Option("--as", help="A new name for the table.")] = None,
-    url: Url = None,
-    data: Data = None,
 ) -> None:
     """Recall a table that was dropped with --keep; "nyala table list --dropped" lists them."""
     if name is not None and table_id is not None:
@@ -170,32 +160,27 @@ def recall(
     wanted = table_id if name is None else name
     if wanted is None:
         raise InvalidArgumentError('give a name or --id; "nyala table list --dropped" shows them')
-    with database(context, url, data) as db:
+    with target.database() as db:
         about = db.recall_table(wanted, new_name).describe()
     typer.echo(f"recalled {about['name']}")
 
 
+@takes_target()
 def maintain(
-    context: typer.Context,
+    target: Target,
     name: Name,
     ops: Annotated[
         list[MaintenanceKind], typer.Argument(help="Operations, in order.", metavar="OP...", show_default=False)
     ],
-    url: Url = None,
-    data: Data = None,
-    json_output: Json = False,
 ) -> None:
     """Run maintenance now: flush, flush_deltas, minor_compact, major_compact, compact, gc. Readers see no difference.
 
     nyala maintain homes flush compact
     """
-    from .output import print_json
-
-    with database(context, url, data) as db:
+    with target.database() as db:
         table = db.table(name)
         done = [{"op": op.value, **table.maintain(op.value)} for op in ops]
-    if json_output:
-        print_json(done)
+    if target.prints_json(done):
         return
     for each in done:
         parts = ", ".join(f"{part} = {value}" for part, value in each.items() if part != "op")

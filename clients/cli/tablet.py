@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .target import Data, Json, Name, Url, database
+from .target import Name, Target, Url, database, takes_target
 
 if TYPE_CHECKING:
     from ...schemas.partition_schema import TabletPartition
@@ -15,16 +15,14 @@ app = typer.Typer(no_args_is_help=True, help="List the tablets of a table and mo
 
 
 @app.command("list")
-def list_tablets(
-    context: typer.Context, name: Name, url: Url = None, data: Data = None, json_output: Json = False
-) -> None:
+@takes_target()
+def list_tablets(target: Target, name: Name) -> None:
     """Print the tablets of a table, their contents and their servers."""
-    from .output import print_json, print_table
+    from .output import print_table
 
-    with database(context, url, data) as db:
+    with target.database() as db:
         found = db.table(name).tablets()
-    if json_output:
-        print_json([place.model_dump(mode="json") for place in found])
+    if target.prints_json([place.model_dump(mode="json") for place in found]):
         return
     rows = [(str(place.tablet), place.server or "", *_shown(place.partition)) for place in found]
     print_table(["tablet", "server", "from", "up to", "buckets"], rows)

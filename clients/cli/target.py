@@ -1,9 +1,11 @@
 """The database of a command: ``--url`` names a server, ``--data`` a directory that the command opens itself."""
 
-from __future__ import annotations
-
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,9 +24,55 @@ Data = Annotated[
 ]
 Name = Annotated[str, typer.Argument(help="The table.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Command = Callable[..., None]
 
 
-def database(context: typer.Context, url: str | None, data: Path | None, create: bool = False) -> Database:
+@dataclass(frozen=True)
+class Target:
+    """The options of most commands: the database, and the form of the result. Each field is a parameter of the command."""
+
+    context: typer.Context
+    url: Url = None
+    data: Data = None
+    json_output: Json = False
+
+    def database(self, create: bool = False) -> "Database":
+        """Return the database that ``--url`` or ``--data`` names. Raises as ``database``."""
+        return database(self.context, self.url, self.data, create)
+
+    def prints_json(self, answer: Any) -> bool:
+        """Print an answer as JSON, if ``--json`` is given; return whether it is."""
+        if self.json_output:
+            from .output import print_json
+
+            print_json(answer.model_dump(mode="json") if hasattr(answer, "model_dump") else answer)
+        return self.json_output
+
+
+def takes_target(*without: str) -> Callable[[Command], Command]:
+    """Turn a function whose first parameter is a ``Target`` into a command: these options follow the function's own.
+
+    ``without`` names the options that the command lacks.
+    """
+
+    def decorate(command: Command) -> Command:
+        first, *own = inspect.signature(command, eval_str=True).parameters.values()
+        context, *shared = inspect.signature(first.annotation, eval_str=True).parameters.values()
+        taken = [parameter for parameter in shared if parameter.name not in without]
+        taken.sort(key=lambda parameter: parameter.name in Target.__dataclass_fields__)
+
+        @wraps(command)
+        def called(**given: Any) -> None:
+            options = {each.name: given.pop(each.name) for each in (context, *taken)}
+            command(first.annotation(**options), **given)
+
+        called.__signature__ = inspect.Signature([context, *own, *taken])  # pyright: ignore[reportAttributeAccessIssue]
+        return called
+
+    return decorate
+
+
+def database(context: typer.Context, url: str | None, data: Path | None, create: bool = False) -> "Database":
     """Return the database that the options name; with ``create``, create a missing store.
 
     ``--data`` on the command line beats ``NYALA_URL``. The context's object opens directories, since clients lack the
