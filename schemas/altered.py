@@ -9,24 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from .alter import (
-    AddColumn,
-    AddRangePartition,
-    DropColumn,
-    DropNotNull,
-    DropRangePartition,
-    RenameColumn,
-    RenameTable,
-    SetBlockRows,
-    SetComment,
-    SetCompression,
-    SetDefault,
-    SetEncoding,
-    SetOption,
-    SplitPartition,
-    Step,
-    WidenColumn,
-)
+from . import alter
 from .column import ColumnDefinition, ColumnSchema
 from .errors import InvalidArgumentError
 from .limits import Limits
@@ -50,14 +33,14 @@ class TableState:
     split: RangeSplit | None = None
 
 
-def altered(table: TableState, steps: Sequence[Step], limits: Limits) -> TableState:
+def altered(table: TableState, steps: Sequence[alter.Step], limits: Limits) -> TableState:
     """Return the table after all ``steps``, with the next schema version.
 
     Raises:
         InvalidArgumentError: a step breaks a rule of names, types, keys or options, or a limit, or names an unknown
             column; if there are several steps, the message says which.
     """
-    if len(steps) > 1 and any(isinstance(step, SplitPartition) for step in steps):
+    if len(steps) > 1 and any(isinstance(step, alter.SplitPartition) for step in steps):
         raise InvalidArgumentError("split_partition cannot be combined with other steps: apply it alone")
     state = table
     for number, step in enumerate(steps, 1):
@@ -82,7 +65,7 @@ def _with_column(state: TableState, column: ColumnSchema, **update: Any) -> Tabl
     return replace(state, schema=_with(state.schema, columns=columns))
 
 
-def _add_column(state: TableState, step: AddColumn, limits: Limits) -> TableState:
+def _add_column(state: TableState, step: alter.AddColumn, limits: Limits) -> TableState:
     schema = state.schema
     _check_new_name(schema, step.name, limits)
     if len(schema.columns) >= limits.columns:
@@ -100,14 +83,14 @@ def _add_column(state: TableState, step: AddColumn, limits: Limits) -> TableStat
     return replace(state, schema=_with(schema, columns=columns, next_column_id=schema.next_column_id + 1))
 
 
-def _drop_column(state: TableState, step: DropColumn, limits: Limits) -> TableState:
+def _drop_column(state: TableState, step: alter.DropColumn, limits: Limits) -> TableState:
     del limits
     column = _value_column(state.schema, step.name, "cannot be dropped")
     columns = tuple(other for other in state.schema.columns if other.id != column.id)
     return replace(state, schema=_with(state.schema, columns=columns))
 
 
-def _rename_column(state: TableState, step: RenameColumn, limits: Limits) -> TableState:
+def _rename_column(state: TableState, step: alter.RenameColumn, limits: Limits) -> TableState:
     column = state.schema.column(step.name)
     if column == state.schema.auto_incrementing:
         raise InvalidArgumentError(f"column {step.name!r} belongs to the store and cannot be renamed")
@@ -116,38 +99,38 @@ def _rename_column(state: TableState, step: RenameColumn, limits: Limits) -> Tab
     return _with_column(state, column, name=step.to)
 
 
-def _set_default(state: TableState, step: SetDefault, limits: Limits) -> TableState:
+def _set_default(state: TableState, step: alter.SetDefault, limits: Limits) -> TableState:
     column = _value_column(state.schema, step.name, "cannot have a default")
     column.check_default("write_default", step.write_default, limits)
     return _with_column(state, column, write_default=step.write_default)
 
 
-def _set_encoding(state: TableState, step: SetEncoding, limits: Limits) -> TableState:
+def _set_encoding(state: TableState, step: alter.SetEncoding, limits: Limits) -> TableState:
     del limits
     column = state.schema.column(step.name)
     return _with_column(state, column, encoding=_checked(column, encoding=step.encoding).encoding)
 
 
-def _set_compression(state: TableState, step: SetCompression, limits: Limits) -> TableState:
+def _set_compression(state: TableState, step: alter.SetCompression, limits: Limits) -> TableState:
     del limits
     column = state.schema.column(step.name)
     return _with_column(state, column, compression=_checked(column, compression=step.compression).compression)
 
 
-def _set_block_rows(state: TableState, step: SetBlockRows, limits: Limits) -> TableState:
+def _set_block_rows(state: TableState, step: alter.SetBlockRows, limits: Limits) -> TableState:
     del limits
     column = state.schema.column(step.name)
     return _with_column(state, column, block_rows=_checked(column, block_rows=step.block_rows).block_rows)
 
 
-def _set_comment(state: TableState, step: SetComment, limits: Limits) -> TableState:
+def _set_comment(state: TableState, step: alter.SetComment, limits: Limits) -> TableState:
     if step.name is None:
-        return _set_option(state, SetOption(option="comment", value=step.comment), limits)
+        return _set_option(state, alter.SetOption(option="comment", value=step.comment), limits)
     column = state.schema.column(step.name)
     return _with_column(state, column, comment=_checked(column, comment=step.comment).comment)
 
 
-def _widen_column(state: TableState, step: WidenColumn, limits: Limits) -> TableState:
+def _widen_column(state: TableState, step: alter.WidenColumn, limits: Limits) -> TableState:
     del limits
     column = _value_column(state.schema, step.name, "cannot change its type")
     old, new = column.logical, LogicalType.parse(step.type)
@@ -163,13 +146,13 @@ def _widen_column(state: TableState, step: WidenColumn, limits: Limits) -> Table
     return _with_column(state, column, type=str(new), read_default=default)
 
 
-def _drop_not_null(state: TableState, step: DropNotNull, limits: Limits) -> TableState:
+def _drop_not_null(state: TableState, step: alter.DropNotNull, limits: Limits) -> TableState:
     del limits
     column = _value_column(state.schema, step.name, "may never be NULL")
     return _with_column(state, column, nullable=True)
 
 
-def _set_option(state: TableState, step: SetOption, limits: Limits) -> TableState:
+def _set_option(state: TableState, step: alter.SetOption, limits: Limits) -> TableState:
     del limits
     if step.option not in TableOptions.model_fields:
         known = ", ".join(TableOptions.model_fields)
@@ -182,22 +165,22 @@ def _set_option(state: TableState, step: SetOption, limits: Limits) -> TableStat
         raise InvalidArgumentError(f"table option {step.option!r} cannot be {step.value!r}: {why}") from None
 
 
-def _add_range_partition(state: TableState, step: AddRangePartition, limits: Limits) -> TableState:
+def _add_range_partition(state: TableState, step: alter.AddRangePartition, limits: Limits) -> TableState:
     return replace(state, partitions=state.partitions.with_range(step, state.schema, limits))
 
 
-def _drop_range_partition(state: TableState, step: DropRangePartition, limits: Limits) -> TableState:
+def _drop_range_partition(state: TableState, step: alter.DropRangePartition, limits: Limits) -> TableState:
     del limits
     partitions, dropped = state.partitions.without_range(step, state.schema)
     return replace(state, partitions=partitions, dropped=(*state.dropped, dropped))
 
 
-def _split_partition(state: TableState, step: SplitPartition, limits: Limits) -> TableState:
+def _split_partition(state: TableState, step: alter.SplitPartition, limits: Limits) -> TableState:
     partitions, split = state.partitions.split_at(step.at, state.schema, limits)
     return replace(state, partitions=partitions, split=split)
 
 
-def _rename_table(state: TableState, step: RenameTable, limits: Limits) -> TableState:
+def _rename_table(state: TableState, step: alter.RenameTable, limits: Limits) -> TableState:
     check_identifier(step.to, "table", limits)
     return replace(state, name=step.to)
 
@@ -243,19 +226,19 @@ def _single(cell: float, literal: Any) -> Any:
 
 
 _STEPS: dict[type, Callable[[TableState, Any, Limits], TableState]] = {
-    AddColumn: _add_column,
-    DropColumn: _drop_column,
-    RenameColumn: _rename_column,
-    SetDefault: _set_default,
-    SetEncoding: _set_encoding,
-    SetCompression: _set_compression,
-    SetBlockRows: _set_block_rows,
-    SetComment: _set_comment,
-    WidenColumn: _widen_column,
-    DropNotNull: _drop_not_null,
-    SetOption: _set_option,
-    AddRangePartition: _add_range_partition,
-    DropRangePartition: _drop_range_partition,
-    SplitPartition: _split_partition,
-    RenameTable: _rename_table,
+    alter.AddColumn: _add_column,
+    alter.DropColumn: _drop_column,
+    alter.RenameColumn: _rename_column,
+    alter.SetDefault: _set_default,
+    alter.SetEncoding: _set_encoding,
+    alter.SetCompression: _set_compression,
+    alter.SetBlockRows: _set_block_rows,
+    alter.SetComment: _set_comment,
+    alter.WidenColumn: _widen_column,
+    alter.DropNotNull: _drop_not_null,
+    alter.SetOption: _set_option,
+    alter.AddRangePartition: _add_range_partition,
+    alter.DropRangePartition: _drop_range_partition,
+    alter.SplitPartition: _split_partition,
+    alter.RenameTable: _rename_table,
 }

@@ -8,25 +8,7 @@ from typing import Any, Self
 import pyarrow as pa
 from pydantic import ValidationError
 
-from ...schemas.alter import (
-    AddColumn,
-    AddRangePartition,
-    Alteration,
-    DropColumn,
-    DropNotNull,
-    DropRangePartition,
-    RenameColumn,
-    RenameTable,
-    SetBlockRows,
-    SetComment,
-    SetCompression,
-    SetDefault,
-    SetEncoding,
-    SetOption,
-    SplitPartition,
-    Step,
-    WidenColumn,
-)
+from ...schemas import alter
 from ...schemas.command import explain
 from ...schemas.description import TableDescription
 from ...schemas.errors import InvalidArgumentError
@@ -44,10 +26,10 @@ class TableAlteration:
     Nothing is sent before ``apply``.
     """
 
-    def __init__(self, table: str, send: Callable[[Alteration], TableDescription]) -> None:
+    def __init__(self, table: str, send: Callable[[alter.Alteration], TableDescription]) -> None:
         self._table = table
         self._send = send
-        self._steps: list[Step] = []
+        self._steps: list[alter.Step] = []
 
     def add_column(
         self,
@@ -66,7 +48,7 @@ class TableAlteration:
         """Add a last column. Existing rows show ``read_default``, or NULL without one; a column that is not
         ``nullable`` needs one. New rows get ``write_default`` if the data has no such column."""
         return self._add(
-            AddColumn,
+            alter.AddColumn,
             name=name,
             type=_word(name, type),
             nullable=nullable,
@@ -81,44 +63,44 @@ class TableAlteration:
 
     def drop_column(self, name: str) -> Self:
         """Drop a column and its values for good: a new column of that name does not bring them back."""
-        return self._add(DropColumn, name=name)
+        return self._add(alter.DropColumn, name=name)
 
     def rename_column(self, name: str, new_name: str) -> Self:
         """Rename a column. It may be part of the key."""
-        return self._add(RenameColumn, name=name, to=new_name)
+        return self._add(alter.RenameColumn, name=name, to=new_name)
 
     def set_default(self, name: str, write_default: Any) -> Self:
         """Set the value that new rows get if the data has no such column. None removes the default."""
-        return self._add(SetDefault, name=name, write_default=to_json(write_default))
+        return self._add(alter.SetDefault, name=name, write_default=to_json(write_default))
 
     def set_encoding(self, name: str, encoding: str | None) -> Self:
         """Set how files written from now on encode a column. None restores the default of its type."""
-        return self._add(SetEncoding, name=name, encoding=encoding)
+        return self._add(alter.SetEncoding, name=name, encoding=encoding)
 
     def set_compression(self, name: str, compression: str | None) -> Self:
         """Set how files written from now on compress a column. None means no compression."""
-        return self._add(SetCompression, name=name, compression=compression)
+        return self._add(alter.SetCompression, name=name, compression=compression)
 
     def set_block_rows(self, name: str, block_rows: int | None) -> Self:
         """Set the number of rows in a page of a column, for files written from now on. None means 65,536."""
-        return self._add(SetBlockRows, name=name, block_rows=block_rows)
+        return self._add(alter.SetBlockRows, name=name, block_rows=block_rows)
 
     def set_comment(self, name: str | None, comment: str) -> Self:
         """Set the comment of a column, or of the table if the name is None."""
-        return self._add(SetComment, name=name, comment=comment)
+        return self._add(alter.SetComment, name=name, comment=comment)
 
     def widen_column(self, name: str, type: str | pa.DataType) -> Self:
         """Widen the type of a column outside the key: int8 to int16 to int32 to int64, float to double, a decimal to
         more digits before the point, a varchar to more characters or to string."""
-        return self._add(WidenColumn, name=name, type=_word(name, type))
+        return self._add(alter.WidenColumn, name=name, type=_word(name, type))
 
     def drop_not_null(self, name: str) -> Self:
         """Allow NULL in a column outside the key from now on."""
-        return self._add(DropNotNull, name=name)
+        return self._add(alter.DropNotNull, name=name)
 
     def set_option(self, option: str, value: Any) -> Self:
         """Set a table option, such as ``history_max_age_seconds``."""
-        return self._add(SetOption, option=option, value=value)
+        return self._add(alter.SetOption, option=option, value=value)
 
     def add_range_partition(
         self,
@@ -133,23 +115,23 @@ class TableAlteration:
         instead of the table's. Write the ends as in ``nyala.partition.range``: a tuple for several columns, None for no
         bound."""
         ends = _ends(lower, upper, lower_inclusive, upper_inclusive)
-        return self._add(AddRangePartition, **ends, hash=None if hash is None else list(hash))
+        return self._add(alter.AddRangePartition, **ends, hash=None if hash is None else list(hash))
 
     def drop_range_partition(
         self, lower: Any, upper: Any, *, lower_inclusive: bool = True, upper_inclusive: bool = False
     ) -> Self:
         """Drop the range with exactly these ends and all of its rows, for good."""
-        return self._add(DropRangePartition, **_ends(lower, upper, lower_inclusive, upper_inclusive))
+        return self._add(alter.DropRangePartition, **_ends(lower, upper, lower_inclusive, upper_inclusive))
 
     def split_partition(self, at: Any) -> Self:
         """Split the range that contains ``at`` there. ``at`` is a value or a tuple of values of the range columns, or
         of the leading key columns of a table without ranges. Rows stay where they are on disk, except in files with
         rows of both sides. This step cannot be combined with others."""
-        return self._add(SplitPartition, at=range_bound((at, None)).lower)
+        return self._add(alter.SplitPartition, at=range_bound((at, None)).lower)
 
     def rename(self, new_name: str) -> Self:
         """Rename the table."""
-        return self._add(RenameTable, to=new_name)
+        return self._add(alter.RenameTable, to=new_name)
 
     def apply(self, if_version: int | None = None) -> dict[str, Any]:
         """Apply all steps as one change and return what ``describe`` returns then.
@@ -165,14 +147,16 @@ class TableAlteration:
         """
         if not self._steps:
             raise InvalidArgumentError("an alteration needs at least one step")
-        alteration = Alteration.model_validate({"table": self._table, "steps": self._steps, "if_version": if_version})
+        alteration = alter.Alteration.model_validate(
+            {"table": self._table, "steps": self._steps, "if_version": if_version}
+        )
         return self._send(alteration).model_dump(mode="json")
 
     def __repr__(self) -> str:
         count = f"{len(self._steps)} step{'' if len(self._steps) == 1 else 's'}"
         return f"TableAlteration({self._table!r}: {count}, made by apply())"
 
-    def _add(self, step: Callable[..., Step], **parts: Any) -> Self:
+    def _add(self, step: Callable[..., alter.Step], **parts: Any) -> Self:
         try:
             self._steps.append(step(**parts))
         except ValidationError as error:
