@@ -29,7 +29,7 @@ Command = Callable[..., None]
 
 @dataclass(frozen=True)
 class Target:
-    """The options of most commands: the database, and the form of the result. Each field is a parameter of a command."""
+    """The options of most commands: the database, and the form of the result. Each field is a parameter."""
 
     context: typer.Context
     url: Url = None

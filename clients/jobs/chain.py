@@ -203,7 +203,7 @@ def backups_of(root: Folder, about: TableDescription) -> TableBackups:
     name = f"{about.table_id}-{_quoted(about.name)}"
     chosen = (mine or unsaid or [TableBackups(root.child(name))])[0]
     is_other = not mine and not unsaid and about.stores
-    if chosen.last and (is_other or _key(chosen.last.table) != _key(about)):
+    if chosen.last and (is_other or key_columns(chosen.last.table) != key_columns(about)):
         raise InvalidArgumentError(
             f"{chosen.folder} holds backups of another table with the id {about.table_id}, {chosen.last.table.name!r}: "
             "use a separate place for the backups of each store"
@@ -252,6 +252,7 @@ def _quoted(name: str) -> str:
     return quote(name, safe="")[:100]
 
 
-def _key(about: TableDescription) -> list[tuple[int, str]]:
+def key_columns(about: TableDescription) -> list[tuple[int, str]]:
+    """Return ids and types of the key's columns: by them a table is known again under another name."""
     key = set(about.primary_key)
     return [(column.id, column.type) for column in about.columns if column.name in key]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...schemas.description import TableDescription
 from ...schemas.errors import CorruptionError, InvalidArgumentError, NotFoundError
 from ..api.database import Database
-from .chain import Backup, TableBackups
+from .chain import Backup, TableBackups, key_columns
 from .definition import create_like
 from .folder import Folder
 from .link import StoreLink
@@ -34,7 +34,7 @@ def backups_of_table(root: Folder, about: TableDescription) -> TableBackups:
             damaged.append(error)
             continue
         if found.last and is_same_table(found.last.table.stores, about.stores):
-            if _key_of(found.last.table) != _key_of(about):
+            if key_columns(found.last.table) != key_columns(about):
                 raise InvalidArgumentError(
                     f"{found.folder} is a backup of table {about.name!r} with another primary key"
                 )
@@ -76,8 +76,3 @@ def _labels(backup: Backup, about: TableDescription, tablets: Sequence[int]) -> 
         if found := {label_of(server, number) for server in servers} & there:
             return found
     return there
-
-
-def _key_of(about: TableDescription) -> list[tuple[int, str]]:
-    key = set(about.primary_key)
-    return [(column.id, column.type) for column in about.columns if column.name in key]

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from ...schemas.column import ColumnSchema
 from ..kernels import aggregate as kernels
 from ..vectors.arrow import to_arrow
-from ..vectors.memory import address_of
+from ..vectors.memory import address_of, address_or_0
 from ..vectors.physical import PhysicalType, physical_of
 from ..vectors.vector import BytesVector, DictionaryVector, FixedVector, Vector, materialize
 from .groups import Groups, code_cells
@@ -81,7 +81,7 @@ class State:
 
 def _counts(groups: Groups, valid: np.ndarray | None) -> pa.Array:
     counts = np.zeros(groups.count, np.int64)
-    rows = address_of(groups.numbers), _flags(valid), len(groups.numbers), groups.count
+    rows = address_of(groups.numbers), address_or_0(valid), len(groups.numbers), groups.count
     kernels.count_rows(*rows, address_of(counts))
     return pa.array(counts)
 
@@ -164,8 +164,4 @@ def _without_nulls(vector: FixedVector | BytesVector) -> FixedVector | BytesVect
 
 
 def _rows(groups: Groups, cells: np.ndarray, valid: np.ndarray | None) -> tuple[int, int, int, int, int]:
-    return address_of(groups.numbers), address_of(cells), _flags(valid), len(cells), groups.count
-
-
-def _flags(valid: np.ndarray | None) -> int:
-    return 0 if valid is None else address_of(valid)
+    return address_of(groups.numbers), address_of(cells), address_or_0(valid), len(cells), groups.count

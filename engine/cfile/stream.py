@@ -8,7 +8,6 @@ import numpy as np
 
 from ..codecs.codec import CorruptPageError
 from ..codecs.dictionary import DictionaryCodec, attach
-from ..vectors.memory import allocate_zeroed
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import (
     BytesVector,
@@ -17,6 +16,7 @@ from ..vectors.vector import (
     Vector,
     concat,
     nulls,
+    padded,
     zeros,
 )
 from .cache import FilePages
@@ -24,8 +24,6 @@ from .footer import StreamEntry, zone_map_from
 from .format import IS_DICTIONARY, StreamKey
 from .page import FileImage, Page, load_page
 from .zone_map import ZoneMap
-
-_PADDING_BYTES = 64
 
 
 class StreamReader:
@@ -251,16 +249,7 @@ class StreamReader:
         payload = self._unpacked(page, name, PhysicalType.BYTES).stored
         cells = page.codec.decode(payload, PhysicalType.BYTES, page.row_count, 0, page.row_count)
         assert isinstance(cells, BytesVector)
-        return _padded(cells)
+        return padded(cells)
 
     def _name(self, number: int) -> str:
         return f"{self.key} page {number}"
-
-
-def _padded(cells: BytesVector) -> BytesVector:
-    """Return a copy with readable bytes past the last cell: kernels copy short cells in whole vectors, and in a small
-    dictionary nearly every cell is close to the end."""
-    size = int(cells.offsets[-1])
-    data = allocate_zeroed(size + _PADDING_BYTES, np.uint8)
-    data[:size] = cells.data[:size]
-    return BytesVector(cells.offsets, data)

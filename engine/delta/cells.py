@@ -9,12 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from ..codecs.dictionary import DictionaryBuilder
-from ..vectors.memory import address_of, allocate_zeroed
+from ..vectors.memory import address_of
 from ..vectors.physical import resized as resized_cells
-from ..vectors.vector import BytesVector, DictionaryVector, FixedVector, Vector, as_bytes
+from ..vectors.vector import BytesVector, DictionaryVector, FixedVector, Vector, as_bytes, padded
 
 _CODINGS_KEPT = 4
-_PADDING_BYTES = 64
 
 Coding = tuple[BytesVector, np.ndarray, int]
 """A dictionary, the code (int32) of each cell in it, and the address of the codes."""
@@ -76,13 +75,5 @@ def _coded(values: Vector, dictionary: BytesVector) -> Coding | None:
         return None
     if isinstance(values, DictionaryVector):
         new = new[values.codes] if len(new) else np.zeros(len(values), np.int32)
-    whole = dictionary if len(builder) == len(dictionary) else _padded(builder.dictionary())
+    whole = dictionary if len(builder) == len(dictionary) else padded(builder.dictionary())
     return whole, new, address_of(new)
-
-
-def _padded(cells: BytesVector) -> BytesVector:
-    """Return the cells with readable bytes past the last one, so that kernels can copy short ones in whole vectors."""
-    size = int(cells.offsets[-1])
-    data = allocate_zeroed(size + _PADDING_BYTES, np.uint8)
-    data[:size] = cells.data[:size]
-    return BytesVector(cells.offsets, data)

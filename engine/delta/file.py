@@ -29,7 +29,7 @@ from ..fs.filesystem import FileSystem
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import FixedVector, conformed
 from .history import Stamps, within
-from .pages import DeltaPages
+from .pages import DeltaPages, values_of
 from .run import DeltaRun
 
 
@@ -189,7 +189,7 @@ class DeltaFile:
             return None
         low, rowids = found
         high = low + len(rowids)
-        timestamps = _values(self._stream(column_id, "timestamp"), low, high)
+        timestamps = values_of(self._stream(column_id, "timestamp"), low, high)
         return DeltaRun(rowids, timestamps, self._stream(column_id, "value").read(low, high))
 
     def pages(self, column_id: int) -> DeltaPages | None:
@@ -221,7 +221,7 @@ class DeltaFile:
         stream = self._stream(column_id, "rowid")
         pages = range(0, stream.row_count, stream.page_rows)
         found = [
-            np.unique(_values(stream, at, min(at + stream.page_rows, stream.row_count)) // BLOCK_ROWS) for at in pages
+            np.unique(values_of(stream, at, min(at + stream.page_rows, stream.row_count)) // BLOCK_ROWS) for at in pages
         ]
         blocks = np.zeros(int(found[-1][-1]) + 1, np.bool_)
         for numbers in found:
@@ -240,7 +240,7 @@ class DeltaFile:
         if found is None:
             return None
         low, rowids = found
-        timestamps = _values(self._stream(column_id, "timestamp"), low, low + len(rowids))
+        timestamps = values_of(self._stream(column_id, "timestamp"), low, low + len(rowids))
         return within(rowids, timestamps, after, until)
 
     def close(self) -> None:
@@ -255,7 +255,7 @@ class DeltaFile:
         first, last = _page_span(rowids, first_row, last_row)
         if first == last:
             return None
-        found = _values(rowids, first, last)
+        found = values_of(rowids, first, last)
         low, high = (int(at) for at in np.searchsorted(found, (first_row, last_row)))
         return (first + low, found[low:high]) if low < high else None
 
@@ -268,12 +268,6 @@ class DeltaFile:
                 if self._stream(column_id, role).row_count != count:
                     why = f"the {role} stream of column {column_id} does not hold {count} deltas"
                     raise CorruptionError(self.path, 0, why)
-
-
-def _values(stream: StreamReader, first: int, last: int) -> np.ndarray:
-    vector = stream.read(first, last)
-    assert isinstance(vector, FixedVector)
-    return vector.values
 
 
 def _page_span(rowids: StreamReader, first_row: int, last_row: int) -> tuple[int, int]:

@@ -139,12 +139,12 @@ class DeltaPages:
 
     def _load(self, number: int) -> DeltaPage:
         first = number * PAGE_ROWS
-        rowids = _values(self._rowids, first, min(first + PAGE_ROWS, self._rowids.row_count))
+        rowids = values_of(self._rowids, first, min(first + PAGE_ROWS, self._rowids.row_count))
         last = first + len(rowids)
         if rowids[0] < 0 or (rowids[1:] < rowids[:-1]).any():
             raise CorruptionError(self._path, 0, f"the rows of the deltas of column {self._address[1]} fall")
         rows = SortedDeltas(
-            rowids, _PLACES[: len(rowids)], self._bounds[number], lambda: _values(self._timestamps, first, last)
+            rowids, _PLACES[: len(rowids)], self._bounds[number], lambda: values_of(self._timestamps, first, last)
         )
         cell_bytes = len(rowids) * self._cell_bytes
         return DeltaPage(rows, first, cell_bytes if cell_bytes <= _KEPT_CELL_BYTES else 0)
@@ -177,7 +177,8 @@ class DeltaPages:
         return self._cells.read(first, last).take(positions - first)
 
 
-def _values(stream: StreamReader, first: int, last: int) -> np.ndarray:
+def values_of(stream: StreamReader, first: int, last: int) -> np.ndarray:
+    """Return the numbers of a stream of rowids or timestamps."""
     vector = stream.read(first, last)
     assert isinstance(vector, FixedVector)
     return vector.values

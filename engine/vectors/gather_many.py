@@ -9,7 +9,7 @@ import numpy as np
 
 from ..kernels import gather_many as kernels
 from .gather import check_data_bytes, concat_bytes
-from .memory import address_of, addresses, allocate
+from .memory import address_of, address_or_0, addresses, allocate
 from .places import Places
 from .vector import BytesVector, DictionaryVector, FixedVector, Vector, as_bytes
 
@@ -63,7 +63,7 @@ def _take_bytes(vectors: Sequence[BytesVector], places: Places, valid: np.ndarra
     offsets, data, data_ends = _string_tables(vectors)
     strings = address_of(offsets), address_of(data), address_of(data_ends)
     target = address_of(ends), address_of(cells)
-    kernels.copy_strings_at_places(*strings, *_wanted(places), _address_or_0(valid), *target)
+    kernels.copy_strings_at_places(*strings, *_wanted(places), address_or_0(valid), *target)
     return BytesVector(ends, cells[: ends[-1]], valid)
 
 
@@ -80,7 +80,7 @@ def _take_coded(
     first_codes = np.cumsum([0, *map(len, dictionaries[:-1])])
     code_bases, offset_bases = addresses(codes), address_of(offsets) + first_codes * offsets.itemsize
     strings, target = (address_of(code_bases), address_of(offset_bases)), (address_of(ends), address_of(cells))
-    kernels.copy_coded_at_places(*strings, address_of(data), longest, *_wanted(places), _address_or_0(valid), *target)
+    kernels.copy_coded_at_places(*strings, address_of(data), longest, *_wanted(places), address_or_0(valid), *target)
     return BytesVector(ends, cells[: ends[-1]], valid)
 
 
@@ -89,15 +89,11 @@ def _room(count: int, bytes_max: int) -> tuple[np.ndarray, np.ndarray]:
     return allocate(count + 1, np.int32), allocate(check_data_bytes(bytes_max), np.uint8)
 
 
-def _address_or_0(valid: np.ndarray | None) -> int:
-    return 0 if valid is None else address_of(valid)
-
-
 def _take_values(dictionaries: Sequence[BytesVector], values: np.ndarray, valid: np.ndarray | None) -> BytesVector:
     """Values may be taken repeatedly: adds up their lengths first."""
     offsets, data, data_ends = _string_tables(dictionaries)
     ends, wanted = allocate(len(values) + 1, np.int32), (address_of(values), len(values))
-    flags = _address_or_0(valid)
+    flags = address_or_0(valid)
     total = int(kernels.gather_offsets_of_values(address_of(offsets), *wanted, flags, address_of(ends)))
     cells = allocate(check_data_bytes(total), np.uint8)
     strings = address_of(offsets), address_of(data), address_of(data_ends)

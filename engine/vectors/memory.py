@@ -48,6 +48,11 @@ def address_of(array: np.ndarray) -> int:
     return pa.py_buffer(array).address
 
 
+def address_or_0(array: np.ndarray | None) -> int:
+    """Return the address of an array, 0 of none: as kernels take the flags of NULLs."""
+    return 0 if array is None else address_of(array)
+
+
 def addresses(arrays: Sequence[np.ndarray]) -> np.ndarray:
     """Return the address of each array (int64), for kernels that take many."""
     return np.array([address_of(array) for array in arrays], np.int64)

@@ -24,6 +24,8 @@ from .gather import checked_indices, concat_bytes, gather_bytes, gather_fixed, p
 from .memory import allocate, allocate_zeroed
 from .physical import PhysicalType, resized
 
+_PADDING_BYTES = 64
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FixedVector:
@@ -151,6 +153,15 @@ def nulls(physical: PhysicalType, row_count: int) -> FixedVector | BytesVector:
     if isinstance(cells, BytesVector):
         return BytesVector(cells.offsets, cells.data, valid)
     return FixedVector(cells.values, valid)
+
+
+def padded(cells: BytesVector) -> BytesVector:
+    """Return a copy with readable bytes past the last cell: kernels copy short cells in whole vectors, and in a small
+    dictionary nearly every cell is close to the end."""
+    size = int(cells.offsets[-1])
+    data = allocate_zeroed(size + _PADDING_BYTES, np.uint8)
+    data[:size] = cells.data[:size]
+    return BytesVector(cells.offsets, data)
 
 
 def materialize(vector: DictionaryVector) -> BytesVector:
