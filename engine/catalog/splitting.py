@@ -96,9 +96,7 @@ def _split_version(table: Table, state: TableState, tablet_splits: Sequence[Tabl
     """Return the new version of the table, ready for the first batch."""
     kept = _kept(table, tablet_splits)
     new = [half for tablet_split in tablet_splits for half in tablet_split.halves]
-    version = TableVersion(state.schema, state.options, (*kept, *new), state.partitions)
-    _ = version.router, version.defaults, version.default_bytes, version.encoder
-    return version
+    return TableVersion(state.schema, state.options, (*kept, *new), state.partitions).prepared()
 
 
 def _put_in_place(

@@ -38,7 +38,6 @@ from ..table.table_version import write_locks
 from ..tablet.directories import retire
 from ..tablet.open import open_tablet
 from ..tablet.tablet import Tablet
-from .replaced import with_tablet
 
 ROOT = "moves"
 
@@ -373,7 +372,7 @@ class Arrivals:
 
     def _put_in_place(self, table: Table, asked: HandedOver, empty: Tablet, entry: TabletEntry, tablet: Tablet) -> None:
         table.auto_increment.follow(asked.last_auto_id)
-        version = with_tablet(table.version, empty, tablet)
+        version = table.version.with_tablet(empty, tablet)
 
         def edited(old: TableEntry) -> TableEntry:
             kept = tuple(each for each in old.tablets if each.id != empty.tablet_id)

@@ -39,7 +39,6 @@ from ..table.table_version import check_here, write_locks
 from ..tablet.directories import make_directories, retire
 from ..tablet.tablet import Tablet
 from ..transaction.staging.area import StagingArea
-from .replaced import with_tablet
 
 _CLOSED_SECONDS = 10
 """Writers are admitted again if a move does not finish this long after its last round."""
@@ -283,7 +282,7 @@ class Departures:
                 self._check_same(departure)
                 self._commit(departure, empty)
                 with environment.latch.on_failure("a moved tablet could not be removed"):
-                    table.version = with_tablet(table.version, tablet, empty)
+                    table.version = table.version.with_tablet(tablet, empty)
 
     def _check_same(self, departure: _Departure) -> None:
         """Check, under the locks, that the round contains the whole tablet."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -39,6 +39,16 @@ class TableVersion:
     options: TableOptions
     tablets: tuple[Tablet, ...]
     partitions: PartitionSchema = UNPARTITIONED
+
+    def prepared(self) -> TableVersion:
+        """Return it ready for the first batch: what is worked out when it is first asked for is there."""
+        _ = self.router, self.defaults, self.default_bytes, self.encoder
+        return self
+
+    def with_tablet(self, old: Tablet, new: Tablet) -> TableVersion:
+        """Return the table version with ``new``, of the same rows, for ``old``, ready for the first batch."""
+        kept = [tablet for tablet in self.tablets if tablet is not old]
+        return replace(self, tablets=tuple(sorted((*kept, new), key=lambda tablet: tablet.tablet_id))).prepared()
 
     @cached_property
     def router(self) -> Router:
