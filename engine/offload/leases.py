@@ -7,12 +7,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, TypeVar
 
 from ...schemas.errors import NotFoundError
 from ...schemas.request import peer
 from ..commit.room import Room
 from ..fs.failures import named
+from ..maintenance.op import MaintenanceOp
+from ..maintenance.upkeep import TabletOp
 
 T = TypeVar("T")
 
@@ -29,9 +32,11 @@ class _Lease(Generic[T]):
 class Leases(Generic[T]):
     """Values by id, each with an expiry time in microseconds since 1970. Thread safe."""
 
-    def __init__(self, what: str, now: Callable[[], int], room: Room | None = None) -> None:
-        """``what`` names the values in errors; ``now`` returns microseconds; ``room`` limits ``begun``."""
+    def __init__(self, what: str, drop: Callable[[str, T], None], now: Callable[[], int], room: Room) -> None:
+        """``what`` names the values in errors; ``drop`` cleans up after an ended one; ``now`` returns microseconds;
+        ``room`` limits ``begun``."""
         self._what = what
+        self._drop = drop
         self._room = room
         self._beginning: Counter[str] = Counter()
         self._now = now
@@ -53,13 +58,12 @@ class Leases(Generic[T]):
         """
         who = peer()
         with self._lock:
-            if self._room:
-                now = self._now()
-                peers = [each.peer for each in self._leases.values() if each.users or each.until > now]
-                peers.extend(self._beginning.elements())
-                self._room.check_count(f"{self._what}s", len(peers), peers.count(who) if who else None)
-                with named(f"a {self._what} could not be started"):
-                    self._room.check_disk(0)
+            now = self._now()
+            peers = [each.peer for each in self._leases.values() if each.users or each.until > now]
+            peers.extend(self._beginning.elements())
+            self._room.check_count(f"{self._what}s", len(peers), peers.count(who) if who else None)
+            with named(f"a {self._what} could not be started"):
+                self._room.check_disk(0)
             self._beginning[who] += 1
         try:
             yield
@@ -91,15 +95,17 @@ class Leases(Generic[T]):
             return {lease_id: lease.value for lease_id, lease in self._leases.items()}
 
     def end_known(self, lease_id: str) -> None:
-        """Remove a value, expired or not. Raises NotFoundError if it is gone already."""
-        with self._lock:
-            if self._leases.pop(lease_id, None) is None:
-                raise self._gone(lease_id)
+        """Drop a value, expired or not. Raises NotFoundError if it is gone already."""
+        if not self.end(lease_id):
+            raise self._gone(lease_id)
 
     def end(self, lease_id: str) -> bool:
-        """Remove a value, expired or not; return whether it existed."""
+        """Drop a value, expired or not; return whether it existed."""
         with self._lock:
-            return self._leases.pop(lease_id, None) is not None
+            lease = self._leases.pop(lease_id, None)
+        if lease is not None:
+            self._drop(lease_id, lease.value)
+        return lease is not None
 
     def expired(self) -> list[str]:
         """Return the ids of expired values that nobody uses."""
@@ -107,14 +113,21 @@ class Leases(Generic[T]):
         with self._lock:
             return [lease_id for lease_id, lease in self._leases.items() if lease.until <= now and not lease.users]
 
-    def end_expired(self, lease_id: str) -> bool:
-        """Remove a value if it has expired; False if it was renewed or taken into use meanwhile."""
+    def end_expired(self, lease_id: str) -> None:
+        """Drop a value if it has expired, and was not renewed or taken into use meanwhile."""
         with self._lock:
             lease = self._leases.get(lease_id)
             if lease is None or lease.users or lease.until > self._now():
-                return False
+                return
             del self._leases[lease_id]
-            return True
+        self._drop(lease_id, lease.value)
+
+    def removals(self, verb: str = "drop") -> list[MaintenanceOp]:
+        """Return the work of dropping expired values; ``verb`` names it."""
+        return [
+            TabletOp(f"{verb} {self._what} {lease_id}", lambda: 1.0, partial(self.end_expired, lease_id))
+            for lease_id in self.expired()
+        ]
 
     def _found(self, lease_id: str) -> _Lease[T]:
         lease = self._leases.get(lease_id)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 from ....schemas.bulk import IMPORT_FILES_MAX, ImportBegin, ImportCommit, ImportPlan, ImportTablet
 from ....schemas.errors import InvalidArgumentError, NotFoundError
@@ -24,7 +23,6 @@ from ...fs.failures import named
 from ...fs.filesystem import FileSystem, join
 from ...fs.tree import remove_quietly
 from ...maintenance.op import MaintenanceOp
-from ...maintenance.upkeep import TabletOp
 from ...table.pending_write import RepeatedWrite
 from ...table.table import Table
 from ...table.table_version import TableVersion
@@ -88,7 +86,7 @@ class Imports:
         self._importer = importer
         self._writers = writers
         self._storage = storage
-        self._open: Leases[_Import] = Leases("import", now, room)
+        self._open: Leases[_Import] = Leases("import", self._remove, now, room)
 
     def begin(self, asked: ImportBegin) -> ImportPlan:
         """Begin an import: make its directory, reserve file numbers, and return all that builders need.
@@ -153,7 +151,6 @@ class Imports:
                 commit = self._importer.commit(begun.table, begun.version, staging, asked.files, asked.mode, found)
         self._importer.log.acknowledge(commit, Durability.FSYNC)
         self._open.end(import_id)
-        self._remove(import_id)
         self._notify()
         rows = sum(file.rows for file in asked.files)
         return WriteResult(timestamp=commit.timestamp, rows=rows, applied=rows)
@@ -161,21 +158,13 @@ class Imports:
     def abort(self, import_id: str) -> None:
         """Drop an import and its files; does nothing if there is no such import."""
         _table_of(import_id)
-        if self._open.end(import_id):
-            self._remove(import_id)
+        self._open.end(import_id)
 
     def removals(self) -> list[MaintenanceOp]:
         """Return the work of dropping expired imports."""
-        return [
-            TabletOp(f"drop import {import_id}", lambda: 1.0, partial(self._drop_expired, import_id))
-            for import_id in self._open.expired()
-        ]
+        return self._open.removals()
 
-    def _drop_expired(self, import_id: str) -> None:
-        if self._open.end_expired(import_id):
-            self._remove(import_id)
-
-    def _remove(self, import_id: str) -> None:
+    def _remove(self, import_id: str, _: _Import) -> None:
         remove_quietly(self._storage.fs, self._storage.directory(import_id))
 
 

@@ -58,7 +58,7 @@ class Pins:
         self._limits = limits
         self._new_timestamp = new_timestamp
         self._room = room
-        self._leases: Leases[dict[str, int]] = Leases("pin", now, room)
+        self._leases: Leases[dict[str, int]] = Leases("pin", self._remove, now, room)
         """The files of each pin with their sizes, by their paths in the tablets' directories."""
 
     def pin(self, asked: PinSnapshot) -> PinnedTable:
@@ -116,14 +116,13 @@ class Pins:
     def release(self, pin_id: str) -> None:
         """Release the files. Raises NotFoundError if the pin is gone already."""
         self._leases.end_known(pin_id)
-        remove_quietly(self._environment.fs, join(ROOT, pin_id))
 
     def removals(self) -> list[MaintenanceOp]:
         """Return the work of releasing pins that have expired or keep too much."""
-        found = [(pin_id, self._release_expired) for pin_id in self._leases.expired()]
+        found = self._leases.removals("release")
         if not found and (pin_id := self._too_much()):
-            found.append((pin_id, self._release_early))
-        return [TabletOp(f"release pin {pin_id}", lambda: 1.0, partial(release, pin_id)) for pin_id, release in found]
+            found.append(TabletOp(f"release pin {pin_id}", lambda: 1.0, partial(self._release_early, pin_id)))
+        return found
 
     @property
     def kept_bytes(self) -> int:
@@ -160,11 +159,9 @@ class Pins:
                 "needs, or the disk is full but for disk_reserve_bytes",
                 pin_id,
             )
-            remove_quietly(self._environment.fs, join(ROOT, pin_id))
 
-    def _release_expired(self, pin_id: str) -> None:
-        if self._leases.end_expired(pin_id):
-            remove_quietly(self._environment.fs, join(ROOT, pin_id))
+    def _remove(self, pin_id: str, _: dict[str, int]) -> None:
+        remove_quietly(self._environment.fs, join(ROOT, pin_id))
 
     def _linked(
         self, version: TableVersion, directory: str, snapshot: int, name: str, linked: dict[str, int]

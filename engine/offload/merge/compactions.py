@@ -13,7 +13,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from ....schemas.compaction import (
     TASK_FILES_MAX,
@@ -34,7 +33,7 @@ from ...fs.filesystem import FileSystem, join
 from ...fs.subdirectory import DirectoryFileSystem
 from ...fs.tree import remove_quietly
 from ...maintenance.op import MaintenanceOp
-from ...maintenance.upkeep import TabletOp, work_on
+from ...maintenance.upkeep import work_on
 from ...manifest import files
 from ...manifest.environment import Environment
 from ...manifest.manifest import TabletEntry
@@ -98,8 +97,7 @@ class Compactions:
         self._notify = notify
         self._environment = environment
         self._new_timestamp = new_timestamp
-        self._leases: Leases[_Compaction] = Leases("compaction", now, room)
-        self._open: dict[str, _Compaction] = {}
+        self._leases: Leases[_Compaction] = Leases("compaction", self._drop, now, room)
 
     def begin(self, asked: CompactionBegin) -> CompactionPlan:
         """Flush the tablets of a table and hand out the rowsets that are worth merging; there may be none.
@@ -113,7 +111,7 @@ class Compactions:
         table = self._catalog.table(asked.table)
         ancient_history_mark = self._snapshots.ancient_history_mark(table)
         for compaction_id in self._leases.expired():
-            self._drop_expired(compaction_id)
+            self._leases.end_expired(compaction_id)
         with self._leases.begun():
             plan = self._begin(asked, table, ancient_history_mark)
         self._flushed()
@@ -126,20 +124,19 @@ class Compactions:
                 with named("rowsets could not be handed out to be merged"):
                     for tablet in _chosen(found.version, asked.tablets, table.name):
                         if asked.replace and tablet.handed_out:
-                            self._drop_open(tablet.handed_out)
+                            self._leases.end(tablet.handed_out)
                         self._hand_out(found, tablet, ancient_history_mark)
             except StoreError:
-                self._drop(found)
+                self._drop(found.compaction_id, found)
                 if table.version is not found.version and table.dropped_until is None:
                     continue  # a tablet is gone; the new table version shows where its rows are
                 raise
             if table.version is found.version:
                 break
-            self._drop(found)
+            self._drop(found.compaction_id, found)
         else:
             raise UnavailableError(f"table {table.name!r} keeps being altered: try again later", 1.0)
         if found.tasks:
-            self._open[found.compaction_id] = found
             self._leases.add(found.compaction_id, found, asked.ttl_seconds)
         return CompactionPlan(
             compaction_id=found.compaction_id,
@@ -184,24 +181,12 @@ class Compactions:
     def abort(self, compaction_id: str) -> None:
         """Drop uncommitted tasks. Raises NotFoundError if the compaction is gone already."""
         self._leases.end_known(compaction_id)
-        self._drop(self._open.pop(compaction_id))
-
-    def _drop_open(self, compaction_id: str) -> None:
-        if self._leases.end(compaction_id):
-            self._drop(self._open.pop(compaction_id))
 
     def removals(self) -> list[MaintenanceOp]:
         """Return the work of dropping expired compactions."""
-        return [
-            TabletOp(f"drop compaction {compaction_id}", lambda: 1.0, partial(self._drop_expired, compaction_id))
-            for compaction_id in self._leases.expired()
-        ]
+        return self._leases.removals()
 
-    def _drop_expired(self, compaction_id: str) -> None:
-        if self._leases.end_expired(compaction_id):
-            self._drop(self._open.pop(compaction_id))
-
-    def _drop(self, found: _Compaction) -> None:
+    def _drop(self, _: str, found: _Compaction) -> None:
         self._end(found, found.tasks)
         for tablet in found.version.tablets:  # including one whose first task could not be made
             _take_back(found, tablet)
