@@ -7,7 +7,7 @@ tablet.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -33,11 +33,9 @@ from ..schemas.moving import (
 )
 from ..schemas.placement import ServerIdentity
 from ..schemas.scan import ScanSpec
-from ..schemas.service import PendingResult, ScanStream, StoreService
-from ..schemas.transaction import StagedBatch, StageResult
+from ..schemas.service import ScanStream, StoreService
 from ..schemas.verb import Verb
 from ..schemas.verbs import Verbs
-from ..schemas.write import WriteCommand, WriteResult
 
 
 class _LocalStore(StoreService, Protocol):
@@ -58,26 +56,13 @@ class Gateway(Verbs):
         # A thread of this server must not wait for another server: the client waits and retries.
         self._servers = Servers(here.placement, retries=False, known={here.server: local})
         self._all = PlacedStore(self._servers)
+        # Writes are for the tablets here: a refusal names the server that has the tablet.
+        self.write, self.begin_write = local.write, local.begin_write
+        self.write_all, self.stage = local.write_all, local.stage
 
     def perform(self, verb: Verb, *args: Any, **named: Any) -> Any:
         """Pass the verb to the local store."""
         return getattr(self._local, verb.method)(*args, **named)
-
-    def write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> WriteResult:
-        """See StoreService."""
-        return self._local.write(command, batch, seq)
-
-    def begin_write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> PendingResult:
-        """See StoreService."""
-        return self._local.begin_write(command, batch, seq)
-
-    def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:
-        """See StoreService."""
-        return self._local.write_all(command, batches)
-
-    def stage(self, command: WriteCommand, batches: Iterable[StagedBatch]) -> StageResult:
-        """See StoreService."""
-        return self._local.stage(command, batches)
 
     def scan(self, spec: ScanSpec) -> ScanStream:
         """See StoreService."""

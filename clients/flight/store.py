@@ -90,8 +90,6 @@ class FlightStore(Verbs):
         other._waits_for_gone = False
         return other
 
-    # Tables
-
     # Rows
 
     def write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> WriteResult:
@@ -242,8 +240,6 @@ class FlightStore(Verbs):
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
         """See StoreService."""
         return self._patiently(lambda: self._point_reads.get(table, keys))
-
-    # Past one process
 
     # The store
 
