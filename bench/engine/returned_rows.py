@@ -18,7 +18,6 @@ from bench import data
 from bench.engine.scratch import Results
 from nyala.engine.cfile.cache import PageCache
 from nyala.engine.codecs import row
-from nyala.engine.codecs.registry import default_encoding
 from nyala.engine.delta import LIVE
 from nyala.engine.delta.file import ColumnEncoding, DeltaFile, DeltaFileWriter
 from nyala.engine.delta.run import DeltaRun
@@ -26,6 +25,7 @@ from nyala.engine.fs.local import LocalFileSystem
 from nyala.engine.vectors.arrow import from_arrow
 from nyala.engine.vectors.physical import PhysicalType, physical_of
 from nyala.engine.vectors.vector import FixedVector, Vector, as_bytes
+from nyala.schemas.encoding import encodings_for
 from nyala.schemas.types import LogicalType
 
 SHARES = (0.01, 0.1)
@@ -51,7 +51,7 @@ class RevivedRows:
                 self.types[len(kinds)] = physical_of(array.type)
                 self.columns[len(kinds)] = from_arrow(array, physical_of(array.type))
         self.encodings = {
-            number: ColumnEncoding(self.types[number], default_encoding(kind), "none")
+            number: ColumnEncoding(self.types[number], encodings_for(kind)[0], "none")
             for number, kind in enumerate(kinds, 1)
         }
         self.encodings[LIVE] = ColumnEncoding(PhysicalType.BOOL, "run_length", "none")

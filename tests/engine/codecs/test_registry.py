@@ -2,13 +2,9 @@
 
 import pytest
 
-from nyala.engine.codecs.registry import (
-    codec_by_code,
-    codec_by_name,
-    default_encoding,
-    encodings_for,
-)
+from nyala.engine.codecs.registry import codec_by_code, codec_by_name
 from nyala.engine.vectors.physical import physical_of
+from nyala.schemas.encoding import encodings_for
 from nyala.schemas.types import LogicalType
 
 TYPES = [
@@ -51,4 +47,3 @@ def test_every_encoding_of_a_type_can_store_it(word):
     physical = physical_of(kind.arrow)
     for name in encodings_for(kind):
         assert codec_by_name(name).supports(physical)
-    assert default_encoding(kind) == encodings_for(kind)[0]
