@@ -13,7 +13,7 @@ from .column import ColumnDefinition
 from .partition import RangeBound, RangeEnds
 
 
-class AddColumn(ColumnDefinition):
+class AddColumn(ColumnDefinition, frozen=True):
     """Add a last column; existing rows show its ``read_default``, else NULL."""
 
     op: Literal["add_column"] = "add_column"
@@ -97,13 +97,13 @@ class SetOption(BaseModel, frozen=True, extra="forbid"):
     value: Any
 
 
-class AddRangePartition(RangeBound):
+class AddRangePartition(RangeBound, frozen=True):
     """Add an empty range to the table, with the table's hash levels or its own."""
 
     op: Literal["add_range_partition"] = "add_range_partition"
 
 
-class DropRangePartition(RangeEnds):
+class DropRangePartition(RangeEnds, frozen=True):
     """Drop the range with exactly these ends and all its rows."""
 
     op: Literal["drop_range_partition"] = "drop_range_partition"

@@ -21,7 +21,7 @@ class TableName(BaseModel, frozen=True, extra="forbid"):
     table: str = Field(validation_alias=AliasChoices("table", "name"))
 
 
-class DropBody(TableName):
+class DropBody(TableName, frozen=True):
     """The body of ``drop_table``."""
 
     keep_seconds: StrictInt = 0
@@ -43,7 +43,7 @@ class RecallBody(BaseModel, frozen=True, extra="forbid"):
     new_name: str | None = None
 
 
-class MaintainBody(TableName):
+class MaintainBody(TableName, frozen=True):
     """The body of ``maintain``."""
 
     op: str
@@ -68,7 +68,7 @@ class CommitMessage(BaseModel, frozen=True, extra="forbid"):
     seq: int | None = None
 
 
-class PutResult(WriteResult):
+class PutResult(WriteResult, frozen=True):
     """A ``PutResult`` of DoPut: the result of the batch with ``seq``, or of all batches without one."""
 
     seq: int | None = None

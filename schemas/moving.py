@@ -24,7 +24,7 @@ class MoveName(BaseModel, frozen=True, extra="forbid"):
     move: str = Field(min_length=1, max_length=MOVE_NAME_LENGTH_MAX)
 
 
-class MoveBegin(MoveName):
+class MoveBegin(MoveName, frozen=True):
     """The body of ``move_begin``: starts a move, or its next round."""
 
     table: str
@@ -47,7 +47,7 @@ class MoveFile(BaseModel, frozen=True, extra="forbid"):
     """The CRC-32 of the whole file."""
 
 
-class MoveRound(MoveName):
+class MoveRound(MoveName, frozen=True):
     """The answer of ``move_begin``, and the body of ``move_receive`` and ``move_prepare``."""
 
     number: PositiveInt
@@ -71,14 +71,14 @@ class MoveRound(MoveName):
     files: tuple[MoveFile, ...]
 
 
-class MoveRead(MoveName):
+class MoveRead(MoveName, frozen=True):
     """The body of ``move_read``."""
 
     name: str
     """The file's name."""
 
 
-class MoveFetch(MoveName):
+class MoveFetch(MoveName, frozen=True):
     """The body of ``move_fetch``."""
 
     source: str
@@ -93,7 +93,7 @@ class MoveLacking(BaseModel, frozen=True, extra="forbid"):
     """The files of the round that are not here yet."""
 
 
-class MoveHandOver(MoveName):
+class MoveHandOver(MoveName, frozen=True):
     """The body of ``move_hand_over``."""
 
     table: str
@@ -112,7 +112,7 @@ class MovedAnswers(BaseModel, frozen=True, extra="forbid"):
     answers: tuple[dict[str, Any], ...]
 
 
-class HandedOver(MoveName):
+class HandedOver(MoveName, frozen=True):
     """The source's description of a tablet that it has handed over; the body of ``move_take_over``."""
 
     table: str
@@ -139,7 +139,7 @@ class MoveStatus(BaseModel, frozen=True, extra="forbid"):
     handed_over: HandedOver | None = None
 
 
-class MoveNote(MoveName):
+class MoveNote(MoveName, frozen=True):
     """A server's record of a move."""
 
     server: str

@@ -41,7 +41,7 @@ class RangeEnds(BaseModel, frozen=True, extra="forbid"):
     upper_inclusive: bool = False
 
 
-class RangeBound(RangeEnds):
+class RangeBound(RangeEnds, frozen=True):
     """One range of the range columns. ``hash`` gives it its own hash levels."""
 
     hash: list[HashLevel] | None = None

@@ -109,7 +109,7 @@ class TransactionAbort(BaseModel, frozen=True, extra="forbid"):
     transaction: TransactionName
 
 
-class StagedRowError(RowError):
+class StagedRowError(RowError, frozen=True):
     """Why one row of a transaction was rejected. ``row`` is its position in its part."""
 
     part: str
@@ -124,7 +124,7 @@ class StagedRowError(RowError):
         return f"row {self.row:,} of part {self.part!r}{which}, for table {self.table!r}"
 
 
-class TransactionResult(WriteResult):
+class TransactionResult(WriteResult, frozen=True):
     """The outcome of a transaction. With errors nothing was applied, and it can still be committed or aborted.
 
     ``truncated`` counts the live rows of the tables in ``truncate``: all were removed, including those whose keys a

@@ -53,7 +53,7 @@ class _Span(BaseModel, frozen=True):
         return self
 
 
-class Backup(_Span):
+class Backup(_Span, frozen=True):
     """The content of ``metadata.json``, which is written last: a folder without it is not a backup."""
 
     format: Literal[1] = 1
@@ -100,7 +100,7 @@ class Backup(_Span):
         return f"{datetime_of(self.until).isoformat(timespec='seconds')} ({self.until})"
 
 
-class BackupPlan(_Span):
+class BackupPlan(_Span, frozen=True):
     """The content of ``plan.json``, from which another run resumes a backup."""
 
     sums: bool

@@ -27,7 +27,7 @@ NUMBERS = 64
 """Answers that the store keeps of each writer: a batch sent again is recognised only among the newest ones."""
 
 
-class RefusedRow(RowError):
+class RefusedRow(RowError, frozen=True):
     """A row that the table refused, or that could not be read; ``row`` counts from the start of its file."""
 
     file: str

@@ -81,7 +81,7 @@ class Place(BaseModel, frozen=True, extra="forbid", alias_generator=to_camel, po
 Model = TypeVar("Model", bound=Place)
 
 
-class _Selection(Place):
+class _Selection(Place, frozen=True):
     columns: Names | None = None
     filter: str | None = None
     """SQL text, evaluated in the store."""
@@ -92,7 +92,7 @@ class _Selection(Place):
     split_size_bytes: PositiveInt = SPLIT_BYTES
 
 
-class BatchReadOptions(_Selection):
+class BatchReadOptions(_Selection, frozen=True):
     """The options of ``spark.read``."""
 
     _SNAPSHOTS: ClassVar = ("snapshot_timestamp", "timestamp_as_of", "version_as_of")
@@ -141,7 +141,7 @@ class BatchReadOptions(_Selection):
         return next((value for name in self._SNAPSHOTS if (value := getattr(self, name)) is not None), None)
 
 
-class StreamReadOptions(_Selection):
+class StreamReadOptions(_Selection, frozen=True):
     """The options of ``spark.readStream``."""
 
     starting_timestamp: Moment = "earliest"
@@ -166,7 +166,7 @@ class StreamReadOptions(_Selection):
         )
 
 
-class _Writing(Place):
+class _Writing(Place, frozen=True):
     operation: Operation = Operation.UPSERT
     operation_column: str | None = None
     """A column with the operation of each row; it is not written itself."""
@@ -181,7 +181,7 @@ class _Writing(Place):
         return self
 
 
-class WriteOptions(_Writing):
+class WriteOptions(_Writing, frozen=True):
     """The options of ``df.write``."""
 
     txn_version: NonNegativeInt | None = None
@@ -197,7 +197,7 @@ class WriteOptions(_Writing):
         return super().checked()
 
 
-class StreamWriteOptions(_Writing):
+class StreamWriteOptions(_Writing, frozen=True):
     """The options of ``df.writeStream``. The default of ``txnAppId`` is the query's id, which its checkpoint keeps."""
 
 

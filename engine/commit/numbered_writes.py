@@ -73,7 +73,7 @@ class Answered:
             raise InvalidArgumentError(f"seq was already used for a batch of {first:,} rows, not {rows:,}")
 
 
-class _Answer(WriteResult):
+class _Answer(WriteResult, frozen=True):
     """An answer as logged, without the fields that the record or the request supplies."""
 
     timestamp: int = 0

@@ -36,10 +36,10 @@ def test_keywords_are_the_fields_of_the_model(model: type[BaseModel], keywords: 
 
 
 def test_keywords_that_are_behind_are_seen() -> None:
-    class Newer(TableOptions):
+    class Newer(TableOptions, frozen=True):
         replicas: int = 1
 
-    class Other(TableOptions):
+    class Other(TableOptions, frozen=True):
         comment: bytes = b""  # pyright: ignore[reportIncompatibleVariableOverride]
 
     assert apart(Newer, TableOptionsDict) == ["replicas"]
