@@ -18,6 +18,8 @@ from .statement import Statement
 
 Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")
+ANSWER: Any = None
+"""What the bodies of verbs return, for type checkers alone: ``perform`` answers in their place."""
 
 
 class Kind(Enum):

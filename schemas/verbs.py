@@ -40,7 +40,7 @@ from .scan import ScanSpec
 from .statement import Statement
 from .table import TableDefinition
 from .transaction import TransactionAbort, TransactionCommit, TransactionResult
-from .verb import Kind, Pieces, Verb, verb
+from .verb import ANSWER, Kind, Pieces, Verb, verb
 from .write import WriteResult
 
 _IMPORTED = "files cannot be imported"
@@ -63,7 +63,7 @@ class Verbs(Protocol):
     )
     def create_table(self, definition: TableDefinition) -> TableDescription:
         """Create a table; with ``if_not_exists`` return an existing one."""
-        ...
+        return ANSWER
 
     @verb(
         'Change a table by all steps or none: {"name","steps":[{"op":"add_column","name","type",...},{"op":"d'
@@ -73,14 +73,14 @@ class Verbs(Protocol):
     )
     def alter_table(self, alteration: Alteration) -> TableDescription:
         """Apply all steps of an alteration to a table, or none; scans and writes continue meanwhile."""
-        ...
+        return ANSWER
 
     @verb(
         'Drop a table with its data, which can be recalled for a time: {"table","keep_seconds"}. Answers {}.', DropBody
     )
     def drop_table(self, name: str, keep_seconds: int = 0) -> None:
         """Drop a table with its data, which can be recalled for ``keep_seconds``. Running scans continue."""
-        ...
+        return ANSWER
 
     @verb(
         'Bring back a table that was dropped, by name or id: {"table","new_name"}. Answers its description.',
@@ -89,7 +89,7 @@ class Verbs(Protocol):
     )
     def recall_table(self, table: str | int, new_name: str | None = None) -> TableDescription:
         """Bring a dropped table back, by name or id, with all of its rows and history, under ``new_name`` if given."""
-        ...
+        return ANSWER
 
     @verb(
         'The tables that can be recalled: no body. Answers {"tables":[{"table_id","name","until"}]}.',
@@ -100,7 +100,7 @@ class Verbs(Protocol):
     )
     def dropped_tables(self) -> list[DroppedTable]:
         """Return the dropped tables that can be recalled, by name and id."""
-        ...
+        return ANSWER
 
     @verb(
         'A table\'s columns with ids, types, encodings and defaults, its key, options and schema version: {"table"}.',
@@ -110,7 +110,7 @@ class Verbs(Protocol):
     )
     def describe_table(self, name: str) -> TableDescription:
         """Return a table's columns with ids, types, encodings and defaults, its key, options and schema version."""
-        ...
+        return ANSWER
 
     @verb(
         'A table\'s live rows, bytes on disk and memory, by tablet and by column: {"table"}.',
@@ -120,7 +120,7 @@ class Verbs(Protocol):
     )
     def table_stats(self, name: str) -> TableStats:
         """Return live rows, bytes, rowsets, delta files and bytes by column."""
-        ...
+        return ANSWER
 
     @verb(
         'The timestamp of the last commit that changed rows of a table, 0 if there is none: {"table"}. '
@@ -132,7 +132,7 @@ class Verbs(Protocol):
     )
     def last_change(self, table: str) -> int:
         """Return the timestamp of the last commit that changed rows of a table; 0 if there is none. It is visible."""
-        ...
+        return ANSWER
 
     @verb(
         "Commit parts that were staged, all or none: "
@@ -148,12 +148,12 @@ class Verbs(Protocol):
         Refused rows are in the answer; nothing is applied then. A transaction that was committed before gets its first
         answer again.
         """
-        ...
+        return ANSWER
 
     @verb('Throw away what was staged for a transaction: {"transaction"}. Answers {}.', TransactionAbort)
     def abort_transaction(self, transaction: str) -> None:
         """Discard everything staged for a transaction; does nothing if there is nothing."""
-        ...
+        return ANSWER
 
     @verb(
         'Change rows as one commit: {"table","kind":"update"|"delete"|"restore","set":{column:expression},"wh'
@@ -167,7 +167,7 @@ class Verbs(Protocol):
 
         The answer counts the selected rows. With errors, nothing was applied.
         """
-        ...
+        return ANSWER
 
     @verb(
         'The commits to a table after a moment, ascending, as several results: {"table","since"}. Each '
@@ -179,7 +179,7 @@ class Verbs(Protocol):
     )
     def commits(self, table: str, since: int | str | None = None) -> pa.Table:
         """Return the commits to a table after a moment, or all in its history, as ``COMMITS_SCHEMA``."""
-        ...
+        return ANSWER
 
     @verb(
         'How a table is cut, and which of its tablets are on this server: {"table"}. Answers '
@@ -190,12 +190,12 @@ class Verbs(Protocol):
     )
     def tablets(self, name: str) -> TabletMap:
         """Return a table's partitions, and which of its tablets are here, if several servers share them."""
-        ...
+        return ANSWER
 
     @verb('The names of the tables: no body. Answers {"tables"}.', None, TableNames, member="tables", is_read=True)
     def tables(self) -> list[str]:
         """Return the names of the tables, sorted."""
-        ...
+        return ANSWER
 
     @verb(
         "The placement of the servers that share their tables, of which this is one: no body. Answers it as JSON.",
@@ -204,7 +204,7 @@ class Verbs(Protocol):
     )
     def placement(self) -> Placement:
         """Return the placement that this server is part of. NOT_FOUND if it is alone."""
-        ...
+        return ANSWER
 
     @verb(
         "Do one kind of maintenance now: "
@@ -216,7 +216,7 @@ class Verbs(Protocol):
     )
     def maintain(self, table: str, op: str) -> dict[str, Any]:
         """Run one maintenance operation now; see ``MaintenanceKind``. Returns what was done."""
-        ...
+        return ANSWER
 
     @verb(
         "How a scan would run, and what is pruned and why: the JSON of a ticket.",
@@ -229,7 +229,7 @@ class Verbs(Protocol):
     )
     def plan(self, spec: ScanSpec) -> ScanPlan:
         """Return how a scan would run, without running it."""
-        ...
+        return ANSWER
 
     @verb(
         'Begin an import of rowset files: {"table","ttl_seconds"}. Answers the plan that builders go by.',
@@ -239,7 +239,7 @@ class Verbs(Protocol):
     )
     def import_begin(self, asked: ImportBegin) -> ImportPlan:
         """Begin an import: others build rowset files by its plan, in a directory on storage that both reach."""
-        ...
+        return ANSWER
 
     @verb(
         "Attach the files of an import as one commit: "
@@ -253,12 +253,12 @@ class Verbs(Protocol):
     def import_commit(self, asked: ImportCommit) -> WriteResult:
         """Check the files of an import and attach them, with all their rows, as one commit; repeated calls apply it
         once."""
-        ...
+        return ANSWER
 
     @verb('Drop an import and its files: {"import_id"}. Answers {}.', ImportAbort, alone=_IMPORTED)
     def import_abort(self, import_id: str) -> None:
         """Drop an import and its files."""
-        ...
+        return ANSWER
 
     @verb(
         'Keep the files of a snapshot for readers outside: {"table","as_of","ttl_seconds"}. Answers where they are.',
@@ -269,17 +269,17 @@ class Verbs(Protocol):
     )
     def pin_snapshot(self, asked: PinSnapshot) -> PinnedTable:
         """Flush a table up to a snapshot and keep its files for readers outside, for a renewable time."""
-        ...
+        return ANSWER
 
     @verb('Keep them for as long again: {"pin_id"}. Answers {}.', PinName, alone=_READ)
     def renew_pin(self, pin_id: str) -> None:
         """Keep the files of a pin for the same time again."""
-        ...
+        return ANSWER
 
     @verb('Keep them no longer: {"pin_id"}. Answers {}.', PinName, alone=_READ)
     def release_pin(self, pin_id: str) -> None:
         """Release the files of a pin. NOT_FOUND if they are gone already, as a repeated call may find."""
-        ...
+        return ANSWER
 
     @verb(
         'Keep no longer what GetFlightInfo keeps for its tickets: {"lease"}. Answers {}, also when nothing is kept.',
@@ -287,7 +287,7 @@ class Verbs(Protocol):
     )
     def release_scan(self, lease: str) -> None:
         """Release what was kept for a planned scan; does nothing if nothing is kept."""
-        ...
+        return ANSWER
 
     @verb(
         'Hand out rowsets to be merged outside: {"table","tablets","replace","ttl_seconds"}. Answers the tasks.',
@@ -298,7 +298,7 @@ class Verbs(Protocol):
     )
     def compaction_begin(self, asked: CompactionBegin) -> CompactionPlan:
         """Flush a table and hand out rowsets worth merging, for others to merge in files that both reach."""
-        ...
+        return ANSWER
 
     @verb(
         "Put the merged files of a task in place: "
@@ -312,17 +312,17 @@ class Verbs(Protocol):
     )
     def compaction_commit(self, asked: CompactionCommit) -> CompactionDone:
         """Check the files of a task and install them in place of the merged rowsets, carrying over later changes."""
-        ...
+        return ANSWER
 
     @verb('Wait for the commits as long again: {"compaction_id"}. Answers {}.', CompactionName, alone=_MERGED)
     def compaction_renew(self, compaction_id: str) -> None:
         """Wait for the commits of a compaction for the same time again."""
-        ...
+        return ANSWER
 
     @verb('Drop what was not committed: {"compaction_id"}. Answers {}.', CompactionName, alone=_MERGED)
     def compaction_abort(self, compaction_id: str) -> None:
         """Drop the uncommitted tasks of a compaction. NOT_FOUND if it is gone already."""
-        ...
+        return ANSWER
 
     @verb(
         'The moves of a table\'s tablets that did not end, and those by which tablets came: {"table"}. Answers'
@@ -332,7 +332,7 @@ class Verbs(Protocol):
     )
     def moves(self, table: str) -> Moves:
         """Return the moves of a table's tablets."""
-        ...
+        return ANSWER
 
     @verb(
         "Begin to move a tablet away from this server, or the next round: "
@@ -343,12 +343,12 @@ class Verbs(Protocol):
     )
     def move_begin(self, asked: MoveBegin) -> MoveRound:
         """Source: flush memory, and return the list of the tablet's files; they stay readable."""
-        ...
+        return ANSWER
 
     @verb('The newest round of a move, again: {"move"}. The target compares with it.', MoveName, MoveRound)
     def move_round(self, move: str) -> MoveRound:
         """Source: return the newest round again. The target asks for it, since it trusts only the source."""
-        ...
+        return ANSWER
 
     @verb(
         'The bytes of a file of the newest round, as several results: {"move","name"}.',
@@ -358,7 +358,7 @@ class Verbs(Protocol):
     )
     def move_read(self, asked: MoveRead) -> Iterator[bytes]:
         """Source: yield the bytes of a file of the newest round."""
-        ...
+        return ANSWER
 
     @verb(
         'Tell the server that a tablet moves to of a round: its JSON. Answers {"names"}, the files to be fetched.',
@@ -370,12 +370,12 @@ class Verbs(Protocol):
     )
     def move_receive(self, asked: MoveRound) -> MoveLacking:
         """Target: receive a round; return the files to fetch."""
-        ...
+        return ANSWER
 
     @verb('Fetch a file from the server that has it: {"move","source","file"}. Answers {}.', MoveFetch, kind=Kind.TASK)
     def move_fetch(self, asked: MoveFetch) -> None:
         """Target: fetch a file from the source, and check it."""
-        ...
+        return ANSWER
 
     @verb(
         "Keep the files of the last round, durably: its JSON. Answers {}.",
@@ -386,7 +386,7 @@ class Verbs(Protocol):
     )
     def move_prepare(self, asked: MoveRound) -> None:
         """Target: keep the files of the last round, durably; the tablet is still the source's."""
-        ...
+        return ANSWER
 
     @verb(
         'Give a tablet up, durably, once the other server has prepared the round: {"move","number"}. Answers '
@@ -397,7 +397,7 @@ class Verbs(Protocol):
     )
     def move_hand_over(self, asked: MoveHandOver) -> HandedOver:
         """Source: give the tablet up, durably, if the target has all of it."""
-        ...
+        return ANSWER
 
     @verb(
         "Serve a tablet that was handed over: what move_hand_over answered.",
@@ -408,12 +408,12 @@ class Verbs(Protocol):
     )
     def move_take_over(self, asked: HandedOver) -> None:
         """Target: serve the tablet."""
-        ...
+        return ANSWER
 
     @verb('End a move, at the server that the tablet came from: {"move"}. Answers {}.', MoveName)
     def move_forget(self, move: str) -> None:
         """Source: forget the move, once the target serves the tablet."""
-        ...
+        return ANSWER
 
     @verb(
         'Where a move away from this server stands: {"move"}. Answers '
@@ -423,12 +423,12 @@ class Verbs(Protocol):
     )
     def move_status(self, move: str) -> MoveStatus:
         """Source: return the state of a move."""
-        ...
+        return ANSWER
 
     @verb('Give a move up, unless the tablet was handed over: {"move"}. As move_status.', MoveName, MoveStatus)
     def move_abort(self, move: str) -> MoveStatus:
         """Abort a move, unless it was handed over, as the answer says. NOT_FOUND if there is none."""
-        ...
+        return ANSWER
 
     @verb(
         'A timestamp at which every write acknowledged so far is visible: no body, or {"at_least"} with a '
@@ -444,7 +444,7 @@ class Verbs(Protocol):
         It is at least ``at_least``, the time of another store's clock: this one's clock follows it unless it is too far
         ahead.
         """
-        ...
+        return ANSWER
 
     @verb(
         'Whether the store takes writes: no body. Answers {"status":"ok"|"degraded"|"read_only","reason","ver'
@@ -454,7 +454,7 @@ class Verbs(Protocol):
     )
     def health(self) -> Health:
         """Return whether the store accepts writes."""
-        ...
+        return ANSWER
 
 
 VERBS: dict[str, Verb] = {method.verb.name: method.verb for method in vars(Verbs).values() if hasattr(method, "verb")}
