@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib.metadata import version
+from functools import cache
+from importlib import metadata
 
 from ...schemas.column import ColumnSchema
 from ...schemas.description import (
@@ -24,6 +25,9 @@ from ..manifest.manifest import Manifest
 from ..tablet.tablet import Tablet
 from ..tablet.version import Version
 from .table import Table
+
+_installed_version = cache(metadata.version)
+"""The version of an installed package. Finding it takes 2 ms."""
 
 
 def described(table: Table, store_uuid: str, server: str | None) -> TableDescription:
@@ -75,7 +79,7 @@ def health_of(
     return Health(
         status="read_only" if read_only_reason else "degraded" if damaged else "ok",
         reason=read_only_reason or "",
-        version=version("nyala"),
+        version=_installed_version("nyala"),
         server=server,
         store_uuid=store_uuid,
         damaged=damaged,

@@ -23,7 +23,7 @@ from nyala.engine.table import direct_load
 from nyala.flight_server.server import FlightServer
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
-OPTIONS = StoreOptions(maintenance="off", direct_load_bytes=1, direct_load_unsorted_bytes=1, scan_threads=1)
+OPTIONS = StoreOptions(maintenance="off", direct_load_bytes=1, direct_load_unsorted_bytes=1)
 RANGES = nyala.range("k", bounds=[(0, 500), (500, 1_000), (1_000, 2_000)])
 ID = "auto_incrementing_id"
 

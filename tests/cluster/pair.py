@@ -60,7 +60,6 @@ class Pair:
             maintenance="off",
             placement=self.placement,
             server=name,
-            scan_threads=1,
             wal_segment_bytes=1 << 18,
             clock_error_seconds=self.clock_error_seconds,
             **self.options,

@@ -80,7 +80,7 @@ class Typed:
         self.store.create_table(TableDefinition.from_arrow("t", self.schema, ["k"], {"c": options}))
 
     def open(self) -> Store:
-        return Store.open(self.fs, StoreOptions(maintenance="off", scan_threads=1, scan_batch_bytes=1 << 14))
+        return Store.open(self.fs, StoreOptions(maintenance="off", scan_batch_bytes=1 << 14))
 
     def upsert(self, keys: range, cells: pa.Array) -> int:
         batch = pa.record_batch({"k": pa.array(keys, pa.int64()), "c": cells})
@@ -164,7 +164,7 @@ KEYS = [name for name in TYPES if name not in ("bool", "float", "double", "decim
 @pytest.mark.parametrize("name", [*KEYS, "decimal of 16 bytes"])
 def test_each_type_that_may_be_a_key_orders_and_finds(name: str) -> None:
     kind, values = TYPES[name]
-    store = Store.open(MemoryFileSystem(), StoreOptions(maintenance="off", scan_threads=1))
+    store = Store.open(MemoryFileSystem(), StoreOptions(maintenance="off"))
     schema = pa.schema([pa.field("k", kind, False), ("v", pa.int64())])
     store.create_table(TableDefinition.from_arrow("t", schema, ["k"]))
     integers = {"date": pa.int32(), "timestamp": pa.int64()}.get(name)

@@ -22,7 +22,7 @@ from nyala.schemas.write import WriteCommand
 from tests.doubles.clock import ManualClock
 
 SCHEMA = pa.schema([pa.field("k", pa.int32(), False), ("v", pa.int64()), ("s", pa.string())])
-OPTIONS = StoreOptions(maintenance="off", scan_threads=1)
+OPTIONS = StoreOptions(maintenance="off")
 
 
 @pytest.fixture(scope="module")

@@ -91,7 +91,7 @@ class MatrixTable:
     def __init__(self, directory: Path, seed: int = 0) -> None:
         self._directory = directory
         self._random = Random(seed)
-        self.db: Database = nyala.open(directory, maintenance="off", scan_threads=1)
+        self.db: Database = nyala.open(directory, maintenance="off")
         columns = [{"name": "id", "type": "int64", "nullable": False}, *(variant.definition() for variant in BASE)]
         definition = {"name": "matrix", "columns": columns, "primary_key": ["id"]}
         self.table: Table = self.db.create_table_as(TableDefinition.model_validate(definition))
@@ -159,7 +159,7 @@ class MatrixTable:
     def _restarted(self) -> None:
         self._update(100)
         self.db.close()
-        self.db = nyala.open(self._directory, maintenance="off", scan_threads=1)
+        self.db = nyala.open(self._directory, maintenance="off")
         self.table = self.db.table("matrix")
 
     def _keep(self) -> None:

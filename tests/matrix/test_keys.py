@@ -45,7 +45,7 @@ class Keyed:
         self.directory, self.kinds = directory, kinds
         self.names = [f"k{place}" for place in range(len(kinds))]
         self.random = Random(repr([kind.word for kind in kinds]))
-        self.db = nyala.open(directory, maintenance="off", scan_threads=1)
+        self.db = nyala.open(directory, maintenance="off")
         columns = [
             {"name": name, "type": kind.word, "nullable": False} for name, kind in zip(self.names, kinds, strict=True)
         ]
@@ -55,7 +55,7 @@ class Keyed:
 
     def reopen(self) -> None:
         self.db.close()
-        self.db = nyala.open(self.directory, maintenance="off", scan_threads=1)
+        self.db = nyala.open(self.directory, maintenance="off")
         self.table = self.db.table("t")
 
     def draw(self, count: int) -> list[Key]:

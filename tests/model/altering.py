@@ -42,7 +42,7 @@ KEY_CELLS = {
     pa.int64(): (0, -1, 1 << 62),
     pa.string(): ("", "a", "a\0", "long enough"),
 }
-OPTIONS = StoreOptions(maintenance="off", wal_segment_bytes=1 << 12, scan_threads=1)
+OPTIONS = StoreOptions(maintenance="off", wal_segment_bytes=1 << 12)
 UNUSUAL = OPTIONS.model_copy(update={"direct_load_bytes": 1, "direct_load_unsorted_bytes": 1, "key_index_bytes": 0})
 """New rows become rowsets of their own, and no key is in an index."""
 

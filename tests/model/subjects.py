@@ -31,7 +31,7 @@ from .aggregates import Measure
 from .oracle import Key
 from .shapes import TABLE, Shape
 
-OPTIONS = StoreOptions(maintenance="off", wal_segment_bytes=1 << 12, scan_threads=1)
+OPTIONS = StoreOptions(maintenance="off", wal_segment_bytes=1 << 12)
 
 Stop = Literal["close", "kill", "power"]
 """A clean stop; a killed process on a living machine; a power failure."""
@@ -141,9 +141,9 @@ class EmbeddedSubject:
 
 
 class DirectSubject(EmbeddedSubject):
-    """Batches of new rows, however few, become rowsets of their own."""
+    """Batches of new rows, however few, become rowsets of their own; another thread reads ahead of scans."""
 
-    options = OPTIONS.model_copy(update={"direct_load_bytes": 1, "direct_load_unsorted_bytes": 1})
+    options = OPTIONS.model_copy(update={"direct_load_bytes": 1, "direct_load_unsorted_bytes": 1, "scan_threads": 1})
 
 
 class FlightSubject(EmbeddedSubject):

@@ -20,7 +20,7 @@ from nyala.engine.table.direct_load import DirectLoad
 from nyala.schemas.errors import NotFoundError, StoreError, UnavailableError
 from nyala.schemas.scan import ScanSpec
 
-OPTIONS = StoreOptions(maintenance="off", scan_threads=1)
+OPTIONS = StoreOptions(maintenance="off")
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 
 
@@ -320,7 +320,7 @@ def test_a_rowset_attached_before_a_split_is_as_old_after_the_replay() -> None:
 
 def test_writers_scanners_and_compactions_go_on_while_tablets_are_divided() -> None:
     """Writers w and 2 + w update all keys of a half each round; every scan finds each half whole."""
-    options = StoreOptions(maintenance="off", scan_threads=1, direct_load_bytes=1 << 9)
+    options = StoreOptions(maintenance="off", direct_load_bytes=1 << 9)
     fs = MemoryFileSystem()
     with Store.open(fs, options) as store:
         table = Database(store).create_table(

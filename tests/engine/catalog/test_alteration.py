@@ -22,7 +22,7 @@ from tests.doubles.clock import ManualClock
 from tests.engine.phases import at
 from tests.engine.subject import Subject
 
-OPTIONS = StoreOptions(maintenance="off", scan_threads=1)
+OPTIONS = StoreOptions(maintenance="off")
 KEYS = 40
 ROUNDS = 25
 

@@ -20,7 +20,7 @@ from nyala.schemas.errors import NotFoundError, StorageFullError, StoreError
 from nyala.schemas.write import WriteCommand
 from tests.doubles.clock import ManualClock
 
-OPTIONS = StoreOptions(maintenance="off", scan_threads=1, wal_segment_bytes=1 << 12)
+OPTIONS = StoreOptions(maintenance="off", wal_segment_bytes=1 << 12)
 SECOND = 1_000_000
 KEEP = 100
 SCHEMA = pa.schema([pa.field("k", pa.int64(), False), ("v", pa.int64())])

@@ -24,7 +24,7 @@ from nyala.engine.table.direct_load import DirectLoad
 from nyala.schemas.errors import NotFoundError, StorageFullError
 from tests.engine.phases import at
 
-OPTIONS = StoreOptions(maintenance="off", scan_threads=1)
+OPTIONS = StoreOptions(maintenance="off")
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
 MIDDLE = "k10"
 

@@ -106,7 +106,7 @@ ROWS = 150_000
 
 @pytest.fixture
 def large() -> Iterator[Store]:
-    options = StoreOptions(maintenance="off", scan_threads=1)
+    options = StoreOptions(maintenance="off")
     with Store.open(MemoryFileSystem(), options) as store:
         store.create_table(TableDefinition.from_arrow("t", LARGE, ["name", "unit"]))
         yield store

@@ -118,7 +118,7 @@ def test_the_space_of_long_dead_rows_comes_back_while_others_change() -> None:
 
 def test_the_bytes_of_bases_that_were_rewritten_come_back() -> None:
     clock, random = ManualClock(1_700_000_000_000_000), Random(0)
-    options = StoreOptions(maintenance="off", wal_segment_bytes=1 << 20, scan_threads=1)
+    options = StoreOptions(maintenance="off", wal_segment_bytes=1 << 20)
     with Store.open(MemoryFileSystem(), options, clock) as store:
         schema = pa.schema([("k", pa.int64()), ("small", pa.int8()), ("large", pa.binary())])
         table = Database(store).create_table("t", schema, ["k"], history_max_age_seconds=10)

@@ -24,7 +24,7 @@ from nyala.schemas.table import TableDefinition
 from nyala.schemas.write import WriteCommand
 from tests.doubles.faulty import FaultRule, FaultyFileSystem
 
-OPTIONS = StoreOptions(maintenance="off", scan_threads=1)
+OPTIONS = StoreOptions(maintenance="off")
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("v", pa.int64())])
 BUCKETS = 8
 

@@ -8,7 +8,7 @@ from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 
-OPTIONS = StoreOptions(maintenance="off", scan_threads=1)
+OPTIONS = StoreOptions(maintenance="off")
 SCHEMA = pa.schema([("host", pa.int64()), ("time", pa.int64()), ("value", pa.int64())])
 BUCKETS, RANGES = 10, 100
 

@@ -311,7 +311,7 @@ START = 1_700_000_000_000_000
 @pytest.fixture
 def aged() -> tuple[Store, ManualClock]:
     clock = ManualClock(START)
-    store = Store.open(MemoryFileSystem(), StoreOptions(maintenance="off", scan_threads=1), clock)
+    store = Store.open(MemoryFileSystem(), StoreOptions(maintenance="off"), clock)
     schema = pa.schema([pa.field("k", pa.int64(), False), ("v", pa.int32())])
     options = {"history_max_age_seconds": 3600}
     store.create_table(TableDefinition.from_arrow("t", schema, ["k"], options=options))

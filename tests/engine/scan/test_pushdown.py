@@ -25,7 +25,7 @@ SCHEMA = pa.schema(
 @pytest.fixture
 def table() -> Iterator[Table]:
     """One rowset of four pages; ``rising`` follows the key, ``mixed`` does not."""
-    with Store.open(MemoryFileSystem(), StoreOptions(maintenance="off", scan_threads=1)) as store:
+    with Store.open(MemoryFileSystem(), StoreOptions(maintenance="off")) as store:
         table = Database(store).create_table("t", SCHEMA, ["k"])
         numbers = range(ROWS)
         mixed = [number * 7919 % ROWS for number in numbers]
