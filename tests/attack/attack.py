@@ -327,8 +327,10 @@ def attacking(name: str, url: str, count: int = 1) -> Iterator[Callable[[], floa
             attacker.wait()
 
 
-def run(name: str, python: str, seconds: float, seed: int, row_count: int = ROWS) -> Outcome:
-    """Run one attack against a new server."""
+def run(
+    name: str, python: str, seconds: float, seed: int, row_count: int = ROWS, patience: float = PATIENCE_SECONDS
+) -> Outcome:
+    """Run one attack against a new server; wait for its recovery for ``patience`` seconds at most."""
     with tempfile.TemporaryDirectory(prefix="nyala-attack-") as directory:
         server = Server(python, Path(directory) / "data", row_count)
         try:
@@ -347,7 +349,7 @@ def run(name: str, python: str, seconds: float, seed: int, row_count: int = ROWS
                 used = server.cpu_seconds - used[0], attacker_seconds() - used[1]
                 failed = honest.failed
             ended, in_a_row = time.monotonic(), 0
-            while in_a_row < 5 and time.monotonic() - ended < PATIENCE_SECONDS:
+            while in_a_row < 5 and time.monotonic() - ended < patience:
                 in_a_row = in_a_row + 1 if honest.ask() <= 3 * at_99(peace) else 0
             recovery = time.monotonic() - ended
             peak = (server.peak_bytes - before) / MIB
