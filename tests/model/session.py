@@ -21,6 +21,8 @@ from .shapes import Shape
 from .subjects import Stop, Subject, exact_row, rows_of
 
 P = ParamSpec("P")
+READS = frozenset({"scan", "aggregate", "changes", "get"})
+"""Steps that compare what they read by themselves, and change nothing."""
 
 
 def recorded(step: Callable[Concatenate[Session, P], None]) -> Callable[Concatenate[Session, P], None]:
@@ -30,6 +32,7 @@ def recorded(step: Callable[Concatenate[Session, P], None]) -> Callable[Concaten
     def run(self: Session, *args: P.args, **kwargs: P.kwargs) -> None:
         words = [repr(value) for value in args] + [f"{name}={value!r}" for name, value in kwargs.items()]
         self.steps.append(f"session.{step.__name__}({', '.join(words)})")
+        self.has_only_read = step.__name__ in READS
         try:
             step(self, *args, **kwargs)
         except Exception as error:
@@ -49,6 +52,8 @@ class Session:
         self.ranges = shape.ranges
         self.moments: list[int] = [subject.now()]
         self.steps: list[str] = []
+        self.has_only_read = False
+        """Whether the last step was a read: the one before it was checked."""
         self.checks = 0
         self.forgotten = 0
         """What came before this moment may have been forgotten."""
