@@ -38,11 +38,24 @@ def run_kernel(base: Path, **environment: str) -> tuple[Path, int, int]:
     return Path(directory), int(hits), int(misses)
 
 
-def test_the_second_process_finds_what_the_first_compiled(tmp_path):
-    directory, hits, misses = run_kernel(tmp_path)
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    """What the first process leaves."""
+    base = tmp_path_factory.mktemp("base")
+    directory, hits, misses = run_kernel(base)
     assert (hits, misses) == (0, 1)
-    assert directory.parent == tmp_path / "nyala" and directory.name.startswith("kernels-")
+    assert directory.parent == base / "nyala" and directory.name.startswith("kernels-")
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    return directory
+
+
+@pytest.fixture
+def directory(filled, tmp_path):
+    """A copy of it, of the test's own."""
+    return shutil.copytree(filled, tmp_path / "nyala" / filled.name)
+
+
+def test_the_second_process_finds_what_the_first_compiled(tmp_path, directory):
     assert run_kernel(tmp_path) == (directory, 1, 0)
 
 
@@ -50,8 +63,7 @@ def test_the_second_process_finds_what_the_first_compiled(tmp_path):
     ("pattern", "damage"),
     [("*.nbi", "truncated"), ("*.nbi", "zeros"), ("*.nbc", "empty"), ("*.nbc", "noise")],
 )
-def test_a_damaged_entry_is_compiled_again(tmp_path, pattern, damage):
-    directory, _, _ = run_kernel(tmp_path)
+def test_a_damaged_entry_is_compiled_again(tmp_path, directory, pattern, damage):
     for entry in directory.rglob(pattern):
         content = entry.read_bytes()
         half = len(content) // 2
@@ -67,9 +79,8 @@ def test_a_damaged_entry_is_compiled_again(tmp_path, pattern, damage):
     assert run_kernel(tmp_path) == (directory, 1, 0)
 
 
-def test_a_full_disk_costs_compiling_again_and_nothing_else(tmp_path):
+def test_a_full_disk_costs_compiling_again_and_nothing_else(tmp_path, directory):
     """Entries cannot be written: the cache is a directory where numba wants a file."""
-    directory, _, _ = run_kernel(tmp_path)
     for entry in [*directory.rglob("*.nbi"), *directory.rglob("*.nbc")]:
         entry.unlink()
         entry.mkdir()
