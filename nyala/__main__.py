@@ -61,7 +61,7 @@ def _version(wanted: bool) -> None:
 
 
 def demo() -> None:
-    """Show what Nyala does, in about a minute: a server, a client, a year of flights, a crash."""
+    """Show what Nyala does: a server, a client, a year of flights, a crash. It takes a minute, the first time three."""
     from nyala.clients.demo.story import run_demo
 
     run_demo()
