@@ -291,7 +291,7 @@ class LocalReadableFile:
     def view(self) -> memoryview:
         # A segment of the log is preallocated and mostly zeroes. Those are not copied: memory that is never written
         # costs nothing, and the piece stays in the processor's cache.
-        content = memoryview(np.zeros(self._size, np.uint8))
+        content = np.zeros(self._size, np.uint8).data
         piece = bytearray(min(self._size, len(_ZEROES)))
         for start in range(0, self._size, len(_ZEROES)):
             part = content[start : start + len(piece)]
