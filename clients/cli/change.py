@@ -125,5 +125,5 @@ def _condition(where: str | None, verb: str) -> str:
 def _say(result: WriteResult, said: str, name: str, target: Target) -> None:
     if target.prints_json(result):
         return
-    undo = f"; to undo: nyala restore {name} --as-of {result.timestamp - 1}" if result.applied else ""
+    undo = f"; to undo: nyala restore {name} --as-of {result.timestamp - 1}{target.given}" if result.applied else ""
     typer.echo(f"{said}{undo}")

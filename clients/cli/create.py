@@ -19,7 +19,7 @@ from .target import Name, Target, takes_target
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Key = Annotated[str | None, typer.Option(help="The primary key: comma-separated column names.")]
+Key = Annotated[list[str] | None, typer.Option(help="The primary key: comma-separated column names, or one a time.")]
 ColumnTexts = Annotated[
     list[str] | None,
     typer.Option("--column", help='name:type, name:type! (NOT NULL), or "name type not null ..."; repeatable.'),
@@ -74,7 +74,7 @@ def create(
     nyala create homes --key id --like homes.csv --range id --split 1000000
     """
     columns, named_key = _columns(column or [], schema, like)
-    chosen = names(key) if key else named_key
+    chosen = names(",".join(key)) if key else named_key
     set_parts(columns, "encoding", encoding or [])
     set_parts(columns, "compression", compression or [])
     set_parts(columns, "write_default", default or [])

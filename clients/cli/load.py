@@ -37,7 +37,9 @@ Files = Annotated[list[str], typer.Argument(help="Files, folders and URIs; - rea
 Op = Annotated[str, typer.Option(help="insert, upsert, update or delete, optionally with _ignore.")]
 Atomic = Annotated[bool, typer.Option("--atomic", help="Load all files in one commit; any rejected row rejects it.")]
 Create = Annotated[bool, typer.Option("--create", help="Create the table from the first file if it does not exist.")]
-Key = Annotated[str | None, typer.Option(help="With --create: the primary key, comma-separated columns.")]
+Key = Annotated[
+    list[str] | None, typer.Option(help="With --create: the primary key, comma-separated columns, or one a time.")
+]
 Format = Annotated[
     str | None, typer.Option(help="csv, tsv, json, jsonl, parquet or arrow.", show_default="by the suffix")
 ]
@@ -170,15 +172,16 @@ def _known(db: Database, name: str) -> str:
     return ""
 
 
-def _create(db: Database, name: str, key: str | None, files: Sequence[InputFile]) -> str:
+def _create(db: Database, name: str, key: list[str] | None, files: Sequence[InputFile]) -> str:
     """Create the table with the columns of the first file unless it exists; return a message about it, or ""."""
     from .create import table_definition
 
     if name in db.tables():
         return ""
-    if key is None:
+    if not key:
         raise InvalidArgumentError(f"there is no table {name!r} yet: give its primary key, as in --key id")
-    made = db.create_table_as(table_definition(name, _columns_of(files[0], names(key)), names(key)))
+    chosen = names(",".join(key))
+    made = db.create_table_as(table_definition(name, _columns_of(files[0], chosen), chosen))
     columns = ", ".join(f"{column['name']} {column['type']}" for column in made.describe()["columns"])
     return f"created {name}: {columns}; key {', '.join(made.primary_key)}"
 

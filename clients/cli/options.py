@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from ...schemas.errors import InvalidArgumentError
+from ...schemas.timestamp import parse_moment
 
 Runs = Annotated[str, typer.Option("--executor", envvar="NYALA_EXECUTOR", help="local (threads) or spark.")]
 Workers = Annotated[
@@ -40,7 +41,13 @@ def moment(text: str | None) -> int | str | None:
     """Return a moment given on the command line; ``2h`` means two hours ago."""
     if text and (ago := _AGO.fullmatch(text)):
         return (dt.datetime.now(dt.UTC) - dt.timedelta(seconds=int(ago[1]) * UNITS[ago[2]])).isoformat()
-    return int(text) if text and text.isdigit() else text
+    if not text or text.isdigit():
+        return int(text) if text else text
+    try:
+        parse_moment(text, "the time")
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"{error.message}; an age such as 2h or a timestamp works, too") from None
+    return text
 
 
 def pair(text: str, mark: str, form: str) -> tuple[str, str]:

@@ -1,6 +1,7 @@
 """The database of a command: ``--url`` names a server, ``--data`` a directory that the command opens itself."""
 
 import inspect
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...schemas.errors import InvalidArgumentError, NotFoundError
+from ...schemas.errors import InvalidArgumentError, NotFoundError, UnavailableError
 
 if TYPE_CHECKING:
     from ..api.database import Database
@@ -39,6 +40,13 @@ class Target:
     def database(self, create: bool = False) -> "Database":
         """Return the database that ``--url`` or ``--data`` names. Raises as ``database``."""
         return database(self.context, self.url, self.data, create)
+
+    @property
+    def given(self) -> str:
+        """The option that names the database, to repeat it in a next step; empty if the default is used."""
+        if self.data:
+            return f" --data {shlex.quote(str(self.data))}"
+        return f" --url {shlex.quote(self.url)}" if self.url else ""
 
     def prints_json(self, answer: Any) -> bool:
         """Print an answer as JSON, if ``--json`` is given; return whether it is."""
@@ -84,7 +92,14 @@ def database(context: typer.Context, url: str | None, data: Path | None, create:
     if data is None:
         from ..api.connect import connect
 
-        return connect(url or DEFAULT_URL)
+        try:
+            return connect(url or DEFAULT_URL)
+        except UnavailableError as error:
+            if url:
+                raise
+            raise UnavailableError(
+                f"{error.message} Start a server with `nyala serve --data DIR`, or give --url or --data"
+            ) from None
     if url is not None and not _is_from_environment(context, "url"):
         raise InvalidArgumentError("give --url or --data, not both")
     if data.exists() and not data.is_dir():

@@ -79,8 +79,15 @@ class Folder:
         return {info.base_name: (info.mtime_ns or 0) / 1e9 for info in found}
 
     def make(self) -> None:
-        """Create the folder and its parents."""
-        self.files.create_dir(self.path, recursive=True)
+        """Create the folder and its parents.
+
+        Raises:
+            InvalidArgumentError: a file has its name, or that of a parent.
+        """
+        try:
+            self.files.create_dir(self.path, recursive=True)
+        except (FileExistsError, NotADirectoryError):
+            raise InvalidArgumentError(f"{self.path} is a file, or inside one: name a folder") from None
 
     def remove(self, name: str) -> None:
         """Delete a file."""

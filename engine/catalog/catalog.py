@@ -83,7 +83,9 @@ class Catalog:
             if found := self._tables.get(definition.name):
                 if definition.if_not_exists:
                     return found
-                raise AlreadyPresentError(f"table {definition.name!r} already exists")
+                raise AlreadyPresentError(
+                    f"table {definition.name!r} already exists: use it, drop it, or choose another name"
+                )
             here = self._environment.here
             elsewhere = here.elsewhere(definition.name, partitions) if here else {}
             table = self._make(definition.name, schema, definition.options, partitions, elsewhere)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from ...schemas.errors import InvalidArgumentError, SnapshotTooOldError
 from ...schemas.scan import ScanSpec
-from ...schemas.timestamp import last_of, parse_moment
+from ...schemas.timestamp import datetime_of, last_of, parse_moment
 from ..mvcc.clock import Clock, microseconds_of
 from ..mvcc.mvcc import MvccManager
 from ..table.table import Table
@@ -57,8 +57,9 @@ class Snapshots:
         now = self._clock.physical_microseconds()
         age = table.options.history_max_age_seconds
         if snapshot < min([last_of(now - age * 1_000_000), *self._held_of(table)]):
+            at = f"{moment!r} ({datetime_of(snapshot):%Y-%m-%d %H:%M:%S} UTC)"
             raise SnapshotTooOldError(
-                f"{what} {moment!r} is older than the history of table {table.name!r}, which keeps {age:,} seconds"
+                f"{what} {at} is older than the history of table {table.name!r}, which keeps {age:,} seconds"
             )
         return snapshot
 

@@ -127,6 +127,9 @@ WRONG = {
     "an unknown operation": ("INVALID_ARGUMENT", ["table", "load", "homes", "{cities}", "--op", "merge"]),
     "a wrong column": ("INVALID_ARGUMENT", ["table", "create", "t", "--key", "k", "--column", "k"]),
     "a wrong type": ("INVALID_ARGUMENT", ["table", "create", "t", "--key", "k", "--column", "k:int65"]),
+    "a wrong time": ("INVALID_ARGUMENT", ["table", "scan", "homes", "--as-of", "yesterday"]),
+    "a time without a zone": ("INVALID_ARGUMENT", ["table", "scan", "homes", "--as-of", "2026-01-31"]),
+    "a file for a folder": ("INVALID_ARGUMENT", ["job", "export", "homes", "{cities}"]),
     "a wrong key": ("INVALID_ARGUMENT", ["table", "create", "t", "--key", "x", "--column", "k:int64"]),
 }
 
@@ -139,6 +142,21 @@ def test_error_is_one_line(run: Run, homes: list[str], tmp_path: Path, case: str
     (line,) = done.err.splitlines()
     assert done.code == EXIT_CODES[line.partition(":")[0]]
     assert line.startswith(f"{code}: " if code else ("INVALID_ARGUMENT: ", "NOT_FOUND: "))
+
+
+def test_errors_tell_the_next_step(run: Run, homes: list[str]) -> None:
+    assert "an age such as 2h" in run("scan", "homes", "--as-of", "yesterday", *homes).err
+    old = run("scan", "homes", "--as-of", "2020-01-01T00:00:00Z", *homes)
+    assert old.code == 7 and "older than the history of table 'homes'" in old.err
+    assert "(1970-01-01 00:00:07 UTC) is older" in run("scan", "homes", "--as-of", 7_000_000 << 12, *homes).err
+    assert "choose another name" in run("create", "homes", "--key", "id", "--column", "id:int64", *homes).err
+    assert "nyala serve --data DIR" in run("scan", "homes").err
+
+
+def test_a_key_of_several_columns(run: Run, target: list[str]) -> None:
+    columns = ["--column", "a:int64", "--column", "b:int64", "--column", "c:int64"]
+    assert run("create", "t", "--key", "c,a", "--key", "b", *columns, *target).code == 0
+    assert run("describe", "t", "--json", *target).json["primary_key"] == ["c", "a", "b"]
 
 
 def test_where_the_database_is(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -311,8 +311,8 @@ def test_update_delete_commits_and_restore(run: Run, target: list[str], tmp_path
     assert len(run("commits", "homes", "--csv", "--since", str(told[1]["timestamp"]), *target).lines) == 2
 
     undo = done.out.split("; to undo: nyala ")[1].split()
-    assert undo[:2] == ["restore", "homes"]
-    assert run(*undo, *target).out.startswith("restored homes: 3 rows changed; ")
+    assert undo[:2] == ["restore", "homes"] and undo[-2:] == target
+    assert run(*undo).out.startswith("restored homes: 3 rows changed; ")
     assert run("scan", "homes", "--ordered", *target).out == before
     assert run("restore", "homes", "--as-of", "0s", "--json", *target).json["applied"] == 0
 
@@ -386,7 +386,7 @@ def test_what_the_system_says_is_a_sentence(run: Run, target: list[str], tmp_pat
     assert done.code == 4 and done.err.startswith("NOT_FOUND: No such file or directory: ")
     (tmp_path / "file").write_text("x")
     done = run("job", "backup", "t", tmp_path / "file", *target)
-    assert done.code == 3 and done.err.endswith("file': non-directory entry exists\n")
+    assert done.code == 3 and done.err.endswith("file is a file, or inside one: name a folder\n")
 
 
 def test_a_start_that_compiles_says_so(caplog: pytest.LogCaptureFixture) -> None:

@@ -81,8 +81,7 @@ def machine_of(shape: Shape, subject_of: Callable[[Shape], Subject]) -> type[Rul
         @precondition(lambda self: hasattr(self, "session"))
         @invariant()
         def agrees(self) -> None:
-            if not self.session.has_only_read:
-                self.session.check()
+            self.session.check_unless_read()
 
         def teardown(self) -> None:
             if hasattr(self, "session"):

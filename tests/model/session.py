@@ -221,6 +221,11 @@ class Session:
             scan = self.subject.scan if number in {0, 1 + self.checks % len(picks)} else self.subject.scan_in_engine
             self._compare(self.shape.model.columns, None, ordered, None, moment, scan)
 
+    def check_unless_read(self) -> None:
+        """Check after a step that may have changed something."""
+        if not self.has_only_read:
+            self.check()
+
     def script(self) -> str:
         """Return the steps so far as a test."""
         name = next(name for name, shape in vars(shapes).items() if shape is self.shape)
