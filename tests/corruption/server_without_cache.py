@@ -1,4 +1,4 @@
-"""A server that keeps hardly a page in memory: what it reads comes from the disk, every time.
+"""A server that keeps no page in memory: what it reads comes from the disk, every time.
 
 python tests/corruption/server_without_cache.py DIRECTORY      prints {"location": ...} when it listens
 """
@@ -11,7 +11,7 @@ from nyala.engine.store import Store
 from nyala.flight_server.config import ServerConfig
 from nyala.flight_server.lifecycle import run_server
 
-OPTIONS = StoreOptions(maintenance="off", page_cache_bytes=1 << 12, key_index_bytes=0)
+OPTIONS = StoreOptions(maintenance="off", page_cache_bytes=1, key_index_bytes=0)
 
 
 def main() -> None:
