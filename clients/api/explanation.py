@@ -79,9 +79,8 @@ class Explanation(dict[str, Any]):
         known = self.get
         tablets = f"{known('tablets_to_read', 0):,} of {known('tablets', 0):,} read"
         levels = [
-            f"{level['partitions_to_read']:,} of {level['partitions']:,} by {level['level']}"
+            f"{level['tablets_left']:,} of {level['tablets']:,} by {level['level']} ({level['why']})"
             for level in known("partition_levels", [])
-            if {"level", "partitions", "partitions_to_read"} <= level.keys()
         ]
         yield _line("tablets", f"{tablets}{'; ' + ', '.join(levels) if levels else ''}")
         total, by_key = known("rowsets", 0), known("rowsets_pruned_by_key_range", 0)

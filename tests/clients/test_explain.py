@@ -33,7 +33,7 @@ def test_a_page_says_what_is_read_and_what_is_left_out(table: Table) -> None:
     said = dict(lines)
     assert said["where"] == "price > 150 and id >= 100" and said["order"] == "city DESC NULLS LAST"
     assert said["limit"] == "5 rows, from row 2 on"
-    assert said["tablets"].startswith("2 of 3 read")
+    assert said["tablets"].startswith("2 of 3 read; 2 of 3 by range(id) (")
     assert said["pieces"] == "2 in all; 1 skipped by the minimum and maximum of their pages"
     assert page.count("took") == 0
 
