@@ -19,7 +19,7 @@ from .target import Name, Target, takes_target
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Key = Annotated[list[str] | None, typer.Option(help="The primary key: comma-separated column names, or one a time.")]
+Key = Annotated[list[str] | None, typer.Option(help="The primary key: comma-separated column names; may be repeated.")]
 ColumnTexts = Annotated[
     list[str] | None,
     typer.Option("--column", help='name:type, name:type! (NOT NULL), or "name type not null ..."; repeatable.'),

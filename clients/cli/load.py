@@ -38,7 +38,7 @@ Op = Annotated[str, typer.Option(help="insert, upsert, update or delete, optiona
 Atomic = Annotated[bool, typer.Option("--atomic", help="Load all files in one commit; any rejected row rejects it.")]
 Create = Annotated[bool, typer.Option("--create", help="Create the table from the first file if it does not exist.")]
 Key = Annotated[
-    list[str] | None, typer.Option(help="With --create: the primary key, comma-separated columns, or one a time.")
+    list[str] | None, typer.Option(help="With --create: the primary key, comma-separated columns; may be repeated.")
 ]
 Format = Annotated[
     str | None, typer.Option(help="csv, tsv, json, jsonl, parquet or arrow.", show_default="by the suffix")

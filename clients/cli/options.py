@@ -46,7 +46,7 @@ def moment(text: str | None) -> int | str | None:
     try:
         parse_moment(text, "the time")
     except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"{error.message}; an age such as 2h or a timestamp works, too") from None
+        raise InvalidArgumentError(f"{error.message}; or give an age such as 2h, or a timestamp") from None
     return text
 
 
