@@ -23,7 +23,7 @@ from nyala.schemas.write import WriteCommand
 
 OPTIONS = StoreOptions(maintenance="off", wal_segment_bytes=1 << 16, scan_threads=2)
 SCHEMA = pa.schema([("writer", pa.int16()), ("number", pa.int32()), ("batch", pa.int32())])
-SECONDS = 4.0
+PATIENCE_SECONDS = 240.0
 WRITERS, SCANNERS = 4, 3
 FIXED = 3
 """Rows of a writer that each of its batches overwrites: their numbers are negative."""
@@ -65,7 +65,7 @@ def scan(store: Store, ordered: bool, as_of: int | None = None) -> tuple[int, li
 
 
 class Crowd:
-    """Threads that run until the time is up or one of them fails."""
+    """Threads that run until enough is done or one of them fails."""
 
     def __init__(self) -> None:
         self.stop = threading.Event()
@@ -84,8 +84,13 @@ class Crowd:
         self._threads.append(threading.Thread(target=run, daemon=True))
         self._threads[-1].start()
 
-    def run(self, seconds: float) -> None:
-        self.stop.wait(seconds)
+    def run(self, enough: Callable[[], bool]) -> None:
+        """Stop the threads once ``enough`` says so, however slow the machine is, and raise what one of them raised."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not enough() and not self.stop.wait(0.02):
+            if time.monotonic() > deadline:
+                self.failures.append(AssertionError("too little was done to mean anything"))
+                break
         self.stop.set()
         for thread in self._threads:
             thread.join(60)
@@ -165,10 +170,13 @@ def test_scans_see_whole_batches_while_all_is_in_motion(store: Store) -> None:
     for actor in [*writers, *scanners]:
         crowd.start(actor.step)
     crowd.start(maintain)
-    crowd.run(SECONDS)
-    assert min(writer.acknowledged for writer in writers) >= KEPT, "too little was written to mean anything"
-    assert min(scanner.scans for scanner in scanners) >= 3
-    assert rounds >= 3
+    crowd.run(
+        lambda: (
+            min(writer.acknowledged for writer in writers) >= KEPT + 10
+            and min(scanner.scans for scanner in scanners) >= 10
+            and rounds >= 3 * len(kinds)
+        )
+    )
     for scanner in scanners:
         scanner.step()
 
@@ -190,9 +198,9 @@ def test_of_racing_inserts_of_a_key_one_wins(store: Store) -> None:
     for writer in range(WRITERS):
         crowd.start(lambda writer=writer: insert(writer))
     crowd.start(lambda: (time.sleep(0.05), store.maintain("t", "flush"), None)[-1])
-    crowd.run(1.0)
+    crowd.run(lambda: min(positions) > 2 * 50)
     winners = {number: writer for writer, numbers in enumerate(wins) for number in numbers}
-    assert sum(map(len, wins)) == len(winners) > 50
+    assert sum(map(len, wins)) == len(winners) >= 50
     assert {number: batch for _, number, batch in scan(store, ordered=False)[1]} == winners
 
 
@@ -220,8 +228,7 @@ def test_a_close_under_load_is_an_answer_by_name() -> None:
     crowd.start(until_refused(lambda: store.maintain("t", "flush")))
     time.sleep(0.3)
     store.close()
-    crowd.run(0.3)
-    assert len(refused) == 4
+    crowd.run(lambda: len(refused) == 4)
     with Store.open(disk, OPTIONS) as again:
         checker = Scanner(again, writers, ordered=True)
         checker.step()
