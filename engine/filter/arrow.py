@@ -4,16 +4,21 @@ Validity is not passed in or out: the caller masks the NULLs, whose cells are ze
 """
 
 import decimal
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from ...schemas.request import check
 from ..vectors.arrow import from_arrow, to_arrow
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import BytesVector, FixedVector
 
 Cell = int | float | bytes
 """A cell as a Python value of its physical type."""
+_PIECE = 4096
+"""The most literals to convert at once, so that other threads can use the interpreter."""
 
 _ARROW_TYPES: dict[PhysicalType, pa.DataType] = {
     PhysicalType.BOOL: pa.uint8(),
@@ -48,7 +53,14 @@ def scalar_of(cell: Cell, physical: PhysicalType) -> pa.Scalar:
 
 def constants_of(cells: tuple[Cell, ...], physical: PhysicalType) -> pa.Array:
     """Return the cells of a filter's literals."""
-    return pa.array([_arrow_value(cell, physical) for cell in cells], _ARROW_TYPES[physical])
+    pieces = []
+    for first in range(0, len(cells), _PIECE):
+        check()
+        values: Sequence[Any] = cells[first : first + _PIECE]
+        if physical is PhysicalType.INT128:
+            values = [_arrow_value(cell, physical) for cell in values]
+        pieces.append(pa.array(values, _ARROW_TYPES[physical]))
+    return pa.concat_arrays(pieces)
 
 
 def mask_of(answers: pa.BooleanArray) -> np.ndarray:

@@ -13,6 +13,8 @@ A column that cannot be NULL makes IS NOT NULL true and IS NULL false.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...schemas.column import ColumnSchema
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.predicate import Between, Comparison, InList, Junction, Like, Not, Predicate
@@ -28,6 +30,8 @@ __all__ = ["BoundFilter", "bind"]
 
 MAX_DEPTH = 100
 """Levels of AND, OR and NOT inside each other; an AND of ANDs is one level."""
+_PIECE = 4096
+"""The most of a list to convert at once, so that other threads can use the interpreter."""
 
 
 def bind(predicate: Predicate | None, schema: TableSchema) -> BoundFilter:
@@ -161,14 +165,37 @@ def _at_an_end(column: _Column, op: Op, where: Place) -> Node | None:
 def _in_list(column: _Column, values: Sequence[Any], negated: bool) -> Node:
     if not values:  # an OR without parts, which is false even for NULL; NOT IN is an AND without parts
         return TRUE if negated else FALSE
-    places = (column.place(value) for value in values)
-    cells = sorted({where.cell for where in places if where.is_exact and not where.is_nan and where.cell is not None})
+    cells = _integers(column, values) if column.kind.is_integer else None
+    if cells is None:
+        places = (column.place(value) for value in values)
+        cells = sorted(
+            {where.cell for where in places if where.is_exact and not where.is_nan and where.cell is not None}
+        )
     if not cells:
         return column.known if negated else FALSE
     if len(cells) > 1:
         return OneOf(column.id, column.physical, tuple(cells), negated)
     takes_nan = negated and column.kind.is_floating
     return Compare(column.id, column.physical, "<>" if negated else "=", cells[0], takes_nan)
+
+
+def _integers(column: _Column, values: Sequence[Any]) -> list[Any] | None:
+    """Return the cells that a list of integers names, at once; None if each literal has to be placed by itself."""
+    pieces: list[np.ndarray] = []
+    for first in range(0, len(values), _PIECE):
+        check()
+        piece = values[first : first + _PIECE]
+        if {*map(type, piece)} != {int}:
+            return None
+        try:
+            pieces.append(np.array(piece, np.int64))
+        except OverflowError:
+            return None
+    cells = np.sort(np.concatenate(pieces))
+    ends = bounds(column.kind)
+    assert ends is not None
+    is_new = np.diff(cells, prepend=cells[0] ^ 1) != 0
+    return cells[is_new & (cells >= ends[0]) & (cells <= ends[1])].tolist()
 
 
 def _like(column: _Column, pattern: str, negated: bool) -> Node:

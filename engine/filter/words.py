@@ -29,6 +29,8 @@ _LITERAL = rf"(?:[+-]?{_NUMBER}|'[^']*(?:''[^']*)*')"
 _STEP = re.compile(r"""'[^']*(?:''[^']*)*'|"[^"]*(?:""[^"]*)*"|--[^\r\n]*|(?P<list>\()""")
 _RUN = re.compile(rf"(?:\s*{_LITERAL}\s*,){{1,200}}", re.ASCII)
 """The most of a list to read at once, so that other threads can use the interpreter."""
+_INTEGERS = re.compile(r"(?: ?-?\d{1,18},){1,1000}", re.ASCII)
+"""A run of plain integers, as most long lists are: quicker to find and to read."""
 _LAST = re.compile(rf"\s*{_LITERAL}\s*\)", re.ASCII)
 _VALUES = re.compile(rf"([+-]?{_NUMBER})|'([^']*(?:''[^']*)*)'", re.ASCII)
 _SIGNED = re.compile(f"[+-]?{_NUMBER}", re.ASCII)
@@ -165,11 +167,14 @@ def _list_at(text: str, first: int, values_max: int) -> Word | None:
     """
     values: list[Any] = []
     at = first
-    while part := _RUN.match(text, at) or _LAST.match(text, at):
+    while part := _INTEGERS.match(text, at) or _RUN.match(text, at) or _LAST.match(text, at):
         check()
         try:
-            for number, string in _VALUES.findall(text, at, part.end()):
-                values.append(_number_of(number) if number else string.replace("''", "'"))
+            if part.re is _INTEGERS:
+                values.extend(map(int, part[0][:-1].split(",")))
+            else:
+                for number, string in _VALUES.findall(text, at, part.end()):
+                    values.append(_number_of(number) if number else string.replace("''", "'"))
         except ValueError:
             return None  # too many digits; the tokenizer reports where they are
         _check_values(len(values), values_max)

@@ -339,3 +339,15 @@ def test_wrong_patterns_are_refused(pattern, why):
     with pytest.raises(InvalidArgumentError, match=why) as caught:
         bind(Like(op="like", column="s", pattern=pattern), SCHEMA)
     assert len(caught.value.message) < 200
+
+
+@pytest.mark.parametrize("negated", [False, True])
+@pytest.mark.parametrize("name", ["i8", "k", "i64"])
+def test_a_list_of_integers_is_bound_like_its_literals_one_by_one(name, negated):
+    ends = [2**bits + off for bits in (7, 31, 63) for off in (-1, 0)]
+    integers = [5, -5, 0, 5, *ends[:4], *(-end for end in ends[:4]), ends[4], -ends[5], 0]
+    for values in (integers, [5, 5], [200], [2**62, -(2**62)], [*integers, ends[5]]):
+        op = "not_in" if negated else "in"
+        one_by_one = [*values, {"decimal": "0.5"}]  # names no cell, and is not an integer
+        expected = bind(InList(op=op, column=name, values=one_by_one), SCHEMA)
+        assert bind(InList(op=op, column=name, values=values), SCHEMA) == expected

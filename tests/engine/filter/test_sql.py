@@ -146,7 +146,7 @@ def test_a_refusal_says_what_is_supported():
         parse_sql("a ~ 'x'", LIMITS)
 
 
-@pytest.mark.parametrize("value", ["7", "-2.5", "'it''s, (a) -- \"list\"'", "'x'"])
+@pytest.mark.parametrize("value", ["7", "-70", "+7", "9" * 18, "9" * 30, "-2.5", "'it''s, (a) -- \"list\"'", "'x'"])
 def test_long_lists_are_read_like_short_ones(value):
     short = parse_sql(f"a IN ({value}, 1)", LIMITS)
     text = (
