@@ -60,7 +60,7 @@ def constants_of(cells: tuple[Cell, ...], physical: PhysicalType) -> pa.Array:
         if physical is PhysicalType.INT128:
             values = [_arrow_value(cell, physical) for cell in values]
         pieces.append(pa.array(values, _ARROW_TYPES[physical]))
-    return pa.concat_arrays(pieces)
+    return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
 
 
 def mask_of(answers: pa.BooleanArray) -> np.ndarray:

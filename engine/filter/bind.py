@@ -38,8 +38,8 @@ def bind(predicate: Predicate | None, schema: TableSchema) -> BoundFilter:
     """Return ``predicate`` as a filter over the columns of ``schema``; None selects every row.
 
     Raises:
-        NotFoundError: a column does not exist; the text names those that do.
-        InvalidArgumentError: a literal cannot be compared with its column, is NULL, or the tree is too deep.
+        InvalidArgumentError: a column does not exist, a literal is NULL or cannot be compared with its column, or the
+            tree is too deep.
     """
     if predicate is None:
         return BoundFilter(TRUE)

@@ -11,6 +11,7 @@ from ...schemas.description import ScanPlan, ScanSplit
 from ...schemas.scan import ScanSpec
 from ...schemas.service import Marked, ScanStream
 from ...schemas.sorting import sorted_stream, unsorted
+from ..filter.compiled import FilterCache
 from ..manifest.damage import DamageRegistry
 from ..mvcc.mvcc import MvccManager
 from ..options import StoreOptions
@@ -45,6 +46,7 @@ class Reads:
         self._damage = damage
         self._pool = pool
         self._options = options
+        self._filters = FilterCache(options.limits)
 
     def scan(self, spec: ScanSpec) -> ScanStream:
         """See StoreService."""
@@ -153,5 +155,5 @@ class Reads:
     def _request(
         self, spec: ScanSpec, table: Table, version: TableVersion, snapshot: int, changes: ChangeRange | None
     ) -> ScanRequest:
-        limits, chunk_bytes = self._options.limits, self._options.scan_batch_bytes
-        return scanning.resolve_ticket(spec, table, version, snapshot, changes, limits, chunk_bytes)
+        chunk_bytes = self._options.scan_batch_bytes
+        return scanning.resolve_ticket(spec, table, version, snapshot, changes, self._filters, chunk_bytes)

@@ -15,16 +15,13 @@ from ...schemas.description import ScanSplit
 from ...schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, SnapshotTooOldError, WrongServerError
 from ...schemas.limits import Limits
 from ...schemas.partition_schema import TabletPartition, sum_of
-from ...schemas.predicate import Not, Predicate
 from ...schemas.scan import ScanSpec
 from ...schemas.service import Marked
 from ...schemas.table import TableSchema
 from ..aggregate.merge import Merger
 from ..aggregate.plan import AggregatePlan
-from ..filter.bind import BoundFilter, bind
-from ..filter.points import key_points
-from ..filter.prune import ALL_KEYS, KeyRange, key_range
-from ..filter.where import parse_where
+from ..filter.compiled import FilterCache
+from ..filter.prune import ALL_KEYS, KeyRange
 from ..partition.prune import LevelCount
 from ..partition.prune import prune as prune_tablets
 from ..rowset.rowset import RowSet
@@ -58,7 +55,12 @@ class Wanted:
 
 
 def resolve(
-    spec: ScanSpec, version: TableVersion, snapshot: int, changes: ChangeRange | None, limits: Limits, chunk_bytes: int
+    spec: ScanSpec,
+    version: TableVersion,
+    snapshot: int,
+    changes: ChangeRange | None,
+    filters: FilterCache,
+    chunk_bytes: int,
 ) -> ScanRequest:
     """Resolve a scan against a version of its table.
 
@@ -67,37 +69,24 @@ def resolve(
     """
     spec.checked()
     schema = version.schema
-    predicate = parse_where(spec.where, limits)
-    bound = bind(predicate, schema)
+    where = filters.compiled(spec.where, schema, version.encoder)
+    bound = where.bound
     plan = None if spec.aggregate is None else AggregatePlan.of(spec.aggregate, spec.group_by or (), schema)
-    keys = key_range(bound, schema, version.encoder)
     part = _part(spec)
     return ScanRequest(
         columns=_columns(spec, schema) if plan is None else plan.columns,
         where=None if bound.is_trivially_true else bound,
         filter_columns=tuple(schema.by_id[column_id] for column_id in bound.column_ids),
-        keys=keys if part is None else keys.intersection(part),
+        keys=where.keys if part is None else where.keys.intersection(part),
         snapshot=snapshot,
         chunk_bytes=chunk_bytes,
         changes=changes,
         limit=None if spec.limit is None else spec.limit + spec.offset,
-        inverse=_inverse(predicate, bound, schema),
-        points=key_points(bound, schema, version.encoder),
+        inverse=where.inverse,
+        points=where.points,
         aggregate=plan,
         is_split=part is not None,
     )
-
-
-def _inverse(predicate: Predicate | None, bound: BoundFilter, schema: TableSchema) -> BoundFilter | None:
-    """Return the filter that is true where ``bound`` is false; None if it would read other columns.
-
-    A comparison that can only be false or NULL, like ``tiny > 127``, is dropped from an OR, but its negation is IS NOT
-    NULL. So the inverse may depend on a column that the filter does not read.
-    """
-    if predicate is None:
-        return None
-    inverse = bind(Not(op="not", arg=predicate), schema)
-    return inverse if set(inverse.column_ids) <= set(bound.column_ids) else None
 
 
 def _columns(spec: ScanSpec, schema: TableSchema) -> tuple[ColumnSchema, ...]:
@@ -117,7 +106,7 @@ def resolve_ticket(
     version: TableVersion,
     snapshot: int,
     changes: ChangeRange | None,
-    limits: Limits,
+    filters: FilterCache,
     chunk_bytes: int,
 ) -> ScanRequest:
     """Resolve a scan as ``resolve`` does; a planned one must still have the columns of its plan.
@@ -131,7 +120,7 @@ def resolve_ticket(
         f"(schema version {version.schema.version} now): plan the scan again, with GetFlightInfo"
     )
     try:
-        request = resolve(spec, version, snapshot, changes, limits, chunk_bytes)
+        request = resolve(spec, version, snapshot, changes, filters, chunk_bytes)
     except (InvalidArgumentError, NotFoundError) as error:
         if spec.planned is not None:
             raise ConflictError(why) from error

@@ -14,6 +14,7 @@ from ....schemas.scan import ScanSpec
 from ....schemas.service import ScanStream
 from ....schemas.table import TableOptions
 from ...cfile.cache import PageCache
+from ...filter.compiled import FilterCache
 from ...fs.failures import named
 from ...fs.filesystem import FileSystem
 from ...fs.subdirectory import DirectoryFileSystem
@@ -42,6 +43,7 @@ class PinnedReader:
             UnavailableError: the disk failed.
         """
         self._pinned = pinned
+        self._filters = FilterCache(pinned.limits)
         self._tablets: list[Tablet] = []
         try:
             with named("the files of a pinned snapshot could not be opened"):
@@ -99,7 +101,7 @@ class PinnedReader:
                 f"files are pinned for one snapshot, {pinned.snapshot}: for another, scan through the server"
             )
         version = self._table.version
-        return scanning.resolve(spec, version, pinned.snapshot, None, pinned.limits, _DEFAULTS.scan_batch_bytes)
+        return scanning.resolve(spec, version, pinned.snapshot, None, self._filters, _DEFAULTS.scan_batch_bytes)
 
     def _check_there(self, store: FileSystem) -> None:
         if not store.exists(self._pinned.directory):

@@ -1,0 +1,81 @@
+"""Compiles a caller's ``where`` against a table, and remembers the result: a plan and its tickets repeat it, and so do
+clients that ask for the same again."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+from ...schemas.limits import Limits
+from ...schemas.predicate import Not
+from ...schemas.table import TableSchema
+from ..vectors.keys import KeyEncoder, KeyVector
+from .bind import BoundFilter, bind
+from .points import key_points
+from .prune import KeyRange, key_range
+from .where import parse_where
+
+_REMEMBERED = 256
+_TEXT_MAX = 1024
+"""Longer filters are compiled each time: their lists would take memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledFilter:
+    """What a ``where`` means for the rows and keys of a table with a certain schema."""
+
+    bound: BoundFilter
+    inverse: BoundFilter | None
+    """The filter that is true where ``bound`` is false; None if it would read other columns.
+
+    A comparison that can only be false or NULL, like ``tiny > 127``, is dropped from an OR, but its negation is IS NOT
+    NULL. So the inverse may depend on a column that the filter does not read.
+    """
+    keys: KeyRange
+    """No row with a key outside matches."""
+    points: KeyVector | None
+    """If given, only rows with these keys can match."""
+
+    @classmethod
+    def of(
+        cls, where: str | dict[str, Any] | None, schema: TableSchema, encoder: KeyEncoder, limits: Limits
+    ) -> CompiledFilter:
+        """Compile ``where``.
+
+        Raises:
+            InvalidArgumentError: it is invalid, exceeds a limit, or names a column that does not exist.
+        """
+        predicate = parse_where(where, limits)
+        bound = bind(predicate, schema)
+        inverse = None if predicate is None else bind(Not(op="not", arg=predicate), schema)
+        if inverse and not set(inverse.column_ids) <= set(bound.column_ids):
+            inverse = None
+        return cls(bound, inverse, key_range(bound, schema, encoder), key_points(bound, schema, encoder))
+
+
+class FilterCache:
+    """The filters compiled last, by schema and text. Thread safe."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._known: OrderedDict[tuple[int, str | None], tuple[TableSchema, CompiledFilter]] = OrderedDict()
+        """By the identity of the schema, which each entry keeps alive, so that no other one gets it."""
+        self._lock = threading.Lock()
+
+    def compiled(self, where: str | dict[str, Any] | None, schema: TableSchema, encoder: KeyEncoder) -> CompiledFilter:
+        """Return the filter as `CompiledFilter.of` does, which may raise."""
+        if isinstance(where, dict) or (where is not None and len(where) > _TEXT_MAX):
+            return CompiledFilter.of(where, schema, encoder, self._limits)
+        key = id(schema), where
+        with self._lock:
+            if found := self._known.get(key):
+                self._known.move_to_end(key)
+                return found[1]
+        compiled = CompiledFilter.of(where, schema, encoder, self._limits)
+        with self._lock:
+            self._known[key] = schema, compiled
+            if len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+        return compiled
