@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -113,10 +113,14 @@ def _json_part(owner: int, kind: int, body: bytes) -> list[pa.Buffer | bytes]:
     return [_HEADER.pack(owner, kind, 0, len(padded)), padded]
 
 
-def unpack_changes(payload: memoryview, lsn: int) -> Iterator[Change]:
-    """Yield the changes of a log record. Raises CorruptionError if the payload is not what was logged."""
+def unpack_changes(payload: memoryview, lsn: int, passes: Callable[[int], bool] = lambda _: False) -> Iterator[Change]:
+    """Yield the changes of a log record but those of tablets, by id, that ``passes``: they are not decoded.
+
+    Raises:
+        CorruptionError: the payload is not what was logged.
+    """
     for tablet_id, kind, form, body in _parts(payload, lsn):
-        if kind not in _JSON_KINDS:
+        if kind not in _JSON_KINDS and not passes(tablet_id):
             try:
                 change = _change(tablet_id, ChangeKind(kind), form, body)
             except (ValueError, OSError, pa.ArrowException, StopIteration, CorruptPageError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from uuid import UUID
 
 import numpy as np
@@ -112,6 +113,18 @@ class LoggedTablets:
         if table := self._tables.get(tablet_id):
             table.changed(timestamp)
 
+    def passes(self, tablet_id: int, timestamp: int, lsn: int) -> bool:
+        """Take note of a change whose rows nobody needs, and return True: files hold them, or the table is gone."""
+        tablet, table = self._tablets.get(tablet_id), self._tables.get(tablet_id)
+        if table is None:
+            return True
+        if tablet is None or lsn > tablet.in_files_lsn or table.schema.auto_incrementing:
+            return False
+        table.changed(timestamp)
+        with tablet.write_lock:
+            tablet.stand_at(timestamp, lsn)
+        return True
+
     def parts(self, change: Change) -> list[tuple[Tablet, Change]]:
         """Return a change divided among the present tablets; empty if they were dropped."""
         if tablet := self._tablets.get(change.tablet_id):
@@ -162,7 +175,8 @@ def replay(
                 with tablet.write_lock:
                     tablet.stand_at(record.timestamp, record.lsn)
         changed: dict[int, Tablet] = {}
-        for change in unpack_changes(record.payload, record.lsn):
+        passes = partial(tablets.passes, timestamp=record.timestamp, lsn=record.lsn)
+        for change in unpack_changes(record.payload, record.lsn, passes):
             if ids := tablets.ids(change.tablet_id):
                 ids.restore(change)
             tablets.changed(change.tablet_id, record.timestamp)
