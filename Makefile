@@ -17,7 +17,7 @@ WORKERS ?= auto
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-spark shim test lint format docs bench fuzz kill9 filters race decay leases moves jobs pairs attack churn streaming clean
+.PHONY: help demo demo-spark shim test lint format docs bench counters fuzz kill9 filters race decay leases moves jobs pairs attack churn streaming clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -47,6 +47,9 @@ docs: .venv/.installed-dev  ## build the API reference from the docstrings, in b
 
 bench: .venv/.installed-bench  ## measure, and write bench/README.md (ROWS=1000000 for a short run)
 	@$(BIN)/python -m bench --rows $(ROWS) $(ARGS)
+
+counters: .venv/.installed-dev  ## count what twelve operations cost (functions, pages, allocations, disk), and record it
+	@$(BIN)/python tests/counters/record.py
 
 fuzz: .venv/.installed-dev  ## random operations against a model (MINUTES=5 SEED=0)
 	@$(BIN)/python tests/model/fuzz.py --minutes $(MINUTES) --seed $(SEED)
