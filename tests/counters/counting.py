@@ -61,11 +61,11 @@ class _CountingWritableFile:
         return getattr(self._inner, name)
 
     def append(self, data: BytesLike) -> None:
-        self._disk.counts["bytes written"] += _size(data)
+        self._disk.counts["bytes written"] += _size([data])
         self._inner.append(data)
 
     def pwrite(self, offset: int, *pieces: BytesLike) -> None:
-        self._disk.counts["bytes written"] += sum(map(_size, pieces))
+        self._disk.counts["bytes written"] += _size(pieces)
         self._inner.pwrite(offset, *pieces)
 
 
@@ -93,9 +93,8 @@ class _CountingReadableFile:
         return content
 
 
-def _size(data: BytesLike) -> int:
-    (view,) = views_of([data])
-    return len(view)
+def _size(pieces: Sequence[BytesLike]) -> int:
+    return sum(map(len, views_of(pieces)))
 
 
 def counted(operation: Callable[[], object], disk: CountingFileSystem) -> dict[str, int]:
