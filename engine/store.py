@@ -348,6 +348,7 @@ class Store:
     plan = _of(lambda store: store._reads.plan)
     release_scan = _of(lambda store: store._reads.release)
     get = _of(lambda store: store._reads.get)
+    get_row = _of(lambda store: store._reads.get_row)
 
     # Work that other processes do
 
@@ -460,8 +461,7 @@ class Store:
         self.close()
 
     def _stop_cleanly(self) -> None:
-        stop = self._wal.close()
-        if stop is None or self._environment.manifest.failed:
+        if (stop := self._wal.close()) is None or self._environment.manifest.failed:
             return
         entry = CleanStopEntry(last_lsn=stop.last_lsn, crc=stop.crc)
         edit = {"clean_stop": entry, "last_timestamp": self._clock.now()}

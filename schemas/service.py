@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import NamedTuple, Protocol
+from enum import Enum, StrEnum, auto
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from .description import TableDescription
 from .moving import MoveProgress
 from .scan import ScanSpec
 from .transaction import StagedBatch, StageResult
@@ -62,6 +63,29 @@ class ScanStream:
     def to_reader(self) -> pa.RecordBatchReader:
         """Return the batches as an Arrow reader."""
         return pa.RecordBatchReader.from_batches(self.schema, self.batches)
+
+
+class Undecided(Enum):
+    """The type of ``UNDECIDED``."""
+
+    UNDECIDED = auto()
+
+
+UNDECIDED = Undecided.UNDECIDED
+"""The answer of ``RowReader.get_row`` where ``StoreService.get`` has to be asked."""
+
+
+@runtime_checkable
+class RowReader(Protocol):
+    """A store in this process, which reads single rows without Arrow."""
+
+    def get_row(self, table: TableDescription, key: Sequence[Any]) -> dict[str, Any] | Undecided | None:
+        """Return the live row with a key as Python values by column, None if there is none: as ``get`` finds it.
+
+        ``key`` has a value for each key column of ``table``, which may be out of date. UNDECIDED: ask ``get``, which
+        also raises what there is to raise.
+        """
+        ...
 
 
 class PendingResult(Protocol):

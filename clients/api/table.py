@@ -17,13 +17,13 @@ from ...schemas.errors import InvalidArgumentError, RowErrors, StoreError
 from ...schemas.operation import Operation
 from ...schemas.order import OrderTerm, order_terms
 from ...schemas.scan import ScanSpec
-from ...schemas.service import StoreService
+from ...schemas.service import UNDECIDED, RowReader, StoreService
 from ...schemas.statement import StatementKind
 from ...schemas.timestamp import parse_moment
 from ...schemas.write import CommitMode, Durability, WriteCommand, WriteResult, combine
 from ..convert.cells import python_cell
 from ..convert.data import WriteData
-from ..convert.keys import key_of, keys_of
+from ..convert.keys import key_of, key_values, keys_of
 from ..convert.where import Where, where_json
 from ..flight.sent_again import kept, numbered
 from .alter import TableAlteration
@@ -42,6 +42,7 @@ class Table:
 
     def __init__(self, store: StoreService, description: TableDescription, notes: Sequence[str] = ()) -> None:
         self._store = store
+        self._rows = store if isinstance(store, RowReader) else None
         self._description = description
         self.notes = list(notes)
         """What the table's maker should know, a sentence each: ``create_table`` says here which columns have another
@@ -466,6 +467,10 @@ class Table:
         Raises:
             InvalidArgumentError: the key is incomplete, or a value does not fit its column.
         """
+        if self._rows is not None:
+            row = self._rows.get_row(self._description, key_values(key, self._description))
+            if row is not UNDECIDED:
+                return row
         found = self._store.get(self.name, key_of(key, self._description))
         return {name: python_cell(found[name][0]) for name in found.schema.names} if found.num_rows else None
 

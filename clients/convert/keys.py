@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,9 @@ from ...schemas.errors import InvalidArgumentError
 from ...schemas.literal import from_json
 from .data import WriteData
 
+_SCALARS = {int, str, bytes}
+"""The common types of keys of one column."""
+
 
 def key_of(key: Any, table: TableDescription) -> pa.RecordBatch:
     """Return one key as a batch, from a dict of the key columns, a tuple of their values, or the value of a single
@@ -22,7 +26,7 @@ def key_of(key: Any, table: TableDescription) -> pa.RecordBatch:
         InvalidArgumentError: the key is incomplete, or a value does not fit its column.
     """
     columns = _columns(table)
-    cells = [_cell(column, value) for column, value in zip(columns, _values(key, table), strict=True)]
+    cells = [_cells(column, [value]) for column, value in zip(columns, key_values(key, table), strict=True)]
     return pa.record_batch(cells, schema=pa.schema([column.field for column in columns]))
 
 
@@ -33,29 +37,55 @@ def keys_of(keys: Any, table: TableDescription) -> Iterable[pa.RecordBatch]:
         InvalidArgumentError: as ``key_of``.
     """
     if isinstance(keys, list | tuple):
-        return [pa.concat_batches([key_of(key, table) for key in keys])] if keys else []
+        return [_batch_of(keys, table)] if keys else []
     data = WriteData(keys, _columns(table))
     if missing := [name for name in table.primary_key if name not in data.names]:
         raise InvalidArgumentError(f"the keys have no column {missing[0]!r}, which is part of the primary key")
     return data
 
 
+def _batch_of(keys: Sequence[Any], table: TableDescription) -> pa.RecordBatch:
+    columns = _columns(table)
+    try:
+        values = zip(*[key_values(key, table) for key in keys], strict=True)
+        cells = [_cells(column, cells) for column, cells in zip(columns, values, strict=True)]
+    except InvalidArgumentError:
+        for key in keys:  # to raise the error of the first key that has one
+            key_of(key, table)
+        raise
+    return pa.record_batch(cells, schema=pa.schema([column.field for column in columns]))
+
+
+def _cells(column: ColumnSchema, values: Sequence[Any]) -> pa.Array:
+    if column.logical.is_integer and set(map(type, values)) == {int}:
+        with suppress(pa.ArrowException, OverflowError):  # raised below, with the value
+            return pa.array(values, column.field.type)
+    return pa.array([_literal(column, value) for value in values], column.field.type)
+
+
 def _columns(table: TableDescription) -> list[ColumnSchema]:
     return table.columns[: len(table.primary_key)]
 
 
-def _cell(column: ColumnSchema, value: Any) -> pa.Array:
+def _literal(column: ColumnSchema, value: Any) -> Any:
     if value is None:
         raise InvalidArgumentError(f"key column {column.name!r} is NULL; no row has a NULL in its key")
-    return pa.array([from_json(value, column.logical, f"key column {column.name!r}:")], column.field.type)
+    return from_json(value, column.logical, f"key column {column.name!r}:")
 
 
-def _values(key: Any, table: TableDescription) -> list[Any]:
+def key_values(key: Any, table: TableDescription) -> list[Any]:
+    """Return the values of a key, as given, in the order of the key columns.
+
+    Raises:
+        InvalidArgumentError: the key is incomplete.
+    """
     names = table.primary_key
-    if isinstance(key, Mapping) and set(key) == set(names):
-        return [key[name] for name in names]
+    if len(names) == 1 and type(key) in _SCALARS:
+        return [key]
     if isinstance(key, tuple | list) and len(key) == len(names):
         return list(key)
+    if isinstance(key, Mapping) and set(key) == set(names):
+        return [key[name] for name in names]
     if len(names) == 1 and not isinstance(key, Mapping | tuple | list):
         return [key]
     raise InvalidArgumentError(

@@ -85,7 +85,7 @@ def _smaller(payload: np.ndarray, compression: int) -> tuple[bytes | memoryview,
     return payload.data, NONE
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Page:
     """A page read from a file, in its own memory; its checksum and header are right."""
 

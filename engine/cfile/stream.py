@@ -109,6 +109,11 @@ class StreamReader:
             return row >> self._shift
         return int(np.searchsorted(self._starts, row, "right")) - 1
 
+    @property
+    def page_shift(self) -> int | None:
+        """The logarithm of ``page_rows``; None if pages have different numbers of rows."""
+        return self._shift if self._starts is None else None
+
     def first_row(self, number: int) -> int:
         """Return the first row of page ``number``."""
         return number << self._shift if self._starts is None else int(self._starts[number])

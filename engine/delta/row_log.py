@@ -17,6 +17,7 @@ from ..vectors.physical import PhysicalType
 from ..vectors.vector import FixedVector, Vector
 from .cells import DeltaCells
 from .patch import Patch
+from .row_index import RowIndex
 from .sorted_rows import SortedDeltas, sort_rows
 
 Order = tuple[np.ndarray, np.ndarray]
@@ -52,11 +53,12 @@ class RowLog:
         self._unsorted = (0, 0, 1 << 62)
         """The end of the runs, the end of the known part after it, and the oldest timestamp in that part."""
         self._order: tuple[int, int, Order] | None = None
+        self._by_row = RowIndex()
         self._sorting = threading.Lock()
 
     @property
     def nbytes(self) -> int:
-        """Bytes reserved, without sorted runs."""
+        """Bytes reserved, without sorted runs and the index of rows."""
         return self._rowids.nbytes + self._timestamps.nbytes
 
     def append(self, rowids: Vector, timestamps: Vector) -> None:
@@ -91,6 +93,13 @@ class RowLog:
         if known is None or known[:2] != (first, last):
             known = self._order = first, last, sort_rows(self.rowids(first, last))
         return known[2]
+
+    def newest(self, row: int, snapshot: int) -> int:
+        """Return the newest entry of a row that ``snapshot`` sees, -1 if there is none."""
+        entry = self._by_row.newest(row, self.count, lambda count: self.rowids(0, count))
+        while entry >= 0 and self._timestamps.cell(entry) > snapshot:
+            entry = self._by_row.before(entry)
+        return entry
 
     def runs(self, snapshot: int) -> tuple[SortedRun, ...]:
         """Return sorted runs, oldest first, that contain every entry that ``snapshot`` sees."""

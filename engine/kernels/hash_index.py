@@ -37,7 +37,7 @@ def _home(hash_bits, capacity):
 
 
 @inline
-def _tag(hashed):
+def tag_of(hashed):
     """Return the tag in its place in a slot; never 0, so that a slot in use is never 0."""
     tag = hashed << _TAG_SHIFT
     return tag if tag != 0 else np.uint64(1) << _TAG_SHIFT
@@ -49,7 +49,7 @@ def _next(slot, capacity):
 
 
 @inline
-def _matching(table, slot, capacity, tag):
+def matching(table, slot, capacity, tag):
     """Return the first slot from ``slot`` on with this tag, or -1 if an empty one comes first."""
     while table[slot] != _EMPTY:
         if table[slot] & ~_LOCATION_MASK == tag:
@@ -87,7 +87,7 @@ def find_candidates(slots, capacity, hashes, count, locations, positions, cursor
             prefetch(slots + 8 * _home(hashed[i] >> _HALF, capacity))
         for i in range(first, last):
             home = _home(hashed[i] >> _HALF, capacity)
-            slot = _matching(table, home, capacity, _tag(hashed[i]))
+            slot = matching(table, home, capacity, tag_of(hashed[i]))
             found[i] = -1
             if slot >= 0:
                 found[i] = np.int64(table[slot] & _LOCATION_MASK)
@@ -112,7 +112,7 @@ def next_candidates(slots, capacity, hashes, count, locations, positions, cursor
     for i in range(position_count):
         position = candidates[i]
         after = _next(places[i], capacity)
-        slot = _matching(table, after, capacity, _tag(hashed[position]))
+        slot = matching(table, after, capacity, tag_of(hashed[position]))
         found[position] = -1
         if slot >= 0:
             found[position] = np.int64(table[slot] & _LOCATION_MASK)
@@ -140,7 +140,7 @@ def insert(slots, hash_bits, capacity, hashes, locations, count):
             slot = _home(half, capacity)
             while table[slot] != _EMPTY:
                 slot = _next(slot, capacity)
-            table[slot] = _tag(hashed[i]) | located[i]
+            table[slot] = tag_of(hashed[i]) | located[i]
             halves[slot] = half
 
 
@@ -173,7 +173,7 @@ def relocate(slots, capacity, hashes, old_locations, new_locations, count):
         for i in range(first, last):
             prefetch(slots + 8 * _home(hashed[i] >> _HALF, capacity))
         for i in range(first, last):
-            tag = _tag(hashed[i])
+            tag = tag_of(hashed[i])
             slot = _holding(table, _home(hashed[i] >> _HALF, capacity), capacity, tag | old[i])
             if slot >= 0:
                 table[slot] = tag | new[i]
@@ -214,7 +214,7 @@ def remove(slots, hash_bits, capacity, hashes, locations, count):
             prefetch(hash_bits + 4 * home)
         for i in range(first, last):
             home = _home(hashed[i] >> _HALF, capacity)
-            slot = _holding(table, home, capacity, _tag(hashed[i]) | located[i])
+            slot = _holding(table, home, capacity, tag_of(hashed[i]) | located[i])
             if slot >= 0:
                 _shift_back(table, halves, capacity, slot)
             else:

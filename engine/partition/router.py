@@ -23,6 +23,7 @@ from ..vectors.arrow import from_arrow
 from ..vectors.keys import KeyEncoder, KeyVector, U64Keys
 from ..vectors.memory import address_of, allocate
 from ..vectors.physical import physical_of
+from ..vectors.raw_cell import RawCell, vector_of
 from ..vectors.vector import Vector
 from .bucket import buckets_of
 
@@ -67,6 +68,7 @@ class Router:
         used = {column_id for each in self._ranges for level in each.hash for column_id in level.columns}
         used |= set(partitions.range_columns)
         self._columns = [column for column in schema.key if column.id in used]
+        self._ids = used
 
     def numbers_of(self, rows: pa.RecordBatch) -> np.ndarray | None:
         """Return the tablet number of each row (int64), NOWHERE for those without; None if all are in tablet 0.
@@ -80,6 +82,17 @@ class Router:
             for column in self._columns
         }
         return self.numbers_of_cells(cells, rows.num_rows)
+
+    def number_of_cells(self, key: Sequence[RawCell]) -> int:
+        """Return the tablet number of a key, given the raw cells of all key columns; NOWHERE if it has none."""
+        if self._is_single:
+            return 0
+        cells = {
+            column.id: vector_of(cell, physical_of(column.logical.arrow))
+            for column, cell in zip(self._schema.key, key, strict=True)
+            if column.id in self._ids
+        }
+        return int(self.numbers_of_cells(cells, 1)[0])
 
     def numbers_of_cells(self, cells: Mapping[int, Vector], count: int) -> np.ndarray:
         """Return the same as ``numbers_of`` for key cells by column id."""

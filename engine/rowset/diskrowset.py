@@ -23,12 +23,15 @@ from ..vectors.key_bounds import KeyBounds
 from ..vectors.key_search import keys_from_bytes
 from ..vectors.keys import KeyEncoder, KeyVector, U64Keys, key_bytes, keys_less_equal, lower_bound, take_keys
 from ..vectors.physical import PhysicalType, physical_of
+from ..vectors.raw_cell import RawCell
 from ..vectors.vector import FixedVector, Vector, as_bytes, conformed, zeros
 from .absent import absent_cells
 from .base_file import KEY_INDEX, ColumnsFile, RowsetMetadata
 from .key_filter import KEY_FILTER, SPLIT_BLOCK, WORDS_A_BLOCK, KeyFilter
 from .key_search import search
 from .liveness import LiveRows
+from .page_rows import PageRows
+from .row_columns import RowColumns
 from .rowset import RowSet
 
 NEWEST = (1 << 63) - 1
@@ -72,6 +75,7 @@ class DiskRowSet(RowSet):
         self._encoder = encoder
         self._block_keys: KeyVector | None = None
         self._key_filter: KeyFilter | None = None
+        self._page_rows: PageRows | None = None
         self._has_live_stream = StreamKey(LIVE, "base") in reader.streams()
         self._check_row_counts()
 
@@ -172,6 +176,7 @@ class DiskRowSet(RowSet):
         rowset = copy(self)
         rowset.deltas = deltas
         rowset._columns = self._columns if columns is None else columns
+        rowset._page_rows = None
         return rowset
 
     def without_birth(self) -> DiskRowSet:
@@ -231,6 +236,18 @@ class DiskRowSet(RowSet):
         cells = self.base_stream(LIVE).gather(rows)
         assert isinstance(cells, FixedVector)
         return cells.values.astype(np.bool_)
+
+    def raw_cells(self, row: int, snapshot: int, columns: RowColumns) -> list[RawCell] | None:
+        reader = self._page_rows
+        if reader is None or reader.columns is not columns:
+            reader = self._page_rows = self._new_page_rows(columns)
+        return None if snapshot < reader.newest_base else reader.read(row)
+
+    def _new_page_rows(self, columns: RowColumns) -> PageRows:
+        streams = [self.base_stream(number) if self.has_base(number) else None for number in columns.ids]
+        live = self.base_stream(LIVE) if self._has_live_stream else None
+        bases = [self.deltas.base_timestamp(number) for number in (*columns.ids, LIVE)]
+        return PageRows(columns, [*streams, live], max(*bases, self.born or 0))
 
     def keys_at(self, rows: np.ndarray) -> KeyVector:
         if not (rows % BLOCK_ROWS).any():

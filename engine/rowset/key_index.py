@@ -19,6 +19,7 @@ from contextlib import AbstractContextManager, nullcontext
 import numpy as np
 
 from ..kernels import hash_index as kernels
+from ..kernels.point_read import locate
 from ..vectors.memory import address_of, allocate
 
 Verify = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -88,6 +89,11 @@ class KeyIndex:
             candidates = kernels.next_candidates(*search, len(other)) if len(other) else 0
         return locations
 
+    def locate(self, key: int, length: int) -> int:
+        """Return the location of a key that is a uint64 at the address ``key``, or ``length`` bytes if not negative; -1
+        if it is absent. Rarely it is another key's."""
+        return locate(self._address, self._capacity, key, length)
+
     def insert(self, hashes: np.ndarray, locations: np.ndarray, lock: Lock = NO_LOCK) -> None:
         """Add keys that are known to be absent. Locations are int64. Changes the table under ``lock``."""
         _check(hashes, locations)
@@ -137,6 +143,7 @@ class KeyIndex:
             return
         larger = self._copied_to(max(_capacity_for(key_count), 2 * self._capacity))
         self._slots, self._hash_bits, self._capacity = larger._slots, larger._hash_bits, larger._capacity
+        self._address = larger._address
 
     def copy_for(self, key_count: int) -> KeyIndex:
         """Return a copy of the index with room for ``key_count`` keys in all, no fewer than it has.
@@ -163,6 +170,7 @@ class KeyIndex:
         # Not from Arrow's pool: a large np.zeros uses huge pages, which random access needs.
         self._capacity = capacity
         self._slots = np.zeros(capacity, np.uint64)
+        self._address = address_of(self._slots)
         self._hash_bits = np.zeros(capacity, np.uint32)
 
 

@@ -29,10 +29,12 @@ from ..vectors.keys import (
     take_keys,
 )
 from ..vectors.physical import PhysicalType, physical_of
+from ..vectors.raw_cell import RawCell
 from ..vectors.vector import BytesVector, FixedVector, Vector, conformed, zeros
 from .absent import absent_cells
 from .key_index import KeyIndex
 from .liveness import LiveRows
+from .row_columns import RowColumns
 from .rowset import RowSet
 
 
@@ -95,6 +97,17 @@ class MemRowSet(RowSet):
     def find(self, keys: KeyVector, hashes: np.ndarray) -> np.ndarray:
         stored = self.keys(self._row_count)
         return self._index.find(hashes, lambda positions, rows: equal_at(keys, positions, stored, rows))
+
+    def locate(self, key: int, length: int) -> int:
+        """Return the row of a key, -1 if it is absent; see ``KeyIndex.locate``. Under the tablet's write lock."""
+        return self._index.locate(key, length)
+
+    def raw_cells(self, row: int, snapshot: int, columns: RowColumns) -> list[RawCell] | None:
+        if self._timestamps.cell(row) > snapshot:
+            return None
+        stored = [self._columns.get(column_id) for column_id in columns.ids]
+        cells = [absent if one is None else one.cell(row) for one, absent in zip(stored, columns.absent, strict=True)]
+        return [*cells, True]
 
     def row_count(self, snapshot: int) -> int:
         timestamps = self._timestamps.view(self._row_count)

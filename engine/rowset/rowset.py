@@ -21,8 +21,10 @@ from ..delta.tracker import DeltaTracker
 from ..vectors.key_bounds import KeyBounds
 from ..vectors.keys import KeyVector
 from ..vectors.physical import physical_of
+from ..vectors.raw_cell import RawCell
 from ..vectors.vector import FixedVector, Vector, zeros
 from .liveness import LiveRows
+from .row_columns import RowColumns
 
 _GATHER_BELOW = 1 / 8
 """Base cells are fetched one by one where fewer than this share of the rows is asked for."""
@@ -65,6 +67,16 @@ class RowSet(ABC):
     @abstractmethod
     def base_live_at(self, rows: np.ndarray) -> np.ndarray | None:
         """Return which of ``rows`` the base shows as existing; None for all."""
+
+    @abstractmethod
+    def raw_cells(self, row: int, snapshot: int, columns: RowColumns) -> list[RawCell] | None:
+        """Return the base cells of a row, and whether the base shows it as existing; None if only `gather` can read
+        them at ``snapshot``, or if the row was inserted later.
+
+        Raises:
+            CorruptionError, UnreadableFileError: a page cannot be read.
+            CorruptPageError: a cell cannot be decoded.
+        """
 
     @abstractmethod
     def keys_at(self, rows: np.ndarray) -> KeyVector:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
+from typing import Any
 
 import pyarrow as pa
 
-from ...schemas.description import ScanPlan, ScanSplit
+from ...schemas.description import ScanPlan, ScanSplit, TableDescription
 from ...schemas.scan import ScanSpec
-from ...schemas.service import Marked, ScanStream
+from ...schemas.service import Marked, ScanStream, Undecided
 from ...schemas.sorting import sorted_stream, unsorted
 from ..filter.compiled import FilterCache
 from ..manifest.damage import DamageRegistry
@@ -138,6 +139,10 @@ class Reads:
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
         """See StoreService."""
         return self._table(table).get(keys, self._mvcc.snapshot, self._options.limits)
+
+    def get_row(self, table: TableDescription, key: Sequence[Any]) -> dict[str, Any] | Undecided | None:
+        """See RowReader."""
+        return self._table(table.name).get_row(table, key, self._mvcc.snapshot, self._options.limits)
 
     def _key(self, spec: ScanSpec) -> list[str]:
         """Return the key columns of a scan's table, after checking that its sort columns exist."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from ...schemas.description import TableDescription
 from ...schemas.errors import InvalidArgumentError, NotFoundError, UnavailableError
 from ...schemas.limits import Limits
 from ...schemas.operation import Operation
+from ...schemas.service import UNDECIDED, Undecided
 from ...schemas.table import TableOptions, TableSchema
 from ...schemas.timestamp import parse_moment
 from ...schemas.write import Durability, WriteCommand
@@ -125,6 +128,14 @@ class Table:
         """Raise NotFoundError if the table was dropped; the result holds under the write lock of one tablet."""
         if self.dropped_until is not None:
             raise NotFoundError(f"table {self.name!r} was dropped")
+
+    def get_row(
+        self, known: TableDescription, key: Sequence[Any], snapshot: Callable[[], int], limits: Limits
+    ) -> dict[str, Any] | Undecided | None:
+        """Return one live row, at a new ``snapshot``; see ``RowReader``."""
+        version = self.version
+        found = version.point_plan.get(known, key, snapshot(), limits)
+        return found if self.version is version else UNDECIDED
 
     def get(self, keys: pa.RecordBatch, snapshot: Callable[[], int], limits: Limits) -> pa.Table:
         """Return the live rows of the given keys, all at one new ``snapshot``, in the order of the keys."""

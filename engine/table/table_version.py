@@ -25,6 +25,7 @@ from ..tablet.tablet import Tablet
 from ..vectors.arrow import from_arrow
 from ..vectors.keys import KeyEncoder, KeyVector
 from ..vectors.physical import physical_of
+from .point_plan import PointPlan
 
 _UINT16_MAX = (1 << 16) - 1
 _CLOSED_SECONDS = 0.1
@@ -79,6 +80,11 @@ class TableVersion:
         """The encoder of the table's keys."""
         return KeyEncoder([physical_of(column.logical.arrow) for column in self.schema.key])
 
+    @cached_property
+    def point_plan(self) -> PointPlan:
+        """Reads single rows by their keys."""
+        return PointPlan(self)
+
     def keys_of(self, rows: pa.RecordBatch) -> KeyVector:
         """Return the encoded keys of a batch whose columns are named by id."""
         columns = [rows.column(str(column.id)) for column in self.schema.key]
@@ -113,6 +119,11 @@ class TableVersion:
         found = np.flatnonzero(self._out_of_reach if numbers is None else self._out_of_reach[numbers])
         if len(found):
             check_here(self.tablets[found[0] if numbers is None else numbers[found[0]]])
+
+    @property
+    def is_all_here(self) -> bool:
+        """Whether all tablets can be read here."""
+        return self._out_of_reach is None
 
     @cached_property
     def _out_of_reach(self) -> np.ndarray | None:

@@ -28,7 +28,7 @@ import numpy as np
 from ..manifest.key_budget import KeyIndexBudget
 from ..rowset.diskrowset import DiskRowSet
 from ..rowset.key_index import KeyIndex
-from ..rowset.location import by_slot, pack, rowids_of, slots_of
+from ..rowset.location import ROWID_BITS, by_slot, pack, rowids_of, slots_of
 from ..rowset.rowset import RowSet
 from ..vectors.keys import KeyVector, equal_at, hash_keys
 from .slots import Forwarded, Slots
@@ -41,6 +41,9 @@ _HEADROOM = 1.25
 """A table grows by this factor if the budget allows."""
 _SEARCHES_WORTH_INDEXING = 8
 """A replay builds the index once it has searched for one in this many of the keys that are not indexed."""
+
+ABSENT, UNDECIDED = -1, -2
+"""Results of ``KeyLookup.locate``."""
 
 Mode = Literal["index", "partial", "search"]
 
@@ -90,6 +93,21 @@ class KeyLookup:
                 self._searched_keys += len(missing)
                 missing.ask(find_in(rowset))
         return missing.locations
+
+    def locate(self, version: Version, key: int, length: int) -> int:
+        """Return the location of one key, given as to ``KeyIndex.locate``, or ABSENT; rarely it is another key's.
+
+        UNDECIDED if only ``find_in_memory`` and the ``searched`` rowsets can tell.
+        """
+        if self._budget.on_demand and not self._wanted_once:
+            return UNDECIDED
+        for memrowset in reversed(version.in_memory):
+            if len(memrowset) and (row := memrowset.locate(key, length)) >= 0:
+                return memrowset.slot << ROWID_BITS | row
+        index = self._index
+        if index is not None and (location := index.locate(key, length)) >= 0:
+            return location
+        return UNDECIDED if self.searched(version) else ABSENT
 
     def find_in_memory(self, version: Version, keys: KeyVector, hashes: np.ndarray) -> UnresolvedKeys:
         """Look up keys in MemRowSets and index; those still missing can only be in ``searched`` rowsets."""

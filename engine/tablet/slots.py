@@ -54,6 +54,11 @@ class Slots:
         assert isinstance(rowset, RowSet), "a location that was looked up names a slot that is taken"
         return rowset
 
+    def rowset_at(self, slot: int) -> RowSet | None:
+        """Return the rowset in a used slot, None if its rows have moved."""
+        place = self._places[slot]
+        return None if isinstance(place, Forwarded) else place
+
     def taken(self) -> list[RowSet | Forwarded]:
         """Return the content of all slots, including rowsets that no version names yet. Needs no lock."""
         return [place for place in list(self._places) if place is not None]

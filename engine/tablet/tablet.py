@@ -143,6 +143,10 @@ class Tablet:
         """Return the rowset in a used slot."""
         return self._slots.rowset(slot)
 
+    def rowset_at(self, slot: int) -> RowSet | None:
+        """Return the rowset in a used slot, None if its rows have moved."""
+        return self._slots.rowset_at(slot)
+
     def add_diskrowset(self, rowset: DiskRowSet) -> None:
         """Add a rowset while the tablet opens."""
         self.take_slot(rowset)

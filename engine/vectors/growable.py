@@ -8,11 +8,14 @@ One thread appends (its callers hold a lock); any number of threads take views w
 * a reader requests only rows whose count it received after their append returned, so whichever array it finds has them.
 """
 
+from typing import Any
+
 import numpy as np
 
 from .gather import MAX_DATA_BYTES
 from .memory import allocate
 from .physical import PhysicalType
+from .raw_cell import raw_number
 from .vector import BytesVector, FixedVector, Vector, as_bytes
 
 _FIRST_CAPACITY = 1024
@@ -73,6 +76,15 @@ class GrowableColumn:
         if self.physical is PhysicalType.BYTES:
             return BytesVector(self._offsets[: row_count + 1], self._cells, valid)
         return FixedVector(self._cells[:row_count], valid)
+
+    def cell(self, row: int) -> Any:
+        """Return the raw cell of one row (`raw_cell`)."""
+        if self._valid is not None and not self._valid.item(row):
+            return None
+        if self.physical is PhysicalType.BYTES:
+            start, end = self._offsets.item(row), self._offsets.item(row + 1)
+            return self._cells[start:end].tobytes()
+        return raw_number(self._cells.item(row))
 
     def _append_bytes(self, vector: BytesVector, last: int) -> None:
         start, end = int(vector.offsets[0]), int(vector.offsets[-1])

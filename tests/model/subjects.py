@@ -14,6 +14,7 @@ import pyarrow as pa
 import nyala
 from nyala.clients.api.alter import TableAlteration
 from nyala.clients.api.database import Database
+from nyala.clients.convert.cells import python_rows
 from nyala.engine.fs import MemoryFileSystem, PowerFailure
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
@@ -100,7 +101,13 @@ class EmbeddedSubject:
         return self._store.scan(ScanSpec(table=TABLE, changes=feed, **spec)).to_reader().read_all()
 
     def get(self, keys: Sequence[Key]) -> pa.Table:
-        return self._store.get(TABLE, self._shape.keys(keys))
+        """Read all keys at once, and each alone, which is another way."""
+        found = self._store.get(TABLE, self._shape.keys(keys))
+        table = Database(self._store).table(TABLE)
+        alone = [row for key in keys if (row := table.get(key)) is not None]
+        together = [row for batch in found.to_batches() for row in python_rows(batch)]
+        assert repr(alone) == repr(together), keys
+        return found
 
     def alteration(self) -> TableAlteration:
         return Database(self._store).table(TABLE).alter()

@@ -1,0 +1,52 @@
+"""RowIndex: finds the newest delta of a row in a log that grows, for reads of single rows."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import numpy as np
+
+from ..kernels import point_read as kernels
+from ..vectors.memory import address_of
+
+_FIRST_CAPACITY = 64
+
+
+class RowIndex:
+    """The newest entry of each row, and for each entry the one before it of the same row.
+
+    Readers extend it by what was appended since the last read, so that writers pay nothing; they share a lock for that.
+    It takes 20 to 36 bytes an entry once rows have been read one by one.
+    """
+
+    def __init__(self) -> None:
+        self._slots = np.zeros(_FIRST_CAPACITY, np.uint64)
+        self._previous = np.empty(_FIRST_CAPACITY // 2, np.int32)
+        self._address = address_of(self._slots)
+        self._count = 0
+        self._changing = threading.Lock()
+
+    def newest(self, row: int, count: int, rowids: Callable[[int], np.ndarray]) -> int:
+        """Return the newest of at least ``count`` entries of a row, -1 if there is none.
+
+        ``rowids`` returns the rows (int32) of the first so many entries.
+        """
+        with self._changing:
+            if self._count < count:
+                self._extend(count, rowids(count))
+            return kernels.newest_entry(self._address, len(self._slots) - 1, row)
+
+    def before(self, entry: int) -> int:
+        """Return the entry of the same row before ``entry``, -1 if there is none."""
+        return self._previous.item(entry)
+
+    def _extend(self, count: int, rowids: np.ndarray) -> None:
+        slots, previous, first = self._slots, self._previous, self._count
+        if 2 * count > len(slots):
+            capacity = 1 << (4 * count - 1).bit_length()
+            slots, previous, first = np.zeros(capacity, np.uint64), np.empty(capacity // 2, np.int32), 0
+        table = address_of(slots), len(slots) - 1, address_of(previous)
+        kernels.index_rows(*table, address_of(rowids), first, count)
+        self._slots, self._address, self._count = slots, table[0], count
+        self._previous = previous  # complete before `before` reads it without the lock

@@ -1,0 +1,213 @@
+"""One row by its key: the location of the key, and the cells of the row, without decoding more than the row needs.
+
+Nothing here is locked: the caller holds the lock of a table that others change, and keeps the memory of pages alive.
+Pages have passed the `check` of their codecs.
+"""
+
+import numpy as np
+
+from .blocks import BLOCK_ROWS
+from .hash_index import LOCATION_BITS, matching, tag_of
+from .hashing import hash_string, hash_word
+from .kernel import inline, kernel
+from .lz4 import lz4_decompress
+from .simd.simd import copy_bytes, load_u8, load_u16, load_u32, load_u64, store_u8, store_u64, view_i32, view_u64
+
+ABSENT = -1
+DAMAGED = -1
+
+# What a column's page is (`PLACE_KIND`).
+UNREAD, FIXED, SHUFFLED, RUNS, CODES, BITS, STRINGS, NULLS = range(8)
+
+# The fields (int64) of a column's page, in the order in which `read_row` reads them.
+KIND, WIDTH, PAYLOAD, ROWS, BITMAP, FIRST_ROW, OFFSETS, VALUES, VALUE_COUNT = range(9)
+PLACE_FIELDS = 9
+
+CELL_BYTES = 16
+SCRATCH_BYTES = BLOCK_ROWS * 16
+"""Room that `read_row` needs: one mini-block of the widest cells."""
+
+_LOCATION_MASK = np.uint64((1 << LOCATION_BITS) - 1)
+_HALF = np.uint64(32)
+_ROW_MASK = np.uint64(0xFFFFFFFF)
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+@kernel
+def locate(slots: int, capacity: int, key: int, length: int) -> int:
+    """Return the location of the first entry of a hash index whose tag is that of a key, or ABSENT.
+
+    The key is ``length`` bytes at ``key``; with a negative ``length``, one uint64. An entry of another key may have
+    the same tag: the caller compares.
+    """
+    hashed = hash_word(load_u64(key)) if length < 0 else hash_string(key, length)
+    home = np.int64(((hashed >> _HALF) * np.uint64(capacity)) >> _HALF)
+    table = view_u64(slots, capacity)
+    slot = matching(table, home, capacity, tag_of(hashed))
+    return np.int64(table[slot] & _LOCATION_MASK) if slot >= 0 else np.int64(ABSENT)
+
+
+@kernel
+def read_row(pages: int, count: int, row: int, target: int, nulls: int, scratch: int) -> int:
+    """Write the cells of one row; return how many are NULL, or DAMAGED.
+
+    ``pages`` describes the page of each column (PLACE_FIELDS int64). A cell takes CELL_BYTES of ``target``: a number of
+    up to 8 bytes is extended by its sign to 16, a string is its address and length. ``nulls`` gets a byte for each
+    column, 1 for NULL. NULL and UNREAD cells are zero.
+    """
+    null_count = np.int64(0)
+    for column in range(count):
+        page = pages + column * (8 * PLACE_FIELDS)
+        kind = _field(page, KIND)
+        i = row - _field(page, FIRST_ROW)
+        bitmap = _field(page, BITMAP)
+        is_null = kind == NULLS
+        if bitmap != 0 and kind != UNREAD:
+            is_null = ((load_u8(bitmap + (i >> 3)) >> np.uint8(i & 7)) & np.uint8(1)) == 0
+        store_u8(nulls + column, np.uint8(is_null))
+        null_count += np.int64(is_null)
+        cell = target + column * CELL_BYTES
+        if is_null or kind == UNREAD:
+            store_u64(cell, np.uint64(0))
+            store_u64(cell + 8, np.uint64(0))
+        elif _read_cell(page, kind, i, cell, scratch) < 0:
+            return DAMAGED
+    return null_count
+
+
+@inline
+def _field(page, number):
+    return np.int64(load_u64(page + 8 * number))
+
+
+@kernel
+def _read_cell(page: int, kind: int, i: int, target: int, scratch: int) -> int:
+    """Write row ``i`` of a page, which is not NULL; return 0, or DAMAGED."""
+    payload, rows, width = _field(page, PAYLOAD), _field(page, ROWS), _field(page, WIDTH)
+    if kind == FIXED:
+        _write_number(payload + i * width, width, target)
+    elif kind == SHUFFLED:
+        return _read_shuffled(payload, rows, width, i, target, scratch)
+    elif kind == RUNS:
+        runs = np.int64(load_u32(payload))
+        run = _run_of(payload + 4, runs, i)
+        _write_number(payload + 4 + 2 * runs + run * width, width, target)
+    elif kind == CODES:
+        if _read_shuffled(payload + 1, rows, np.int64(load_u8(payload)), i, target, scratch) < 0:
+            return DAMAGED
+        # Narrow codes were extended by their sign, and are never negative.
+        bits = np.uint64(8) * np.uint64(load_u8(payload))
+        code = np.int64(load_u64(target) & ((np.uint64(1) << bits) - np.uint64(1)))
+        if code >= _field(page, VALUE_COUNT):
+            return DAMAGED
+        _write_string(_field(page, OFFSETS), _field(page, VALUES), code, target)
+    elif kind == BITS:
+        bit = (load_u8(payload + (i >> 3)) >> np.uint8(i & 7)) & np.uint8(1)
+        store_u64(target, np.uint64(bit))
+        store_u64(target + 8, np.uint64(0))
+    else:
+        _write_string(payload, payload + 4 * (rows + 1), i, target)
+    return 0
+
+
+@inline
+def _write_string(offsets, data, i, target):
+    start = np.int64(load_u32(offsets + 4 * i))
+    store_u64(target, np.uint64(data + start))
+    store_u64(target + 8, np.uint64(np.int64(load_u32(offsets + 4 * i + 4)) - start))
+
+
+@kernel
+def _write_number(source: int, width: int, target: int) -> None:
+    """Write a number of 1 to 16 bytes, extended by its sign."""
+    store_u64(target, np.uint64(0))
+    store_u64(target + 8, np.uint64(0))
+    copy_bytes(target, source, width)
+    if (load_u8(source + width - 1) & np.uint8(0x80)) != 0:
+        for byte in range(width, CELL_BYTES):
+            store_u8(target + byte, np.uint8(0xFF))
+
+
+@inline
+def _run_of(lasts, runs, i):
+    """Return the first run whose last row is ``i`` or later."""
+    low, high = np.int64(0), runs - 1
+    while low < high:
+        middle = (low + high) >> 1
+        if np.int64(load_u16(lasts + 2 * middle)) < i:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@kernel
+def _read_shuffled(directory: int, row_count: int, width: int, row: int, target: int, scratch: int) -> int:
+    """Write a cell of a page of mini-blocks (see `blocks`); return 0, or DAMAGED."""
+    number = row // BLOCK_ROWS
+    start = np.int64(0)
+    if number > 0:
+        start = np.int64(load_u32(directory + 4 * (number - 1)))
+    size = np.int64(load_u32(directory + 4 * number)) - start
+    rows = min(BLOCK_ROWS, row_count - number * BLOCK_ROWS)
+    data = directory + 4 * ((row_count + BLOCK_ROWS - 1) // BLOCK_ROWS) + start
+    i = row - number * BLOCK_ROWS
+    raw_size = rows * width
+    if size == raw_size:
+        _write_number(data + i * width, width, target)
+        return 0
+    if lz4_decompress(data, scratch, np.int32(size), np.int32(raw_size)) != raw_size:
+        return DAMAGED
+    stride = rows >> 3
+    if i >= stride * 8:  # the last cells of a page are not shuffled
+        _write_number(scratch + i * width, width, target)
+        return 0
+    at, bit = scratch + (i >> 3), np.uint8(i & 7)
+    store_u64(target, np.uint64(0))
+    store_u64(target + 8, np.uint64(0))
+    last = np.uint8(0)
+    for byte in range(width):
+        last = np.uint8(0)
+        for plane in range(8):
+            last |= ((load_u8(at) >> bit) & np.uint8(1)) << np.uint8(plane)
+            at += stride
+        store_u8(target + byte, last)
+    if (last & np.uint8(0x80)) != 0:
+        for byte in range(width, CELL_BYTES):
+            store_u8(target + byte, np.uint8(0xFF))
+    return 0
+
+
+# The newest delta of a row, in a log of deltas: an open-addressing table of uint64, each the row + 1 in the upper half
+# and the number of its newest entry in the lower half; 0 is empty. ``previous`` (int32) has for each entry the one
+# before it of the same row, or ABSENT.
+
+
+@inline
+def _home_of(row, mask):
+    return np.int64(((np.uint64(row) * _GOLDEN) >> _HALF) & np.uint64(mask))
+
+
+@kernel
+def index_rows(slots: int, mask: int, previous: int, rowids: int, first: int, last: int) -> None:
+    """Add entries [first, last) of a log to the table, which has room; ``mask`` is its power of two less one."""
+    table, rows, chain = view_u64(slots, mask + 1), view_i32(rowids, last), view_i32(previous, last)
+    for entry in range(first, last):
+        row = np.uint64(rows[entry])
+        slot = _home_of(row, mask)
+        while table[slot] != 0 and (table[slot] >> _HALF) != row + np.uint64(1):
+            slot = (slot + 1) & mask
+        chain[entry] = ABSENT if table[slot] == 0 else np.int32(table[slot] & _ROW_MASK)
+        table[slot] = ((row + np.uint64(1)) << _HALF) | np.uint64(entry)
+
+
+@kernel
+def newest_entry(slots: int, mask: int, row: int) -> int:
+    """Return the newest entry of a row, or ABSENT."""
+    table = view_u64(slots, mask + 1)
+    slot = _home_of(row, mask)
+    while table[slot] != 0:
+        if (table[slot] >> _HALF) == np.uint64(row + 1):
+            return np.int64(table[slot] & _ROW_MASK)
+        slot = (slot + 1) & mask
+    return np.int64(ABSENT)

@@ -1,0 +1,171 @@
+"""PageRows: reads single rows of a base file, all columns in one kernel call, from pages in the page cache.
+
+For each range of rows that lies in one page of every column there is a table with the addresses of those pages. The
+page cache alone decides how long pages stay: the table refers to them weakly, and a read holds them while it lasts.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from ctypes import string_at
+from struct import Struct
+from weakref import ref
+
+import numpy as np
+
+from ..cfile.page import Page
+from ..cfile.stream import StreamReader
+from ..codecs.codec import PAGE_ROWS, CorruptPageError
+from ..kernels import point_read as kernels
+from ..vectors.memory import address_of, address_or_0, allocate
+from ..vectors.physical import PhysicalType
+from ..vectors.raw_cell import RawCell, raw_cell
+from .row_columns import RowColumns
+
+_TABLES_MAX = 4096
+_FIRST_COLUMNS = 64
+
+
+class _Room(threading.local):
+    """Memory of one thread for the cells of a row."""
+
+    def __init__(self) -> None:
+        self.columns = 0
+        self.scratch = allocate(kernels.SCRATCH_BYTES, np.uint8)
+        self.reserve(_FIRST_COLUMNS)
+
+    def reserve(self, columns: int) -> None:
+        """Make room for this many columns."""
+        self.columns = columns
+        self._memory = allocate(columns * (kernels.CELL_BYTES + 1), np.uint8)
+        self.cells = self._memory.data
+        self.nulls = self.cells[columns * kernels.CELL_BYTES :]
+        start = address_of(self._memory)
+        self.addresses = start, start + columns * kernels.CELL_BYTES, address_of(self.scratch)
+
+
+_ROOM = _Room()
+
+
+class _Table:
+    """The pages of a range of rows."""
+
+    __slots__ = ("address", "fields", "pages", "unread")
+
+    def __init__(self, fields: np.ndarray, pages: Sequence[Page], unread: Sequence[int]) -> None:
+        self.fields = fields
+        self.address = address_of(fields)
+        self.pages = [ref(page) for page in pages]
+        self.unread = unread
+        """The columns that the kernel does not read."""
+
+
+class PageRows:
+    """The base cells of one rowset by row. Thread safe."""
+
+    def __init__(self, columns: RowColumns, streams: Sequence[StreamReader | None], newest_base: int) -> None:
+        """``streams`` are those of the columns, and that of liveness, None if there is none."""
+        self.columns = columns
+        self.newest_base = newest_base
+        """The newest timestamp that a column's base shows: older snapshots need history."""
+        self._streams = streams
+        self._absent = [(i, cell) for i, cell in enumerate((*columns.absent, 1)) if streams[i] is None]
+        shifts = [stream.page_shift for stream in streams if stream is not None]
+        self._shift = min((shift for shift in shifts if shift is not None), default=PAGE_ROWS.bit_length() - 1)
+        self._tables: dict[int, _Table] = {}
+        physicals = [None if stream is None else stream.physical for stream in streams]
+        self._unpack = Struct("<" + "".join(_FORMATS.get(one or PhysicalType.INT64, "qq") for one in physicals))
+        self._strings = [i for i, physical in enumerate(physicals) if physical is PhysicalType.BYTES]
+        self._wide = [i for i, physical in enumerate(physicals) if physical is PhysicalType.INT128]
+
+    def read(self, row: int) -> list[RawCell]:
+        """Return the cells of a row, and its liveness.
+
+        Raises:
+            CorruptionError, UnreadableFileError: a page cannot be read.
+            CorruptPageError: a cell cannot be decoded.
+        """
+        table = self._tables.get(row >> self._shift)
+        pages = [None] if table is None else [page() for page in table.pages]
+        if table is None or None in pages:
+            table, pages = self._loaded(row >> self._shift)
+        room, count = _ROOM, len(self._streams)
+        if room.columns < count:
+            room.reserve(count)
+        null_count = kernels.read_row(table.address, count, row, *room.addresses)
+        if null_count < 0:
+            raise CorruptPageError("a cell of the row cannot be decoded")
+        found = self._unpack.unpack_from(room.cells)
+        cells = list(found[::2])
+        for i in self._strings:
+            cells[i] = string_at(cells[i], found[2 * i + 1])
+        for i in self._wide:
+            cells[i] |= found[2 * i + 1] << 64
+        if null_count:
+            cells = [None if null else cell for cell, null in zip(cells, room.nulls, strict=False)]
+        for i, cell in self._absent:
+            cells[i] = cell
+        for i in table.unread:
+            cells[i] = self._gathered(i, row)
+        del pages  # until here, the cells' memory had to stay
+        return cells
+
+    def _gathered(self, column: int, row: int) -> RawCell:
+        stream = self._streams[column]
+        assert stream is not None, "absent columns are not read"
+        return raw_cell(stream.gather(np.array([row], np.int64)), 0)
+
+    def _loaded(self, number: int) -> tuple[_Table, list[Page | None]]:
+        """Return the table of a range of rows, and its pages, which must be held while it is used."""
+        fields = np.zeros((len(self._streams), kernels.PLACE_FIELDS), np.int64)
+        pages: list[Page | None] = []
+        unread: list[int] = []
+        for i, stream in enumerate(self._streams):
+            if stream is None:
+                continue
+            if stream.page_shift is None:
+                unread.append(i)
+                continue
+            page_number = stream.page_of(number << self._shift)
+            page = stream.page(page_number)
+            pages.append(page)
+            fields[i] = _place_of(stream, page, stream.first_row(page_number))
+            if fields[i, kernels.KIND] == kernels.UNREAD:
+                unread.append(i)
+        if len(self._tables) >= _TABLES_MAX:
+            self._tables.clear()
+        table = self._tables[number] = _Table(fields, [page for page in pages if page], unread)
+        return table, pages
+
+
+_FORMATS = {
+    PhysicalType.INT128: "Qq",
+    PhysicalType.FLOAT32: "f4xq",
+    PhysicalType.FLOAT64: "dq",
+}
+
+
+def _place_of(stream: StreamReader, page: Page, first_row: int) -> tuple[int, ...]:
+    """Return the fields of a column's page, as the kernel takes them."""
+    if page.is_all_null:
+        return kernels.NULLS, 0, 0, 0, 0, first_row, 0, 0, 0
+    physical, payload = stream.physical, address_of(page.stored)
+    plain = {PhysicalType.BYTES: kernels.STRINGS, PhysicalType.BOOL: kernels.BITS}.get(physical, kernels.FIXED)
+    offsets = values = value_count = 0
+    match page.codec.name:
+        case "plain":
+            kind = plain
+        case "bitshuffle":
+            kind = kernels.SHUFFLED
+        case "run_length" if page.stored[:4].any():
+            kind = kernels.RUNS
+        case "run_length":
+            kind, payload = plain, payload + 4
+        case "dictionary" if dictionary := stream.dictionary():
+            kind, value_count = kernels.CODES, len(dictionary)
+            offsets, values = address_of(dictionary.offsets), address_of(dictionary.data)
+        case _:
+            kind = kernels.UNREAD
+    bitmap = address_or_0(page.bitmap)
+    return kind, physical.width, payload, page.row_count, bitmap, first_row, offsets, values, value_count

@@ -1,0 +1,115 @@
+"""PointPlan: what point reads of single rows need to know about a table, worked out once for each of its versions."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...schemas.description import TableDescription
+from ...schemas.limits import Limits
+from ...schemas.service import UNDECIDED, Undecided
+from ..partition.router import NOWHERE
+from ..rowset.row_columns import RowColumns
+from ..tablet.point_read import UndecidedError, read_row
+from ..tablet.tablet import Tablet
+from ..vectors.memory import address_of, allocate
+from ..vectors.raw_cell import RawCell, python_value, raw_key
+
+if TYPE_CHECKING:
+    from .table_version import TableVersion
+
+_KEY_BYTES_MAX = 4096
+_WORD = Struct("<Q")
+
+
+class _KeyMemory(threading.local):
+    """Memory of one thread for an encoded key."""
+
+    def __init__(self) -> None:
+        self._memory = allocate(_KEY_BYTES_MAX, np.uint8)
+        self.address = address_of(self._memory)
+        self.cells = self._memory.data
+
+
+_KEY = _KeyMemory()
+
+
+class PointPlan:
+    """How to read rows of one table version by their keys. Thread safe."""
+
+    def __init__(self, version: TableVersion) -> None:
+        schema = version.schema
+        self._version = version
+        self._columns = RowColumns.of(schema.columns)
+        self._names = [column.name for column in schema.columns]
+        converted = [(i, python_value(column.logical)) for i, column in enumerate(schema.columns)]
+        self._conversions = [(i, convert) for i, convert in converted if convert]
+        self._raw_keys = [raw_key(column.logical) for column in schema.key]
+        self._strings = [i for i, column in enumerate(schema.key) if column.logical.is_variable]
+        self._key_columns = schema.key
+        self._first_word = 0
+        """What makes the only key column, an integer, an encoded key; 0 for other keys."""
+        if len(schema.key) == 1 and version.encoder.is_u64:
+            self._first_word = 1 << (8 * version.encoder.width - 1)
+        self._known: TableDescription | None = None
+        """A caller's description of the table whose key columns are those of this version."""
+
+    def get(
+        self, known: TableDescription, key: Sequence[Any], snapshot: int, limits: Limits
+    ) -> dict[str, Any] | Undecided | None:
+        """Return the row with a key, alive at ``snapshot``, as Python values by name; None if there is none.
+
+        UNDECIDED if only the general way can tell, or raises the right error.
+        """
+        if known is not self._known:
+            if known.columns[: len(known.primary_key)] != list(self._key_columns):
+                return UNDECIDED
+            self._known = known
+        raw = [convert(value) for convert, value in zip(self._raw_keys, key, strict=True)]
+        if None in raw or any(len(raw[i]) > limits.cell_bytes for i in self._strings):
+            return UNDECIDED
+        tablet = self._tablet_of(raw)
+        placed = self._placed(raw)
+        if tablet is UNDECIDED or placed is None:
+            return UNDECIDED
+        try:
+            cells = None if tablet is None else read_row(tablet, placed, raw, snapshot, self._columns)
+        except UndecidedError:
+            return UNDECIDED
+        if tablet is not None and snapshot < tablet.version.history_floor:
+            return UNDECIDED
+        return None if cells is None else self._row(cells)
+
+    def _row(self, cells: list[RawCell]) -> dict[str, Any]:
+        for i, convert in self._conversions:
+            if cells[i] is not None:
+                cells[i] = convert(cells[i])
+        return dict(zip(self._names, cells, strict=True))
+
+    def _tablet_of(self, raw: list[RawCell]) -> Tablet | Undecided | None:
+        """Return the tablet of a key, None if no range covers it."""
+        version = self._version
+        if not version.is_all_here:
+            return UNDECIDED
+        number = version.router.number_of_cells(raw)
+        return None if number == NOWHERE else version.tablets[number]
+
+    def _placed(self, raw: list[Any]) -> tuple[int, int] | None:
+        """Encode a key in this thread's memory; return its address and length (-1: a uint64)."""
+        memory, encoder = _KEY, self._version.encoder
+        if self._first_word:
+            _WORD.pack_into(memory.cells, 0, raw[0] + self._first_word)
+            return memory.address, -1
+        encoded = encoder.encode_bound(raw)
+        if encoder.is_u64:
+            encoded, length = encoded[::-1] + bytes(8 - len(encoded)), -1
+        else:
+            length = len(encoded)
+        if len(encoded) > _KEY_BYTES_MAX:
+            return None
+        memory.cells[: len(encoded)] = encoded
+        return memory.address, length

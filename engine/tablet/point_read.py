@@ -1,0 +1,79 @@
+"""Reads one row by its key: `lookup` for a single row, without a vector or an Arrow array.
+
+The meaning is that of `lookup`. Whatever is not covered here raises `UndecidedError`, and the caller takes `lookup`:
+keys in rowsets that are not indexed, rows that are moving, snapshots older than a base.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..codecs.codec import CorruptPageError
+from ..delta import LIVE
+from ..delta.row_log import RowLog
+from ..rowset.location import ROWID_BITS, ROWS_MAX
+from ..rowset.row_columns import RowColumns
+from ..rowset.rowset import RowSet
+from ..vectors.raw_cell import RawCell, raw_cell
+from .key_lookup import ABSENT
+from .tablet import Tablet
+
+
+class UndecidedError(Exception):
+    """Only `lookup` can tell."""
+
+
+def read_row(
+    tablet: Tablet, key: tuple[int, int], key_cells: list[RawCell], snapshot: int, columns: RowColumns
+) -> list[RawCell] | None:
+    """Return the raw cells of the row with a key that is alive at ``snapshot``, None if there is none.
+
+    ``key`` is the encoded key as `KeyIndex.locate` takes it, ``key_cells`` the raw cells of the leading columns. Holds
+    the tablet's write lock for one probe of a hash table.
+
+    Raises:
+        UndecidedError: use `lookup`.
+        StoreError: a file is damaged.
+    """
+    with tablet.write_lock:
+        location = tablet.key_lookup.locate(tablet.version, *key)
+        rowset = tablet.rowset_at(location >> ROWID_BITS) if location >= 0 else None
+    if location == ABSENT:
+        return None
+    if rowset is None:
+        raise UndecidedError
+    row = location & (ROWS_MAX - 1)
+    try:
+        cells = rowset.raw_cells(row, snapshot, columns)
+    except CorruptPageError:
+        raise UndecidedError from None
+    if cells is None or cells[: len(key_cells)] != key_cells:
+        raise UndecidedError
+    _apply_deltas(rowset, row, snapshot, columns, cells)
+    return cells if cells.pop() else None
+
+
+def _apply_deltas(rowset: RowSet, row: int, snapshot: int, columns: RowColumns, cells: list[RawCell]) -> None:
+    """Bring the base cells and the liveness of a row forward to ``snapshot``."""
+    stores, ids = rowset.deltas.stores, (*columns.ids, LIVE)
+    for store in stores.memory:
+        entries: dict[RowLog, int] = {}
+        for i, column_id in enumerate(ids) if store else ():
+            if (log := store.log(column_id)) is None:
+                continue
+            rows = log.rows
+            if rows not in entries:
+                entries[rows] = rows.newest(row, snapshot)
+            if entries[rows] >= 0:
+                cells[i] = log.values.cell(entries[rows])
+    for i, column_id in enumerate(ids) if stores.redo else ():
+        if any(file.first_timestamp <= snapshot and file.touches(column_id, row, row + 1) for file in stores.redo):
+            cells[i] = _gathered(rowset, row, snapshot, columns, i)
+
+
+def _gathered(rowset: RowSet, row: int, snapshot: int, columns: RowColumns, i: int) -> RawCell:
+    """Return one cell, or the liveness after the last column, as scans read it."""
+    rows = np.array([row], np.int64)
+    if i == len(columns.ids):
+        return bool(rowset.live_at(rows, snapshot)[0])
+    return raw_cell(rowset.gather(columns.columns[i], rows, snapshot), 0)

@@ -1,0 +1,135 @@
+"""Single cells: as they are stored, and as the Python values that users give and get.
+
+A *raw* cell is what the physical type stores: an int (0 or 1 for BOOL, of days for a date), a float, bytes, or None for
+NULL. The Python value is what Arrow's ``as_py`` returns for it; a date or timestamp outside the years 1 to 9999, which
+Python lacks, is its days or microseconds.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...schemas.types import LogicalType
+from .physical import PhysicalType, physical_of
+from .vector import BytesVector, DictionaryVector, FixedVector, Vector
+
+RawCell = int | float | bytes | None
+
+_EPOCH = dt.datetime(1970, 1, 1)
+_EPOCH_DAY = dt.date(1970, 1, 1).toordinal()
+_LAST_DAY = dt.date.max.toordinal()
+_EXACT = decimal.Context(prec=76, traps=[decimal.InvalidOperation])
+
+
+def raw_number(item: Any) -> Any:
+    """Return a number that numpy's ``item`` returned; one of 128 bits comes in halves."""
+    return item[0] | item[1] << 64 if type(item) is tuple else item
+
+
+def raw_cell(vector: Vector, row: int) -> RawCell:
+    """Return one cell of a vector."""
+    if vector.valid is not None and not vector.valid.item(row):
+        return None
+    if isinstance(vector, DictionaryVector):
+        vector, row = vector.dictionary, vector.codes.item(row)
+    if isinstance(vector, BytesVector):
+        return vector.data[vector.offsets.item(row) : vector.offsets.item(row + 1)].tobytes()
+    return raw_number(vector.values.item(row))
+
+
+def vector_of(cell: RawCell, physical: PhysicalType) -> Vector:
+    """Return one raw cell, not NULL, as a vector."""
+    if isinstance(cell, bytes):
+        return BytesVector(np.array([0, len(cell)], np.int32), np.frombuffer(cell or b"\0", np.uint8))
+    if physical is PhysicalType.INT128:
+        assert isinstance(cell, int), "an integer column"
+        return FixedVector(np.array([(cell & (1 << 64) - 1, cell >> 64)], physical.dtype))
+    return FixedVector(np.array([cell], physical.dtype))
+
+
+def python_value(kind: LogicalType) -> Callable[[Any], Any] | None:
+    """Return a function from the raw cells of a type, other than NULL, to Python values; None if they are the same."""
+    if kind.name == "decimal":
+        scale = -kind.scale
+        return lambda cell: decimal.Decimal(cell).scaleb(scale, _EXACT)
+    return _PYTHON_VALUES.get(kind.name)
+
+
+def raw_key(kind: LogicalType) -> Callable[[Any], Any]:
+    """Return a function from a value that a user gave for a key column to its raw cell.
+
+    It takes a value of the column's own Python type; for any other, or one that does not fit, it returns None.
+    """
+    if kind.name == "decimal":
+        return lambda value: _raw_decimal(value, kind)
+    if kind.is_text:
+        length = kind.length or (1 << 62)
+        return lambda value: _raw_text(value, length)
+    if kind.is_integer:
+        most = 1 << (8 * physical_of(kind.arrow).width - 1)
+        return lambda value: value if type(value) is int and -most <= value < most else None
+    return _RAW_KEYS[kind.name]
+
+
+def _date(days: int) -> dt.date | int:
+    day = days + _EPOCH_DAY
+    return dt.date.fromordinal(day) if 0 < day <= _LAST_DAY else days
+
+
+def _timestamp(microseconds: int) -> dt.datetime | int:
+    try:
+        return _EPOCH + dt.timedelta(microseconds=microseconds)
+    except OverflowError:
+        return microseconds
+
+
+_PYTHON_VALUES: dict[str, Callable[[Any], Any]] = {
+    "bool": bool,
+    "date": _date,
+    "timestamp[us]": _timestamp,
+    "string": bytes.decode,
+    "varchar": bytes.decode,
+}
+
+
+def _raw_text(value: Any, length: int) -> bytes | None:
+    if type(value) is not str or len(value) > length:
+        return None
+    try:
+        return value.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return None
+
+
+def _raw_decimal(value: Any, kind: LogicalType) -> int | None:
+    if type(value) is not decimal.Decimal or not value.is_finite():
+        return None
+    try:
+        shifted = value.scaleb(kind.scale, _EXACT)
+        cell = int(shifted)
+    except (ArithmeticError, ValueError):
+        return None
+    return cell if cell == shifted and abs(cell) < 10**kind.precision else None
+
+
+def _raw_date(value: Any) -> int | None:
+    return value.toordinal() - _EPOCH_DAY if type(value) is dt.date else None
+
+
+def _raw_timestamp(value: Any) -> int | None:
+    if type(value) is not dt.datetime or value.tzinfo is not None:
+        return None
+    since = value - _EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def _raw_binary(value: Any) -> bytes | None:
+    return value if type(value) is bytes else None
+
+
+_RAW_KEYS: dict[str, Callable[[Any], Any]] = {"date": _raw_date, "timestamp[us]": _raw_timestamp, "binary": _raw_binary}
