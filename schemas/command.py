@@ -7,12 +7,17 @@ from difflib import get_close_matches
 from typing import Literal, TypeVar
 
 from pydantic import AliasChoices, BaseModel, Field, NonNegativeInt, StrictInt, StrictStr, ValidationError
+from pydantic_core import ErrorDetails
 
 from .errors import InvalidArgumentError
 from .operation import Operation
 from .write import WriteCommand, WriteResult
 
 Model = TypeVar("Model", bound=BaseModel)
+_UNKNOWN = "extra_forbidden"
+"""pydantic's type of the finding that a field is not one of the model's."""
+_FINDINGS = 3
+"""The most findings that an error tells."""
 
 
 class TableName(BaseModel, frozen=True, extra="forbid"):
@@ -125,7 +130,7 @@ def read_json(model: type[Model], body: bytes, what: str) -> Model:
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
-        raise InvalidArgumentError(explain(error, what)) from None
+        raise InvalidArgumentError(explain(error, what, model.model_fields)) from None
 
 
 def built(model: type[Model], what: str, **parts: object) -> Model:
@@ -141,17 +146,30 @@ def built(model: type[Model], what: str, **parts: object) -> Model:
 
 
 def explain(error: ValidationError, what: str, known: Iterable[str] = ()) -> str:
-    """Describe in one line what is wrong with ``what``: the first finding, and how many more there are. ``known`` are
+    """Describe in one line what is wrong with ``what``: the first findings, and how many more there are. ``known`` are
     its field names."""
     findings = error.errors(include_url=False, include_input=False)
-    first = findings[0]
-    part = ".".join(str(step) for step in first["loc"])
-    if first["type"] == "extra_forbidden":
-        near = get_close_matches(str(first["loc"][-1]), list(known), 1)
-        hint = f": did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}" if known else ""
-        return f"{what}: unknown {part!r}{hint}"
-    more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
-    return f"{what} is wrong{f' at {part}' if part else ''}: {_lowered(first['msg'])}{more}"
+    fields = [*known]
+    begun = f"{what}:" if findings[0]["type"] == _UNKNOWN else f"{what} is wrong{'' if findings[0]['loc'] else ':'}"
+    words = [_finding(finding, fields) for finding in findings[:_FINDINGS]]
+    if fields and any(map(_is_stray, findings)) and not any("did you mean" in word for word in words):
+        words.append(f"known: {', '.join(fields)}")
+    more = f" (and {len(findings) - _FINDINGS} more)" if len(findings) > _FINDINGS else ""
+    return f"{begun} {'; '.join(words)}{more}"
+
+
+def _finding(finding: ErrorDetails, fields: list[str]) -> str:
+    part = ".".join(str(step) for step in finding["loc"])
+    if finding["type"] == _UNKNOWN:
+        near = get_close_matches(part, fields, 1) if _is_stray(finding) else None
+        return f"unknown {part!r}{f': did you mean {near[0]!r}?' if near else ''}"
+    words = _lowered(finding["msg"])
+    return f"at {part}: {words}" if part else words
+
+
+def _is_stray(finding: ErrorDetails) -> bool:
+    """Return whether it is a field that the whole, not a part of it, does not have."""
+    return finding["type"] == _UNKNOWN and len(finding["loc"]) == 1
 
 
 def _lowered(text: str) -> str:
