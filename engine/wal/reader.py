@@ -118,8 +118,9 @@ class LogReader:
         self._meet_expectation(self.last_lsn, self.last_lsn, self.crc, None)
         for header, following in itertools.zip_longest(self._headers, self._headers[1:]):
             path = segment_path(self._directory, header.number)
-            view = self._view(path)
-            if len(view) != header.size:
+            size = header.size if self._checked is None else self._checked._ends[header.number]
+            view = self._view(path) if self._checked is None else self._start(path, size)
+            if len(view) != size:
                 raise CorruptionError(path, len(view), f"the file should have {header.size} bytes")
             offset, bad = yield from self._sound_groups(view, path, header.number)
             self._end = (path, offset)
@@ -255,6 +256,10 @@ class LogReader:
     def _view(self, path: str) -> memoryview:
         with self._opened(path) as file:
             return file.view()
+
+    def _start(self, path: str, size: int) -> memoryview:
+        with self._opened(path) as file:
+            return memoryview(file.pread(0, size))
 
     @contextmanager
     def _opened(self, path: str) -> Iterator[ReadableFile]:
