@@ -10,7 +10,7 @@ from random import Random
 from nyala.engine.fs import MemoryFileSystem
 from nyala.schemas.alter import Step
 from nyala.schemas.errors import InternalError, StorageFullError, StoreError
-from tests.crash.images import LostError, check_image, require
+from tests.crash.images import Checks, LostError, require, same_identity
 from tests.crash.workloads import Part, Run, read
 from tests.doubles.faulty import CONTENT, EVERY_CALL, NAMES, SYNCS, WRITES, FaultRule, FaultyFileSystem
 from tests.model.oracle import Row
@@ -104,24 +104,26 @@ class TolerantRun(Run):
         require(found == self.oracle.now(), f"read {found}\n  expected {self.oracle.now()}")
 
 
-def run_with(rule: FaultRule | None, workload: Callable[[Run], None]) -> tuple[TolerantRun, FaultyFileSystem]:
+def run_with(
+    rule: FaultRule | None, workload: Callable[[Run], None], checks: Checks
+) -> tuple[TolerantRun, FaultyFileSystem]:
     """Run a workload on a disk with a fault; stop once a batch is in doubt. Then look at the disk without it."""
     disk = MemoryFileSystem()
     faulty = FaultyFileSystem(disk, [rule] if rule else [])
     run = TolerantRun(faulty)
-    with suppress(InDoubtError):
+    with suppress(InDoubtError), same_identity():
         workload(run)
     if run.store:
         run.attempt(run.store.close)
-    settled = check_image(run, disk)
+    settled, opened = checks.check(run, disk)
     if settled is not None:
-        check_image(run, disk.crash_image(Random(faulty.calls)), settled)
+        checks.check(run, opened.crash_image(Random(faulty.calls)), settled)
     return run, faulty
 
 
 def count_calls(rule_of: Callable[[int], FaultRule], workload: Callable[[Run], None]) -> int:
     """Return how many calls of a fault-free run a rule could fail."""
-    _, faulty = run_with(rule_of(1 << 30), workload)
+    _, faulty = run_with(rule_of(1 << 30), workload, Checks())
     return faulty._matched[0]
 
 
@@ -130,10 +132,11 @@ def fail_each_call(kind: str, workload: Callable[[Run], None], every: int = 1) -
     calls = count_calls(RULES[kind], workload)
     assert calls > 5
     is_of_reads = RULES[kind](1).calls <= CONTENT
+    checks = Checks()
     failures = tried = 0
     for nth in range(1, calls + 1, every):
         try:
-            run, faulty = run_with(RULES[kind](nth), workload)
+            run, faulty = run_with(RULES[kind](nth), workload, checks)
         except Exception as error:
             error.add_note(f"{kind}, call {nth} of {calls}")
             raise

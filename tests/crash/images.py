@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from random import Random
 from unittest.mock import patch
@@ -20,9 +21,6 @@ from tests.crash.workloads import FLUSHING, OPTIONS, SCHEMA, TABLE, Batch, Run, 
 from tests.model.oracle import Key, Row
 
 State = dict[Key, Row]
-
-IDENTITY = UUID(int=1)
-"""Of every store of ``run_until``: so two runs that have done the same leave the same bytes."""
 
 
 class LostError(AssertionError):
@@ -60,7 +58,7 @@ def run_until(
     fs = MemoryFileSystem(crash_at=call)
     run = Run(fs, options)
     try:
-        with patch("nyala.engine.store.uuid.uuid4", return_value=IDENTITY):
+        with same_identity():
             workload(run)
     except (PowerFailure, StoreError):
         if call is None or fs.operations < call:
@@ -70,6 +68,13 @@ def run_until(
             fs.crash_at = fs.operations
         run.abandon()
     return run, fs
+
+
+@contextmanager
+def same_identity() -> Iterator[None]:
+    """Give each new store the same identity: two runs that have done the same leave the same bytes."""
+    with patch("nyala.engine.store.uuid.uuid4", return_value=UUID(int=1)):
+        yield
 
 
 def cut_at_every_call(
@@ -190,8 +195,8 @@ def fingerprint_of(image: MemoryFileSystem) -> int:
 
 
 class Checks:
-    """``check_image`` of many disks: one that holds the same as an earlier one, of which the same is expected, is not
-    opened again."""
+    """``check_image`` of many disks: one that holds the same as an earlier one, durable or not, of which the same is
+    expected, is not opened again."""
 
     def __init__(self) -> None:
         self._done: dict[object, tuple[State | None, MemoryFileSystem]] = {}
@@ -200,11 +205,7 @@ class Checks:
         self, run: Run, image: MemoryFileSystem, settled: State | None = None, flushing: bool = False
     ) -> tuple[State | None, MemoryFileSystem]:
         """Return what the disk shows, and the disk as the opening has left it."""
-        key = (
-            fingerprint_of(image),
-            promises_of(run) if settled is None else (promises_of(run), repr(settled)),
-            flushing,
-        )
+        key = (hash(pickle.dumps(image._root)), promises_of(run), repr(settled), flushing)
         if key not in self._done:
             self._done[key] = check_image(run, image, settled, flushing), image
         return self._done[key]

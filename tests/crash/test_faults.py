@@ -9,7 +9,7 @@ import pytest
 from nyala.engine.fs import MemoryFileSystem
 from nyala.schemas.errors import StorageFullError
 from tests.crash.faults import RULES, fail_each_call, run_with
-from tests.crash.images import check_image, contents
+from tests.crash.images import Checks, check_image, contents
 from tests.crash.workloads import WORKLOADS, Run, read, row
 from tests.doubles.faulty import FaultRule, FaultyFileSystem
 from tests.model.subjects import crashed
@@ -81,7 +81,7 @@ def test_what_came_between_two_failed_flushes_stays_in_the_log() -> None:
 
 
 def test_the_steps_succeed_on_a_sound_disk() -> None:
-    run, _ = run_with(None, steps)
+    run, _ = run_with(None, steps, Checks())
     assert run.failures == 0
     assert len(run.moments) == 6
     assert len(run.oracle.now()) == 6
