@@ -90,8 +90,12 @@ class PageCache:
         if load_once is not None and not is_kept:
             return load_once()
         loaded = load()
-        self._put(address, loaded, is_closed)
+        self.put(address, loaded, is_closed)
         return loaded
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Return whether a payload of this size can be kept, and evicts no other."""
+        return size_bytes <= self.capacity_bytes // 2 and self.size_bytes + size_bytes < self.capacity_bytes * _FULL
 
     def discard_file(self, file_id: int) -> None:
         """Drop all pages of a file that nobody will read any more."""
@@ -115,7 +119,8 @@ class PageCache:
         self._chance = (self._chance * 1_103_515_245 + 12_345) & 0x7FFFFFFF
         return self._chance >> 16 & 7 == 0
 
-    def _put(self, address: PageAddress, payload: Sized, is_closed: Callable[[], bool]) -> None:
+    def put(self, address: PageAddress, payload: Sized, is_closed: Callable[[], bool]) -> None:
+        """Keep a payload in place of the one at ``address``, unless ``is_closed`` or it takes more than half of all."""
         half = self.capacity_bytes // 2
         if payload.nbytes > half:
             return
@@ -161,6 +166,14 @@ class FilePages:
     ) -> Payload:
         """See ``PageCache``."""
         return self._cache.get(address, load, load_once, lambda: self._is_closed)
+
+    def has_room(self, size_bytes: int) -> bool:
+        """See ``PageCache``."""
+        return self._cache.has_room(size_bytes)
+
+    def put(self, address: PageAddress, payload: Sized) -> None:
+        """Keep a payload in place of the one at ``address``."""
+        self._cache.put(address, payload, lambda: self._is_closed)
 
     def close(self) -> None:
         """Drop the file's pages."""

@@ -25,6 +25,11 @@ from .format import IS_DICTIONARY, StreamKey
 from .page import FileImage, Page, load_page
 from .zone_map import ZoneMap
 
+OFTEN = 256
+"""Rows read one by one from a page until its mini-blocks are decompressed for good: four times as many as it has."""
+_ONE_BY_ONE = 256
+"""More rows of a page at once do not count: they may be a pass over the table."""
+
 
 class StreamReader:
     """The cells of one stream, by row number from 0.
@@ -60,6 +65,8 @@ class StreamReader:
             self._starts = np.cumsum([0, *(page.row_count for page in entry.pages[:-1])], dtype=np.int64)
         self._sound: list[int | None] = [None] * self.page_count
         """The crc of each page that its codec has checked: the same bytes need no second check."""
+        self._asked = [0] * self.page_count
+        """Rows read one by one from each page; approximate, and counted anew after a while."""
         self._zone_maps: list[ZoneMap] | None = None
         self._dictionary: BytesVector | None = None
         self._dictionary_lock = threading.Lock()
@@ -127,6 +134,21 @@ class StreamReader:
         load_once = partial(self._load_page, number, is_kept=False) if is_taken_whole else None
         return self._cache.get(address, partial(self._load_page, number, is_kept=True), load_once)
 
+    def loosen(self, number: int, page: Page) -> Page:
+        """Replace page ``number`` in the page cache, if that has room, by one with its mini-blocks uncompressed
+        (`Page.loosened`); return the page to use. For pages that are read often row by row."""
+        self._asked[number] = 0
+        if not self._cache.has_room(page.row_count * max(self.physical.width, 4)):
+            return page
+        try:
+            loose = page.loosened(self.physical)
+        except CorruptPageError:  # raised by whoever reads the damaged mini-block
+            return page
+        if loose is None:
+            return page
+        self._cache.put((self._image.file_id, self.entry.pages[number].offset), loose)
+        return loose
+
     def stored_page(self, number: int, is_kept: bool = False) -> Page:
         """Return page ``number`` as stored in the file, read and verified now, but not by its codec; its memory is lent
         unless it ``is_kept``."""
@@ -170,6 +192,10 @@ class StreamReader:
     def _gather_page(self, number: int, rows: np.ndarray) -> Vector:
         """Return the cells at ``rows``, counted from the page's first."""
         page = self.page(number)
+        if len(rows) <= _ONE_BY_ONE:
+            self._asked[number] += len(rows)
+            if self._asked[number] >= OFTEN:
+                page = self.loosen(number, page)
         if page.is_all_null:
             return self._nulls(len(rows))
         try:

@@ -18,7 +18,8 @@ import numpy as np
 
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import FixedVector, Vector
-from .blocks import blocks_of_range, blocks_of_rows, check_packed, pack, unpack
+from .blocks import blocks_of_range, blocks_of_rows, check_packed, loose_cells, loosened, pack, unpack
+from .codec import check_rows
 
 
 class BitshuffleCodec:
@@ -48,5 +49,14 @@ class BitshuffleCodec:
 
     def gather(self, payload: np.ndarray, physical: PhysicalType, row_count: int, rows: np.ndarray) -> FixedVector:
         """Return the cells at ``rows``."""
+        loose = loose_cells(payload, physical.dtype, row_count)
+        if loose is not None:
+            return FixedVector(loose[check_rows(rows, row_count)])
         blocks, places = blocks_of_rows(rows, row_count)
         return FixedVector(unpack(payload, physical.dtype, row_count, blocks)[places])
+
+    def loosened(self, payload: np.ndarray, physical: PhysicalType, row_count: int) -> np.ndarray | None:
+        """Return the payload with uncompressed blocks; None if it is already. Raises as ``decode`` does."""
+        if loose_cells(payload, physical.dtype, row_count) is not None:
+            return None
+        return loosened(payload, physical.dtype, row_count)

@@ -114,3 +114,23 @@ def unpack(payload: np.ndarray, dtype: np.dtype, row_count: int, blocks: np.ndar
     if outcome < 0:
         raise CorruptPageError(f"block {-1 - outcome} is no LZ4 block of its cells")
     return cells
+
+
+def loose_cells(payload: np.ndarray, dtype: np.dtype, row_count: int, head: int = 0) -> np.ndarray | None:
+    """Return the cells of a payload whose blocks are all uncompressed, as a view; None for others."""
+    start = head + END.itemsize * -(-row_count // BLOCK_ROWS)
+    return payload[start:].view(dtype) if len(payload) == start + row_count * dtype.itemsize else None
+
+
+def loosened(payload: np.ndarray, dtype: np.dtype, row_count: int, head: int = 0) -> np.ndarray:
+    """Return a checked payload with all blocks uncompressed, so that a cell is read without the rest of its block.
+
+    Raises `CorruptPageError` if LZ4 rejects a block.
+    """
+    cells = unpack(payload[head:], dtype, row_count, _ALL_BLOCKS[: block_count(row_count)])
+    start = head + END.itemsize * block_count(row_count)
+    loose = allocate(start + cells.nbytes, np.uint8)
+    loose[:head] = payload[:head]
+    loose[head:start].view(END)[:] = np.cumsum(rows_of_blocks(row_count)) * dtype.itemsize
+    loose[start:] = cells.view(np.uint8)
+    return loose

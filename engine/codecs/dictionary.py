@@ -20,8 +20,8 @@ from ..kernels.blocks import widen_codes
 from ..vectors.memory import address_of, allocate, allocate_zeroed
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import BytesVector, DictionaryVector, FixedVector, Vector
-from .blocks import blocks_of_range, blocks_of_rows, check_packed, pack, unpack
-from .codec import CorruptPageError, require
+from .blocks import blocks_of_range, blocks_of_rows, check_packed, loose_cells, loosened, pack, unpack
+from .codec import CorruptPageError, check_rows, require
 
 MAX_VALUES = 65_536
 """Distinct values a dictionary holds unless told otherwise."""
@@ -70,8 +70,18 @@ class DictionaryCodec:
 
     def gather(self, payload: np.ndarray, physical: PhysicalType, row_count: int, rows: np.ndarray) -> FixedVector:
         """Return the codes (int32) at ``rows``."""
+        loose = loose_cells(payload, _CODE_TYPES[int(payload[0])], row_count, _WIDTH_BYTES)
+        if loose is not None:
+            return FixedVector(loose[check_rows(rows, row_count)].astype(np.int32))
         blocks, places = blocks_of_rows(rows, row_count)
         return FixedVector(_unpack_codes(payload, row_count, blocks)[places])
+
+    def loosened(self, payload: np.ndarray, physical: PhysicalType, row_count: int) -> np.ndarray | None:
+        """Return the payload with uncompressed blocks; None if it is already. Raises as ``decode`` does."""
+        codes = _CODE_TYPES[int(payload[0])]
+        if loose_cells(payload, codes, row_count, _WIDTH_BYTES) is not None:
+            return None
+        return loosened(payload, codes, row_count, _WIDTH_BYTES)
 
 
 def attach(codes: FixedVector, dictionary: BytesVector, valid: np.ndarray | None = None) -> DictionaryVector:

@@ -15,7 +15,7 @@ from weakref import ref
 import numpy as np
 
 from ..cfile.page import Page
-from ..cfile.stream import StreamReader
+from ..cfile.stream import OFTEN, StreamReader
 from ..codecs.codec import PAGE_ROWS, CorruptPageError
 from ..kernels import point_read as kernels
 from ..vectors.memory import address_of, address_or_0, allocate
@@ -51,12 +51,14 @@ _ROOM = _Room()
 class _Table:
     """The pages of a range of rows."""
 
-    __slots__ = ("address", "fields", "pages", "unread")
+    __slots__ = ("address", "fields", "pages", "reads", "unread")
 
     def __init__(self, fields: np.ndarray, pages: Sequence[Page], unread: Sequence[int]) -> None:
         self.fields = fields
         self.address = address_of(fields)
         self.pages = [ref(page) for page in pages]
+        self.reads = 0
+        """Reads of rows; approximate."""
         self.unread = unread
         """The columns that the kernel does not read."""
 
@@ -90,6 +92,9 @@ class PageRows:
         pages = [None] if table is None else [page() for page in table.pages]
         if table is None or None in pages:
             table, pages = self._loaded(row >> self._shift)
+        table.reads += 1
+        if table.reads == OFTEN:
+            self._loosen(row >> self._shift)
         room, count = _ROOM, len(self._streams)
         if room.columns < count:
             room.reserve(count)
@@ -110,6 +115,13 @@ class PageRows:
             cells[i] = self._gathered(i, row)
         del pages  # until here, the cells' memory had to stay
         return cells
+
+    def _loosen(self, number: int) -> None:
+        """Let the pages of a range of rows be uncompressed in the page cache; the next read finds the old ones gone."""
+        for stream in self._streams:
+            if stream is not None and stream.page_shift is not None:
+                page = stream.page_of(number << self._shift)
+                stream.loosen(page, stream.page(page))
 
     def _gathered(self, column: int, row: int) -> RawCell:
         stream = self._streams[column]

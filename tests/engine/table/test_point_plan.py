@@ -16,8 +16,10 @@ from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.clients.convert.cells import python_cell
 from nyala.clients.convert.keys import key_of, key_values
+from nyala.engine.cfile import stream
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.options import StoreOptions
+from nyala.engine.rowset import page_rows
 from nyala.engine.store import Store
 from nyala.partition import hash as by_hash
 from nyala.partition import range as by_range
@@ -182,7 +184,11 @@ def _key_value(kind: str, number: int) -> Any:
 
 @pytest.mark.parametrize("tablets", [1, 3])
 @pytest.mark.parametrize("kinds", KEYS.values(), ids=KEYS)
-def test_both_ways_agree_on_random_tables(store: Store, kinds: tuple[str, ...], tablets: int) -> None:
+def test_both_ways_agree_on_random_tables(
+    store: Store, kinds: tuple[str, ...], tablets: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (stream, page_rows):
+        monkeypatch.setattr(module, "OFTEN", 20)  # so that pages are uncompressed on the way
     seed = Random().randrange(1 << 30)
     print("seed", seed)
     subject = Subject(store, kinds, seed, rows=300, tablets=tablets)
