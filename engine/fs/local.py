@@ -19,7 +19,7 @@ import os
 import resource
 import stat
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
@@ -290,34 +290,18 @@ class LocalReadableFile:
 
     def view(self) -> memoryview:
         # A segment of the log is preallocated and mostly zeroes. Those are not copied: memory that is never written
-        # costs nothing, and the piece stays in the processor's cache. Nor are they read where nothing was written yet.
+        # costs nothing, and the piece stays in the processor's cache. They are read all the same: some file systems
+        # told of holes where data was (OpenZFS before 2.2.2), and here that would be acknowledged rows.
         content = np.zeros(self._size, np.uint8).data
         piece = bytearray(min(self._size, len(_ZEROES)))
-        for first, last in self._written():
-            for start in range(first, last, len(_ZEROES)):
-                part = content[start : min(start + len(piece), last)]
-                count = self.read_into(start, memoryview(piece)[: len(part)])
-                if piece != _ZEROES:
-                    part[:count] = memoryview(piece)[:count]
-                if count < len(part):
-                    return content[: start + count].toreadonly()
+        for start in range(0, self._size, len(_ZEROES)):
+            part = content[start : start + len(piece)]
+            count = self.read_into(start, memoryview(piece)[: len(part)])
+            if piece != _ZEROES:
+                part[:count] = memoryview(piece)[:count]
+            if count < len(part):
+                return content[: start + count].toreadonly()
         return content.toreadonly()
-
-    def _written(self) -> Iterator[tuple[int, int]]:
-        """Yield the parts of the file that may hold something: of the rest the file system knows that it is zeroes."""
-        position, descriptor = 0, self._descriptor
-        while position < self._size:
-            first, last = position, self._size
-            if descriptor != _BY_NAME:
-                try:
-                    first = os.lseek(descriptor, position, os.SEEK_DATA)
-                    last = min(os.lseek(descriptor, first, os.SEEK_HOLE), self._size)
-                except OSError as error:
-                    if error.errno == errno.ENXIO and os.fstat(descriptor).st_size >= self._size:
-                        return  # nothing follows; else the file was cut, or the file system does not know
-                    first = position
-            yield first, last
-            position = last
 
     def check(self) -> None:
         if not self._has_name:

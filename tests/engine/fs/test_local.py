@@ -118,40 +118,16 @@ MIB = 1 << 20
 
 @pytest.mark.parametrize("size", [0, 1, MIB - 1, MIB, MIB + 1, 3 * MIB, 4 * MIB + 5])
 @pytest.mark.parametrize("written", [[], [0], [MIB - 1], [2 * MIB], [5, 3 * MIB + 1], [4 * MIB + 4]])
-@pytest.mark.parametrize("holes", ["none", "known", "unknown"])
-def test_a_view_is_the_file_zeroes_and_all(
-    holes: str, size: int, written: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_view_is_the_file_zeroes_and_all(size: int, written: list[int], tmp_path: Path) -> None:
     content = bytearray(size)
     for place in written:
         content[place : place + 1] = b"x"[: max(size - place, 0)]
-    (tmp_path / "f").write_bytes(content if holes == "none" else b"")
-    if holes != "none":
-        os.truncate(tmp_path / "f", size)
-        with (tmp_path / "f").open("r+b", buffering=0) as sparse:
-            for place in (place for place in written if place < size):
-                os.pwrite(sparse.fileno(), b"x", place)
-    if holes == "unknown":
-        monkeypatch.setattr(os, "lseek", lambda *_: (_ for _ in ()).throw(OSError(errno.EINVAL, "no holes here")))
+    (tmp_path / "f").write_bytes(content)
     file = LocalFileSystem(tmp_path).open("f")
     assert file.view() == content and file.view().readonly
     os.truncate(tmp_path / "f", size * 2 // 3)
     assert file.view() == content[: size * 2 // 3]
     file.close()
-
-
-def test_preallocated_bytes_that_nobody_wrote_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    writer = LocalFileSystem(tmp_path).create("f", preallocate=64 * MIB)
-    writer.pwrite(0, b"x")
-    writer.close()
-    read: list[int] = []
-    preadv = os.preadv
-    monkeypatch.setattr(os, "preadv", lambda *given: read.append(preadv(*given)) or read[-1])
-    view = LocalFileSystem(tmp_path).open("f").view()
-    assert (len(view), view[0], view[1]) == (64 * MIB, ord("x"), 0)
-    if sum(read) == 64 * MIB:
-        pytest.skip("the file system does not tell where a file has holes")
-    assert sum(read) <= 8 * MIB
 
 
 def test_the_files_that_are_kept_open_are_bounded_and_all_can_be_read(
