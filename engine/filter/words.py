@@ -11,9 +11,6 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
-from sqlglot import Tokenizer, TokenType
-from sqlglot.errors import TokenError
-
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.limits import Limits
 from ...schemas.literal import to_json
@@ -70,30 +67,6 @@ class Word:
 
     def is_symbol(self, *symbols: str) -> bool:
         return self.kind is Kind.SYMBOL and self.text in symbols
-
-
-class _Tokenizer(Tokenizer):
-    """No keywords: a column may be called ``date`` or ``order``; the parser knows the few keywords it needs."""
-
-    HEX_STRINGS = [("x'", "'"), ("X'", "'")]  # noqa: RUF012 - sqlglot's form
-    KEYWORDS = {  # noqa: RUF012
-        "<>": TokenType.NEQ,
-        "!=": TokenType.NEQ,
-        "<=": TokenType.LTE,
-        ">=": TokenType.GTE,
-        "==": TokenType.EQ,
-        "||": TokenType.DPIPE,
-        "::": TokenType.DCOLON,
-    }
-
-
-_KINDS = {
-    TokenType.VAR: Kind.WORD,
-    TokenType.IDENTIFIER: Kind.QUOTED,
-    TokenType.NUMBER: Kind.NUMBER,
-    TokenType.STRING: Kind.STRING,
-    TokenType.HEX_STRING: Kind.BINARY,
-}
 
 
 def words_of(text: str, limits: Limits) -> list[Word]:
@@ -209,15 +182,11 @@ def error_at(word: Word, why: str) -> InvalidArgumentError:
 
 
 def _plain_words(text: str, offset: int) -> Iterator[Word]:
-    try:
-        tokens = _Tokenizer().tokenize(text)
-    except TokenError:
-        raise InvalidArgumentError(
-            "the filter cannot be parsed: a quote or a comment is not closed, or X'...' is not hexadecimal"
-        ) from None
-    for token in tokens:
+    from .tokenizer import KINDS, tokens_of  # loads sqlglot, which a store without SQL filters does without
+
+    for token in tokens_of(text):
         source = text[token.start : token.end + 1]
-        kind = _KINDS.get(token.token_type, Kind.SYMBOL)
+        kind = Kind[KINDS.get(token.token_type, "SYMBOL")]
         start = offset + token.start
         if kind is Kind.NUMBER or (kind is Kind.BINARY and source.startswith("0")):
             yield _number(Word(Kind.NUMBER, source, start))

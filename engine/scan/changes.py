@@ -32,7 +32,6 @@ from ..vectors.vector import Vector, nulls, patch
 from .chunk import Chunk, ScanRequest
 
 _INSERT, _UPDATE, _DELETE = range(3)
-_WORDS = pa.array(OPS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,7 +89,7 @@ def _compared(rowset: RowSet, commits: Moments, before: Moments) -> _Changes:
 def _batch(rowset: RowSet, changes: _Changes, known: dict[int, Vector], request: ScanRequest) -> pa.RecordBatch:
     assert request.changes is not None, "a request for changes"
     shown = changes.shown
-    arrays = [_WORDS.take(pa.array(changes.kind)), pa.array(changes.commits.timestamps)]
+    arrays = [pa.array(OPS).take(pa.array(changes.kind)), pa.array(changes.commits.timestamps)]
     for column in request.columns:
         vector = known.get(column.id)
         cells = rowset.cells_at(column, shown) if vector is None else vector

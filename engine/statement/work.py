@@ -22,8 +22,6 @@ from ...schemas.scan import ScanSpec
 from ...schemas.service import ScanStream
 from ...schemas.statement import Statement, StatementKind
 from ...schemas.timestamp import parse_moment
-from ..expression.evaluate import evaluate
-from ..expression.parse import parse
 from ..table.table_version import TableVersion
 from .rows import distinct, key_ids
 
@@ -61,6 +59,8 @@ class _Change:
     """An update or a delete of the rows that ``where`` selects."""
 
     def __init__(self, statement: Statement, version: TableVersion, scan: ScanRows) -> None:
+        from ..expression.parse import parse  # loads sqlglot, which a store without statements does without
+
         schema = version.schema
         self._statement = statement
         self._scan = scan
@@ -91,6 +91,8 @@ class _Change:
         keys = rows.select(self._key)
         if not self._set:
             return Operation.DELETE, keys
+        from ..expression.evaluate import evaluate
+
         cells = [evaluate(each, rows, self._targets[name].logical) for name, each in self._set.items()]
         names = [*self._key, *self._set]
         return Operation.UPDATE, pa.RecordBatch.from_arrays([*keys.columns, *cells], names=names)

@@ -18,7 +18,6 @@ from ...catalog.catalog import Catalog
 from ...commit.numbered_writes import NumberedWrites, Ticket, number_of
 from ...commit.room import Room
 from ...compaction.merge import TARGET_BYTES
-from ...fs.arrow import ArrowFileSystem
 from ...fs.failures import named
 from ...fs.filesystem import FileSystem, join
 from ...fs.tree import remove_quietly
@@ -47,7 +46,11 @@ class Storage:
     @classmethod
     def of(cls, store: FileSystem, uri: str | None, store_uuid: str) -> Storage:
         """Return the store's own directory, or the place at ``uri``, which stores may share."""
-        return cls(store, ROOT) if uri is None else cls(ArrowFileSystem.from_uri(uri), join(ROOT, store_uuid), uri)
+        if uri is None:
+            return cls(store, ROOT)
+        from ...fs.arrow import ArrowFileSystem  # loads the clients of S3 and the like
+
+        return cls(ArrowFileSystem.from_uri(uri), join(ROOT, store_uuid), uri)
 
     def directory(self, import_id: str) -> str:
         return join(self.root, import_id)
