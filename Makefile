@@ -17,7 +17,7 @@ WORKERS ?= auto
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-spark shim test lint format docs bench counters fuzz kill9 filters race decay leases moves jobs pairs attack churn streaming clean
+.PHONY: help demo demo-spark shim test lint format wheel docs bench counters fuzz kill9 filters race decay leases moves jobs pairs attack churn streaming clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -41,6 +41,10 @@ lint: .venv/.installed-dev  ## style, types and the floors of the house
 
 format: .venv/.installed-dev  ## rewrite the code in the one format
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format .
+
+wheel: .venv/.installed-dev  ## build the wheel, with the kernels compiled for all levels of x86-64: some minutes
+	@$(BIN)/python -m nyala.engine.kernels.ahead.making
+	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist --config-settings=--build-option=--plat-name=manylinux2014_x86_64 .
 
 docs: .venv/.installed-dev  ## build the API reference from the docstrings, in build/api
 	@$(BIN)/python .ci/api_reference.py build/api && echo "build/api/index.html"

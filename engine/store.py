@@ -25,6 +25,7 @@ from .commit.room import Room
 from .fs.failures import named
 from .fs.filesystem import FileSystem
 from .fs.local import LocalFileSystem
+from .fs.store_lock import STORE_LOCK
 from .maintenance import upkeep
 from .maintenance.log_freeing import LogFreeing
 from .maintenance.manager import MaintenanceManager
@@ -55,7 +56,6 @@ from .transaction.stage import ExpiryOp
 from .transaction.staging.area import StagingArea
 from .vectors.lending import READ_BUFFERS
 
-_LOCK_PATH = "lock"
 Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")
 
@@ -99,7 +99,7 @@ class Store:
         """The damaged files found since the store opened."""
         with named(f"the data directory {self._where} could not be created or locked"):
             fs.make_directory("")
-            self._lock = fs.lock(_LOCK_PATH)
+            self._lock = fs.lock(STORE_LOCK)
         try:
             with named("the store could not be opened"), recovery.saying_what_to_do():
                 self._open()
@@ -121,16 +121,6 @@ class Store:
         """
         fs = LocalFileSystem(where) if isinstance(where, str | Path) else where
         return cls(fs, options or StoreOptions(), clock or SystemClock())
-
-    @classmethod
-    def check_free(cls, where: str | Path) -> None:
-        """Check, before long preparations, whether another process has the store open.
-
-        Raises:
-            UnavailableError: one has; the text says what to do.
-        """
-        if (Path(where) / _LOCK_PATH).exists():
-            LocalFileSystem(where).lock(_LOCK_PATH).close()
 
     def _open(self) -> None:
         manifest_file = ManifestFile.open(self._fs) or recovery.create(self._fs, uuid.uuid4().hex)

@@ -142,13 +142,18 @@ def open_warm(data: Path, options: dict[str, Any], here: ServerIdentity | None =
     Raises:
         StoreError: the store cannot be opened.
     """
-    from ..engine.kernels.warmup import warm_up
+    from ..engine.fs.store_lock import check_free
+    from ..engine.kernels.ahead.making import ensure_library
+
+    check_free(data)
+    with said_if_slow("compiling the kernels, only needed on the first start; `nyala warmup` does it ahead of time"):
+        ensure_library()
+        from ..engine.kernels.warmup import warm_up  # not before: the first kernel's import looks for the library
+
+        warm_up()
     from ..engine.options import StoreOptions
     from ..engine.store import Store
 
-    Store.check_free(data)
-    with said_if_slow("compiling the kernels, only needed on the first start; `nyala warmup` does it ahead of time"):
-        warm_up()
     shared = {"placement": here.placement, "server": here.server} if here else {}
     store = Store.open(data, StoreOptions(**options, **shared))
     if here is None:
@@ -163,11 +168,18 @@ def warmup(json_output: Json = False) -> None:
     from rich.console import Console
     from rich.progress import Progress
 
-    from ..engine.kernels.warmup import warm_up
+    from ..engine.kernels.ahead.making import ensure_library
 
     with Progress(console=Console(stderr=True), transient=True, disable=json_output) as progress:
         task = progress.add_task("kernels", total=None)
-        count = warm_up(lambda done, total, name: progress.update(task, completed=done, total=total, description=name))
+
+        def show(done: int, total: int, name: str) -> None:
+            progress.update(task, completed=done, total=total, description=name)
+
+        ensure_library(show)
+        from ..engine.kernels.warmup import warm_up  # not before: the first kernel's import looks for the library
+
+        count = warm_up(show)
     typer.echo(json.dumps({"kernels": count}) if json_output else f"{count} kernels are ready")
 
 

@@ -1,6 +1,9 @@
 """What all tests share."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -23,3 +26,19 @@ def s3() -> Iterator[str]:
     S3FileSystem(endpoint_override=f"http://{host}:{port}", allow_bucket_creation=True, **keys).create_dir("bucket")
     yield f"s3://any:any@bucket/prefix?endpoint_override={host}%3A{port}&scheme=http&region=us-east-1"
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def library() -> Path:
+    """The library of kernels for this machine, in the cache. It is made if there is none, which takes a minute."""
+    from nyala.engine.kernels.ahead.levels import usable_levels
+    from nyala.engine.kernels.ahead.library import library_name
+    from nyala.engine.kernels.private import cache_base, source_digest
+
+    if not usable_levels():
+        pytest.skip("this processor has no libraries")
+    code = "from nyala.engine.kernels.ahead.making import ensure_library; ensure_library()"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    path = cache_base() / "libraries" / library_name(usable_levels()[0], source_digest())
+    assert path.is_file()
+    return path

@@ -64,7 +64,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     for part in (*PARTS, SHIM):
-        shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__", "*.jar"))
+        shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__", "*.jar", "*.kernels"))
     code = "from setuptools import build_meta; print(build_meta.build_wheel('dist'))"
     name = run(code, copy).splitlines()[-1]
     return copy / "dist" / name

@@ -8,6 +8,7 @@ first, by x^(2048 + 64) and x^2048; then these are folded into four.
 
 import numpy as np
 
+from .form import FORM, Form
 from .kernel import kernel
 from .simd.cpu import HAS_CARRYLESS_PRODUCT, HAS_WIDE_CARRYLESS_PRODUCT
 
@@ -15,8 +16,10 @@ _LANES_LOW, _LANES_HIGH = np.uint64(0x154442BD4), np.uint64(0x1C6E41596)
 _WIDE_LOW, _WIDE_HIGH = np.uint64(0x11542778A), np.uint64(0x1322D1430)
 _LANE_LOW, _LANE_HIGH = np.uint64(0x1751997D0), np.uint64(0x0CCAA009E)
 
+if FORM is Form.JIT:
+    from .simd.carryless_llvm import fold16, fold64
+
 if HAS_CARRYLESS_PRODUCT:
-    from .simd.carryless_llvm import fold16
 
     @kernel
     def fold_crc32(data, block_count, state):
@@ -33,7 +36,6 @@ if HAS_CARRYLESS_PRODUCT:
 
 
 if HAS_WIDE_CARRYLESS_PRODUCT:
-    from .simd.carryless_llvm import fold64
 
     @kernel
     def fold_crc32_wide(data, block_count, state):

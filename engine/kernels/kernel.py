@@ -3,15 +3,19 @@
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-import numba
 import numpy as np
-from numba.core import config
 
-from . import cache
+from .ahead.library import library
+from .form import FORM, Form
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-cache.configure()
+if FORM is Form.JIT:
+    import numba
+
+    from . import cache
+
+    cache.configure()
 
 _FLAGS: dict[str, Any] = {
     "cache": True,
@@ -25,13 +29,16 @@ KERNELS: list[Any] = []
 
 
 def kernel(function: Function) -> Function:
-    """Compile ``function`` with numba on first use and keep the machine code on disk.
+    """Take ``function`` from the library, or compile it with numba on first use and keep the machine code on disk.
 
     A kernel releases the GIL, raises nothing (it returns a negative code), and checks nothing: its
     caller has validated every length and offset. Arguments are int64, addresses included, unless
     annotated otherwise: `warm_up` compiles every kernel from its annotations; it leaves out those
     whose name starts with an underscore, which other kernels call.
     """
+    found = library()
+    if found and (ready := found.kernel(function)):
+        return cast(Function, ready)
     compiled = _compiled(function, **_FLAGS)
     KERNELS.append(compiled)
     return compiled
@@ -43,7 +50,8 @@ def inline(function: Function) -> Function:
 
 
 def _compiled(function: Function, **flags: Any) -> Function:
-    if config.DISABLE_JIT:  # pyright: ignore[reportAttributeAccessIssue]
+    if FORM is not Form.JIT:
+        # Beside a library, only what other kernels call comes here.
         # Machine integers wrap around without a word; numpy's scalars warn.
         return np.errstate(over="ignore")(function)
     dispatcher = numba.njit(**flags)(function)

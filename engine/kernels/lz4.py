@@ -11,20 +11,24 @@ source, whatever the bytes, so a damaged block costs an error code and nothing e
 
 import ctypes
 from collections.abc import Callable
+from typing import Any
 
 import lz4.block
 import numpy as np
-from llvmlite import binding
-from numba import config, types
 
+from .form import FORM, Form
 from .kernel import kernel
+
+if FORM is Form.JIT:
+    from llvmlite import binding
+    from numba import types
 
 _LIBRARY = ctypes.CDLL(lz4.block._block.__file__)  # pyright: ignore[reportAttributeAccessIssue]
 _LIBRARY.LZ4_compress_fast.argtypes = [ctypes.c_void_p] * 2 + [ctypes.c_int32] * 3
 _LIBRARY.LZ4_decompress_safe.argtypes = [ctypes.c_void_p] * 2 + [ctypes.c_int32] * 2
 
 
-def _external(symbol: str, argument_types: list[types.Type]) -> types.ExternalFunction:
+def _external(symbol: str, argument_types: list[Any]) -> Any:
     address = ctypes.cast(getattr(_LIBRARY, symbol), ctypes.c_void_p).value
     binding.add_symbol(f"nyala_{symbol}", address)
     return types.ExternalFunction(f"nyala_{symbol}", types.int32(*argument_types))
@@ -35,13 +39,12 @@ def _interpreted(symbol: str) -> Callable[..., int]:
     return lambda *arguments: function(*map(int, arguments))
 
 
-if config.DISABLE_JIT:  # pyright: ignore[reportAttributeAccessIssue]
+if FORM is Form.JIT:
+    lz4_compress = _external("LZ4_compress_fast", [types.int64] * 2 + [types.int32] * 3)
+    lz4_decompress = _external("LZ4_decompress_safe", [types.int64] * 2 + [types.int32] * 2)
+else:
     lz4_compress = _interpreted("LZ4_compress_fast")
     lz4_decompress = _interpreted("LZ4_decompress_safe")
-else:
-    _POINTERS = [types.int64, types.int64]
-    lz4_compress = _external("LZ4_compress_fast", [*_POINTERS, *[types.int32] * 3])
-    lz4_decompress = _external("LZ4_decompress_safe", [*_POINTERS, *[types.int32] * 2])
 
 
 @kernel

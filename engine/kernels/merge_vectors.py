@@ -11,10 +11,13 @@ words of each run any more puts those that it holds back, and is finished word b
 
 import numpy as np
 
+from .form import FORM, Form
 from .kernel import inline, kernel
-from .simd.merge_llvm import merge_eight
 from .simd.merge_portable import merge_from_both_ends, words_of_first
 from .simd.simd import address_of, copy64, load_u64, store_u64
+
+if FORM is Form.JIT:
+    from .simd.merge_llvm import merge_eight
 
 _MERGES = 6
 """So many take turns: with fewer the processor waits, with more its registers do not suffice."""

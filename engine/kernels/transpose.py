@@ -12,8 +12,8 @@ few sets of the first-level cache, and shuffling slows down tenfold.
 """
 
 import numpy as np
-from numba import config
 
+from .form import FORM, Form
 from .kernel import inline, kernel
 from .simd.cpu import HAS_WIDE_VECTORS
 from .simd.simd import copy_bytes, load_u8, store_u8, view_u64
@@ -22,7 +22,7 @@ from .simd.transpose_portable import shuffle_tile_portable, unshuffle_tile_porta
 SCRATCH_BYTES = 64
 """Room that the portable transposition needs."""
 
-VECTORIZED = HAS_WIDE_VECTORS and not config.DISABLE_JIT  # pyright: ignore
+VECTORIZED = HAS_WIDE_VECTORS
 """Whether `shuffle` and `unshuffle` use vectors of 64 bytes."""
 
 
@@ -93,7 +93,7 @@ def unshuffle_portable(source: int, target: int, cell_count: int, width: int, sc
     unshuffle_tail(source, target, cell_count, width)
 
 
-if VECTORIZED:
+if VECTORIZED and FORM is Form.JIT:
     from .simd.transpose_llvm import make_shuffle_tile, make_unshuffle_tile
 
     _shuffle_tile1 = make_shuffle_tile(1)
@@ -106,6 +106,8 @@ if VECTORIZED:
     _unshuffle_tile4 = make_unshuffle_tile(4)
     _unshuffle_tile8 = make_unshuffle_tile(8)
     _unshuffle_tile16 = make_unshuffle_tile(16)
+
+if VECTORIZED:
 
     @kernel
     def shuffle(source: int, target: int, cell_count: int, width: int, scratch: int) -> None:

@@ -5,7 +5,7 @@ compiles once more when it is read-only. All loads and stores here are unaligned
 Nothing is checked.
 
 Under ``NUMBA_DISABLE_JIT=1`` the same names are plain Python, so that kernels run under a debugger
-and are seen by a coverage tool.
+and are seen by a coverage tool. So they are in a process that has a library: its kernels need them no more.
 
 ====================================  =========================================================
 ``load_u8/u16/u32/u64(address)``      the unsigned integer at ``address``
@@ -26,12 +26,12 @@ and are seen by a coverage tool.
 
 from typing import Any
 
-from numba.core import config
+from ..form import FORM, Form
 
-if config.DISABLE_JIT:  # pyright: ignore[reportAttributeAccessIssue]
-    from . import simd_python as form
-else:
+if FORM is Form.JIT:
     from . import simd_llvm as form
+else:
+    from . import simd_python as form
 
 # An intrinsic takes one argument less than its definition shows, so its type is left open.
 _form: Any = form

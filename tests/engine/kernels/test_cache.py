@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nyala.engine.kernels import cache
+from nyala.engine.kernels import cache, private
 
 KERNEL = """
 from numba.core import config
@@ -28,7 +28,7 @@ def run_kernel(base: Path, **environment: str) -> tuple[Path, int, int]:
     """Call one kernel in a new process; return its cache directory, cache hits and misses."""
     process = subprocess.run(
         [sys.executable, "-c", KERNEL],
-        env={**os.environ, "NYALA_CACHE_DIR": str(base), **environment},
+        env={**os.environ, "NYALA_KERNELS": "jit", "NYALA_CACHE_DIR": str(base), **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -112,7 +112,7 @@ def test_an_unwritable_directory_is_not_used(tmp_path, monkeypatch):
     def refuse(**_):
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr(cache.tempfile, "TemporaryFile", refuse)
+    monkeypatch.setattr(private.tempfile, "TemporaryFile", refuse)
     directory = cache.cache_directory()
     assert tmp_path not in directory.parents
     shutil.rmtree(directory)
@@ -134,7 +134,7 @@ def test_without_a_home(monkeypatch):
 
     monkeypatch.delenv("NYALA_CACHE_DIR", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setattr(cache.Path, "home", no_home)
+    monkeypatch.setattr(private.Path, "home", no_home)
     directory = cache.cache_directory()
     assert directory.is_dir()
     shutil.rmtree(directory)
@@ -142,7 +142,7 @@ def test_without_a_home(monkeypatch):
 
 def test_the_base_is_ours_then_xdg_then_home(tmp_path, monkeypatch):
     monkeypatch.delenv("NYALA_CACHE_DIR", raising=False)
-    monkeypatch.setattr(cache.Path, "home", lambda: tmp_path / "home")
+    monkeypatch.setattr(private.Path, "home", lambda: tmp_path / "home")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     assert cache.cache_directory().is_relative_to(tmp_path / "home" / ".cache" / "nyala")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
@@ -153,17 +153,17 @@ def test_the_base_is_ours_then_xdg_then_home(tmp_path, monkeypatch):
 
 def test_an_edited_source_changes_the_digest(tmp_path):
     copy = tmp_path / "kernels"
-    shutil.copytree(cache.KERNELS_DIRECTORY, copy)
-    before = cache.source_digest(copy)
-    assert before == cache.source_digest()
+    shutil.copytree(private.KERNELS_DIRECTORY, copy)
+    before = private.source_digest(copy)
+    assert before == private.source_digest()
     helper = copy / "simd" / "simd_llvm.py"
     helper.write_text(helper.read_text() + "\n# edited\n")
-    assert cache.source_digest(copy) != before
+    assert private.source_digest(copy) != before
 
 
 def test_kernels_stand_in_the_folder_that_the_digest_covers():
-    engine = cache.KERNELS_DIRECTORY.parent
+    engine = private.KERNELS_DIRECTORY.parent
     compiles = re.compile(r"^\s*(@kernel|@inline|import numba|from numba)", re.MULTILINE)
     inside = {source for source in engine.rglob("*.py") if compiles.search(source.read_text())}
-    assert cache.KERNELS_DIRECTORY / "blocks.py" in inside
-    assert [source for source in inside if cache.KERNELS_DIRECTORY not in source.parents] == []
+    assert private.KERNELS_DIRECTORY / "blocks.py" in inside
+    assert [source for source in inside if private.KERNELS_DIRECTORY not in source.parents] == []

@@ -3,11 +3,12 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from nyala.engine.kernels import cache, self_test, warmup
-from nyala.engine.kernels.kernel import KERNELS
+from nyala.engine.kernels import self_test, warmup
+from nyala.engine.kernels.ahead.levels import usable_levels
 
 ROUND_TRIPS = """
 import hashlib
@@ -55,6 +56,7 @@ ENVIRONMENTS = {
         "NUMBA_CPU_FEATURES": "+avx,+avx2,+bmi,+bmi2,+popcnt,+sse4.2,+ssse3",
     },
     "interpreted": {"NUMBA_DISABLE_JIT": "1"},
+    "compiled on use": {"NYALA_KERNELS": "jit"},
 }
 
 
@@ -71,17 +73,14 @@ def run(script: str, **environment: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def expected() -> str:
-    return run(ROUND_TRIPS)
+def expected(library: Path) -> str:
+    return run(ROUND_TRIPS + "import sys; assert 'numba' not in sys.modules")
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_every_processor_writes_the_same_bytes(name, expected):
-    if name.startswith("AVX2"):
-        from nyala.engine.kernels.simd.cpu import FEATURES
-
-        if "avx2" not in FEATURES:
-            pytest.skip("this processor cannot run AVX2")
+    if name.startswith("AVX2") and not any(level.name == "x86-64-v3" for level in usable_levels()):
+        pytest.skip("this processor cannot run AVX2")
     assert run(ROUND_TRIPS, **ENVIRONMENTS[name]) == expected
 
 
@@ -96,35 +95,53 @@ before = [len(kernel.signatures) for kernel in KERNELS]
 after = [len(kernel.signatures) for kernel in KERNELS]
 print([k.__name__ for k, a, b in zip(KERNELS, before, after) if a != b])
 """
-    assert run(script).splitlines()[-1] == "[]"
+    assert run(script, NYALA_KERNELS="jit").splitlines()[-1] == "[]"
 
 
 def test_progress_is_reported_to_the_end():
-    steps = []
-    count = warmup.warm_up(lambda done, total, name: steps.append((done, total, name)))
-    assert steps[0][0] == 0 and steps[0][2]
-    assert steps[-1] == (count, count, "")
-    assert [done for done, _, _ in steps] == list(range(count + 1))
+    script = """
+from nyala.engine.kernels import warmup
+steps = []
+count = warmup.warm_up(lambda done, total, name: steps.append((done, total, name)))
+assert steps[0][0] == 0 and steps[0][2]
+assert steps[-1] == (count, count, "")
+assert [done for done, _, _ in steps] == list(range(count + 1))
+"""
+    run(script, NYALA_KERNELS="jit")
 
 
-def test_wrong_machine_code_is_thrown_away(monkeypatch):
-    outcomes = iter([False, True])
-    wiped = []
-    recompiled = []
-    monkeypatch.setattr(warmup, "self_test", lambda: next(outcomes))
-    monkeypatch.setattr(cache, "wipe", lambda: wiped.append(True))
-    for kernel in KERNELS:
-        monkeypatch.setattr(kernel, "recompile", lambda: recompiled.append(True))
+WRONG = """
+from nyala.engine.kernels import cache, warmup
+from nyala.engine.kernels.kernel import KERNELS
+
+warmup.import_all()
+outcomes, wiped, recompiled = iter({outcomes}), [], []
+warmup.self_test = lambda: next(outcomes)
+cache.wipe = lambda: wiped.append(True)
+for kernel in KERNELS:
+    kernel.recompile = lambda: recompiled.append(True)
+try:
     warmup.warm_up()
-    assert wiped == [True] and len(recompiled) == len(KERNELS)
+except RuntimeError as error:
+    print(error)
+assert wiped == [True] and len(recompiled) == len(KERNELS)
+"""
 
 
-def test_code_that_stays_wrong_is_an_error(monkeypatch):
+def test_wrong_machine_code_is_thrown_away():
+    assert run(WRONG.format(outcomes=[False, True]), NYALA_KERNELS="jit") == ""
+
+
+def test_code_that_stays_wrong_is_an_error():
+    words = run(WRONG.format(outcomes=[False, False]), NYALA_KERNELS="jit")
+    assert words == "freshly compiled kernels give wrong results"
+
+
+def test_a_library_that_goes_wrong_is_an_error(monkeypatch):
+    monkeypatch.setattr(warmup, "FORM", warmup.Form.LIBRARY)
+    monkeypatch.setattr(warmup, "library", lambda: object())
     monkeypatch.setattr(warmup, "self_test", lambda: False)
-    monkeypatch.setattr(cache, "wipe", lambda: None)
-    for kernel in KERNELS:
-        monkeypatch.setattr(kernel, "recompile", lambda: None)
-    with pytest.raises(RuntimeError):
+    with pytest.raises(RuntimeError, match="NYALA_KERNELS=jit"):
         warmup.warm_up()
 
 
@@ -134,10 +151,14 @@ def test_the_self_test_notices_a_wrong_kernel(monkeypatch):
     assert not self_test.self_test()
 
 
-def test_wiping_leaves_an_empty_directory(tmp_path, monkeypatch):
+def test_wiping_leaves_an_empty_directory(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "entry.nbi").write_bytes(b"x")
     (tmp_path / "entry.nbc").write_bytes(b"x")
-    monkeypatch.setattr(cache.config, "CACHE_DIR", str(tmp_path))
-    cache.wipe()
+    script = f"""
+from nyala.engine.kernels import cache
+cache.config.CACHE_DIR = {str(tmp_path)!r}
+cache.wipe()
+"""
+    run(script, NYALA_KERNELS="jit")
     assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,55 @@
+"""Places for compiled kernels that this user alone can write to, and the digest of the sources they come from.
+
+What lies in such a directory is machine code that will be run. So it must belong to this user and be closed to writing
+by others; where that cannot be had, a directory that lives as long as the process serves.
+"""
+
+import atexit
+import hashlib
+import os
+import shutil
+import stat
+import tempfile
+from pathlib import Path
+
+KERNELS_DIRECTORY = Path(__file__).parent
+
+
+def source_digest(directory: Path = KERNELS_DIRECTORY, versions: str = "") -> str:
+    """Return a digest of all sources in ``directory``, and of the ``versions`` of what compiled them."""
+    digest = hashlib.sha256(versions.encode())
+    for source in sorted(directory.rglob("*.py")):
+        content = source.read_bytes()
+        digest.update(f"\0{source.relative_to(directory).as_posix()}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()[:16]
+
+
+def cache_base() -> Path:
+    """Return where caches go: ``NYALA_CACHE_DIR``, else ``XDG_CACHE_HOME``, else ``~/.cache``, and there ``nyala``.
+
+    Raises RuntimeError if there is no home.
+    """
+    base = os.environ.get("NYALA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "nyala"
+
+
+def private_directory(name: str) -> Path:
+    """Return the directory ``name`` in the cache, made if needed, or a temporary one if the cache is not ours alone."""
+    try:
+        directory = cache_base() / name
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if is_private(directory):
+            tempfile.TemporaryFile(dir=directory).close()
+            return directory
+    except (OSError, RuntimeError):  # no home, a read-only disk, a file where a directory should be
+        pass
+    directory = Path(tempfile.mkdtemp(prefix="nyala-kernels-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory
+
+
+def is_private(directory: Path) -> bool:
+    """Whether only this user can write to the directory."""
+    status = directory.stat()
+    others_write = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return status.st_uid == os.geteuid() and not others_write

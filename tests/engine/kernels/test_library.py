@@ -1,0 +1,209 @@
+"""Libraries of kernels: which one a process takes, and that it takes none it cannot trust."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from nyala.engine.kernels.ahead import levels, trial
+from nyala.engine.kernels.ahead.image import DamagedLibraryError, read_library, write_library
+from nyala.engine.kernels.ahead.levels import LEVELS, usable_levels
+from nyala.engine.kernels.ahead.linking import link
+
+FORM = """
+import json, sys
+from nyala.engine.kernels.ahead.library import library
+from nyala.engine.kernels.form import FORM
+print(json.dumps([FORM.name, len(library().kernels) if library() else 0]))
+"""
+FILES = ("test_gather.py", "test_bounds.py", "test_merging.py", "test_simd.py", "test_transpose.py")
+HERE = Path(__file__).parent
+
+
+def form(base: Path, **environment: str) -> tuple[str, int]:
+    """Return the form of the kernels in a process of its own, and how many a library has."""
+    environment = {**os.environ, "NYALA_CACHE_DIR": str(base), **environment}
+    done = subprocess.run([sys.executable, "-c", FORM], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return tuple(json.loads(done.stdout))
+
+
+@pytest.fixture
+def copy(library: Path, tmp_path: Path) -> Path:
+    """A copy of the library, in a cache of the test's own."""
+    directory = tmp_path / "nyala" / "libraries"
+    directory.mkdir(parents=True, mode=0o700)
+    return Path(shutil.copy(library, directory))
+
+
+def test_a_process_takes_the_library(copy: Path, tmp_path: Path) -> None:
+    name, count = form(tmp_path)
+    assert name == "LIBRARY" and count > 100
+
+
+@pytest.mark.parametrize(
+    "environment", [{"NYALA_KERNELS": "jit"}, {"NUMBA_CPU_NAME": "x86-64"}, {"NUMBA_CPU_FEATURES": ""}]
+)
+def test_switches_do_without_it(copy: Path, tmp_path: Path, environment: dict[str, str]) -> None:
+    assert form(tmp_path, **environment) == ("JIT", 0)
+
+
+def test_the_interpreter_does_without_it(copy: Path, tmp_path: Path) -> None:
+    assert form(tmp_path, NUMBA_DISABLE_JIT="1") == ("INTERPRETED", 0)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "empty", "flipped", "absent"])
+def test_a_damaged_library_is_not_taken(copy: Path, tmp_path: Path, damage: str) -> None:
+    content = bytearray(copy.read_bytes())
+    content[-100] ^= 1
+    made = {"truncated": bytes(content[: len(content) // 2]), "empty": b"", "flipped": bytes(content)}
+    copy.unlink()
+    if damage in made:
+        copy.write_bytes(made[damage])
+        with pytest.raises(DamagedLibraryError):
+            read_library(copy)
+    assert form(tmp_path) == ("JIT", 0)
+
+
+def test_a_library_of_other_sources_is_not_taken(copy: Path, tmp_path: Path) -> None:
+    header, image = read_library(copy)
+    write_library(copy, header, image)
+    assert form(tmp_path)[0] == "LIBRARY"
+    header.entries.pop("blocks.pack_blocks")
+    other = type(header)("0" * 16, header.level, header.entries, header.imports, header.own)
+    write_library(copy, other, image)
+    assert form(tmp_path) == ("JIT", 0)
+
+
+def test_a_directory_that_others_may_write_to_is_not_used(copy: Path, tmp_path: Path) -> None:
+    copy.parent.chmod(0o777)
+    assert form(tmp_path) == ("JIT", 0)
+
+
+def test_a_library_that_restores_other_bytes_is_not_taken(copy: Path, tmp_path: Path) -> None:
+    """Another kernel, which only reads, stands in for the one that restores."""
+    header, image = read_library(copy)
+    entries = header.entries
+    entries["blocks.unpack_blocks"] = entries["gather.largest_u64"]
+    write_library(copy, header, image)
+    assert form(tmp_path) == ("JIT", 0)
+
+
+def test_the_trial_compares_bytes() -> None:
+    def pack(*_: int) -> int:
+        return 0
+
+    assert not trial.works({"blocks.pack_blocks": pack, "blocks.unpack_blocks": pack})
+
+
+def test_each_level_has_all_of_the_one_before() -> None:
+    for better, level in pairwise(LEVELS):
+        assert better.instructions.items() > level.instructions.items()
+        assert {*level.features} < {*better.features}
+
+
+@pytest.mark.parametrize(
+    ("flags", "machine", "expected"),
+    [
+        ("sse2 pni", "x86_64", []),
+        (" ".join(LEVELS[-1].instructions), "x86_64", ["x86-64-v2"]),
+        (" ".join([*LEVELS[1].instructions, "gfni"]), "x86_64", ["x86-64-v4", "x86-64-v3", "x86-64-v2"]),
+        (" ".join(LEVELS[0].instructions), "x86_64", [level.name for level in LEVELS]),
+        (" ".join(LEVELS[0].instructions), "aarch64", []),
+    ],
+)
+def test_levels_by_the_flags_of_the_processor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: str, machine: str, expected: list[str]
+) -> None:
+    (tmp_path / "cpuinfo").write_text(f"processor\t: 0\nflags\t\t: fpu {flags}\n\nprocessor\t: 1\n")
+    monkeypatch.setattr(levels, "_CPU_INFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(levels.platform, "machine", lambda: machine)
+    assert [level.name for level in usable_levels()] == expected
+    monkeypatch.setattr(levels, "_CPU_INFO", tmp_path / "absent")
+    assert usable_levels() == []
+
+
+def test_kernels_pass_their_tests_without_a_library_too(library: Path) -> None:
+    """Where there is one, the other tests use it."""
+    words = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-n0",
+        "-p",
+        "no:cacheprovider",
+        *(str(HERE / name) for name in FILES),
+    ]
+    done = subprocess.run(
+        words, env={**os.environ, "NYALA_KERNELS": "jit"}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def object_of(text: str) -> bytes:
+    """Compile LLVM's language to an object file."""
+    from llvmlite import binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_triple("x86_64-unknown-linux-gnu").create_target_machine(
+        cpu="x86-64", opt=0, reloc="pic", codemodel="small"
+    )
+    return machine.emit_object(llvm.parse_assembly(text))
+
+
+VARIABLE = """
+@count = global i64 0
+define i64 @next() {
+  %old = load i64, ptr @count
+  %new = add i64 %old, 1
+  store i64 %new, ptr @count
+  ret i64 %new
+}
+"""
+CALLS = """
+@table = constant [2 x ptr] [ptr @one, ptr @two]
+declare i64 @outside(i64)
+define i64 @one(i64 %x) {
+  %r = call i64 @outside(i64 %x)
+  ret i64 %r
+}
+define i64 @two(i64 %x) {
+  ret i64 2
+}
+define i64 @pick(i64 %n, i64 %x) {
+  %place = getelementptr [2 x ptr], ptr @table, i64 0, i64 %n
+  %function = load ptr, ptr %place
+  %r = call i64 %function(i64 %x)
+  ret i64 %r
+}
+"""
+
+
+def test_kernels_with_variables_are_refused() -> None:
+    with pytest.raises(ValueError, match="variable"):
+        link(object_of(VARIABLE), ())
+
+
+@pytest.mark.skipif(not usable_levels(), reason="the code is of x86-64")
+def test_calls_and_constants_are_found_wherever_the_image_is() -> None:
+    import ctypes
+
+    from nyala.engine.kernels.ahead.image import Entry, Header, load_image
+
+    image = link(object_of(CALLS), {"outside"})
+    assert set(image.imports.values()) == {"outside"}
+    assert len(image.content) % 4096 == 0
+    outside = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(lambda x: x * 10)
+    entries = {"pick": Entry(image.symbols["pick"], "int64", ["int64", "int64"])}
+    header = Header("", "", entries, image.imports, image.own)
+    address = ctypes.cast(outside, ctypes.c_void_p).value
+    assert address
+    pick = load_image(header, bytes(image.content), {"outside": address})["pick"]
+    assert [pick(0, 7), pick(1, 7)] == [70, 2]

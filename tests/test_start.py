@@ -1,0 +1,74 @@
+"""What a start does not import: counted by modules, since times depend on the machine."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import nyala
+
+NEVER = ("numba", "llvmlite", "pandas", "polars", "sqlglot", "pyspark", "datafusion", "duckdb")
+"""Not by any of these starts: a store without SQL text, statements and data frames needs none of them."""
+REPORT = f"""
+import json, sys
+def report():
+    print(json.dumps([name for name in {(*NEVER, "typer", "rich", "numpy", "pyarrow", "grpc")} if name in sys.modules]))
+"""
+
+IMPORT = "import nyala\nreport()"
+OPEN_AND_GET = """
+import nyala
+with nyala.open({store!r}) as db:
+    assert db.table("t").get(2) == {{"id": 2, "name": "b"}}
+    report()
+"""
+SERVE = """
+import os, signal
+from nyala.flight_server import lifecycle
+run_server = lifecycle.run_server
+def run(open_store, listen, config, announce):
+    run_server(open_store, listen, config, lambda location: (report(), os.kill(os.getpid(), signal.SIGTERM)))
+lifecycle.run_server = run
+from nyala.__main__ import main
+sys.argv = ["nyala", "serve", "--data", {store!r}, "--listen", "grpc://127.0.0.1:0"]
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with rows in memory, to be replayed, and in files."""
+    directory = tmp_path_factory.mktemp("start") / "store"
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
+    with nyala.open(directory) as db:
+        table = db.create_table("t", schema, primary_key=["id"])
+        table.insert([{"id": 1, "name": "a"}, {"id": 2, "name": "b"}])
+        table.maintain("flush")
+        table.insert([{"id": 3, "name": "c"}])
+    return directory
+
+
+def loaded(script: str, store: Path) -> set[str]:
+    """Run a script in a process of its own; return which of the modules it imported."""
+    done = subprocess.run(
+        [sys.executable, "-c", REPORT + script.format(store=str(store))], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stdout.splitlines()
+    return set(json.loads(line))
+
+
+def test_import_loads_nothing(store: Path) -> None:
+    assert loaded(IMPORT, store) == set()
+
+
+def test_open_and_get_load_the_engine_alone(store: Path, library: Path) -> None:
+    assert loaded(OPEN_AND_GET, store) == {"numpy", "pyarrow"}
+
+
+def test_a_server_is_ready_without_a_compiler(store: Path, library: Path) -> None:
+    """llvmlite makes the few instructions of the hook in Arrow's server; nothing else uses it."""
+    assert loaded(SERVE, store) <= {"numpy", "pyarrow", "typer", "rich", "llvmlite"}
