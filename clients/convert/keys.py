@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
@@ -57,10 +59,20 @@ def _batch_of(keys: Sequence[Any], table: TableDescription) -> pa.RecordBatch:
 
 
 def _cells(column: ColumnSchema, values: Sequence[Any]) -> pa.Array:
-    if column.logical.is_integer and set(map(type, values)) == {int}:
-        with suppress(pa.ArrowException, OverflowError):  # raised below, with the value
-            return pa.array(values, column.field.type)
-    return pa.array([_literal(column, value) for value in values], column.field.type)
+    """Return a column of keys. Integers and strings go by their bytes: ``pa.array`` imports pandas."""
+    kind = column.field.type
+    if pa.types.is_integer(kind) and set(map(type, values)) == {int}:
+        code = "bhiq"[kind.bit_width.bit_length() - 4]
+        code = code if pa.types.is_signed_integer(kind) else code.upper()
+        with suppress(struct.error):  # raised below, with the value
+            raw = struct.pack(f"<{len(values)}{code}", *values)
+            return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(raw)])
+    cells = [_literal(column, value) for value in values]
+    if kind != pa.string() or set(map(type, cells)) != {str}:
+        return pa.array(cells, kind)
+    texts = [cell.encode() for cell in cells]
+    ends = struct.pack(f"<{len(texts) + 1}i", *accumulate(map(len, texts), initial=0))
+    return pa.Array.from_buffers(kind, len(texts), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))])
 
 
 def _columns(table: TableDescription) -> list[ColumnSchema]:
