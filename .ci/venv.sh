@@ -30,6 +30,8 @@ fi
 echo "installing nyala[$extra] into .venv"
 .venv/bin/python -m pip install --quiet --use-pep517 --disable-pip-version-check --no-input \
     --root-user-action ignore --editable ".[$extra]"
-echo "compiling the kernels"
-.venv/bin/nyala warmup
+if [ -z "${NO_WARMUP:-}" ]; then
+    echo "compiling the kernels"
+    .venv/bin/nyala warmup
+fi
 touch ".venv/.installed-$extra"
