@@ -255,7 +255,7 @@ EXCEPTIONS: dict[Rule, dict[str, str]] = {
         "engine/commit/memory_gate.py": "measures how long threads really wait, while a test's clock stands still",
     },
     no_hidden_threads: {
-        "engine/wal/writer.py": "one thread writes and syncs the log",
+        "engine/wal/writer.py": "one thread writes to the log what nobody waits for",
         "engine/maintenance/manager.py": "one thread picks the next piece of upkeep",
         "engine/fs/together.py": "its threads do nothing but sync, while a flush of many tablets writes on",
         "engine/store.py": "owns the pools that scans and transactions are lent",

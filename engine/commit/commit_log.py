@@ -2,9 +2,9 @@
 
 A commit is logged and gets its timestamp in one step, so that log positions and timestamps rise together. The writer,
 which holds the tablet's lock, then applies it to the stores. A commit is finished when it is applied and its log record
-is as durable as promised; the writer or the log's thread finishes it, depending on which condition is met last. So no
-commit waits until somebody asks for the answer to an earlier one. A commit is acknowledged when it is durable and all
-earlier commits are visible.
+is as durable as promised; its writer or the one that synced the log finishes it, depending on which condition is met
+last. So no commit waits until somebody asks for the answer to an earlier one. A commit is acknowledged when it is
+durable and all earlier commits are visible.
 """
 
 from __future__ import annotations
@@ -69,21 +69,32 @@ class CommitLog:
             StorageFullError: before anything happened.
             UnavailableError: the log has failed, or the store is read-only; before anything happened.
         """
+        with self.commit_all([pack_record(changes, notes, attachments)], durability) as (commit,):
+            yield commit
+
+    @contextmanager
+    def commit_all(
+        self, payloads: Sequence[list[pa.Buffer | bytes]], durability: Durability = Durability.FSYNC
+    ) -> Iterator[list[Commit]]:
+        """Log records, packed by ``pack_record``, as one commit each, in their order; the body applies them all.
+
+        Then as ``commit``. It raises as that does too, with all of them logged or none.
+        """
         self._latch.check()
-        payload: list[pa.Buffer | bytes] = pack_record(changes, notes, attachments)
-        self._wal.reserve(sum(len(piece) for piece in payload))
+        self._wal.reserve(*(sum(map(len, payload)) for payload in payloads))
         with self._order:
-            timestamp = self._mvcc.start()
+            timestamps = self._mvcc.start_all(len(payloads))
             try:
-                lsn = self._wal.append(timestamp, payload)
+                first = self._wal.append_all(list(zip(timestamps, payloads, strict=True)))
             except BaseException:
-                self._mvcc.abort(timestamp)
+                self._mvcc.abort(*timestamps)
                 self._wal.release()
                 raise
         try:
-            yield Commit(timestamp, lsn)
+            yield [Commit(timestamp, lsn) for lsn, timestamp in enumerate(timestamps, first)]
             with self._finishing:
-                heappush(self._applied[durability], (lsn, timestamp))
+                for lsn, timestamp in enumerate(timestamps, first):
+                    heappush(self._applied[durability], (lsn, timestamp))
             self._finish_durable()
         except BaseException as error:
             why = "a commit was logged but could not be applied"

@@ -76,6 +76,13 @@ class MvccManager:
             self._in_flight.add(timestamp)
             return timestamp
 
+    def start_all(self, count: int) -> list[int]:
+        """Return the timestamps of ``count`` new commits, ascending. Each is as one of ``start``."""
+        with self._changed:
+            timestamps = [self._clock.now() for _ in range(count)]
+            self._in_flight.update(timestamps)
+            return timestamps
+
     def finish(self, *timestamps: int) -> None:
         """Make commits visible: their rows are applied and, as far as was promised, durable."""
         with self._changed:
@@ -83,9 +90,9 @@ class MvccManager:
                 self._in_flight.remove(timestamp)
             self._changed.notify_all()
 
-    def abort(self, timestamp: int) -> None:
-        """Forget a commit of which nothing was applied.  Its timestamp is not used again."""
-        self.finish(timestamp)
+    def abort(self, *timestamps: int) -> None:
+        """Forget commits of which nothing was applied.  Their timestamps are not used again."""
+        self.finish(*timestamps)
 
     def now(self) -> int:
         """Return a timestamp that is no commit's, greater than every timestamp and snapshot handed out before."""

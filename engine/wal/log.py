@@ -16,7 +16,7 @@ manifest.clean_stop = log.close()
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -139,13 +139,13 @@ class WriteAheadLog:
         """Why the log can no longer be written, or None."""
         return self._writer.failed if self._writer else None
 
-    def reserve(self, nbytes: int) -> None:
-        """Reserve space in memory and on disk for this thread's next ``append``, of up to ``nbytes``.
+    def reserve(self, *sizes: int) -> None:
+        """Reserve space in memory and on disk for this thread's next ``append``, of records of up to these ``sizes``.
 
         Waits while more than ``options.queue_bytes`` wait for the disk: before it, take no lock that appenders need.
         Raises StorageFullError (nothing has happened; later calls may succeed) and UnavailableError.
         """
-        self._ready.reserve(nbytes)
+        self._ready.reserve(*sizes)
 
     def release(self) -> None:
         """Release an unused reservation; does nothing if there is none."""
@@ -157,7 +157,14 @@ class WriteAheadLog:
         The pieces are not copied; leave them unchanged until the record is durable.  Raises only if ``reserve`` was not
         called for this size, or the log has failed or is closed; then the record is not in the log.
         """
-        return self._ready.append(timestamp, payload)
+        return self._ready.append([(timestamp, list(payload))])
+
+    def append_all(self, records: Sequence[tuple[int, Sequence[BytesLike]]]) -> int:
+        """Enqueue records, each a timestamp and its pieces, without others in between; return the lsn of the first.
+
+        All of them or none are in the log, though a crash may leave only the first of them. Else like ``append``.
+        """
+        return self._ready.append(records)
 
     def wait(self, lsn: int) -> None:
         """Wait until the record is on the disk; UnavailableError if that cannot be known before a restart.

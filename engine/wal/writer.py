@@ -1,8 +1,15 @@
-"""Writes the log: many threads append, one thread writes and syncs.
+"""Writes the log: many threads append, and one of those that wait writes and syncs for all.
 
-GROUP COMMIT.  The writer thread takes all the records that wait, writes them as one group, syncs, wakes whoever waits
-for them, and takes what has come in the meantime.  The busier the log, the larger its groups; an idle log costs one
-sync for one record.  Group n+1 is written only after the sync of group n has returned: the reader's rules rest on that.
+GROUP COMMIT.  The first thread that waits for its record leads: it takes all the records that are there, writes them as
+one group, syncs, wakes whoever waits for them, and hands over to one of those whose records came in the meantime.  The
+busier the log, the larger its groups; an idle log costs one sync for one record, and no other thread.  Group n+1 is
+written only after the sync of group n has returned: the reader's rules rest on that.
+
+The log has a thread for the records that nobody waits for.  It waits for them like any writer, a moment after they came
+(``_LINGER_SECONDS``); at once when they are many bytes, when somebody waits for them without leading, or when a leader
+was interrupted.  Python runs the handlers of signals in the main thread, so that a leader there may be stopped by an
+exception (KeyboardInterrupt) that says nothing of the disk: its group is then written again, the same bytes in the same
+place, by the next leader.
 
 ROOM.  ``reserve`` is the only place where a write waits for others or finds the disk full: before it the caller has
 changed nothing.  It counts the most that the record can take (its "claim") and keeps two promises:
@@ -23,7 +30,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -48,6 +55,9 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 GROUP_RECORDS_MAX = 1 << 16  # bounds what a reader holds in memory for one group
+_LINGER_SECONDS = 0.002  # how long a record is left to a writer that may come to wait for it
+_LINGER_BYTES = 64 << 10  # so much is written at once, while its writer prepares the next
+_RECHECK_SECONDS = 1.0  # a leader that is interrupted while it hands over may wake nobody
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +93,7 @@ class WriterCounters:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """What the writer thread has taken: it alone knows of it from then on."""
+    """What a leader has taken; ``newborn`` are the segments to begin before it is written."""
 
     records: list[EncodedRecord]
     first_lsn: int
@@ -110,18 +120,24 @@ class LogWriter:
         self.failed: UnavailableError | None = None
         self.listener: Callable[[], None] = lambda: None
 
-        # The writer thread's own.
+        # The leader's own.
         self._crc = end.crc
         self._tail_cut = end.tail_cut
         self._current: NewSegment | None = None
+        self._taken: _Batch | None = None
+        self._repeatable = False
+        """Whether what the leader is doing may be done again."""
 
         # Shared, under _mutex.
         self._mutex = threading.Lock()
         self._work = threading.Condition(self._mutex)
         self._space = threading.Condition(self._mutex)
         self._written = threading.Condition(self._mutex)
-        self._durable = threading.Condition(self._mutex)
         self._queue: list[EncodedRecord] = []
+        self._leader: threading.Lock | None = None
+        self._waiting: list[tuple[int, threading.Lock]] = []
+        self._is_idle = self._in_haste = False
+        """Whether the log's thread waits for records, and whether it shall not linger."""
         self._admitted = 0
         self._claimed = 0
         self._reserved: dict[int, int] = {}
@@ -137,16 +153,18 @@ class LogWriter:
 
     # --- what callers do ---
 
-    def reserve(self, nbytes: int) -> None:
-        """Wait for a place in the queue and take room on the disk for one record of ``nbytes`` by this thread.
+    def reserve(self, *sizes: int) -> None:
+        """Wait for a place in the queue and take room on the disk for records of these ``sizes`` by this thread.
 
         The thread's next ``append`` uses it up; a thread that will not append calls ``release``.  The caller may hold
         no lock that an appending thread needs.  Raises StorageFullError (nothing has happened, the log goes on) and
         UnavailableError (the log has failed or is closed).
         """
         self.release()
-        claim = footprint(nbytes)
+        claim = sum(map(footprint, sizes))
         with self._turn, self._mutex:
+            if not self._has_place(claim):
+                self._hasten()
             self._space.wait_for(lambda: self._refuses() or self._has_place(claim))
             self._check_open()
             self._admitted += claim
@@ -159,15 +177,15 @@ class LogWriter:
         with self._mutex:
             self._give_back(self._reserved.pop(threading.get_ident(), 0))
 
-    def append(self, timestamp: int, payload: Iterable[BytesLike]) -> int:
-        """Enqueue one record and return its lsn; lsns are dense and in the order of the calls.
+    def append(self, records: Sequence[tuple[int, Sequence[BytesLike]]]) -> int:
+        """Enqueue records, each a timestamp and the pieces of its payload; return the lsn of the first.
 
-        The pieces are kept by reference until they are written: nobody may change them.  What the thread reserved too
-        little is reserved now, which may make a segment but does not wait for the queue.  Raises as ``reserve`` does,
-        and then the record is not in the log.
+        Lsns are dense and in the order of the calls. The pieces are kept by reference until they are written: nobody
+        may change them. What the thread reserved too little is reserved now, which may make a segment but does not wait
+        for the queue. Raises as ``reserve`` does, and then no record is in the log.
         """
-        record = encode_record(timestamp, views_of(payload))
-        claim = record.footprint
+        encoded = [encode_record(timestamp, views_of(payload)) for timestamp, payload in records]
+        claim = sum(record.footprint for record in encoded)
         missing = claim - self._reserved.get(threading.get_ident(), 0)
         if missing > 0:
             with self._mutex:
@@ -179,21 +197,37 @@ class LogWriter:
             self._give_back(reserved - claim)
             self._check_open(claim)
             self._start_thread()
-            self._queue.append(record)
-            self.last_lsn += 1
-            self._work.notify()
-            return self.last_lsn
+            self._queue += encoded
+            self.last_lsn += len(encoded)
+            if self._claimed >= _LINGER_BYTES:
+                self._hasten()
+            elif self._is_idle:
+                self._work.notify()
+            return self.last_lsn - len(encoded) + 1
 
     def wait(self, lsn: int) -> None:
-        """Return when the record is on the disk; UnavailableError if that cannot be known any more."""
-        with self._durable:
-            self._durable.wait_for(lambda: self.durable_lsn >= lsn or self.failed)
-            if self.durable_lsn < lsn:
-                raise self._failure()
+        """Return when the record is on the disk; UnavailableError if that cannot be known any more.
+
+        The caller may hold no lock that the listener takes.
+        """
+        while self.durable_lsn < lsn:
+            turn = threading.Lock()
+            turn.acquire()
+            try:
+                if self._leads(lsn, turn):
+                    self._write_next()
+                else:
+                    turn.acquire(timeout=_RECHECK_SECONDS)
+            finally:
+                if self._leader is turn:
+                    self._leader = None
+                    self._hand_over()
 
     def wait_written(self, lsn: int) -> None:
         """Return when the operating system has the record: it survives the process, not a power failure."""
         with self._written:
+            if self.written_lsn < lsn:
+                self._hasten()
             self._written.wait_for(lambda: self.written_lsn >= lsn or self.failed)
             if self.written_lsn < lsn:
                 raise self._failure()
@@ -206,7 +240,7 @@ class LogWriter:
         """
         with self._mutex:
             self._closing = True
-            self._work.notify_all()
+            self._hasten()
             self._space.notify_all()
         with self._rolling:
             if self._thread is not None:
@@ -271,7 +305,7 @@ class LogWriter:
             self._fs.sync_directory(self._directory)
         self._newborn = []
 
-    # --- the writer thread ---
+    # --- the log's thread ---
 
     def _start_thread(self) -> None:
         if self._thread is None:
@@ -280,21 +314,77 @@ class LogWriter:
 
     def _run(self) -> None:
         try:
-            while self._write_next():
-                pass
+            while (lsn := self._next_unwaited()) is not None:
+                self.wait(lsn)
         except BaseException as error:  # whatever it is, nobody may wait for this thread for ever
             self._fail(error)
 
-    def _write_next(self) -> bool:
-        batch = self._take()
-        if batch is not None:
-            self._write(batch)
-        return batch is not None
+    def _next_unwaited(self) -> int | None:
+        """Return the last record, after the time in which its writer may have come to wait; None: there are no more."""
+        with self._mutex:
+            self._is_idle = True
+            self._work.wait_for(lambda: self._is_unfinished() or self._refuses())
+            self._is_idle = False
+            if self.failed or (self._closing and not self._is_unfinished()):
+                return None
+            lsn = self.last_lsn
+            if self._work.wait_for(lambda: self._in_haste or self._refuses(), _LINGER_SECONDS):
+                lsn = self.last_lsn
+            self._in_haste = False
+            return lsn
+
+    def _is_unfinished(self) -> bool:
+        return self.durable_lsn < self.last_lsn
+
+    def _hasten(self) -> None:
+        """Have the log's thread write at once what there is; under the mutex."""
+        self._in_haste = True
+        self._work.notify()
+
+    # --- leading ---
+
+    def _leads(self, lsn: int, turn: threading.Lock) -> bool:
+        """Make the caller the leader, or ``turn`` one of those to be released; False if there is nothing to write."""
+        with self._mutex:
+            if self.durable_lsn >= lsn:
+                turn.release()
+            elif self.failed:
+                raise self._failure()
+            elif self._leader is None:
+                self._leader = turn
+            else:
+                self._waiting.append((lsn, turn))
+            return self._leader is turn
+
+    def _hand_over(self) -> None:
+        """Wake those whose records are on the disk, then one of the others, who will lead."""
+        with self._mutex:
+            served = [turn for lsn, turn in self._waiting if lsn <= self.durable_lsn or self.failed]
+            self._waiting = [waiting for waiting in self._waiting if waiting[0] > self.durable_lsn and not self.failed]
+            if self._waiting:
+                served.append(self._waiting.pop(0)[1])
+        for turn in served:
+            turn.release()
+
+    def _write_next(self) -> None:
+        """Write and sync all that waits. After a failure it says so in ``failed``; raises only what interrupts it."""
+        try:
+            self._taken = self._taken or self._take()
+            if self._taken is not None:
+                self._write(self._taken)
+        except BaseException as error:
+            if not self._repeatable or not _is_interruption(error):
+                self._fail(error)
+                return
+            with self._mutex:
+                self._hasten()
+            raise
+        finally:
+            self._repeatable = False
 
     def _take(self) -> _Batch | None:
-        """Take all that waits, and its place in the newest segment; None when there is nothing more to write."""
+        """Take all that waits, and its place in the newest segment; None when there is nothing to write."""
         with self._mutex:
-            self._work.wait_for(lambda: self._queue or self._closing)
             if not self._queue or self.failed:
                 return None
             records = self._queue[:GROUP_RECORDS_MAX]
@@ -309,20 +399,27 @@ class LogWriter:
             return _Batch(records, first_lsn, claims, segment, segment.take(size), size, newborn)
 
     def _write(self, batch: _Batch) -> None:
-        for segment in batch.newborn:
-            self._begin(segment, batch.first_lsn)
+        """Write and sync a group. While ``_repeatable``, all that it has changed may be changed again."""
+        while batch.newborn:
+            self._begin(batch.newborn[0], batch.first_lsn)
+            del batch.newborn[0]
+        self._repeatable = True
         seed = seed_of(self._store_uuid, batch.segment.number, batch.offset)
         pieces, crc = encode_group(batch.records, seed, batch.first_lsn, self._crc)
         last_lsn = batch.first_lsn + len(batch.records) - 1
         batch.segment.file.pwrite(batch.offset, *pieces)
         batch.segment.check()
+        self._repeatable = False
         self.written_lsn = last_lsn
         self.listener()
         with self._mutex:
             self._written.notify_all()
+        self._repeatable = True
         batch.segment.file.sync()
         batch.segment.check()
+        self._repeatable = False
         self._crc = crc
+        self._taken = None
         self._segments.reach(last_lsn)
         self.durable_lsn = last_lsn
         self.listener()
@@ -331,12 +428,14 @@ class LogWriter:
             self.counters.records += len(batch.records)
             self.counters.groups += 1
             self.counters.bytes_written += batch.size
-            self._durable.notify_all()
             self._space.notify_all()
 
     def _begin(self, segment: NewSegment, first_lsn: int) -> None:
         """Link a new segment into the log and leave the one before it."""
-        self._segments.begin(segment.begin(self._store_uuid, first_lsn, self._crc, self._tail_cut))
+        self._repeatable = True
+        begun = segment.begin(self._store_uuid, first_lsn, self._crc, self._tail_cut)
+        self._repeatable = False
+        self._segments.begin(begun)
         self._tail_cut = False
         if self._current is not None:
             self._current.file.close()
@@ -352,7 +451,7 @@ class LogWriter:
                 )
                 self.failed.__cause__ = error
                 _logger.error("%s", self.failed.message)
-            for condition in (self._work, self._space, self._written, self._durable):
+            for condition in (self._work, self._space, self._written):
                 condition.notify_all()
         self.listener()
 
@@ -371,3 +470,17 @@ class LogWriter:
         if self._refuses():
             self._give_back(claim)
             raise self._failure() if self.failed else UnavailableError("the log is closed")
+
+
+def _is_interruption(error: BaseException) -> bool:
+    """Whether an error comes from a signal's handler, not from the disk: these run in the main thread only.
+
+    An error of the disk that a handler met is its context. Another error is taken for one too; it will be met again.
+    """
+    is_a_handlers = isinstance(error, Exception | KeyboardInterrupt | SystemExit)
+    if not is_a_handlers or threading.current_thread() is not threading.main_thread():
+        return False
+    met: BaseException | None = error
+    while met is not None and not isinstance(met, OSError):
+        met = met.__context__
+    return met is None

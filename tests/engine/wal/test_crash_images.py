@@ -17,7 +17,7 @@ from nyala.engine.fs.memory import MemoryWritableFile
 from nyala.engine.wal.log import WriteAheadLog
 from nyala.engine.wal.reader import CleanStop, LogReader
 from nyala.engine.wal.segments import NewSegment, SegmentInfo, SegmentList
-from nyala.engine.wal.writer import LogWriter, WalOptions
+from nyala.engine.wal.writer import WalOptions
 from nyala.schemas.errors import CorruptionError, UnavailableError
 
 STORE = bytes(range(16))
@@ -181,7 +181,7 @@ def skip_the_sync_of_names(patch: pytest.MonkeyPatch) -> None:
 
 
 def acknowledge_when_written(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(LogWriter, "wait", LogWriter.wait_written)
+    patch.setattr(WriteAheadLog, "wait", WriteAheadLog.written)
 
 
 def skip_the_sync_at_opening(patch: pytest.MonkeyPatch) -> None:

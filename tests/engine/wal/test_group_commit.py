@@ -1,0 +1,227 @@
+"""Who writes a group: a writer that waits, for all that wait; the log's thread only where nobody does."""
+
+import errno
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from nyala.engine.fs import MemoryFileSystem
+from nyala.engine.fs.memory import MemoryWritableFile
+from nyala.engine.wal.log import WriteAheadLog
+from nyala.schemas.errors import UnavailableError
+
+WRITERS = 8
+
+
+class Syncs:
+    """Runs ``before`` in front of each sync of a file, and notes the names of the threads that sync."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.before: Callable[[], None] = lambda: None
+        self.threads: list[str] = []
+        real = MemoryWritableFile.sync
+
+        def sync(file: MemoryWritableFile) -> None:
+            self.threads.append(threading.current_thread().name)
+            self.before()
+            real(file)
+
+        monkeypatch.setattr(MemoryWritableFile, "sync", sync)
+
+
+@pytest.fixture
+def syncs(monkeypatch: pytest.MonkeyPatch) -> Syncs:
+    return Syncs(monkeypatch)
+
+
+@pytest.fixture
+def log(bench: Any) -> Iterator[WriteAheadLog]:
+    """A log with one durable record."""
+    log, _ = bench.open(segment_bytes=1 << 20, queue_bytes=1 << 20)
+    appended(log, b"first")
+    log.wait(1)
+    yield log
+
+
+def appended(log: WriteAheadLog, payload: bytes) -> int:
+    log.reserve(len(payload))
+    return log.append(1, [payload])
+
+
+def raising(error: BaseException) -> Callable[[], None]:
+    def do() -> None:
+        raise error
+
+    return do
+
+
+def until(is_true: Callable[[], bool]) -> None:
+    """Wait for what another thread does."""
+    pause = threading.Event()
+    for _ in range(2000):
+        if is_true():
+            return
+        pause.wait(0.005)
+    raise AssertionError("it never came true")
+
+
+def waiters(log: WriteAheadLog, lsns: list[int]) -> list[tuple[threading.Thread, list[object]]]:
+    """Start a thread for each lsn that waits for it; its list gets the lsn or the error."""
+    found: list[tuple[threading.Thread, list[object]]] = []
+    for lsn in lsns:
+        outcome: list[object] = []
+
+        def wait(lsn: int = lsn, outcome: list[object] = outcome) -> None:
+            try:
+                log.wait(lsn)
+                outcome.append(lsn)
+            except UnavailableError as error:
+                outcome.append(error)
+
+        thread = threading.Thread(target=wait, name=f"waits for {lsn}")
+        thread.start()
+        found.append((thread, outcome))
+    return found
+
+
+def test_a_lone_writer_syncs_by_itself(log: WriteAheadLog, syncs: Syncs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nyala.engine.wal.writer._LINGER_SECONDS", 10)
+    for _ in range(20):
+        log.wait(appended(log, b"x"))
+    assert syncs.threads == [threading.current_thread().name] * 20
+
+
+def test_a_record_that_nobody_waits_for_becomes_durable(log: WriteAheadLog, syncs: Syncs) -> None:
+    lsn = appended(log, b"x")
+    until(lambda: log.durable_lsn == lsn)
+    assert syncs.threads == ["nyala-wal"]
+
+
+def test_many_bytes_do_not_wait_for_their_writer(
+    log: WriteAheadLog, syncs: Syncs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nyala.engine.wal.writer._LINGER_SECONDS", 600)
+    lsn = appended(log, b"x" * (200 << 10))
+    until(lambda: log.durable_lsn == lsn)
+    small = appended(log, b"x")
+    log.written(small)
+    assert set(syncs.threads) == {"nyala-wal"}
+
+
+def test_those_that_wait_during_a_sync_share_the_next(log: WriteAheadLog, syncs: Syncs) -> None:
+    reached, opened = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        reached.set()
+        assert opened.wait(10)
+
+    syncs.before = hold
+    groups = log.stats().groups
+    first = waiters(log, [appended(log, b"leads")])
+    assert reached.wait(10)
+    others = waiters(log, [appended(log, b"x") for _ in range(WRITERS)])
+    opened.set()
+    for thread, outcome in [*first, *others]:
+        thread.join(10)
+        assert isinstance(outcome[0], int)
+    assert log.stats().groups - groups == 2
+    assert log.durable_lsn == log.last_lsn == 2 + WRITERS
+
+
+def test_a_failed_sync_fails_all_of_its_group(bench: Any, log: WriteAheadLog, syncs: Syncs) -> None:
+    syncs.before = raising(OSError(errno.EIO, "no more"))
+    for thread, outcome in waiters(log, [appended(log, b"x") for _ in range(WRITERS)]):
+        thread.join(10)
+        assert isinstance(outcome[0], UnavailableError)
+        assert "restart to recover" in str(outcome[0])
+    syncs.before = lambda: None
+    with pytest.raises(UnavailableError):
+        log.wait(2)
+    assert log.durable_lsn == 1
+    assert len(set(syncs.threads)) == 1, "nobody syncs again after a failure"
+    assert log.close() is None
+
+
+@pytest.mark.parametrize("call", ["pwrite", "sync"])
+def test_an_interrupted_leader_leaves_its_group_to_another(
+    bench: Any, log: WriteAheadLog, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    real = getattr(MemoryWritableFile, call)
+    interrupts = iter([KeyboardInterrupt])
+
+    def interrupted(file: MemoryWritableFile, *what: Any) -> None:
+        if threading.current_thread() is threading.main_thread():
+            for interrupt in interrupts:
+                raise interrupt
+        real(file, *what)
+
+    monkeypatch.setattr(MemoryWritableFile, call, interrupted)
+    lsn = appended(log, b"second")
+    with pytest.raises(KeyboardInterrupt):
+        log.wait(lsn)
+    until(lambda: log.durable_lsn == lsn)
+    assert log.failed is None
+    log.wait(appended(log, b"third"))
+    log.close()
+    assert [payload for _, _, payload in bench.open()[1]] == [b"first", b"second", b"third"]
+
+
+def test_a_leader_interrupted_in_a_new_segment_begins_it_once(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, _ = bench.open(segment_bytes=256)
+    log.wait(appended(log, b"a" * 100))
+    real = MemoryFileSystem.sync_directory
+    interrupts = iter([KeyboardInterrupt])
+
+    def interrupted(disk: MemoryFileSystem, path: str) -> None:
+        if threading.current_thread() is threading.main_thread():
+            for interrupt in interrupts:
+                raise interrupt
+        real(disk, path)
+
+    lsn = appended(log, b"b" * 200)
+    monkeypatch.setattr(MemoryFileSystem, "sync_directory", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        log.wait(lsn)
+    until(lambda: log.durable_lsn == lsn)
+    assert [(each.first_lsn, each.last_lsn) for each in log.segments()] == [(1, 1), (2, 2)]
+    log.close()
+    assert [lsn for lsn, _, _ in bench.open()[1]] == [1, 2]
+
+
+def test_an_interruption_after_an_error_of_the_disk_stops_the_log(log: WriteAheadLog, syncs: Syncs) -> None:
+    def fail() -> None:
+        try:
+            raise OSError(errno.EIO, "the disk")
+        finally:
+            raise KeyboardInterrupt  # as a handler of signals does, which runs while the error is handled
+
+    syncs.before = fail
+    with pytest.raises(UnavailableError, match="restart to recover"):
+        log.wait(appended(log, b"x"))
+    assert syncs.threads == [threading.current_thread().name]
+
+
+def test_many_writers_and_a_rolling_log(bench: Any) -> None:
+    log, _ = bench.open(segment_bytes=2048, queue_bytes=4096)
+    lsns: list[int] = []
+
+    def write(number: int) -> None:
+        for step in range(40):
+            lsn = appended(log, bytes([number, step]) * (1 + step))
+            log.wait(lsn)
+            assert log.durable_lsn >= lsn
+            lsns.append(lsn)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(WRITERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    log.close()
+    assert sorted(lsns) == list(range(1, WRITERS * 40 + 1))
+    records = bench.open()[1]
+    for number in range(WRITERS):
+        mine = [payload for _, _, payload in records if payload[0] == number]
+        assert mine == [bytes([number, step]) * (1 + step) for step in range(40)]
