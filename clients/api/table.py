@@ -23,6 +23,7 @@ from ...schemas.timestamp import parse_moment
 from ...schemas.write import CommitMode, Durability, WriteCommand, WriteResult, combine
 from ..convert.cells import python_cell
 from ..convert.data import WriteData
+from ..convert.few_rows import few_rows
 from ..convert.keys import key_of, key_values, keys_of
 from ..convert.where import Where, where_json
 from ..flight.sent_again import kept, numbered
@@ -198,7 +199,7 @@ class Table:
             if_timestamp=None if if_timestamp is None else parse_moment(if_timestamp, "if_timestamp"),
         )
         if seq is None:
-            result = self._write_all(command, self._prepared(data, command, whole=atomic))
+            result = self._write_all(command, data)
         else:
             batch = numbered(self._store, command, kept(data), seq, self._prepared, self._description)
             result = self._nothing() if batch is None else batch
@@ -218,12 +219,15 @@ class Table:
                 raise
         return WriteData(data, self._description.columns, whole, key)
 
-    def _write_all(self, command: WriteCommand, data: WriteData) -> WriteResult:
+    def _write_all(self, command: WriteCommand, data: Any) -> WriteResult:
+        if (few := few_rows(data, self._description.columns)) is not None:
+            return self._store.write(command, few)
+        batches = self._prepared(data, command, whole=command.atomic)
         results: list[WriteResult] = []
         rows = 0
         try:
-            with LoadProgress(f"{command.op} {self.name}", data.row_count) as progress:
-                for result in self._store.write_all(command, data):
+            with LoadProgress(f"{command.op} {self.name}", batches.row_count) as progress:
+                for result in self._store.write_all(command, batches):
                     results.append(result.shifted(rows))
                     rows += result.rows
                     progress.advance(result.rows)

@@ -1,0 +1,87 @@
+"""The short way of single rows gives what the long way gives, or leaves the rows to it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
+from nyala.clients.convert.few_rows import ROWS_MAX, FewRows
+from nyala.schemas.errors import InvalidArgumentError, RowErrors
+
+SCHEMA = pa.schema(
+    [
+        pa.field("k", pa.int64(), False),
+        ("b", pa.bool_()),
+        ("i8", pa.int8()),
+        ("i32", pa.int32()),
+        ("d", pa.float64()),
+        ("s", pa.string()),
+        ("v", pa.string()),
+        ("x", pa.binary()),
+        ("t", pa.timestamp("us")),
+        ("m", pa.decimal128(10, 2)),
+        pa.field("must", pa.int16(), False),
+    ]
+)
+CELLS: dict[str, list[Any]] = {
+    "b": [True, False, None, 1],
+    "i8": [-128, 127, None, 128, 1.0, 1.5, True, "1"],
+    "i32": [-(2**31), 2**31 - 1, 2**31, None],
+    "d": [1.5, float("nan"), float("-inf"), 1, None, 2**60 + 1],
+    "s": ["text", "", "\ud800", None, b"bytes", 5],
+    "v": ["abc", "abcdef", None],
+    "x": [b"bytes", b"", "text", None],
+    "t": [dt.datetime(2026, 1, 1), None, "2026-01-01"],
+    "m": [Decimal("1.23"), Decimal("1.234"), 5, None],
+    "must": [1, None, 40_000],
+    "nowhere": [1],
+}
+
+
+@pytest.fixture
+def table(embedded: Database) -> Table:
+    return embedded.create_table("t", SCHEMA, primary_key=["k"], column_options={"v": {"type": "varchar(3)"}})
+
+
+def outcome(table: Table, data: Any) -> object:
+    """Write; return what came of it, and remove it."""
+    try:
+        result = table.insert(data)
+        found = result.applied, repr(table.scan(ordered=True).to_arrow().to_pylist())
+    except RowErrors as error:
+        found = [(each.row, each.code) for each in error.result.errors]
+    except InvalidArgumentError as error:
+        found = type(error), error.message
+    table.delete_where("true")
+    return found
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_both_ways_agree(table: Table, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = {"k": 1, "must": 1}
+    lists = [[{**whole, name: cell}] for cell in CELLS[name]]
+    lists += [[{**whole, name: cell}, {**whole, "k": 2, name: CELLS[name][0]}] for cell in CELLS[name]]
+    short = [outcome(table, rows) for rows in lists]
+    monkeypatch.setattr(FewRows, "batch", lambda few, data: None)
+    assert short == [outcome(table, rows) for rows in lists]
+
+
+def test_what_is_left_to_the_long_way(table: Table) -> None:
+    few = FewRows(table._description.columns)
+    row = {"k": 1, "must": 1}
+    assert few.batch([row, {**row, "k": 2}]) is not None
+    left = ([], [row] * (ROWS_MAX + 1), (row,), {"k": [1]}, [row, {"k": 2}], [{}], [{"k": True}], [{1: 2}], [row, None])
+    assert [few.batch(data) for data in left] == [None] * len(left)
+
+
+def test_the_columns_of_a_batch_follow_an_alteration(table: Table) -> None:
+    table.upsert([{"k": 1, "must": 1}])
+    table.alter().add_column("new", pa.int64()).apply()
+    table.upsert([{"k": 2, "must": 1, "new": 7}])
+    assert table.scan(["k", "new"], ordered=True).to_arrow().to_pylist() == [{"k": 1, "new": None}, {"k": 2, "new": 7}]
