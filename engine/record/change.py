@@ -24,7 +24,7 @@ from ..vectors.arrow import from_arrow
 from ..vectors.arrow_stream import stream_of
 from ..vectors.physical import physical_of
 from ..vectors.vector import Vector
-from .change_rows import pack_rows, unpack_rows
+from .change_rows import pack_row_parts, pack_rows, unpack_rows
 from .log_note import Note, NoteKind
 
 
@@ -106,6 +106,13 @@ def pack_record(
         size = sum(len(part) for part in body)
         pieces += [_HEADER.pack(change.tablet_id, change.kind, form, size), *body]
     return pieces
+
+
+def pack_parts(change: Change, bounds: Sequence[int]) -> list[bytes]:
+    """Return a change of few rows cut into changes of rows [bounds[i], bounds[i + 1]), none empty, as each would be in
+    a record of its own."""
+    rows = pack_row_parts(change.cells, change.rows.num_rows, bounds)
+    return [_HEADER.pack(change.tablet_id, change.kind, _ROWS, len(body)) + body for body in rows]
 
 
 def _json_part(owner: int, kind: int, body: bytes) -> list[pa.Buffer | bytes]:

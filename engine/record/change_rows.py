@@ -9,7 +9,8 @@ differs from leaving it. Types are the physical ones, by number.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -57,17 +58,21 @@ _ARROW: dict[PhysicalType, pa.DataType] = {
 
 def pack_rows(cells: Mapping[int, Vector], row_count: int) -> bytes:
     """Return the cells of some rows by column id. Raises OverflowError if they take 2 GiB or more."""
+    return pack_row_parts(cells, row_count, (0, row_count))[0]
+
+
+def pack_row_parts(cells: Mapping[int, Vector], row_count: int, bounds: Sequence[int]) -> list[bytes]:
+    """Return rows [bounds[i], bounds[i + 1]) of the cells, packed each for itself. Raises as ``pack_rows``."""
     encoded = encode(cells, row_count)
-    body = b"".join(
-        (
-            _COUNTS.pack(len(cells), row_count),
-            np.array(list(cells), _UNIT).tobytes(),
-            bytes(_CODES[stored_as(vector)] for vector in cells.values()),
-            encoded.offsets[1:].tobytes(),
-            encoded.data.tobytes(),
-        )
-    )
-    return body + bytes(-len(body) % 8)
+    data, offsets = encoded.data.tobytes(), encoded.offsets
+    types = np.array(list(cells), _UNIT).tobytes() + bytes(_CODES[stored_as(vector)] for vector in cells.values())
+    parts: list[bytes] = []
+    for first, last in pairwise(bounds):
+        start, end = int(offsets[first]), int(offsets[last])
+        ends = (offsets[first + 1 : last + 1] - start).tobytes()
+        body = _COUNTS.pack(len(cells), last - first) + types + ends + data[start:end]
+        parts.append(body + bytes(-len(body) % 8))
+    return parts
 
 
 def unpack_rows(body: memoryview) -> tuple[dict[int, Vector], pa.RecordBatch]:

@@ -201,9 +201,10 @@ def _checked(array: pa.Array, column: ColumnSchema, refusals: RowRefusals, limit
     if array.null_count and not column.nullable:
         message = f"column {column.name!r} is NOT NULL, but the value is NULL"
         refusals.refuse(bools(array.is_null()), "INVALID_ARGUMENT", message)
-    if kind.name == "varchar":
+    size = array.get_total_buffer_size() if kind.is_variable else 0  # no cell is longer
+    if kind.name == "varchar" and size > kind.length:
         array = _truncated(array, kind.length)
-    if kind.is_variable:
+    if kind.is_variable and size > limits.cell_bytes:
         too_large = pc.greater(pc.binary_length(array), limits.cell_bytes)
         message = f"the cell of column {column.name!r} has more than {limits.cell_bytes:,} bytes"
         refusals.refuse(bools(too_large), "TOO_LARGE", message)

@@ -48,6 +48,10 @@ class DirectLoad:
     """The least bytes of rows in key order."""
     unsorted_bytes: int
 
+    def may_take(self, size: int) -> bool:
+        """Whether a batch of ``size`` bytes is large enough."""
+        return size >= min(self.sorted_bytes, self.unsorted_bytes)
+
     @contextmanager
     def staged(self, routed: RoutedBatch, command: WriteCommand) -> Iterator[list[StagedRowSet]]:
         """Write the parts of a batch to load directly; what the body does not attach is removed again.
@@ -70,7 +74,7 @@ class DirectLoad:
     def _stage(self, version: TableVersion, part: TabletRows) -> list[StagedRowSet]:
         """Write a part as rowsets of about the target size; none if it is too small or has a row that is not new."""
         size = part.rows.nbytes
-        if size < min(self.sorted_bytes, self.unsorted_bytes) or not len(part.keys):
+        if not self.may_take(size) or not len(part.keys):
             return []
         is_sorted = keys_ascend(part.keys)
         if size < (self.sorted_bytes if is_sorted else self.unsorted_bytes):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +40,15 @@ class PendingWrite:
         timestamp = self.log.settle() if self.commit is None else self.commit.timestamp
         if self.commit is not None:
             self.log.acknowledge(self.commit, self.durability)
+        return self.said(timestamp)
+
+    def said(self, timestamp: int = 0) -> WriteResult:
+        """Return the answer, without a wait."""
         return answer(self.batch, self.schema, self.checked, self.status, timestamp, self.durability, self.rejected)
+
+    def committed(self, commit: Commit | None) -> PendingWrite:
+        """Return the write with its commit; None if nothing was logged."""
+        return replace(self, commit=commit)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from .pending_write import PendingWrite
 from .routed_batch import RoutedBatch, by_tablet, keyed, route
 from .table_version import TableVersion, write_locks
 from .tablet_change import TabletChange, tablet_changes
+from .write_queue import WriteQueue
 from .write_result import answer
 
 
@@ -58,6 +59,7 @@ class Table:
         ``version``."""
         self.alteration_lock = threading.Lock()
         """Held during an alteration, which may take long; taken before the catalog's lock."""
+        self.queue = WriteQueue()
         self._last_change = last_change
         self._changing = threading.Lock()
 
@@ -65,6 +67,11 @@ class Table:
     def schema(self) -> TableSchema:
         """The current schema. To read several attributes consistently, take one ``version``."""
         return self.version.schema
+
+    @property
+    def key_names(self) -> list[str]:
+        """The names of the key columns, in order."""
+        return [column.name for column in self.version.schema.key]
 
     @property
     def options(self) -> TableOptions:

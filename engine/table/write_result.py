@@ -32,6 +32,8 @@ def answer(
 ) -> WriteResult:
     """Return the answer to ``batch``. ``status`` has one code per accepted row; ``rejected``: the batch is atomic and
     was rejected as a whole, so nothing applied."""
+    if checked.refusals.by_row is None and not status.any():
+        return WriteResult(timestamp=timestamp, rows=batch.num_rows, applied=len(status), durability=durability)
     failed = np.flatnonzero(status < outcome.IGNORED)
     positions = failed if checked.positions is None else checked.positions[failed]
     refused = np.empty(0, np.int64) if checked.refusals.by_row is None else np.flatnonzero(checked.refusals.by_row)

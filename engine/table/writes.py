@@ -15,9 +15,11 @@ from ..commit.memory_gate import MemoryGate, patiently
 from ..commit.numbered_writes import NumberedWrites, Ticket, number_of
 from ..options import StoreOptions
 from .checked_batch import in_one_batch
+from .combined_writes import apply_together, may_combine
 from .direct_load import DirectLoad
 from .pending_write import PendingWrite, RepeatedWrite
 from .table import Table
+from .write_queue import QueuedWrite
 
 _WRITES_AHEAD = 4
 """Batches of one ``write_all`` that are applied while the first of them becomes durable."""
@@ -59,17 +61,17 @@ class Writes:
     ) -> PendingWrite | RepeatedWrite:
         """See StoreService."""
         table = self._table(command.table)
-        limits = self._options.limits
-        if batch.nbytes > limits.batch_bytes:
+        limits, size = self._options.limits, batch.nbytes
+        if size > limits.batch_bytes:
             raise InvalidArgumentError(
-                f"a batch of {batch.nbytes:,} bytes is too large: it is one commit, of at most "
+                f"a batch of {size:,} bytes is too large: it is one commit, of at most "
                 f"{limits.batch_bytes:,} bytes; split it into several"
             )
         if command.writer is None or seq is None:
-            return self._begun(table, command, batch, None)
+            return self._begun(table, command, batch, size, None)
         with self._writers.begin(number_of(table.table_id, command.writer, seq)) as found:
             if isinstance(found, Ticket):
-                return self._begun(table, command, batch, found)
+                return self._begun(table, command, batch, size, found)
         found.check(batch.num_rows)
         return RepeatedWrite(found, self._log, command.durability or self._options.durability)
 
@@ -80,13 +82,24 @@ class Writes:
         patience = self._options.memory_patience_seconds if self._gate.is_relieved() else 0
         return patiently(lambda: self.begin(command, batch, seq), patience)
 
-    def _begun(self, table: Table, command: WriteCommand, batch: pa.RecordBatch, ticket: Ticket | None) -> PendingWrite:
+    def _begun(
+        self, table: Table, command: WriteCommand, batch: pa.RecordBatch, size: int, ticket: Ticket | None
+    ) -> PendingWrite:
         if command.if_timestamp is not None:
             self._check_moment(command.if_timestamp, table, "if_timestamp")
         durability = command.durability or self._options.durability
         limits, options = self._options.limits, self._options
-        with self._gate.admitted(batch.nbytes):
-            pending = table.begin_write(command, batch, self._log, limits, durability, ticket, self.direct_load)
+        is_small = may_combine(command, batch.num_rows, size) and not self.direct_load.may_take(size)
+        queued = QueuedWrite(command, batch, durability, ticket) if is_small else None
+
+        def alone() -> PendingWrite:
+            return table.begin_write(command, batch, self._log, limits, durability, ticket, self.direct_load)
+
+        def together(group: list[QueuedWrite]) -> None:
+            apply_together(group, table, self._log, limits)
+
+        with self._gate.admitted(size):
+            pending = table.queue.begin(queued, table.key_names, together, alone) if queued else alone()
         if any(
             tablet.version.active.nbytes >= options.flush_bytes or tablet.version.attached for tablet in pending.tablets
         ):

@@ -266,8 +266,19 @@ class Tablet:
 
     # Changes, under the write lock
 
-    def apply(self, change: Change, locations: np.ndarray, timestamp: int, lsn: int) -> None:
-        """Apply a change to the stores. ``locations`` are those of its keys, -1 for a new row."""
+    def apply(
+        self,
+        change: Change,
+        locations: np.ndarray,
+        timestamp: int | np.ndarray,
+        lsn: int,
+        last_lsn: int | None = None,
+    ) -> None:
+        """Apply a change to the stores. ``locations`` are those of its keys, -1 for a new row.
+
+        The rows of several commits have a ``timestamp`` (int64) each, ascending; their records are from ``lsn`` to
+        ``last_lsn``.
+        """
         cells = change.cells
         if change.kind is ChangeKind.STORE:
             self._store(cells, locations, timestamp, lsn)
@@ -275,8 +286,8 @@ class Tablet:
             self._append_deltas(cells, locations, timestamp, lsn, None)
         else:
             self._append_deltas({}, locations, timestamp, lsn, False)
-        self.last_timestamp = max(self.last_timestamp, timestamp)
-        self.last_lsn = max(self.last_lsn, lsn)
+        self.last_timestamp = max(self.last_timestamp, timestamp if isinstance(timestamp, int) else int(timestamp[-1]))
+        self.last_lsn = max(self.last_lsn, last_lsn or lsn)
 
     def replay(self, change: Change, timestamp: int, lsn: int) -> int:
         """Apply the part of a logged change that files lack; returns the number of rows applied.
@@ -372,25 +383,31 @@ class Tablet:
 
     # Inner workings
 
-    def _store(self, cells: dict[int, Vector], locations: np.ndarray, timestamp: int, lsn: int) -> None:
+    def _store(self, cells: dict[int, Vector], locations: np.ndarray, timestamp: int | np.ndarray, lsn: int) -> None:
         new = np.flatnonzero(locations < 0)
         if len(new) == len(locations):
             self._insert(cells, timestamp, lsn)
             return
         if len(new):
-            self._insert({column_id: vector.take(new) for column_id, vector in cells.items()}, timestamp, lsn)
+            first = {column_id: vector.take(new) for column_id, vector in cells.items()}
+            self._insert(first, _of_rows(timestamp, new), lsn)
         old = np.flatnonzero(locations >= 0)
         revived = {column_id: vector.take(old) for column_id, vector in cells.items()}
-        self._append_deltas(revived, locations[old], timestamp, lsn, True)
+        self._append_deltas(revived, locations[old], _of_rows(timestamp, old), lsn, True)
 
-    def _insert(self, cells: dict[int, Vector], timestamp: int, lsn: int) -> None:
+    def _insert(self, cells: dict[int, Vector], timestamp: int | np.ndarray, lsn: int) -> None:
         keys = self.encoder.encode([cells[column.id] for column in self.schema.key])
         self.version.active.insert(cells, keys, timestamp, lsn)
         if self._watches:
             self._came(hash_keys(keys))
 
     def _append_deltas(
-        self, cells: dict[int, Vector], locations: np.ndarray, timestamp: int, lsn: int, alive: bool | None
+        self,
+        cells: dict[int, Vector],
+        locations: np.ndarray,
+        timestamp: int | np.ndarray,
+        lsn: int,
+        alive: bool | None,
     ) -> None:
         """Add new cells, and a new liveness unless ``alive`` is None, for rows with a location."""
         values = {column.id: column for column in self.schema.values if column.id in cells}
@@ -407,9 +424,13 @@ class Tablet:
             if alive is not None:
                 columns[LIVE] = (PhysicalType.BOOL, FixedVector(np.full(len(group), alive, np.uint8)))
                 rowset.live.set(rowids, alive)
-            timestamps = FixedVector(np.full(len(group), timestamp, np.int64))
+            timestamps = FixedVector(np.full(len(group), _of_rows(timestamp, group), np.int64))
             rowset.deltas.active.append(FixedVector(rowids.astype(np.int32)), timestamps, columns, lsn)
 
     def _durable_lsn(self, slot: int) -> int:
         rowset = self.rowset(slot)
         return rowset.durable_lsn if isinstance(rowset, DiskRowSet) else 0
+
+
+def _of_rows(timestamp: int | np.ndarray, rows: np.ndarray) -> int | np.ndarray:
+    return timestamp if isinstance(timestamp, int) else timestamp[rows]

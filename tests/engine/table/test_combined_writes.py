@@ -1,0 +1,296 @@
+"""Small writes that wait for one another are applied together, and no answer, row or snapshot shows it."""
+
+from __future__ import annotations
+
+import errno
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from nyala.engine.fs import FileSystem, MemoryFileSystem
+from nyala.engine.options import StoreOptions
+from nyala.engine.store import Store
+from nyala.engine.table import write_queue
+from nyala.engine.table.table import Table
+from nyala.schemas.errors import InvalidArgumentError, StoreError, UnavailableError
+from nyala.schemas.operation import Operation
+from nyala.schemas.partition_schema import HashLevel
+from nyala.schemas.scan import ScanSpec
+from nyala.schemas.table import TableDefinition
+from nyala.schemas.write import Durability, WriteCommand, WriteResult
+from tests.doubles.faulty import FaultRule, FaultyFileSystem
+
+SCHEMA = pa.schema([pa.field("k", pa.int32(), False), pa.field("n", pa.int64(), False), ("s", pa.string())])
+OPTIONS = StoreOptions(maintenance="off")
+Row = tuple[Any, ...]
+
+
+@dataclass
+class Asked:
+    """A write, and its answer or error."""
+
+    op: str
+    rows: list[Row]
+    names: tuple[str, ...] = ("k", "n", "s")
+    writer: str | None = None
+    seq: int | None = None
+    table: str = "t"
+    outcome: list[Any] = field(default_factory=list)
+
+    @property
+    def batch(self) -> pa.RecordBatch:
+        schema = pa.schema([SCHEMA.field(name).with_nullable(True) for name in self.names])
+        columns = [[row[place] for row in self.rows] for place in range(len(self.names))]
+        arrays = [pa.array(cells, kind) for cells, kind in zip(columns, schema.types, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def run(self, store: Store) -> None:
+        command = WriteCommand(table=self.table, op=Operation(self.op), writer=self.writer)
+        try:
+            self.outcome.append(store.write(command, self.batch, self.seq))
+        except StoreError as error:
+            self.outcome.append(error)
+
+    @property
+    def result(self) -> WriteResult:
+        assert isinstance(self.outcome[0], WriteResult), self.outcome
+        return self.outcome[0]
+
+    def answer(self) -> object:
+        """Return the outcome without its time."""
+        outcome = self.outcome[0]
+        return outcome.model_copy(update={"timestamp": 0}) if isinstance(outcome, WriteResult) else repr(outcome)
+
+
+def opened(fs: FileSystem, buckets: int = 0) -> Store:
+    store = Store.open(fs, OPTIONS)
+    if "t" not in store.tables():
+        levels = [HashLevel(hash=["k"], buckets=buckets)] if buckets else []
+        store.create_table(TableDefinition.from_arrow("t", SCHEMA, ["k"], partition_by=levels))
+    return store
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with opened(MemoryFileSystem()) as store:
+        yield store
+
+
+@contextmanager
+def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Hold back whoever applies a write alone, so that others queue up behind it."""
+    gate, real = threading.Event(), Table.begin_write
+
+    def begin_write(self: Table, *how: Any) -> Any:
+        assert gate.wait(30)
+        return real(self, *how)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Table, "begin_write", begin_write)
+        try:
+            yield
+        finally:
+            gate.set()
+
+
+def together(store: Store, writes: list[Asked], monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Make the writes at once, behind one more; return the sizes of the groups."""
+    queue = store._catalog.table("t").queue
+    sizes: list[int] = []
+    real = write_queue._groups
+
+    def groups(*what: Any) -> Any:
+        found = real(*what)
+        sizes.extend(len(group) for group in found)
+        return found
+
+    first = Asked("upsert", [(-1, 0, "first")])
+    with monkeypatch.context() as patch:
+        patch.setattr(write_queue, "_groups", groups)
+        with held(monkeypatch):
+            threads = [threading.Thread(target=each.run, args=(store,)) for each in (first, *writes)]
+            for number, thread in enumerate(threads):
+                thread.start()
+                until(lambda number=number: queue._leader is not None and len(queue._queue) == number)
+        for thread in threads:
+            thread.join(30)
+    return sizes
+
+
+def until(is_true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not is_true():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def rows(store: Store, as_of: int | None = None) -> list[Row]:
+    columns = store.scan(ScanSpec(table="t", ordered=True, as_of=as_of)).to_reader().read_all().to_pydict()
+    return [row for row in zip(*columns.values(), strict=True) if row[0] >= 0]
+
+
+def random_write(random: Random, keys: list[int]) -> Asked:
+    """Return a write of some of the keys, which are removed from the list."""
+    mine = [keys.pop() for _ in range(min(len(keys), random.choice((1, 1, 1, 2, 3))))]
+    if random.random() < 0.2:
+        mine += mine[:1]
+    op = random.choice(["insert", "upsert", "upsert", "update", "delete", "insert_ignore", "delete_ignore"])
+    if op.startswith("delete"):
+        return Asked(op, [(key,) for key in mine], ("k",))
+    numbers = [None if random.random() < 0.1 else random.randrange(100) for _ in mine]
+    cells = [(key, number, f"{op} {key}") for key, number in zip(mine, numbers, strict=True)]
+    return Asked(op, cells) if random.random() < 0.8 else Asked(op, [row[:2] for row in cells], ("k", "n"))
+
+
+@pytest.mark.parametrize("buckets", [0, 3])
+def test_groups_answer_as_writes_one_by_one(monkeypatch: pytest.MonkeyPatch, buckets: int) -> None:
+    random = Random(7)
+    grouped = 0
+    with opened(MemoryFileSystem(), buckets) as combined, opened(MemoryFileSystem(), buckets) as single:
+        for step in range(12):
+            keys = random.sample(range(40), 24)
+            writes = [random_write(random, keys) for _ in range(10) if keys]
+            grouped += sum(together(combined, writes, monkeypatch))
+            again = [Asked(each.op, each.rows, each.names) for each in writes]
+            for each in again:
+                each.run(single)
+            assert [each.answer() for each in writes] == [each.answer() for each in again]
+            assert rows(combined) == rows(single)
+            if step == 6:
+                for store in (combined, single):
+                    store.maintain("t", "flush")
+    assert grouped > 60
+
+
+def test_each_write_is_a_commit_of_its_own(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    Asked("upsert", [(key, 0, "old") for key in range(0, 12, 2)]).run(store)
+    writes = [Asked("upsert", [(key, key, "new")]) for key in range(12)]
+    assert together(store, writes, monkeypatch) == [12]
+    times = [each.result.timestamp for each in writes]
+    assert times == sorted(set(times)), "in the order in which they came"
+    for count, timestamp in enumerate(times, 1):
+        assert [row for row in rows(store, timestamp) if row[2] == "new"] == [(key, key, "new") for key in range(count)]
+    assert store.last_change("t") == times[-1]
+
+
+def test_refused_rows_keep_their_positions_and_reasons(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    Asked("insert", [(5, 5, "there")]).run(store)
+    writes = [
+        Asked("insert", [(1, 1, "a"), (5, 5, "again"), (2, None, "null")]),
+        Asked("insert", [(3, None, "null")]),
+        Asked("insert", [(4, 4, "fine")]),
+        Asked("insert", [(6, 6, "twice"), (7, 7, "b"), (6, 8, "twice")]),
+    ]
+    assert together(store, writes, monkeypatch) == [4]
+    found = [[(error.row, error.code) for error in each.result.errors] for each in writes]
+    null = "INVALID_ARGUMENT"
+    assert found == [[(1, "ALREADY_PRESENT"), (2, null)], [(0, null)], [], [(2, "ALREADY_PRESENT")]]
+    assert [(each.result.rows, each.result.applied) for each in writes] == [(3, 1), (1, 0), (1, 1), (3, 2)]
+
+
+def test_writes_of_one_key_apply_one_after_the_other(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    inserts = [Asked("insert", [(1, number, "x")]) for number in range(6)]
+    together(store, inserts, monkeypatch)
+    assert sorted(each.result.applied for each in inserts) == [0] * 5 + [1]
+    upserts = [Asked("upsert", [(1, number, "y"), (100 + number, 0, "z")]) for number in range(6)]
+    together(store, upserts, monkeypatch)
+    newest = max(upserts, key=lambda each: each.result.timestamp)
+    assert rows(store)[0] == (1, newest.rows[0][1], "y")
+    assert len({each.result.timestamp for each in upserts}) == 6
+    assert len(rows(store)) == 7
+
+
+def test_only_the_write_at_fault_fails(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    writes = [Asked("delete", [(key, 1)], ("k", "n")) for key in range(3)]
+    good = [Asked("delete_ignore", [(key,)], ("k",)) for key in range(3)]
+    together(store, [*writes, *good], monkeypatch)
+    assert all(isinstance(each.outcome[0], InvalidArgumentError) for each in writes)
+    assert [each.result.ignored for each in good] == [1, 1, 1]
+
+
+def test_numbered_writes_of_a_group_are_answered_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = MemoryFileSystem()
+    with opened(disk) as store:
+        writes = [Asked("insert", [(key, key, "x")], writer=f"w{key % 3}", seq=key) for key in range(9)]
+        writes.append(Asked("insert", [(50, None, "refused")], writer="w0", seq=99))
+        assert together(store, writes, monkeypatch) == [10]
+        image = disk.crash_image(Random(1))
+        with opened(image) as restarted:
+            for known in (store, restarted):
+                again = [Asked(each.op, each.rows, writer=each.writer, seq=each.seq) for each in writes]
+                for each in again:
+                    each.run(known)
+                assert [each.outcome for each in again] == [each.outcome for each in writes]
+            assert rows(restarted) == rows(store) == [(key, key, "x") for key in range(9)]
+
+
+def test_a_failed_sync_acknowledges_none_of_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = MemoryFileSystem()
+    fs = FaultyFileSystem(disk)
+    store = opened(fs)
+    Asked("upsert", [(0, 0, "before")]).run(store)
+    fs.rules.append(FaultRule(calls=frozenset({"sync"}), path="wal/*", error=errno.EIO, sticky=True))
+    fs._matched.append(0)
+    writes = [Asked("upsert", [(key, key, "x")]) for key in range(1, 9)]
+    together(store, writes, monkeypatch)
+    assert all(isinstance(each.outcome[0], UnavailableError) for each in writes)
+    assert rows(store) == [(0, 0, "before")]
+    with opened(disk.crash_image(Random(3))) as restarted:
+        assert rows(restarted)[0] == (0, 0, "before")
+    fs.rules.clear()
+    with pytest.raises(UnavailableError):
+        store.write(WriteCommand(table="t"), writes[0].batch)
+
+
+def test_crashes_keep_what_was_acknowledged_of_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = MemoryFileSystem()
+    acknowledged: list[Row] = []
+    with opened(disk) as store:
+        for step in range(4):
+            writes = [Asked("upsert", [(8 * step + key, step, "x")]) for key in range(8)]
+            assert together(store, writes, monkeypatch) == [8]
+            acknowledged += [each.rows[0] for each in writes]
+            for seed in range(5):
+                with opened(disk.crash_image(Random(seed))) as restarted:
+                    assert rows(restarted) == acknowledged
+
+
+@pytest.mark.parametrize("durability", list(Durability))
+def test_many_small_writers(durability: Durability) -> None:
+    disk = MemoryFileSystem()
+    threads, steps = 16, 25
+    failures: list[BaseException] = []
+    times: list[int] = []
+
+    def write(store: Store, number: int) -> None:
+        try:
+            for step in range(steps):
+                one = Asked("upsert", [(number * steps + step, step, "own"), (1_000_000, number, "shared")])
+                command = WriteCommand(table="t", durability=durability)
+                result = store.write(command, one.batch)
+                assert (result.applied, result.errors) == (2, [])
+                assert (number * steps + step, step, "own") in rows(store, result.timestamp)
+                times.append(result.timestamp)
+        except BaseException as error:
+            failures.append(error)
+
+    with opened(disk) as store:
+        running = [threading.Thread(target=write, args=(store, number)) for number in range(threads)]
+        for thread in running:
+            thread.start()
+        for thread in running:
+            thread.join()
+        assert not failures
+        assert len(set(times)) == threads * steps
+        found = rows(store)
+        assert len(found) == threads * steps + 1
+        assert not store._catalog.table("t").queue._queue
+    with opened(disk) as restarted:
+        assert rows(restarted) == found
