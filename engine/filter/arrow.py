@@ -17,7 +17,7 @@ from ..vectors.vector import BytesVector, FixedVector
 
 Cell = int | float | bytes
 """A cell as a Python value of its physical type."""
-_PIECE = 4096
+LITERALS_AT_ONCE = 4096
 """The most literals to convert at once, so that other threads can use the interpreter."""
 
 _ARROW_TYPES: dict[PhysicalType, pa.DataType] = {
@@ -54,9 +54,9 @@ def scalar_of(cell: Cell, physical: PhysicalType) -> pa.Scalar:
 def constants_of(cells: tuple[Cell, ...], physical: PhysicalType) -> pa.Array:
     """Return the cells of a filter's literals."""
     pieces = []
-    for first in range(0, len(cells), _PIECE):
+    for first in range(0, len(cells), LITERALS_AT_ONCE):
         check()
-        values: Sequence[Any] = cells[first : first + _PIECE]
+        values: Sequence[Any] = cells[first : first + LITERALS_AT_ONCE]
         if physical is PhysicalType.INT128:
             values = [_arrow_value(cell, physical) for cell in values]
         pieces.append(pa.array(values, _ARROW_TYPES[physical]))

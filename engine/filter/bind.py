@@ -22,6 +22,7 @@ from ...schemas.request import check
 from ...schemas.table import TableSchema
 from ...schemas.types import LogicalType
 from ..vectors.physical import PhysicalType, physical_of
+from .arrow import LITERALS_AT_ONCE
 from .bound import FALSE, INVERSE, TRUE, BoundFilter, Compare, Node, NullTest, OneOf, Op, all_of, any_of
 from .like import bind_like
 from .literal import Place, bounds, expected, place, shown
@@ -30,8 +31,6 @@ __all__ = ["BoundFilter", "bind"]
 
 MAX_DEPTH = 100
 """Levels of AND, OR and NOT inside each other; an AND of ANDs is one level."""
-_PIECE = 4096
-"""The most of a list to convert at once, so that other threads can use the interpreter."""
 
 
 def bind(predicate: Predicate | None, schema: TableSchema) -> BoundFilter:
@@ -182,9 +181,9 @@ def _in_list(column: _Column, values: Sequence[Any], negated: bool) -> Node:
 def _integers(column: _Column, values: Sequence[Any]) -> list[Any] | None:
     """Return the cells that a list of integers names, at once; None if each literal has to be placed by itself."""
     pieces: list[np.ndarray] = []
-    for first in range(0, len(values), _PIECE):
+    for first in range(0, len(values), LITERALS_AT_ONCE):
         check()
-        piece = values[first : first + _PIECE]
+        piece = values[first : first + LITERALS_AT_ONCE]
         if {*map(type, piece)} != {int}:
             return None
         try:

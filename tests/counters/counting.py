@@ -46,50 +46,41 @@ class CountingFileSystem(FaultyFileSystem):
         return super().fault_of(call, path)
 
     def create(self, path: str, preallocate: int = 0) -> WritableFile:
-        return _CountingWritableFile(self, super().create(path, preallocate))  # pyright: ignore[reportReturnType]
+        return _CountingFile(self, super().create(path, preallocate))  # pyright: ignore[reportReturnType]
 
     def open(self, path: str) -> ReadableFile:
-        return _CountingReadableFile(self, super().open(path))  # pyright: ignore[reportReturnType]
+        return _CountingFile(self, super().open(path))  # pyright: ignore[reportReturnType]
 
 
-class _CountingWritableFile:
-    def __init__(self, disk: CountingFileSystem, inner: WritableFile) -> None:
-        self._disk = disk
+class _CountingFile:
+    def __init__(self, disk: CountingFileSystem, inner: Any) -> None:
+        self._counts = disk.counts
         self._inner = inner
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
     def append(self, data: BytesLike) -> None:
-        self._disk.counts["bytes written"] += _size([data])
+        self._counts["bytes written"] += _size([data])
         self._inner.append(data)
 
     def pwrite(self, offset: int, *pieces: BytesLike) -> None:
-        self._disk.counts["bytes written"] += _size(pieces)
+        self._counts["bytes written"] += _size(pieces)
         self._inner.pwrite(offset, *pieces)
-
-
-class _CountingReadableFile:
-    def __init__(self, disk: CountingFileSystem, inner: ReadableFile) -> None:
-        self._disk = disk
-        self._inner = inner
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
 
     def pread(self, offset: int, length: int) -> bytes:
         content = self._inner.pread(offset, length)
-        self._disk.counts["bytes read"] += len(content)
+        self._counts["bytes read"] += len(content)
         return content
 
     def read_into(self, offset: int, buffer: BytesLike) -> int:
         count = self._inner.read_into(offset, buffer)
-        self._disk.counts["bytes read"] += count
+        self._counts["bytes read"] += count
         return count
 
     def view(self) -> memoryview:
         content = self._inner.view()
-        self._disk.counts["bytes read"] += len(content)
+        self._counts["bytes read"] += len(content)
         return content
 
 
