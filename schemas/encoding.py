@@ -5,11 +5,16 @@ from .types import LogicalType
 COMPRESSIONS = ("none", "lz4", "zstd", "zlib", "snappy")
 """Page compressions, on top of the encoding."""
 
-_ALIASES = {"dict": "dictionary", "rle": "run_length", "bit_shuffle": "bitshuffle"}
+_ALIASES = {"dict": "dictionary", "rle": "run_length", "bit_shuffle": "bitshuffle", "for": "frame_of_reference"}
+
+
+_DECIMAL64_DIGITS = 18
+"""The most digits of a decimal in 8 bytes."""
 
 
 def plain_name(encoding: str) -> str:
-    """Return the name under which an encoding is stored: ``dict`` is ``dictionary``, ``rle`` ``run_length``."""
+    """Return the name under which an encoding is stored: ``dict`` is ``dictionary``, ``rle`` ``run_length``,
+    ``for`` ``frame_of_reference``."""
     name = encoding.lower()
     return _ALIASES.get(name, name)
 
@@ -25,5 +30,7 @@ def encodings_for(kind: LogicalType) -> tuple[str, ...]:
     if kind.is_variable:
         return ("dictionary", "plain", "prefix")
     if kind.is_integer or kind.name in ("date", "timestamp[us]"):
-        return ("bitshuffle", "plain", "run_length")
+        return ("bitshuffle", "plain", "run_length", "frame_of_reference")
+    if kind.name == "decimal" and kind.precision <= _DECIMAL64_DIGITS:
+        return ("bitshuffle", "plain", "frame_of_reference")
     return ("bitshuffle", "plain")

@@ -96,8 +96,18 @@ class Footer(BaseModel, frozen=True, strict=True, extra="ignore"):
 
 UNEVEN_PAGES = "uneven_pages"
 """Pages of a stream of long cells have different numbers of rows."""
-KNOWN_FEATURES = frozenset({UNEVEN_PAGES})
+NEW_ENCODINGS = frozenset({"frame_of_reference"})
+"""Encodings that version 0.1 does not know: a file requires those that it uses."""
+KNOWN_FEATURES = NEW_ENCODINGS | {UNEVEN_PAGES}
 """Features that a file may require of its reader."""
+
+
+def features_of(streams: list[StreamEntry]) -> list[str]:
+    """Return the features that a file with these streams requires of its reader."""
+    features = {name for stream in streams for name in stream.encodings if name in NEW_ENCODINGS}
+    if any(not stream.has_even_pages for stream in streams):
+        features.add(UNEVEN_PAGES)
+    return sorted(features)
 
 
 def pack_footer(footer: Footer, offset: int) -> bytes:

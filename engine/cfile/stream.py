@@ -228,6 +228,9 @@ class StreamReader:
         if isinstance(cells, BytesVector):
             return cells if valid is None else BytesVector(cells.offsets, cells.data, valid)
         assert isinstance(cells, FixedVector), "no codec returns anything else"
+        if valid is not None and page.codec.fills_nulls:
+            bits = cells.values.view(f"u{cells.values.dtype.itemsize}")
+            np.multiply(bits, valid, out=bits)
         if isinstance(page.codec, DictionaryCodec):
             dictionary = self.dictionary()
             assert dictionary is not None, "checked when the page was loaded"

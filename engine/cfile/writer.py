@@ -20,7 +20,7 @@ from ..vectors.physical import PhysicalType
 from ..vectors.vector import Vector
 from .cutter import PageCutter, cell_bytes
 from .encoder import StreamEncoder, stream_encoder
-from .footer import UNEVEN_PAGES, Footer, PageEntry, StreamEntry, pack_footer, page_entry
+from .footer import Footer, PageEntry, StreamEntry, features_of, pack_footer, page_entry
 from .format import FileHeader, StreamKey
 from .page import EncodedPage
 from .stream import StreamReader
@@ -108,7 +108,7 @@ class CFileWriter:
         footer = Footer(
             file_id=self.file_id,
             kind=self.kind,
-            required_features=[UNEVEN_PAGES] if any(not stream.has_even_pages for stream in self._streams) else [],
+            required_features=features_of(self._streams),
             streams=self._streams,
             metadata=metadata,
         )

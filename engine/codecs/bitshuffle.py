@@ -27,6 +27,7 @@ class BitshuffleCodec:
 
     code = 2
     name = "bitshuffle"
+    fills_nulls = False
 
     def supports(self, physical: PhysicalType) -> bool:
         """Return True for every fixed width."""

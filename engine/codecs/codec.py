@@ -2,7 +2,7 @@
 
 A page holds up to 65,536 rows; mini-blocks of 1,024 rows inside it can be decoded alone, so that a
 point read touches 8 KB and not 512. Validity (which rows are NULL) is stored by the page, not by
-the codec; cells under NULL arrive as zero or empty and come back so.
+the codec; cells under NULL arrive as zero or empty. They come back so, unless a codec ``fills_nulls``.
 
 The order of calls on bytes from disk: checksum, then ``check``, then ``decode`` and ``gather`` as
 often as wanted. ``check`` looks at everything that a kernel takes on trust, so that a forged page
@@ -37,6 +37,12 @@ class Codec(Protocol):
     @property
     def name(self) -> str:
         """The word in schemas and statistics."""
+        ...
+
+    @property
+    def fills_nulls(self) -> bool:
+        """Whether it stores anything under NULL, whatever takes the fewest bits: the reader of a page puts zeros
+        there."""
         ...
 
     def supports(self, physical: PhysicalType) -> bool:

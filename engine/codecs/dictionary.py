@@ -42,6 +42,7 @@ class DictionaryCodec:
 
     code = 4
     name = "dictionary"
+    fills_nulls = False
 
     def supports(self, physical: PhysicalType) -> bool:
         """Return True for BYTES."""

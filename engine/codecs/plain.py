@@ -28,6 +28,7 @@ class PlainCodec:
 
     code = 1
     name = "plain"
+    fills_nulls = False
 
     def supports(self, physical: PhysicalType) -> bool:
         """Return True: every type has a plain form."""

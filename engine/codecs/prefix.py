@@ -23,6 +23,7 @@ class PrefixCodec:
 
     code = 5
     name = "prefix"
+    fills_nulls = False
 
     def supports(self, physical: PhysicalType) -> bool:
         """Return True for BYTES."""

@@ -4,11 +4,19 @@ from ...schemas.encoding import plain_name
 from .bitshuffle import BitshuffleCodec
 from .codec import Codec
 from .dictionary import DictionaryCodec
+from .frames import FrameOfReferenceCodec
 from .plain import PlainCodec
 from .prefix import PrefixCodec
 from .run_length import RunLengthCodec
 
-_CODECS: tuple[Codec, ...] = (PlainCodec(), BitshuffleCodec(), RunLengthCodec(), DictionaryCodec(), PrefixCodec())
+_CODECS: tuple[Codec, ...] = (
+    PlainCodec(),
+    BitshuffleCodec(),
+    RunLengthCodec(),
+    DictionaryCodec(),
+    PrefixCodec(),
+    FrameOfReferenceCodec(),
+)
 _BY_CODE = {codec.code: codec for codec in _CODECS}
 _BY_NAME = {codec.name: codec for codec in _CODECS}
 

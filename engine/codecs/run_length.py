@@ -29,6 +29,7 @@ class RunLengthCodec:
 
     code = 3
     name = "run_length"
+    fills_nulls = False
 
     def supports(self, physical: PhysicalType) -> bool:
         """Return True for BOOL and the integers that fit a machine word."""

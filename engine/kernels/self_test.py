@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from . import blocks, dictionary, prefix, run_length
+from . import blocks, dictionary, frames, prefix, run_length
 
 _ROWS = 1_100  # one whole mini-block, and one that ends in the middle of a tile
 
@@ -12,6 +12,7 @@ def self_test() -> bool:
     return (
         all(_blocks_round_trip(width) for width in (1, 2, 4, 8, 16))
         and all(_runs_round_trip(width) for width in (1, 2, 4, 8))
+        and all(_frames_round_trip(width) for width in (1, 2, 4, 8))
         and _prefix_round_trip()
         and _dictionary_codes() == [0, 1, 0, 2]
     )
@@ -43,6 +44,19 @@ def _runs_round_trip(width: int) -> bool:
     runs = run_length.find_runs(cells.ctypes.data, cells.size, width, lasts_start)
     run_length.take_cells(cells.ctypes.data, width, lasts_start, runs, taken_start)
     run_length.write_runs(lasts_start, taken_start, width, 0, cells.size, 0, target)
+    return restored[: cells.nbytes].tobytes() == cells.tobytes()
+
+
+def _frames_round_trip(width: int) -> bool:
+    cells = np.arange(_ROWS, dtype=f"i{width}") * 3
+    cells[::400] = -1
+    _payload, start = _room(2 * frames.FRAME_BYTES + 8 * _ROWS)
+    _scratch, scratch_start = _room(frames.SCRATCH_BYTES)
+    restored, target = _room(cells.nbytes)
+    size = frames.pack_frames(cells.ctypes.data, _ROWS, width, 0, start, scratch_start)
+    if frames.check_frames(start, size + frames.TAIL_BYTES, _ROWS, width, frames.LINE) != 0:
+        return False
+    frames.unpack_frames(start, _ROWS, width, 0, 2, target)
     return restored[: cells.nbytes].tobytes() == cells.tobytes()
 
 

@@ -54,6 +54,7 @@ FILES = {
     "undo": [
         (PhysicalType.INT64, integers("i8"), "run_length", "none"),
         (PhysicalType.INT128, WIDE, "plain", "zlib"),
+        (PhysicalType.INT32, integers("i4", VALID), "frame_of_reference", "none"),
         (PhysicalType.INT16, NONE_VALID, "bitshuffle", "none"),
     ],
 }

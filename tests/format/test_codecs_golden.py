@@ -55,6 +55,20 @@ STORED = {
     "run length, stored": ("run_length", "int8", cells("int8", [1, 2, 3]), "00000000 010203"),
     # width, end of the block, codes as they are
     "dictionary, stored": ("dictionary", "bytes", cells("int32", [0, 1, 300]), "02 06000000 0000 0100 2c01"),
+    # base, slope, end, width, form, exceptions; numbers of 5 bits; row and cell of the exception; zeros
+    "frames": (
+        "frame_of_reference",
+        "int16",
+        cells("int16", [-3, 20, 28, 0, 7, -2, 17, 11] * 2 + [30_000]),
+        "fdffffffffffffff 0000000000000000 0f000000 05 00 0100e0fea10275e0fea1027513 1000 3075 0000000000000000",
+    ),
+    # a line of slope 1,000 x 65,536
+    "frames, a line": (
+        "frame_of_reference",
+        "int64",
+        cells("int64", [5, 1_005, 2_005, 3_005]),
+        "0500000000000000 0000e80300000000 00000000 00 00 0000 0000000000000000",
+    ),
     # end of the block, width of lengths, shared, lengths, rests
     "prefix": ("prefix", "bytes", TEXTS, "17000000 01 00020000 05030006 6e79616c61 6c6f6e 6e796c6f6e00"),
 }

@@ -7,14 +7,16 @@ from random import Random
 import numpy as np
 import pytest
 
+from nyala.engine.cfile import footer
 from nyala.engine.cfile.describe import describe
-from nyala.engine.cfile.footer import COMPRESS_ABOVE
+from nyala.engine.cfile.footer import COMPRESS_ABOVE, UNEVEN_PAGES
 from nyala.engine.cfile.format import TAIL_BYTES, StreamKey
 from nyala.engine.cfile.reader import CFileReader, file_id_of
 from nyala.engine.cfile.writer import CFileWriter
+from nyala.engine.codecs.registry import codec_by_name
 from nyala.engine.fs.local import LocalFileSystem
 from nyala.engine.vectors.physical import PhysicalType
-from nyala.schemas.errors import CorruptionError
+from nyala.schemas.errors import CorruptionError, InvalidArgumentError
 
 ROWS = 150_000
 SPECS = [
@@ -146,3 +148,19 @@ def test_a_cell_of_too_many_bytes_is_refused(fs, make, monkeypatch):
     with pytest.raises(InvalidArgumentError, match="50 cells take 5204 bytes"):
         make.write(fs, {make.KEY: (PhysicalType.BYTES, [vector], "plain", "none")})
     assert not fs.exists("file")
+
+
+@pytest.mark.parametrize("encoding", sorted(footer.NEW_ENCODINGS))
+def test_a_reader_that_does_not_know_an_encoding_names_it(fs, make, monkeypatch, encoding):
+    physical = next(one for one in PhysicalType if codec_by_name(encoding).supports(one))
+    make.write(fs, {make.KEY: (physical, [make.vector_of(physical, 100)], encoding, "none")})
+    CFileReader.open(fs, "file", make.FILE_ID).verify()
+    monkeypatch.setattr(footer, "KNOWN_FEATURES", frozenset({UNEVEN_PAGES}))  # those of version 0.1
+    with pytest.raises(InvalidArgumentError, match=f"file requires {encoding}, which this build does not know"):
+        CFileReader.open(fs, "file", make.FILE_ID)
+
+
+def test_old_encodings_require_nothing(fs, make):
+    vector = make.vector_of(PhysicalType.INT64, 100)
+    make.write(fs, {make.KEY: (PhysicalType.INT64, [vector], "bitshuffle", "none")})
+    assert describe(fs, "file")["required_features"] == []

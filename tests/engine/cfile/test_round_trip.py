@@ -13,14 +13,14 @@ from nyala.engine.cfile.reader import CFileReader
 from nyala.engine.codecs.codec import PAGE_ROWS
 from nyala.engine.codecs.registry import codec_by_name
 from nyala.engine.vectors.physical import PhysicalType
-from nyala.engine.vectors.vector import BytesVector, DictionaryVector, nulls
+from nyala.engine.vectors.vector import BytesVector, DictionaryVector, FixedVector, nulls
 from nyala.schemas.encoding import COMPRESSIONS
 from nyala.schemas.errors import InvalidArgumentError
 
 ENCODINGS = [
     (physical, encoding)
     for physical in PhysicalType
-    for encoding in ("plain", "bitshuffle", "run_length", "dictionary", "prefix")
+    for encoding in ("plain", "bitshuffle", "run_length", "dictionary", "prefix", "frame_of_reference")
     if codec_by_name(encoding).supports(physical)
 ]
 
@@ -46,6 +46,15 @@ def test_every_encoding(stored, make, physical, encoding, nulls_are):
     assert stream.encoding_names == [encoding]
     assert make.cells_of(stream.read(0, 3000)) == make.cells_of(vector)
     assert make.cells_of(stream.read(1023, 2050)) == make.cells_of(vector.slice(1023, 2050))
+
+
+@pytest.mark.parametrize(("physical", "encoding"), ENCODINGS)
+def test_cells_under_null_are_read_as_nothing(stored, make, physical, encoding):
+    valid = valid_pattern("few", 3000)
+    stream = stored(physical, [make.vector_of(physical, 3000, valid)], encoding)
+    for cells in (stream.read(0, 3000), stream.gather(np.arange(3000))):
+        if isinstance(cells, FixedVector):
+            assert not cells.values[~valid].view(np.uint8).any()
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)

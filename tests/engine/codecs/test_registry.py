@@ -27,9 +27,16 @@ TYPES = [
 
 
 def test_numbers_on_disk_never_change():
-    names = {code: codec_by_code(code).name for code in range(1, 6)}
-    assert names == {1: "plain", 2: "bitshuffle", 3: "run_length", 4: "dictionary", 5: "prefix"}
-    for code in (0, 6, 255):
+    names = {code: codec_by_code(code).name for code in range(1, 7)}
+    assert names == {
+        1: "plain",
+        2: "bitshuffle",
+        3: "run_length",
+        4: "dictionary",
+        5: "prefix",
+        6: "frame_of_reference",
+    }
+    for code in (0, 7, 255):
         with pytest.raises(KeyError):
             codec_by_code(code)
 
@@ -37,6 +44,7 @@ def test_numbers_on_disk_never_change():
 def test_names_and_aliases():
     assert codec_by_name("rle") is codec_by_name("run_length")
     assert codec_by_name("DICT") is codec_by_name("dictionary")
+    assert codec_by_name("for") is codec_by_name("frame_of_reference")
     with pytest.raises(KeyError):
         codec_by_name("zigzag")
 

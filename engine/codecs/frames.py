@@ -1,0 +1,81 @@
+"""Frame of reference: integers as their distance from a line, bit-packed; any cell is read alone.
+
+Payload, little-endian::
+
+    | frame x blocks | block 0 | block 1 | ... | 8 zeros |
+
+A block holds 1,024 rows (the last one of a page perhaps fewer); frames and blocks are drawn in
+`nyala.engine.kernels.frames`. A cell under NULL is stored as one of its neighbours, which takes the fewest bits.
+"""
+
+import numpy as np
+
+from ..kernels import frames as kernels
+from ..vectors.memory import address_of, address_or_0, allocate
+from ..vectors.physical import PhysicalType
+from ..vectors.vector import FixedVector, Vector
+from .codec import BLOCK_ROWS, PAGE_ROWS, CorruptPageError, block_count, check_range, check_rows, require
+
+_INTEGERS = (PhysicalType.INT8, PhysicalType.INT16, PhysicalType.INT32, PhysicalType.INT64)
+
+
+class FrameOfReferenceCodec:
+    """Pack integers of up to 8 bytes. A read of one cell reads nothing but its block's frame beside it."""
+
+    code = 6
+    name = "frame_of_reference"
+    fills_nulls = True
+
+    def supports(self, physical: PhysicalType) -> bool:
+        """Return True for integers of up to 8 bytes."""
+        return physical in _INTEGERS
+
+    def encode(self, vector: Vector, physical: PhysicalType) -> np.ndarray:
+        """Return the payload; at most 24 bytes a mini-block and 8 bytes larger than cells of 8 bytes."""
+        assert isinstance(vector, FixedVector), "frames hold cells of a fixed width"
+        cells = np.ascontiguousarray(vector.values, physical.dtype)
+        valid = None if vector.valid is None else np.ascontiguousarray(vector.valid, np.bool_)
+        assert len(cells) <= PAGE_ROWS, "more rows than a page holds"
+        frames = kernels.FRAME_BYTES * block_count(len(cells))
+        payload = allocate(frames + 8 * len(cells) + kernels.TAIL_BYTES, np.uint8)
+        scratch = np.empty(kernels.SCRATCH_BYTES, np.uint8)
+        start = address_of(payload)
+        size = kernels.pack_frames(
+            address_of(cells), len(cells), physical.width, address_or_0(valid), start, address_of(scratch)
+        )
+        payload[size : size + kernels.TAIL_BYTES] = 0
+        return payload[: size + kernels.TAIL_BYTES]
+
+    def check(self, payload: np.ndarray, physical: PhysicalType, row_count: int) -> None:
+        """Compare each block with its frame, and the blocks with the page."""
+        check_frames(payload, physical, row_count, kernels.LINE)
+
+    def decode(self, payload: np.ndarray, physical: PhysicalType, row_count: int, first: int, last: int) -> FixedVector:
+        """Return rows [first, last), a view of the mini-blocks around them."""
+        check_range(first, last, row_count)
+        start, end = first // BLOCK_ROWS, block_count(last)
+        cells = allocate(max(min(end * BLOCK_ROWS, row_count) - start * BLOCK_ROWS, 0), physical.dtype)
+        kernels.unpack_frames(address_of(payload), row_count, physical.width, start, end, address_of(cells))
+        return FixedVector(cells[first - start * BLOCK_ROWS : last - start * BLOCK_ROWS])
+
+    def gather(self, payload: np.ndarray, physical: PhysicalType, row_count: int, rows: np.ndarray) -> FixedVector:
+        """Return the cells at ``rows``; decodes no others."""
+        rows = check_rows(rows, row_count)
+        cells = allocate(len(rows), physical.dtype)
+        kernels.gather_frames(
+            address_of(payload), row_count, physical.width, address_of(rows), len(rows), address_of(cells)
+        )
+        return FixedVector(cells)
+
+
+def check_frames(payload: np.ndarray, physical: PhysicalType, row_count: int, last_form: int) -> None:
+    """Raise `CorruptPageError` unless frames and blocks fit each other and fill the payload."""
+    require(row_count <= PAGE_ROWS, f"{row_count} rows in one page")
+    blocks = block_count(row_count)
+    least = kernels.FRAME_BYTES * blocks + kernels.TAIL_BYTES
+    require(len(payload) >= least, f"{len(payload)} bytes are too few for {row_count} rows")
+    outcome = kernels.check_frames(address_of(payload), len(payload), row_count, physical.width, last_form)
+    if outcome < -blocks:
+        raise CorruptPageError("the blocks do not fill the page")
+    if outcome < 0:
+        raise CorruptPageError(f"block {-1 - outcome} contradicts its frame")
