@@ -14,6 +14,7 @@ from bench.report import RESULTS, Suite
 
 WORK = Path(__file__).parent / "scratch"
 ENGINE_SUITES = (
+    "growth",
     "pushdown",
     "density",
     "ordered",
@@ -24,7 +25,7 @@ ENGINE_SUITES = (
     "lookups",
     "tablets",
 )
-SUITES = ("micro", "engine", "compare", "spark", *ENGINE_SUITES)
+SUITES = ("micro", "engine", "compare", "lineitem", "ycsb", "service", "spark", *ENGINE_SUITES)
 
 
 def main() -> None:
@@ -57,6 +58,8 @@ def runner(name: str) -> Callable[[int, int, Path, Console], Suite]:
     """Import a suite only when it runs: comparisons need their peers installed, Spark needs Java."""
     if name in ENGINE_SUITES:
         return importlib.import_module(f"bench.engine.{name}").run
+    if name == "lineitem":
+        return importlib.import_module("bench.compare.run").run_lineitem
     return importlib.import_module(f"bench.{name}.run").run
 
 

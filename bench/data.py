@@ -12,6 +12,8 @@
 About 83 bytes a row in Arrow. The same ``rows`` and ``seed`` give the same table on every machine.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,11 +42,15 @@ KEY = "key"
 
 def orders(rows: int, seed: int = 0) -> pa.Table:
     """Return ``rows`` orders in chunks of ``CHUNK_ROWS``."""
+    return pa.Table.from_batches(order_batches(rows, seed), SCHEMA)
+
+
+def order_batches(rows: int, seed: int = 0) -> Iterator[pa.RecordBatch]:
+    """Yield the same orders a chunk at a time: more rows than memory holds."""
     random = np.random.default_rng(seed)
     keys = random.permutation(rows) * KEY_GAP + random.integers(0, KEY_GAP, rows)
-    starts = range(0, rows, CHUNK_ROWS)
-    batches = [_chunk(keys[start : start + CHUNK_ROWS], start, random) for start in starts]
-    return pa.Table.from_batches(batches, SCHEMA)
+    for start in range(0, rows, CHUNK_ROWS):
+        yield _chunk(keys[start : start + CHUNK_ROWS], start, random)
 
 
 def changed(table: pa.Table, share: float, seed: int) -> pa.Table:

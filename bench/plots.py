@@ -1,4 +1,7 @@
-"""One picture a suite: a small panel for each case, a bar for each subject, the spread of the rounds as a whisker."""
+"""One picture a suite: a small panel for each case, a bar for each subject, the spread of the rounds as a whisker.
+
+Where a case has figures of several units, the panel shows those of the first.
+"""
 
 import math
 from pathlib import Path
@@ -24,7 +27,8 @@ def draw(suite: Suite) -> Path:
     figure, panels = pyplot.subplots(rows, columns, figsize=(4.2 * columns, height * rows), squeeze=False)
     colors = dict(zip(suite.subjects, COLORS * len(suite.subjects), strict=False))
     for panel, (case, results) in zip(panels.flat, cases.items(), strict=False):
-        _panel(panel, case, list(results.values()), colors)
+        unit = next(iter(results.values())).unit
+        _panel(panel, case, [result for result in results.values() if result.unit == unit], colors)
     for panel in panels.flat[len(cases) :]:
         panel.axis("off")
     figure.tight_layout()

@@ -18,7 +18,7 @@ RESULTS = BENCH / "results"
 README = BENCH / "README.md"
 BEGIN, END = "<!-- {name}: begin -->", "<!-- {name}: end -->"
 
-LIBRARIES = ("nyala", "numpy", "numba", "pyarrow", "duckdb", "bitshuffle", "blosc2", "pyspark")
+LIBRARIES = ("nyala", "numpy", "numba", "pyarrow", "duckdb", "deltalake", "pylance", "chdb", "blosc2", "pyspark")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 import nyala
-from bench.compare.nyala_subject import free_port, wait_until_open
+from bench.compare.peers.nyala_subject import free_port, wait_until_open
 from nyala.clients.spark.source import NyalaDataSource
 
 PLAIN_FORMAT = "nyala_alone"

@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 import nyala
-from bench.data import KEY, SCHEMA
+
+from ..workload import Aggregate, Filter, Workload, sql
 
 START_SECONDS_MAX = 120
 
@@ -18,12 +19,12 @@ START_SECONDS_MAX = 120
 class EmbeddedNyala:
     """The engine in this process, with its defaults: every acknowledged batch is fsynced."""
 
-    def __init__(self, folder: Path) -> None:
-        self._use(nyala.open(str(folder)))
+    def __init__(self, folder: Path, workload: Workload) -> None:
+        self._use(nyala.open(str(folder)), workload)
 
-    def _use(self, database: Any) -> None:
+    def _use(self, database: Any, workload: Workload) -> None:
         self.database = database
-        self.table = database.create_table("orders", SCHEMA, primary_key=[KEY])
+        self.table = database.create_table("rows", workload.table.schema, primary_key=list(workload.key))
 
     def load(self, table: pa.Table) -> None:
         self.table.insert(table)
@@ -32,14 +33,18 @@ class EmbeddedNyala:
         self.table.maintain("flush")
         self.table.maintain("flush_deltas")
 
-    def scan(self, columns: list[str] | None = None, where: str | None = None) -> pa.Table:
-        return self.table.scan(columns=columns, where=where).to_arrow()
+    def scan(self, columns: list[str] | None = None, where: Filter | None = None) -> pa.Table:
+        return self.table.scan(columns=columns, where=sql(where) if where else None).to_arrow()
+
+    def aggregate(self, asked: Aggregate) -> pa.Table:
+        scan = self.table.scan(where=sql(asked.where) if asked.where else None)
+        return scan.aggregate(asked.measures, asked.groups)
 
     def upsert(self, rows: pa.Table) -> None:
         self.table.upsert(rows)
 
-    def get(self, key: int) -> dict[str, Any] | None:
-        return self.table.get((key,))
+    def get(self, key: tuple[int, ...]) -> dict[str, Any] | None:
+        return self.table.get(key)
 
     def close(self) -> None:
         self.database.close()
@@ -48,13 +53,13 @@ class EmbeddedNyala:
 class ServedNyala(EmbeddedNyala):
     """The same behind ``nyala serve`` in a process of its own: everything goes through DoPut, DoGet and a socket."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, workload: Workload) -> None:
         port = free_port()
         url = f"grpc://127.0.0.1:{port}"
         command = [sys.executable, "-m", "nyala", "serve", "--data", str(folder), "--listen", url]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         wait_until_open(port, self.process)
-        self._use(nyala.connect(url))
+        self._use(nyala.connect(url), workload)
 
     def close(self) -> None:
         super().close()

@@ -1,0 +1,1 @@
+"""The stores that stand beside each other, each with its defaults, and the machine itself."""

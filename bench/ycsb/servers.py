@@ -1,0 +1,142 @@
+"""The stores with their data: each in a folder of its own, loaded before anything is measured."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+import nyala
+from bench.compare.peers.nyala_subject import free_port, wait_until_open
+
+from .mixes import FIELD_BYTES, FIELD_NAMES, FIELDS
+from .stores import TABLE
+
+SCHEMA = pa.schema([pa.field("key", pa.int64(), False), *(pa.field(name, pa.string()) for name in FIELD_NAMES)])
+LOADED_AT_ONCE = 50_000
+POSTGRES = Path("/usr/lib/postgresql")
+UNPRIVILEGED = "postgres"
+"""PostgreSQL does not start as root: then it runs as the user of its Debian package."""
+
+
+class Server(Protocol):
+    """A running store with ``records`` rows, their keys from 0 on."""
+
+    address: str
+
+    def close(self) -> None:
+        """Stop it."""
+        ...
+
+
+def records(count: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows, ten fields of letters that hardly compress."""
+    random = np.random.default_rng(0)
+    for start in range(0, count, LOADED_AT_ONCE):
+        rows = min(LOADED_AT_ONCE, count - start)
+        offsets = np.arange(rows + 1, dtype=np.int32) * FIELD_BYTES
+        fields = [
+            pa.Array.from_buffers(
+                pa.string(),
+                rows,
+                [None, pa.py_buffer(offsets), pa.py_buffer(random.integers(48, 112, rows * FIELD_BYTES, np.uint8))],
+            )
+            for _ in range(FIELDS)
+        ]
+        yield pa.RecordBatch.from_arrays([pa.array(np.arange(start, start + rows)), *fields], schema=SCHEMA)
+
+
+class NyalaServer:
+    """``nyala serve`` with its defaults."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        port = free_port()
+        self.address = f"grpc://127.0.0.1:{port}"
+        command = [sys.executable, "-m", "nyala", "serve", "--data", str(folder), "--listen", self.address]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_until_open(port, self.process)
+        with nyala.connect(self.address) as database:
+            table = database.create_table(TABLE, SCHEMA, ["key"])
+            table.insert(pa.RecordBatchReader.from_batches(SCHEMA, records(count)))
+            table.maintain("flush")
+
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.wait(timeout=60)
+
+
+class SqliteFile:
+    """No server: the file."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self.address = str(folder / "ycsb.sqlite")
+        connection = sqlite3.connect(self.address)
+        connection.execute("PRAGMA journal_mode = WAL")
+        fields = ", ".join(f"{name} TEXT" for name in FIELD_NAMES)
+        connection.execute(f"CREATE TABLE {TABLE} (key INTEGER PRIMARY KEY, {fields})")
+        marks = ", ".join("?" * (1 + FIELDS))
+        for batch in records(count):
+            rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+            connection.executemany(f"INSERT INTO {TABLE} VALUES ({marks})", rows)
+        connection.commit()
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        connection.close()
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+
+class PostgresServer:
+    """A cluster of its own, with its defaults but for the place of its socket; of Debian's package ``postgresql``."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        import psycopg  # pyright: ignore[reportMissingImports]
+
+        self.folder = folder
+        self.user = UNPRIVILEGED if os.geteuid() == 0 else None
+        if self.user:
+            shutil.chown(folder, self.user)
+        self._command("initdb", "--auth=trust", "--username=postgres", "--pgdata", str(folder / "data"))
+        port = free_port()
+        options = f"-k {folder} -p {port} -c listen_addresses="
+        self._command("pg_ctl", "-D", str(folder / "data"), "-o", options, "-l", str(folder / "log"), "-w", "start")
+        self.address = f"host={folder} port={port} user=postgres dbname=postgres"
+        loading: Any = psycopg.connect(self.address)
+        with loading as connection:
+            fields = ", ".join(f"{name} text" for name in FIELD_NAMES)
+            connection.execute(f"CREATE TABLE {TABLE} (key bigint PRIMARY KEY, {fields})")
+            with connection.cursor() as cursor, cursor.copy(f"COPY {TABLE} FROM STDIN") as copy:
+                for batch in records(count):
+                    for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                        copy.write_row(row)
+        with psycopg.connect(self.address, autocommit=True) as connection:
+            connection.execute(f"VACUUM ANALYZE {TABLE}")
+            connection.execute("CHECKPOINT")
+
+    def close(self) -> None:
+        self._command("pg_ctl", "-D", str(self.folder / "data"), "-m", "fast", "stop")
+
+    def _command(self, name: str, *arguments: str) -> None:
+        newest = sorted(POSTGRES.glob(f"*/bin/{name}"))[-1]
+        subprocess.run(
+            [str(newest), *arguments],
+            user=self.user,
+            cwd=self.folder,
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
+        )
+
+
+def available() -> dict[str, type]:
+    """Return the stores that this machine has."""
+    found: dict[str, type] = {"Nyala": NyalaServer, "SQLite": SqliteFile}
+    if any(POSTGRES.glob("*/bin/initdb")):
+        found["PostgreSQL"] = PostgresServer
+    return found

@@ -1,0 +1,99 @@
+"""The stores, as one client process uses them. Every write is durable when its method returns."""
+
+import sqlite3
+from typing import Any, Protocol
+
+import nyala
+
+from .mixes import FIELD_NAMES
+
+TABLE = "usertable"
+BUSY_SECONDS = 60
+
+
+class Client(Protocol):
+    """One connection. Keys are integers."""
+
+    def read(self, key: int) -> Any:
+        """Return all fields of a row, something false if there is none."""
+        ...
+
+    def update(self, key: int, field: str, value: str) -> None:
+        """Set one field."""
+        ...
+
+    def insert(self, key: int, values: list[str]) -> None:
+        """Add a row."""
+        ...
+
+    def scan(self, key: int, rows: int) -> int:
+        """Read all fields of up to ``rows`` rows from ``key`` on, in its order; return how many."""
+        ...
+
+
+class NyalaClient:
+    """Over Flight, to the server at a URI."""
+
+    def __init__(self, address: str) -> None:
+        self.table = nyala.connect(address).table(TABLE)
+
+    def read(self, key: int) -> Any:
+        return self.table.get(key)
+
+    def update(self, key: int, field: str, value: str) -> None:
+        self.table.update([{"key": key, field: value}])
+
+    def insert(self, key: int, values: list[str]) -> None:
+        self.table.insert([{"key": key, **dict(zip(FIELD_NAMES, values, strict=True))}])
+
+    def scan(self, key: int, rows: int) -> int:
+        return self.table.scan(where=[("key", ">=", key)], ordered=True, limit=rows).to_arrow().num_rows
+
+
+class SqliteClient:
+    """Its own connection to the one file, which all processes share: a log, and a sync at each commit."""
+
+    def __init__(self, address: str) -> None:
+        self.connection = sqlite3.connect(address, timeout=BUSY_SECONDS, isolation_level=None)
+        self.connection.execute("PRAGMA journal_mode = WAL")
+        self.connection.execute("PRAGMA synchronous = FULL")
+
+    def read(self, key: int) -> Any:
+        return self.connection.execute(f"SELECT * FROM {TABLE} WHERE key = ?", [key]).fetchone()
+
+    def update(self, key: int, field: str, value: str) -> None:
+        self.connection.execute(f"UPDATE {TABLE} SET {field} = ? WHERE key = ?", [value, key])
+
+    def insert(self, key: int, values: list[str]) -> None:
+        marks = ", ".join("?" * (1 + len(values)))
+        self.connection.execute(f"INSERT INTO {TABLE} VALUES ({marks})", [key, *values])
+
+    def scan(self, key: int, rows: int) -> int:
+        asked = f"SELECT * FROM {TABLE} WHERE key >= ? ORDER BY key LIMIT ?"
+        return len(self.connection.execute(asked, [key, rows]).fetchall())
+
+
+class PostgresClient:
+    """Over a socket of the machine, with statements prepared by the driver and a commit after each."""
+
+    def __init__(self, address: str) -> None:
+        import psycopg  # pyright: ignore[reportMissingImports]
+
+        self.connection: Any = psycopg.connect(address, autocommit=True, prepare_threshold=1)
+
+    def read(self, key: int) -> Any:
+        return self.connection.execute(f"SELECT * FROM {TABLE} WHERE key = %s", [key]).fetchone()
+
+    def update(self, key: int, field: str, value: str) -> None:
+        self.connection.execute(f"UPDATE {TABLE} SET {field} = %s WHERE key = %s", [value, key])
+
+    def insert(self, key: int, values: list[str]) -> None:
+        marks = ", ".join(["%s"] * (1 + len(values)))
+        self.connection.execute(f"INSERT INTO {TABLE} VALUES ({marks})", [key, *values])
+
+    def scan(self, key: int, rows: int) -> int:
+        asked = f"SELECT * FROM {TABLE} WHERE key >= %s ORDER BY key LIMIT %s"
+        return len(self.connection.execute(asked, [key, rows]).fetchall())
+
+
+CLIENTS: dict[str, type] = {"Nyala": NyalaClient, "SQLite": SqliteClient, "PostgreSQL": PostgresClient}
