@@ -49,7 +49,10 @@ def keys_of(keys: Any, table: TableDescription) -> Iterable[pa.RecordBatch]:
 def _batch_of(keys: Sequence[Any], table: TableDescription) -> pa.RecordBatch:
     columns = _columns(table)
     try:
-        values = zip(*[key_values(key, table) for key in keys], strict=True)
+        if len(columns) == 1 and set(map(type, keys)) <= _SCALARS:
+            values = [keys]
+        else:
+            values = zip(*[key_values(key, table) for key in keys], strict=True)
         cells = [_cells(column, cells) for column, cells in zip(columns, values, strict=True)]
     except InvalidArgumentError:
         for key in keys:  # to raise the error of the first key that has one

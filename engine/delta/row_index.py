@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ..kernels import point_read as kernels
-from ..vectors.memory import address_of
+from ..vectors.memory import address_of, allocate
 
 _FIRST_CAPACITY = 64
 
@@ -36,6 +36,30 @@ class RowIndex:
             if self._count < count:
                 self._extend(count, rowids(count))
             return kernels.newest_entry(self._address, len(self._slots) - 1, row)
+
+    def newest_of(
+        self,
+        rows: np.ndarray,
+        snapshot: int,
+        count: int,
+        rowids: Callable[[int], np.ndarray],
+        timestamps: Callable[[int], np.ndarray],
+    ) -> tuple[np.ndarray, int] | None:
+        """Return the newest entry (int64) of each of ``rows`` (int64) that ``snapshot`` sees, -1 for none, and a count
+        of entries above them all. None if there is none at all.
+
+        ``timestamps`` returns those (int64) of the first so many entries; for the others see ``newest``.
+        """
+        entries = allocate(len(rows), np.int64)
+        asked = address_of(rows), len(rows), address_of(entries)
+        with self._changing:
+            if self._count < count:
+                self._extend(count, rowids(count))
+            count = self._count
+            stamps = timestamps(count)
+            table = self._address, len(self._slots) - 1, address_of(self._previous)
+            found = kernels.newest_entries(*table, address_of(stamps), snapshot, *asked)
+        return (entries, count) if found else None
 
     def before(self, entry: int) -> int:
         """Return the entry of the same row before ``entry``, -1 if there is none."""

@@ -101,6 +101,14 @@ class RowLog:
             entry = self._by_row.before(entry)
         return entry
 
+    def newest_of(self, rows: np.ndarray, snapshot: int) -> tuple[np.ndarray, int] | None:
+        """Return the newest entry (int64) of each of ``rows`` (int64) that ``snapshot`` sees, -1 for none, and a count
+        of entries above them all, which every column has; None if there is none."""
+        if not self.count:
+            return None
+        everything = lambda count: self.rowids(0, count), lambda count: self.timestamps(0, count)
+        return self._by_row.newest_of(rows, snapshot, self.count, *everything)
+
     def runs(self, snapshot: int) -> tuple[SortedRun, ...]:
         """Return sorted runs, oldest first, that contain every entry that ``snapshot`` sees."""
         runs, count = self._runs, self.count

@@ -115,15 +115,22 @@ class DeltaTracker:
     def touches(self, column_id: int, snapshot: int, first_row: int = 0, last_row: int = ALL_ROWS) -> bool:
         """Whether cells of a column in rows [first_row, last_row) may differ from the base at ``snapshot``; if so, zone
         maps do not apply."""
+        if self.in_files(column_id, snapshot, first_row, last_row):
+            return True
+        if snapshot < self.base_timestamp(column_id):
+            return False
+        logs = [log for store in self.stores.memory if (log := store.log(column_id))]
+        return any(log.touches(first_row, last_row) for log in logs)
+
+    def in_files(self, column_id: int, snapshot: int, first_row: int, last_row: int) -> bool:
+        """Whether files may have deltas that bring cells of a column in rows [first_row, last_row) from the base to
+        ``snapshot``."""
         stores = self.stores
         if snapshot < self.base_timestamp(column_id):
             undo = (file for file in stores.undo if file.last_timestamp > snapshot)
             return any(file.touches(column_id, first_row, last_row) for file in undo)
         redo = (file for file in stores.redo if file.first_timestamp <= snapshot)
-        if any(file.touches(column_id, first_row, last_row) for file in redo):
-            return True
-        logs = [log for store in stores.memory if (log := store.log(column_id))]
-        return any(log.touches(first_row, last_row) for log in logs)
+        return any(file.touches(column_id, first_row, last_row) for file in redo)
 
     def is_changed(self, after: int, until: int) -> bool:
         """Whether there may be a change with ``after`` < timestamp <= ``until``."""

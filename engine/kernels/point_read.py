@@ -1,4 +1,4 @@
-"""One row by its key: the location of the key, and the cells of the row, without decoding more than the row needs.
+"""Rows by their keys: the location of a key, and the cells of rows, without decoding more than they need.
 
 Nothing here is locked: the caller holds the lock of a table that others change, and keeps the memory of pages alive.
 Pages have passed the `check` of their codecs.
@@ -11,21 +11,34 @@ from .hash_index import LOCATION_BITS, matching, tag_of
 from .hashing import hash_string, hash_word
 from .kernel import inline, kernel
 from .lz4 import lz4_decompress
-from .simd.simd import copy_bytes, load_u8, load_u16, load_u32, load_u64, store_u8, store_u64, view_i32, view_u64
+from .simd.simd import (
+    copy_bytes,
+    load_u8,
+    load_u16,
+    load_u32,
+    load_u64,
+    store_u8,
+    store_u64,
+    view_i32,
+    view_i64,
+    view_u64,
+)
 
 ABSENT = -1
 DAMAGED = -1
 
-# What a column's page is (`PLACE_KIND`).
-UNREAD, FIXED, SHUFFLED, RUNS, CODES, BITS, STRINGS, NULLS = range(8)
+# What a column's place is (`KIND`): a page, or cells in memory. TEXTS are strings whose offsets and bytes lie apart,
+# ONE is the same cell in every row. The cells of UNREAD become zero, those of KEPT stay as they are.
+UNREAD, FIXED, SHUFFLED, RUNS, CODES, BITS, STRINGS, NULLS, TEXTS, ONE, KEPT = range(11)
 
-# The fields (int64) of a column's page, in the order in which `read_row` reads them.
-KIND, WIDTH, PAYLOAD, ROWS, BITMAP, FIRST_ROW, OFFSETS, VALUES, VALUE_COUNT = range(9)
-PLACE_FIELDS = 9
+# The fields (int64) of a column's place. BITMAP has a bit for each row, VALID a byte; 0 if no row is NULL.
+KIND, WIDTH, PAYLOAD, ROWS, BITMAP, FIRST_ROW, OFFSETS, VALUES, VALUE_COUNT, VALID = range(10)
+PLACE_FIELDS = 10
 
 CELL_BYTES = 16
-SCRATCH_BYTES = BLOCK_ROWS * 16
-"""Room that `read_row` needs: one mini-block of the widest cells."""
+_BLOCK_AT = 8
+SCRATCH_BYTES = _BLOCK_AT + BLOCK_ROWS * 16
+"""Room that readers need: where the mini-block in it comes from, 0 for none; and one mini-block of the widest cells."""
 
 _LOCATION_MASK = np.uint64((1 << LOCATION_BITS) - 1)
 _HALF = np.uint64(32)
@@ -51,33 +64,67 @@ def locate(slots: int, capacity: int, key: int, length: int) -> int:
 def read_row(pages: int, count: int, row: int, target: int, nulls: int, scratch: int) -> int:
     """Write the cells of one row; return how many are NULL, or DAMAGED.
 
-    ``pages`` describes the page of each column (PLACE_FIELDS int64). A cell takes CELL_BYTES of ``target``: a number of
-    up to 8 bytes is extended by its sign to 16, a string is its address and length. ``nulls`` gets a byte for each
+    ``pages`` describes the place of each column (PLACE_FIELDS int64). A cell takes CELL_BYTES of ``target``: a number
+    of up to 8 bytes is extended by its sign to 16, a string is its address and length. ``nulls`` gets a byte for each
     column, 1 for NULL. NULL and UNREAD cells are zero.
     """
     null_count = np.int64(0)
+    store_u64(scratch, np.uint64(0))
     for column in range(count):
         page = pages + column * (8 * PLACE_FIELDS)
-        kind = _field(page, KIND)
-        i = row - _field(page, FIRST_ROW)
-        bitmap = _field(page, BITMAP)
-        is_null = kind == NULLS
-        if bitmap != 0 and kind != UNREAD:
-            is_null = ((load_u8(bitmap + (i >> 3)) >> np.uint8(i & 7)) & np.uint8(1)) == 0
-        store_u8(nulls + column, np.uint8(is_null))
-        null_count += np.int64(is_null)
-        cell = target + column * CELL_BYTES
-        if is_null or kind == UNREAD:
-            store_u64(cell, np.uint64(0))
-            store_u64(cell + 8, np.uint64(0))
-        elif _read_cell(page, kind, i, cell, scratch) < 0:
+        found = _read_place(page, row, target + column * CELL_BYTES, nulls + column, scratch)
+        if found < 0:
             return DAMAGED
+        null_count += found
     return null_count
+
+
+@kernel
+def read_cells(
+    places: int, step: int, rows: int, positions: int, count: int, columns: int, cells: int, nulls: int, scratch: int
+) -> int:
+    """Write the cells of many rows into a table of cells; return 0, or DAMAGED.
+
+    Row ``rows[i]`` (int64) becomes row ``positions[i]`` (int64) of the table; a negative one is left out. The address
+    of its places is ``step`` bytes after that of the row before it. With ascending rows each mini-block is
+    decompressed once.
+    """
+    numbers, targets = view_i64(rows, count), view_i64(positions, count)
+    for column in range(columns):
+        store_u64(scratch, np.uint64(0))
+        for i in range(count):
+            page = np.int64(load_u64(places + i * step)) + column * (8 * PLACE_FIELDS)
+            at = targets[i] * columns + column
+            if numbers[i] < 0 or _field(page, KIND) == KEPT:
+                continue
+            if _read_place(page, numbers[i], cells + at * CELL_BYTES, nulls + at, scratch) < 0:
+                return DAMAGED
+    return 0
 
 
 @inline
 def _field(page, number):
     return np.int64(load_u64(page + 8 * number))
+
+
+@kernel
+def _read_place(page: int, row: int, cell: int, flag: int, scratch: int) -> int:
+    """Write a cell, and whether it is NULL; return that, or DAMAGED."""
+    kind = _field(page, KIND)
+    i = row - _field(page, FIRST_ROW)
+    bitmap, valid = _field(page, BITMAP), _field(page, VALID)
+    is_null = kind == NULLS
+    if bitmap != 0 and kind != UNREAD:
+        is_null = ((load_u8(bitmap + (i >> 3)) >> np.uint8(i & 7)) & np.uint8(1)) == 0
+    elif valid != 0:
+        is_null = load_u8(valid + i) == 0
+    store_u8(flag, np.uint8(is_null))
+    if is_null or kind == UNREAD:
+        store_u64(cell, np.uint64(0))
+        store_u64(cell + 8, np.uint64(0))
+    elif _read_cell(page, kind, i, cell, scratch) < 0:
+        return DAMAGED
+    return np.int64(is_null)
 
 
 @kernel
@@ -105,6 +152,11 @@ def _read_cell(page: int, kind: int, i: int, target: int, scratch: int) -> int:
         bit = (load_u8(payload + (i >> 3)) >> np.uint8(i & 7)) & np.uint8(1)
         store_u64(target, np.uint64(bit))
         store_u64(target + 8, np.uint64(0))
+    elif kind == TEXTS:
+        _write_string(_field(page, OFFSETS), _field(page, VALUES), i, target)
+    elif kind == ONE:
+        store_u64(target, load_u64(payload))
+        store_u64(target + 8, load_u64(payload + 8))
     else:
         _write_string(payload, payload + 4 * (rows + 1), i, target)
     return 0
@@ -143,7 +195,8 @@ def _run_of(lasts, runs, i):
 
 @kernel
 def _read_shuffled(directory: int, row_count: int, width: int, row: int, target: int, scratch: int) -> int:
-    """Write a cell of a page of mini-blocks (see `blocks`); return 0, or DAMAGED."""
+    """Write a cell of a page of mini-blocks (see `blocks`); return 0, or DAMAGED. A mini-block that is in ``scratch``
+    already is not decompressed again."""
     number = row // BLOCK_ROWS
     start = np.int64(0)
     if number > 0:
@@ -156,13 +209,17 @@ def _read_shuffled(directory: int, row_count: int, width: int, row: int, target:
     if size == raw_size:
         _write_number(data + i * width, width, target)
         return 0
-    if lz4_decompress(data, scratch, np.int32(size), np.int32(raw_size)) != raw_size:
-        return DAMAGED
+    if np.int64(load_u64(scratch)) != data:
+        store_u64(scratch, np.uint64(0))
+        if lz4_decompress(data, scratch + _BLOCK_AT, np.int32(size), np.int32(raw_size)) != raw_size:
+            return DAMAGED
+        store_u64(scratch, np.uint64(data))
+    block = scratch + _BLOCK_AT
     stride = rows >> 3
     if i >= stride * 8:  # the last cells of a page are not shuffled
-        _write_number(scratch + i * width, width, target)
+        _write_number(block + i * width, width, target)
         return 0
-    at, bit = scratch + (i >> 3), np.uint8(i & 7)
+    at, bit = block + (i >> 3), np.uint8(i & 7)
     store_u64(target, np.uint64(0))
     store_u64(target + 8, np.uint64(0))
     last = np.uint8(0)
@@ -199,6 +256,31 @@ def index_rows(slots: int, mask: int, previous: int, rowids: int, first: int, la
             slot = (slot + 1) & mask
         chain[entry] = ABSENT if table[slot] == 0 else np.int32(table[slot] & _ROW_MASK)
         table[slot] = ((row + np.uint64(1)) << _HALF) | np.uint64(entry)
+
+
+@kernel
+def newest_entries(
+    slots: int, mask: int, previous: int, timestamps: int, snapshot: int, rows: int, count: int, entries: int
+) -> int:
+    """Write (int64) the newest entry of each of ``rows`` (int64) that ``snapshot`` sees, or ABSENT; return how many
+    there are. ``timestamps`` (int64) are those of all entries."""
+    table = view_u64(slots, mask + 1)
+    asked, found = view_i64(rows, count), view_i64(entries, count)
+    total = np.int64(0)
+    for i in range(count):
+        row = asked[i]
+        slot = _home_of(row, mask)
+        entry = np.int64(ABSENT)
+        while table[slot] != 0:
+            if (table[slot] >> _HALF) == np.uint64(row + 1):
+                entry = np.int64(table[slot] & _ROW_MASK)
+                break
+            slot = (slot + 1) & mask
+        while entry >= 0 and np.int64(load_u64(timestamps + 8 * entry)) > snapshot:
+            entry = np.int64(np.int32(load_u32(previous + 4 * entry)))
+        found[i] = entry
+        total += np.int64(entry >= 0)
+    return total
 
 
 @kernel

@@ -27,6 +27,7 @@ from ..vectors.raw_cell import RawCell
 from ..vectors.vector import FixedVector, Vector, as_bytes, conformed, zeros
 from .absent import absent_cells
 from .base_file import KEY_INDEX, ColumnsFile, RowsetMetadata
+from .cell_table import CellTable
 from .key_filter import KEY_FILTER, SPLIT_BLOCK, WORDS_A_BLOCK, KeyFilter
 from .key_search import search
 from .liveness import LiveRows
@@ -238,10 +239,20 @@ class DiskRowSet(RowSet):
         return cells.values.astype(np.bool_)
 
     def raw_cells(self, row: int, snapshot: int, columns: RowColumns) -> list[RawCell] | None:
+        reader = self._page_rows_of(columns)
+        return None if snapshot < reader.newest_base else reader.read(row)
+
+    def read_base(self, table: CellTable, rows: np.ndarray, positions: np.ndarray, snapshot: int) -> set[int]:
+        left = self._page_rows_of(table.columns).read_into(table, rows, positions)
+        if self.born is not None and snapshot < self.born:
+            left.add(len(table.columns.ids))
+        return left
+
+    def _page_rows_of(self, columns: RowColumns) -> PageRows:
         reader = self._page_rows
         if reader is None or reader.columns is not columns:
             reader = self._page_rows = self._new_page_rows(columns)
-        return None if snapshot < reader.newest_base else reader.read(row)
+        return reader
 
     def _new_page_rows(self, columns: RowColumns) -> PageRows:
         streams = [self.base_stream(number) if self.has_base(number) else None for number in columns.ids]

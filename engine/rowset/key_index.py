@@ -94,6 +94,11 @@ class KeyIndex:
         if it is absent. Rarely it is another key's."""
         return locate(self._address, self._capacity, key, length)
 
+    @property
+    def table(self) -> tuple[int, int]:
+        """The address of the table, and its slots: for `locate_keys`, under the tablet's write lock."""
+        return self._address, self._capacity
+
     def insert(self, hashes: np.ndarray, locations: np.ndarray, lock: Lock = NO_LOCK) -> None:
         """Add keys that are known to be absent. Locations are int64. Changes the table under ``lock``."""
         _check(hashes, locations)

@@ -32,8 +32,10 @@ from ..vectors.physical import PhysicalType, physical_of
 from ..vectors.raw_cell import RawCell
 from ..vectors.vector import BytesVector, FixedVector, Vector, conformed, zeros
 from .absent import absent_cells
+from .cell_table import CellTable
 from .key_index import KeyIndex
 from .liveness import LiveRows
+from .places import KEPT, TRUE, is_widened, place_of
 from .row_columns import RowColumns
 from .rowset import RowSet
 
@@ -102,12 +104,33 @@ class MemRowSet(RowSet):
         """Return the row of a key, -1 if it is absent; see ``KeyIndex.locate``. Under the tablet's write lock."""
         return self._index.locate(key, length)
 
+    @property
+    def index_table(self) -> tuple[int, int]:
+        """See ``KeyIndex.table``."""
+        return self._index.table
+
     def raw_cells(self, row: int, snapshot: int, columns: RowColumns) -> list[RawCell] | None:
         if self._timestamps.cell(row) > snapshot:
             return None
         stored = [self._columns.get(column_id) for column_id in columns.ids]
         cells = [absent if one is None else one.cell(row) for one, absent in zip(stored, columns.absent, strict=True)]
         return [*cells, True]
+
+    def read_base(self, table: CellTable, rows: np.ndarray, positions: np.ndarray, snapshot: int) -> set[int]:
+        columns = table.columns
+        count, left = self._row_count, set[int]()
+        places = [TRUE] * table.width
+        for i, (column_id, physical) in enumerate(zip(columns.ids, columns.physicals, strict=True)):
+            stored = self._columns.get(column_id)
+            if stored is None or is_widened(stored.physical, physical):
+                places[i] = KEPT
+                left.add(i)
+            else:
+                places[i] = place_of(stored.view(count), table.held)
+        table.read_places(places, rows, positions)
+        if self.row_count(snapshot) <= rows[-1]:
+            left.add(len(columns.ids))
+        return left
 
     def row_count(self, snapshot: int) -> int:
         timestamps = self._timestamps.view(self._row_count)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from ctypes import string_at
+from itertools import pairwise
 from struct import Struct
 from weakref import ref
 
@@ -21,9 +22,14 @@ from ..kernels import point_read as kernels
 from ..vectors.memory import address_of, address_or_0, allocate
 from ..vectors.physical import PhysicalType
 from ..vectors.raw_cell import RawCell, raw_cell
+from .absent import absent_cells
+from .cell_table import CellTable
+from .places import TRUE, is_widened, place_of_one
 from .row_columns import RowColumns
 
 _TABLES_MAX = 4096
+_COUNTED = 64
+"""Of rows read at once so many count: most of them share what is decoded."""
 _FIRST_COLUMNS = 64
 
 
@@ -72,12 +78,21 @@ class PageRows:
         self.newest_base = newest_base
         """The newest timestamp that a column's base shows: older snapshots need history."""
         self._streams = streams
-        self._absent = [(i, cell) for i, cell in enumerate((*columns.absent, 1)) if streams[i] is None]
+        self._held: list[object] = []
+        self._absent = {
+            i: place_of_one(absent_cells(column, 1), self._held)
+            for i, column in enumerate(columns.columns)
+            if streams[i] is None
+        }
+        if streams[-1] is None:
+            self._absent[len(columns.ids)] = TRUE
         shifts = [stream.page_shift for stream in streams if stream is not None]
         self._shift = min((shift for shift in shifts if shift is not None), default=PAGE_ROWS.bit_length() - 1)
         self._tables: dict[int, _Table] = {}
-        physicals = [None if stream is None else stream.physical for stream in streams]
-        self._unpack = Struct("<" + "".join(_FORMATS.get(one or PhysicalType.INT64, "qq") for one in physicals))
+        wanted = (*columns.physicals, PhysicalType.BOOL)
+        physicals = [kind if stream is None else stream.physical for stream, kind in zip(streams, wanted, strict=True)]
+        self._widened = {i for i, physical in enumerate(physicals) if is_widened(physical, wanted[i])}
+        self._unpack = Struct("<" + "".join(_FORMATS.get(physical, "qq") for physical in physicals))
         self._strings = [i for i, physical in enumerate(physicals) if physical is PhysicalType.BYTES]
         self._wide = [i for i, physical in enumerate(physicals) if physical is PhysicalType.INT128]
 
@@ -88,13 +103,7 @@ class PageRows:
             CorruptionError, UnreadableFileError: a page cannot be read.
             CorruptPageError: a cell cannot be decoded.
         """
-        table = self._tables.get(row >> self._shift)
-        pages = [None] if table is None else [page() for page in table.pages]
-        if table is None or None in pages:
-            table, pages = self._loaded(row >> self._shift)
-        table.reads += 1
-        if table.reads == OFTEN:
-            self._loosen(row >> self._shift)
+        table, pages = self._table(row >> self._shift, 1)
         room, count = _ROOM, len(self._streams)
         if room.columns < count:
             room.reserve(count)
@@ -109,12 +118,40 @@ class PageRows:
             cells[i] |= found[2 * i + 1] << 64
         if null_count:
             cells = [None if null else cell for cell, null in zip(cells, room.nulls, strict=False)]
-        for i, cell in self._absent:
-            cells[i] = cell
         for i in table.unread:
             cells[i] = self._gathered(i, row)
         del pages  # until here, the cells' memory had to stay
         return cells
+
+    def read_into(self, table: CellTable, rows: np.ndarray, positions: np.ndarray) -> set[int]:
+        """Read ``rows`` (int64, ascending) into the table's rows ``positions``; return the numbers of the columns that
+        were not read.
+
+        Raises as ``read``.
+        """
+        numbers = rows >> self._shift
+        cuts = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist(), len(rows)]
+        left, places = set(self._widened), allocate(len(rows), np.int64)
+        for first, last in pairwise(cuts):
+            known, pages = self._table(int(numbers[first]), min(last - first, _COUNTED))
+            table.held.append((known, pages))
+            left.update(known.unread)
+            places[first:last] = known.address
+        table.held.append(self)
+        table.read(address_of(places), 8, rows, positions)
+        return left
+
+    def _table(self, number: int, reads: int) -> tuple[_Table, list[Page | None]]:
+        """Return the table of a range of rows, of which so many are read, and its pages, which must be held while it is
+        used."""
+        table = self._tables.get(number)
+        pages: list[Page | None] = [None] if table is None else [page() for page in table.pages]
+        if table is None or None in pages:
+            table, pages = self._loaded(number)
+        before, table.reads = table.reads, table.reads + reads
+        if before < OFTEN <= table.reads:
+            self._loosen(number)
+        return table, pages
 
     def _loosen(self, number: int) -> None:
         """Let the pages of a range of rows be uncompressed in the page cache; the next read finds the old ones gone."""
@@ -131,6 +168,8 @@ class PageRows:
     def _loaded(self, number: int) -> tuple[_Table, list[Page | None]]:
         """Return the table of a range of rows, and its pages, which must be held while it is used."""
         fields = np.zeros((len(self._streams), kernels.PLACE_FIELDS), np.int64)
+        for i, place in self._absent.items():
+            fields[i] = place
         pages: list[Page | None] = []
         unread: list[int] = []
         for i, stream in enumerate(self._streams):
@@ -161,7 +200,7 @@ _FORMATS = {
 def _place_of(stream: StreamReader, page: Page, first_row: int) -> tuple[int, ...]:
     """Return the fields of a column's page, as the kernel takes them."""
     if page.is_all_null:
-        return kernels.NULLS, 0, 0, 0, 0, first_row, 0, 0, 0
+        return kernels.NULLS, 0, 0, 0, 0, first_row, 0, 0, 0, 0
     physical, payload = stream.physical, address_of(page.stored)
     plain = {PhysicalType.BYTES: kernels.STRINGS, PhysicalType.BOOL: kernels.BITS}.get(physical, kernels.FIXED)
     offsets = values = value_count = 0
@@ -180,4 +219,4 @@ def _place_of(stream: StreamReader, page: Page, first_row: int) -> tuple[int, ..
         case _:
             kind = kernels.UNREAD
     bitmap = address_or_0(page.bitmap)
-    return kind, physical.width, payload, page.row_count, bitmap, first_row, offsets, values, value_count
+    return kind, physical.width, payload, page.row_count, bitmap, first_row, offsets, values, value_count, 0

@@ -23,6 +23,7 @@ from ..vectors.keys import KeyVector
 from ..vectors.physical import physical_of
 from ..vectors.raw_cell import RawCell
 from ..vectors.vector import FixedVector, Vector, zeros
+from .cell_table import CellTable
 from .liveness import LiveRows
 from .row_columns import RowColumns
 
@@ -76,6 +77,14 @@ class RowSet(ABC):
         Raises:
             CorruptionError, UnreadableFileError: a page cannot be read.
             CorruptPageError: a cell cannot be decoded.
+        """
+
+    @abstractmethod
+    def read_base(self, table: CellTable, rows: np.ndarray, positions: np.ndarray, snapshot: int) -> set[int]:
+        """Read base cells and base liveness of ``rows`` (int64, ascending) into the table's rows ``positions``, and
+        return the numbers of the columns that only `gather` can read, or `live_at` for the last one.
+
+        Raises as `raw_cells`.
         """
 
     @abstractmethod

@@ -44,7 +44,7 @@ class PointPlan:
     def __init__(self, version: TableVersion) -> None:
         schema = version.schema
         self._version = version
-        self._columns = RowColumns.of(schema.columns)
+        self.columns = RowColumns.of(schema.columns, schema.key_columns)
         self._names = [column.name for column in schema.columns]
         converted = [(i, python_value(column.logical)) for i, column in enumerate(schema.columns)]
         self._conversions = [(i, convert) for i, convert in converted if convert]
@@ -77,7 +77,7 @@ class PointPlan:
         if tablet is UNDECIDED or placed is None:
             return UNDECIDED
         try:
-            cells = None if tablet is None else read_row(tablet, placed, raw, snapshot, self._columns)
+            cells = None if tablet is None else read_row(tablet, placed, raw, snapshot, self.columns)
         except UndecidedError:
             return UNDECIDED
         if tablet is not None and snapshot < tablet.version.history_floor:

@@ -168,7 +168,7 @@ def _found(version: TableVersion, keys: pa.RecordBatch, snapshot: int, limits: L
         version.check_here(numbers)
     parts = by_tablet(version, rows, encoded, numbers)
     asked = [Asked(part.tablet, part.keys, part.hashes, part.positions) for part in parts]
-    found = look_up_in(asked, snapshot, version.schema.columns)
+    found = look_up_in(asked, snapshot, version.point_plan.columns)
     return found if all(snapshot >= each.tablet.version.history_floor for each in asked) else None
 
 

@@ -25,12 +25,14 @@ from typing import Literal
 
 import numpy as np
 
+from ..kernels.point_batch import locate_keys
 from ..manifest.key_budget import KeyIndexBudget
 from ..rowset.diskrowset import DiskRowSet
 from ..rowset.key_index import KeyIndex
 from ..rowset.location import ROWID_BITS, by_slot, pack, rowids_of, slots_of
 from ..rowset.rowset import RowSet
 from ..vectors.keys import KeyVector, equal_at, hash_keys
+from ..vectors.memory import address_of, allocate
 from .slots import Forwarded, Slots
 from .unresolved_keys import Find, UnresolvedKeys
 from .version import Version
@@ -108,6 +110,25 @@ class KeyLookup:
         if index is not None and (location := index.locate(key, length)) >= 0:
             return location
         return UNDECIDED if self.searched(version) else ABSENT
+
+    def locate_all(self, version: Version, hashes: np.ndarray) -> np.ndarray | None:
+        """Return the location (int64) of each key, -1 for an absent one; rarely it is another key's.
+
+        None if only ``find`` can tell.
+        """
+        if self._budget.on_demand and not self._wanted_once:
+            return None
+        indexes = [
+            (*rowset.index_table, rowset.slot << ROWID_BITS) for rowset in reversed(version.in_memory) if len(rowset)
+        ]
+        if self._index is not None:
+            indexes.append((*self._index.table, 0))
+        tables, found = np.array(indexes, np.int64), allocate(len(hashes), np.int64)
+        where = address_of(hashes), len(hashes), address_of(found)
+        if locate_keys(address_of(tables), len(indexes), *where) and self.searched(version):
+            return None
+        current = self._slots.current(found)
+        return current if current is found or ((current < 0) == (found < 0)).all() else None
 
     def find_in_memory(self, version: Version, keys: KeyVector, hashes: np.ndarray) -> UnresolvedKeys:
         """Look up keys in MemRowSets and index; those still missing can only be in ``searched`` rowsets."""

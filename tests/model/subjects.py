@@ -8,6 +8,7 @@ from contextlib import suppress
 from itertools import accumulate
 from random import Random
 from typing import Any, Literal, Protocol
+from unittest.mock import patch
 
 import pyarrow as pa
 
@@ -18,6 +19,7 @@ from nyala.clients.convert.cells import python_rows
 from nyala.engine.fs import MemoryFileSystem, PowerFailure
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
+from nyala.engine.tablet import lookup
 from nyala.flight_server.server import FlightServer
 from nyala.schemas.changes import ChangeSpec
 from nyala.schemas.errors import RowErrors
@@ -101,8 +103,11 @@ class EmbeddedSubject:
         return self._store.scan(ScanSpec(table=TABLE, changes=feed, **spec)).to_reader().read_all()
 
     def get(self, keys: Sequence[Key]) -> pa.Table:
-        """Read all keys at once, and each alone, which is another way."""
+        """Read all keys at once, natively and generally, and each alone, which is another way."""
         found = self._store.get(TABLE, self._shape.keys(keys))
+        with patch.object(lookup, "KEYS_MAX", 0):
+            generally = self._store.get(TABLE, self._shape.keys(keys))
+        assert rows_of(found) == rows_of(generally), keys
         table = Database(self._store).table(TABLE)
         alone = [row for key in keys if (row := table.get(key)) is not None]
         together = [row for batch in found.to_batches() for row in python_rows(batch)]

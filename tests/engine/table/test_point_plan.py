@@ -9,18 +9,21 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.clients.convert.cells import python_cell
-from nyala.clients.convert.keys import key_of, key_values
+from nyala.clients.convert.keys import key_values, keys_of
 from nyala.engine.cfile import stream
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.rowset import page_rows
 from nyala.engine.store import Store
+from nyala.engine.tablet import lookup
+from nyala.engine.tablet.key_lookup import KeyLookup
 from nyala.partition import hash as by_hash
 from nyala.partition import range as by_range
 from nyala.schemas.column import ColumnOptions
@@ -41,12 +44,21 @@ def store() -> Iterator[Store]:
 
 def general(table: Table, key: Any) -> dict[str, Any] | None:
     """Return what a store without a native way answers."""
-    found = table._store.get(table.name, key_of(key, table._description))
+    found = many(table, [key], native=False)
     return {name: python_cell(found[name][0]) for name in found.schema.names} if found.num_rows else None
 
 
 def native(store: Store, table: Table, key: Any) -> Any:
     return store.get_row(table._description, key_values(key, table._description))
+
+
+def many(table: Table, keys: list[Any], native: bool = True) -> pa.Table:
+    """Return the rows of keys that are read at once: by kernels where these can tell, or generally."""
+    batch = keys_of(keys, table._description)
+    with pytest.MonkeyPatch.context() as patch:
+        if not native:
+            patch.setattr(lookup, "KEYS_MAX", 0)
+        return pa.concat_tables([table._store.get(table.name, each) for each in batch])
 
 
 def _moment(number: int) -> dt.datetime:
@@ -162,6 +174,8 @@ class Subject:
     def check(self) -> int:
         """Compare some keys; return how many were read natively."""
         decided = 0
+        keys = [self.key(number) for number in self.random.choices(range(self.rows + 20), k=70)]
+        assert exact(many(self.table, keys)) == exact(many(self.table, keys, native=False))
         for number in self.random.sample(range(self.rows + 20), min(60, self.rows)):
             key = self.key(number)
             found, expected = native(self.store, self.table, key), general(self.table, key)
@@ -170,6 +184,18 @@ class Subject:
                 assert repr(found) == repr(expected), key
             assert repr(self.table.get(key)) == repr(expected), key
         return decided
+
+
+def exact(table: pa.Table) -> list[str]:
+    """Return rows that compare bit by bit."""
+    table.validate(full=True)
+    return [repr([python_cell(cell) for cell in row.values()]) for row in _scalars(table)]
+
+
+def _scalars(table: pa.Table) -> Iterator[dict[str, pa.Scalar]]:
+    columns = {name: table[name] for name in table.schema.names}
+    for row in range(table.num_rows):
+        yield {name: column[row] for name, column in columns.items()}
 
 
 def _key_value(kind: str, number: int) -> Any:
@@ -199,6 +225,34 @@ def test_both_ways_agree_on_random_tables(
     assert decided > 16 * 60 / 2, "most reads are native"
 
 
+@pytest.mark.parametrize("kinds", KEYS.values(), ids=KEYS)
+def test_many_keys_are_read_natively(store: Store, kinds: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = Subject(store, kinds, seed=1, rows=200, tablets=2)
+    subject.table.upsert(subject.batch(list(range(150)), []))
+    for step in ("flush", "update", "upsert", "alter", "update", "delete"):
+        subject.step(step)
+    keys = [subject.key(number) for number in range(220)]
+    expected = exact(many(subject.table, keys, native=False))
+    monkeypatch.setattr(lookup, "look_up_generally", None)
+    assert exact(many(subject.table, keys)) == expected
+    assert len(expected) > 50
+
+
+def test_a_key_that_shares_the_tag_of_another_is_not_taken_for_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every location found is that of another key: only a comparison shows it."""
+    for kinds in KEYS.values():
+        subject = Subject(store, kinds, seed=1, rows=50, tablets=1)
+        subject.table.upsert(subject.batch(list(range(50)), []))
+        locate = KeyLookup.locate_all
+        monkeypatch.setattr(KeyLookup, "locate_all", lambda *args, locate=locate: np.roll(locate(*args), 1))
+        keys = [subject.key(number) for number in range(50)]
+        assert exact(many(subject.table, keys)) == exact(many(subject.table, keys, native=False))
+        monkeypatch.undo()
+        Database(store).drop_table("t")
+
+
 def test_rows_of_many_pages_and_mini_blocks(store: Store) -> None:
     count = 70_000
     rows = pa.table({
@@ -217,6 +271,10 @@ def test_rows_of_many_pages_and_mini_blocks(store: Store) -> None:
     for place in (0, 1, 7, 1023, 1024, 4095, 4096, 65_535, 65_536, count - 9, count - 1):
         assert native(store, table, 2 * place) == expected[place]
         assert native(store, table, 2 * place + 1) is None
+    places = [*range(0, count, 777), 5, 5]
+    found = many(table, [2 * place for place in places])
+    assert exact(found) == exact(many(table, [2 * place for place in places], native=False))
+    assert found["k"].to_pylist() == [2 * place for place in places]
 
 
 def test_an_update_of_a_row_is_read_from_memory(store: Store) -> None:

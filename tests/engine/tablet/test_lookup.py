@@ -3,8 +3,9 @@
 import pyarrow as pa
 import pytest
 
-from nyala.engine.tablet import lookup
-from nyala.engine.tablet.lookup import Asked, look_up_in
+from nyala.engine.rowset.row_columns import RowColumns
+from nyala.engine.tablet import lookup, point_batch
+from nyala.engine.tablet.lookup import Asked, look_up_generally, look_up_in
 from nyala.engine.vectors.arrow import from_arrow
 from nyala.engine.vectors.keys import hash_keys
 from nyala.engine.vectors.physical import physical_of
@@ -50,27 +51,34 @@ def test_earlier_snapshots_and_fewer_columns(subject: Subject) -> None:
     tablet = subject.tablet
     cells = pa.array([3, 5, 23, 29])
     keys = tablet.encoder.encode([from_arrow(cells, physical_of(cells.type))])
-    columns = tablet.schema.columns[:2]
+    columns = RowColumns.of(tablet.schema.columns[:2], 1)
     for timestamp, state in subject.history:
-        rows = look_up_in([Asked(tablet, keys, hash_keys(keys))], timestamp, columns).to_pylist()
-        assert [(row["k"], row["v"]) for row in rows] == [state[key][:2] for key in (3, 5, 23, 29) if key in state]
+        asked = [Asked(tablet, keys, hash_keys(keys))]
+        rows = look_up_in(asked, timestamp, columns)
+        assert rows.equals(look_up_generally(asked, timestamp, columns.columns))
+        pairs = list(zip(rows["k"].to_pylist(), rows["v"].to_pylist(), strict=True))
+        assert pairs == [state[key][:2] for key in (3, 5, 23, 29) if key in state]
     subject.close()
 
 
+@pytest.mark.parametrize("way", ["native", "general"])
 def test_a_flush_and_writes_between_finding_and_fetching_change_nothing(
-    subject: Subject, monkeypatch: pytest.MonkeyPatch
+    subject: Subject, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    fetch = lookup._fetch
+    place = (point_batch, "fill") if way == "native" else (lookup, "_fetch")
+    fetch = getattr(*place)
+    if way == "general":
+        monkeypatch.setattr(lookup, "KEYS_MAX", 0)
 
     def after_a_flush(*args: object) -> object:
-        monkeypatch.setattr(lookup, "_fetch", fetch)
+        monkeypatch.setattr(*place, fetch)
         subject.upsert(3, 23, 24, v=1)
         subject.delete(1)
         subject.flush()
         subject.flush_deltas()
-        return fetch(*args)  # pyright: ignore[reportArgumentType]
+        return fetch(*args)
 
-    monkeypatch.setattr(lookup, "_fetch", after_a_flush)
+    monkeypatch.setattr(*place, after_a_flush)
     assert found(subject, 1, 3, 23, 24) == [(1, 0), (3, 33), (23, 33), (24, 0)]
     assert found(subject, 1, 3, 23, 24) == [(3, 1), (23, 1), (24, 1)]
     subject.close()

@@ -1,0 +1,106 @@
+"""CellTable: the cells of some rows, a row for each key that was asked for, as `kernels/point_batch` fills it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from ..codecs.codec import CorruptPageError
+from ..kernels import point_batch as kernels
+from ..kernels.point_read import CELL_BYTES, SCRATCH_BYTES, read_cells
+from ..vectors.arrow import to_arrow
+from ..vectors.gather import check_data_bytes
+from ..vectors.keys import KeyVector, U64Keys
+from ..vectors.memory import address_of, allocate, allocate_zeroed
+from ..vectors.physical import PhysicalType
+from ..vectors.vector import BytesVector, FixedVector, Vector
+from .places import KEPT, Place, place_of
+from .row_columns import RowColumns
+
+
+class CellTable:
+    """The cells of the columns, and the liveness, of the rows at some locations; -1 for keys that no row has."""
+
+    def __init__(self, columns: RowColumns, locations: np.ndarray) -> None:
+        self.columns = columns
+        self.width = len(columns.ids) + 1
+        self.held: list[object] = []
+        """What must live until the columns have been taken: strings are addresses."""
+        count = len(locations)
+        self._locations = locations
+        self._cells = allocate_zeroed(count * self.width * CELL_BYTES, np.uint8)
+        self._nulls = allocate(count * self.width, np.uint8)
+        self._scratch = allocate(SCRATCH_BYTES, np.uint8)
+        self._memory = address_of(self._cells), address_of(self._nulls), address_of(self._scratch)
+
+    def read_places(self, places: Sequence[Place], rows: np.ndarray, positions: np.ndarray) -> None:
+        """Read rows whose cells are all at the same places, one for each column; see ``read``."""
+        fields = np.array(places, np.int64)
+        tables = np.array([address_of(fields)], np.int64)
+        self.read(address_of(tables), 0, rows, positions)
+
+    def read(self, places: int, step: int, rows: np.ndarray, positions: np.ndarray) -> None:
+        """Read rows (int64, -1 for none) into the table's rows ``positions`` (int64), from places as `read_cells` takes
+        them.
+
+        Raises:
+            CorruptPageError: a cell cannot be decoded.
+        """
+        where = address_of(rows), address_of(positions), len(rows)
+        if read_cells(places, step, *where, self.width, *self._memory) < 0:
+            raise CorruptPageError("a cell of the rows cannot be decoded")
+
+    def put(self, cells: dict[int, Vector], rows: np.ndarray, positions: np.ndarray) -> None:
+        """Read the cells of some columns, by their number, from vectors."""
+        if cells:
+            self.put_places({i: place_of(vector, self.held) for i, vector in cells.items()}, rows, positions)
+
+    def put_places(self, known: dict[int, Place], rows: np.ndarray, positions: np.ndarray) -> None:
+        """Read the cells of some columns, by their number, from places in memory."""
+        self.read_places([known.get(i, KEPT) for i in range(self.width)], rows, positions)
+
+    def has_other_keys(self, keys: KeyVector) -> bool:
+        """Whether a row has another key than the one that was asked for. The key columns lead."""
+        widths = self.columns.key_widths
+        where = self._memory[0], self.width, address_of(widths), len(widths)
+        if isinstance(keys, U64Keys):
+            asked = address_of(keys.values), 0
+        else:
+            asked = address_of(keys.data), address_of(keys.offsets)
+        return kernels.other_keys(*where, *asked, address_of(self._locations), len(self._locations)) > 0
+
+    def live_rows(self) -> np.ndarray:
+        """Return the rows (int64) that are alive, ascending."""
+        count = len(self._locations)
+        rows = allocate(count, np.int64)
+        where = address_of(self._locations), count, address_of(rows)
+        return rows[: kernels.live_rows(self._memory[0], self.width, *where)]
+
+    def taken(self, rows: np.ndarray, first: int = 0) -> list[pa.Array]:
+        """Return rows (int64) of the columns from ``first`` on."""
+        sizes = allocate(2 * self.width, np.int64)
+        table, kept = (*self._memory[:2], self.width), (address_of(rows), len(rows))
+        kernels.measure_columns(*table, *kept, address_of(sizes))
+        measured, vectors = sizes.tolist(), []
+        targets = np.zeros((self.width, kernels.TARGET_FIELDS), np.int64)
+        for i in range(first, self.width - 1):
+            bytes_, nulls = measured[2 * i : 2 * i + 2]
+            vector, targets[i] = _room(self.columns.physicals[i], len(rows), bytes_, bool(nulls))
+            vectors.append(vector)
+        kernels.take_columns(*table, *kept, address_of(targets))
+        self.held.clear()
+        kinds = self.columns.columns[first:]
+        return [to_arrow(vector, column.logical.arrow) for vector, column in zip(vectors, kinds, strict=True)]
+
+
+def _room(physical: PhysicalType, count: int, size: int, has_nulls: bool) -> tuple[Vector, Sequence[int]]:
+    """Return a vector to be filled, and the fields of a target."""
+    valid = allocate(count, np.bool_) if has_nulls else None
+    flags = address_of(valid) if valid is not None else 0
+    if physical is PhysicalType.BYTES:
+        offsets, data = allocate(count + 1, np.int32), allocate(check_data_bytes(size), np.uint8)
+        return BytesVector(offsets, data, valid), (0, address_of(offsets), address_of(data), flags)
+    values = allocate(count, physical.dtype)
+    return FixedVector(values, valid), (physical.width, address_of(values), 0, flags)
