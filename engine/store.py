@@ -313,6 +313,7 @@ class Store:
     # Rows
 
     write = _of(lambda store: store._writes.write)
+    write_row = _of(lambda store: store._writes.write_row)
     begin_write = _of(lambda store: store._writes.begin)
 
     def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -72,7 +72,7 @@ class Undecided(Enum):
 
 
 UNDECIDED = Undecided.UNDECIDED
-"""The answer of ``RowReader.get_row`` where ``StoreService.get`` has to be asked."""
+"""The answer of a method for one row where the general method of ``StoreService`` has to be asked."""
 
 
 @runtime_checkable
@@ -84,6 +84,18 @@ class RowReader(Protocol):
 
         ``key`` has a value for each key column of ``table``, which may be out of date. UNDECIDED: ask ``get``, which
         also raises what there is to raise.
+        """
+        ...
+
+
+@runtime_checkable
+class RowWriter(Protocol):
+    """A store in this process, which writes single rows without Arrow."""
+
+    def write_row(self, command: WriteCommand, row: Mapping[str, Any]) -> WriteResult | Undecided:
+        """Apply one row, as Python values by column, as ``write`` does a batch of it.
+
+        UNDECIDED: nothing was done; ask ``write``, which also raises what there is to raise.
         """
         ...
 

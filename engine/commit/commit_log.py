@@ -10,7 +10,7 @@ durable and all earlier commits are visible.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -80,6 +80,26 @@ class CommitLog:
 
         Then as ``commit``. It raises as that does too, with all of them logged or none.
         """
+        commits = self._logged(payloads)
+        try:
+            yield commits
+            self._keep(commits, durability)
+        except BaseException as error:
+            raise self._not_applied(error) from error
+
+    def commit_one(
+        self, payload: list[pa.Buffer | bytes], durability: Durability, apply: Callable[[Commit], None]
+    ) -> Commit:
+        """Log one record as one commit, which ``apply`` applies. Else as ``commit_all``."""
+        commits = self._logged([payload])
+        try:
+            apply(commits[0])
+            self._keep(commits, durability)
+        except BaseException as error:
+            raise self._not_applied(error) from error
+        return commits[0]
+
+    def _logged(self, payloads: Sequence[list[pa.Buffer | bytes]]) -> list[Commit]:
         self._latch.check()
         self._wal.reserve(*(sum(map(len, payload)) for payload in payloads))
         with self._order:
@@ -90,17 +110,21 @@ class CommitLog:
                 self._mvcc.abort(*timestamps)
                 self._wal.release()
                 raise
-        try:
-            yield [Commit(timestamp, lsn) for lsn, timestamp in enumerate(timestamps, first)]
-            with self._finishing:
-                for lsn, timestamp in enumerate(timestamps, first):
-                    heappush(self._applied[durability], (lsn, timestamp))
-            self._finish_durable()
-        except BaseException as error:
-            why = "a commit was logged but could not be applied"
-            self._latch.stop(f"{why} ({error!r})")
-            self._mvcc.poison(why)
-            raise InternalError(f"{why}; restart the store") from error
+        return [Commit(timestamp, lsn) for lsn, timestamp in enumerate(timestamps, first)]
+
+    def _keep(self, commits: Sequence[Commit], durability: Durability) -> None:
+        """Make applied commits visible, now or when they are durable."""
+        with self._finishing:
+            for commit in commits:
+                heappush(self._applied[durability], (commit.lsn, commit.timestamp))
+        self._finish_durable()
+
+    def _not_applied(self, error: BaseException) -> InternalError:
+        """Forbid changes, since memory lacks what the log has; return the error to raise."""
+        why = "a commit was logged but could not be applied"
+        self._latch.stop(f"{why} ({error!r})")
+        self._mvcc.poison(why)
+        return InternalError(f"{why}; restart the store")
 
     def acknowledge(self, commit: Commit, durability: Durability) -> None:
         """Wait until a commit is durable and visible. The caller holds no lock; any number of threads may wait.

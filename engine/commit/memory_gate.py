@@ -109,6 +109,14 @@ class MemoryGate:
             with self._changed:
                 self._in_flight -= size_bytes
 
+    def admits_at_once(self, size_bytes: int) -> bool:
+        """Admit a batch of a few KB if memory need not be measured for it; else nothing has happened."""
+        with self._changed:
+            if not self._is_counted(size_bytes):
+                return False
+            self._unchecked += size_bytes
+            return True
+
     def let_in(self, size_bytes: int) -> LargePlace:
         """Admit a large amount if all of it fits below the hard limit; it counts until the place is left.
 
@@ -137,7 +145,7 @@ class MemoryGate:
             self._changed.notify_all()
 
     def _admit(self, size_bytes: int) -> None:
-        if not self._is_over_soft and self._unchecked + size_bytes < min(_CHECK_BYTES, self._hard // 8):
+        if self._is_counted(size_bytes):
             return
         fullness = self._fullness()
         if fullness.relieved > 0:
@@ -147,6 +155,10 @@ class MemoryGate:
                 fullness = self._fullness()
         if fullness.whole >= 1:
             self._refuse(fullness.left_bytes)
+
+    def _is_counted(self, size_bytes: int) -> bool:
+        """Whether a batch may be admitted without a measurement."""
+        return not self._is_over_soft and self._unchecked + size_bytes < min(_CHECK_BYTES, self._hard // 8)
 
     def _throttle(self, fullness: float) -> None:
         """Wait for a flush, or for a time that grows as memory exceeds the soft limit."""

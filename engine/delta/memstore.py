@@ -9,11 +9,14 @@ they may read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from ..vectors.growable import GrowableColumn
 from ..vectors.physical import PhysicalType
-from ..vectors.vector import Vector, conformed, stored_as
+from ..vectors.raw_cell import RawCell, one_cell
+from ..vectors.vector import FixedVector, Vector, conformed, stored_as
 from .cells import DeltaCells
 from .patch import Patch
 from .row_log import RowLog, SortedRun
@@ -144,6 +147,31 @@ class DeltaMemStore:
                 self._logs[log.column_id] = log
         if self.first_lsn is None:
             self.first_lsn = lsn
+
+    def append_row(
+        self, row: int, timestamp: int, columns: Mapping[int, tuple[PhysicalType, RawCell]], lsn: int
+    ) -> None:
+        """Add one commit's new raw cells for one row, like ``append``."""
+        logs = [self._logs[column_id] for column_id in columns if column_id in self._logs]
+        if len(logs) < len(columns) or not self._change_together(logs, columns):
+            vectors = {number: (physical, one_cell(cell, physical)) for number, (physical, cell) in columns.items()}
+            rowids = FixedVector(np.array([row], np.int32))
+            self.append(rowids, FixedVector(np.array([timestamp], np.int64)), vectors, lsn)
+            return
+        for log, (_, cell) in zip(logs, columns.values(), strict=True):
+            log.values.append_cell(cell)
+        for rows in {log.rows for log in logs}:
+            rows.append_row(row, timestamp)
+        if self.first_lsn is None:
+            self.first_lsn = lsn
+
+    def _change_together(self, logs: Sequence[DeltaLog], columns: Mapping[int, tuple[PhysicalType, RawCell]]) -> bool:
+        """Whether these columns share their rows with no others, and their cells are as wide as they were."""
+        shared = {log.rows for log in logs}
+        return all(
+            log.rows not in shared if column_id not in columns else log.values.physical is columns[column_id][0]
+            for column_id, log in self._logs.items()
+        )
 
     def counts(self) -> dict[int, int]:
         """Return the number of deltas of each column now, a mark for ``between``."""

@@ -66,6 +66,12 @@ class RowLog:
         self._rowids.append(rowids)
         self._timestamps.append(timestamps)
 
+    def append_row(self, row: int, timestamp: int) -> None:
+        """Add one entry and let readers see it; all columns must have their cells."""
+        self._rowids.append_cell(row)
+        self._timestamps.append_cell(timestamp)
+        self.publish()
+
     def publish(self) -> None:
         """Let readers see the appended entries; all columns must have their cells."""
         self.count = len(self._rowids)

@@ -18,8 +18,9 @@ them, so that the misses overlap.
 
 import numpy as np
 
+from .hashing import hash_string, hash_word
 from .kernel import inline, kernel
-from .simd.simd import prefetch, view_i64, view_u32, view_u64
+from .simd.simd import load_u64, prefetch, view_i64, view_u32, view_u64
 
 TAG_BITS = 24
 LOCATION_BITS = 40
@@ -142,6 +143,19 @@ def insert(slots, hash_bits, capacity, hashes, locations, count):
                 slot = _next(slot, capacity)
             table[slot] = tag_of(hashed[i]) | located[i]
             halves[slot] = half
+
+
+@kernel
+def add(slots: int, hash_bits: int, capacity: int, key: int, length: int, location: int) -> None:
+    """Add an entry for one absent key: ``length`` bytes at ``key``; with a negative ``length``, one uint64."""
+    hashed = hash_word(load_u64(key)) if length < 0 else hash_string(key, length)
+    table = view_u64(slots, capacity)
+    half = np.uint32(hashed >> _HALF)
+    slot = _home(half, capacity)
+    while table[slot] != _EMPTY:
+        slot = _next(slot, capacity)
+    table[slot] = tag_of(hashed) | np.uint64(location)
+    view_u32(hash_bits, capacity)[slot] = half
 
 
 @kernel

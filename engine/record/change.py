@@ -112,7 +112,12 @@ def pack_parts(change: Change, bounds: Sequence[int]) -> list[bytes]:
     """Return a change of few rows cut into changes of rows [bounds[i], bounds[i + 1]), none empty, as each would be in
     a record of its own."""
     rows = pack_row_parts(change.cells, change.rows.num_rows, bounds)
-    return [_HEADER.pack(change.tablet_id, change.kind, _ROWS, len(body)) + body for body in rows]
+    return [part_header(change.tablet_id, change.kind, len(body)) + body for body in rows]
+
+
+def part_header(tablet_id: int, kind: ChangeKind, size: int) -> bytes:
+    """Return what comes before a change of few rows that takes ``size`` bytes."""
+    return _HEADER.pack(tablet_id, kind, _ROWS, size)
 
 
 def _json_part(owner: int, kind: int, body: bytes) -> list[pa.Buffer | bytes]:

@@ -65,14 +65,20 @@ def pack_row_parts(cells: Mapping[int, Vector], row_count: int, bounds: Sequence
     """Return rows [bounds[i], bounds[i + 1]) of the cells, packed each for itself. Raises as ``pack_rows``."""
     encoded = encode(cells, row_count)
     data, offsets = encoded.data.tobytes(), encoded.offsets
-    types = np.array(list(cells), _UNIT).tobytes() + bytes(_CODES[stored_as(vector)] for vector in cells.values())
+    types = {column_id: stored_as(vector) for column_id, vector in cells.items()}
     parts: list[bytes] = []
     for first, last in pairwise(bounds):
         start, end = int(offsets[first]), int(offsets[last])
         ends = (offsets[first + 1 : last + 1] - start).tobytes()
-        body = _COUNTS.pack(len(cells), last - first) + types + ends + data[start:end]
+        body = head_of(types, last - first) + ends + data[start:end]
         parts.append(body + bytes(-len(body) % 8))
     return parts
+
+
+def head_of(columns: Mapping[int, PhysicalType], row_count: int) -> bytes:
+    """Return what comes before the ends of the rows; the columns are types by id."""
+    ids = np.array(list(columns), _UNIT).tobytes()
+    return _COUNTS.pack(len(columns), row_count) + ids + bytes(_CODES[physical] for physical in columns.values())
 
 
 def unpack_rows(body: memoryview) -> tuple[dict[int, Vector], pa.RecordBatch]:

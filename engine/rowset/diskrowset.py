@@ -77,6 +77,7 @@ class DiskRowSet(RowSet):
         self._block_keys: KeyVector | None = None
         self._key_filter: KeyFilter | None = None
         self._page_rows: PageRows | None = None
+        self._key_rows: PageRows | None = None
         self._has_live_stream = StreamKey(LIVE, "base") in reader.streams()
         self._check_row_counts()
 
@@ -177,7 +178,7 @@ class DiskRowSet(RowSet):
         rowset = copy(self)
         rowset.deltas = deltas
         rowset._columns = self._columns if columns is None else columns
-        rowset._page_rows = None
+        rowset._page_rows = rowset._key_rows = None
         return rowset
 
     def without_birth(self) -> DiskRowSet:
@@ -253,6 +254,14 @@ class DiskRowSet(RowSet):
         if reader is None or reader.columns is not columns:
             reader = self._page_rows = self._new_page_rows(columns)
         return reader
+
+    def key_cells(self, row: int, key: RowColumns) -> list[RawCell]:
+        """Return the raw cells of the ``key`` columns of a row. Raises as ``raw_cells``."""
+        reader = self._key_rows
+        if reader is None or reader.columns is not key:
+            streams = [self.base_stream(number) for number in key.ids]
+            reader = self._key_rows = PageRows(key, [*streams, None], 0)
+        return reader.read(row)[:-1]
 
     def _new_page_rows(self, columns: RowColumns) -> PageRows:
         streams = [self.base_stream(number) if self.has_base(number) else None for number in columns.ids]

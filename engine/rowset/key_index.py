@@ -108,6 +108,13 @@ class KeyIndex:
             kernels.insert(address_of(self._slots), address_of(self._hash_bits), self._capacity, *keys)
             self._key_count += len(hashes)
 
+    def add(self, key: int, length: int, location: int) -> None:
+        """Add one key, given as to ``locate``, that is known to be absent."""
+        if self._key_count + 1 > self.room:
+            self.reserve(self._key_count + 1)
+        kernels.add(self._address, self._bits_address, self._capacity, key, length, location)
+        self._key_count += 1
+
     def relocate(
         self, hashes: np.ndarray, old_locations: np.ndarray, new_locations: np.ndarray, lock: Lock = NO_LOCK
     ) -> None:
@@ -148,7 +155,7 @@ class KeyIndex:
             return
         larger = self._copied_to(max(_capacity_for(key_count), 2 * self._capacity))
         self._slots, self._hash_bits, self._capacity = larger._slots, larger._hash_bits, larger._capacity
-        self._address = larger._address
+        self._address, self._bits_address = larger._address, larger._bits_address
 
     def copy_for(self, key_count: int) -> KeyIndex:
         """Return a copy of the index with room for ``key_count`` keys in all, no fewer than it has.
@@ -177,6 +184,7 @@ class KeyIndex:
         self._slots = np.zeros(capacity, np.uint64)
         self._address = address_of(self._slots)
         self._hash_bits = np.zeros(capacity, np.uint32)
+        self._bits_address = address_of(self._hash_bits)
 
 
 def _capacity_for(key_count: int) -> int:

@@ -29,6 +29,10 @@ class LiveRows:
         alive[known] = ~self._dead[rowids[known]]
         return alive
 
+    def is_alive(self, row: int) -> bool:
+        """Return the same for one row."""
+        return self._dead is None or row >= len(self._dead) or not self._dead.item(row)
+
     def set(self, rowids: np.ndarray, alive: bool) -> None:
         """Mark rows, each named once, as alive or dead."""
         if not len(rowids):
@@ -36,6 +40,12 @@ class LiveRows:
         dead = self._reserve(int(rowids.max()) + 1)
         self.dead_count += int(np.count_nonzero(dead[rowids] == alive)) * (-1 if alive else 1)
         dead[rowids] = not alive
+
+    def set_row(self, row: int, alive: bool) -> None:
+        """Mark one row as alive or dead."""
+        dead = self._reserve(row + 1)
+        self.dead_count += int(dead.item(row) == alive) * (-1 if alive else 1)
+        dead[row] = not alive
 
     def load(self, alive: np.ndarray) -> None:
         """Take over the liveness of all rows."""

@@ -29,6 +29,7 @@ from ..vectors.keys import (
     take_keys,
 )
 from ..vectors.physical import PhysicalType, physical_of
+from ..vectors.placed_key import PlacedKey
 from ..vectors.raw_cell import RawCell
 from ..vectors.vector import BytesVector, FixedVector, Vector, conformed, zeros
 from .absent import absent_cells
@@ -53,7 +54,8 @@ class MemRowSet(RowSet):
         self.complete_at_lsn = 0
         """Once set aside: all its rows were inserted up to this log position."""
         self._schema = tuple(columns)
-        self._columns = {column.id: GrowableColumn(physical_of(column.logical.arrow)) for column in columns}
+        self._physicals = {column.id: physical_of(column.logical.arrow) for column in columns}
+        self._columns = {column_id: GrowableColumn(physical) for column_id, physical in self._physicals.items()}
         self._key_width = encoder.width
         self._keys = GrowableColumn(PhysicalType.INT64 if encoder.is_u64 else PhysicalType.BYTES)
         self._timestamps = GrowableColumn(PhysicalType.INT64)
@@ -66,8 +68,7 @@ class MemRowSet(RowSet):
 
     def fits(self, columns: Sequence[ColumnSchema]) -> bool:
         """Whether it has exactly these columns, with their present widths."""
-        wanted = {column.id: physical_of(column.logical.arrow) for column in columns}
-        return wanted == {column_id: column.physical for column_id, column in self._columns.items()}
+        return self._physicals == {column.id: physical_of(column.logical.arrow) for column in columns}
 
     @property
     def nbytes(self) -> int:
@@ -95,6 +96,27 @@ class MemRowSet(RowSet):
         self._index.insert(hash_keys(keys), rows)
         self._row_count += count
         return rows
+
+    def insert_row(self, cells: Sequence[RawCell], key: PlacedKey, timestamp: int, lsn: int) -> None:
+        """Append one row, like ``insert``; ``cells`` has the raw cell of each of the MemRowSet's own columns."""
+        for column, cell in zip(self._columns.values(), cells, strict=True):
+            column.append_cell(cell)
+        self._keys.append_cell(key.cell)
+        self._timestamps.append_cell(timestamp)
+        self.live.grow(1)
+        if self.first_lsn is None:
+            self.first_lsn = lsn
+        self._index.add(key.address, key.length, self._row_count)
+        self._row_count += 1
+
+    @property
+    def physicals(self) -> dict[int, PhysicalType]:
+        """The types of its columns, by id."""
+        return self._physicals
+
+    def has_key(self, row: int, key: PlacedKey) -> bool:
+        """Whether a row has a key."""
+        return self._keys.cell(row) == key.cell
 
     def find(self, keys: KeyVector, hashes: np.ndarray) -> np.ndarray:
         stored = self.keys(self._row_count)

@@ -89,7 +89,7 @@ def check_batch(batch: pa.RecordBatch, schema: TableSchema, operation: Operation
         InvalidArgumentError: no row of the batch can be accepted, whatever its cells.
     """
     _validate(batch)
-    columns = _columns(batch, schema, operation)
+    columns = columns_of(batch.schema.names, schema, operation)
     _check_row_count(batch.num_rows, columns, limits)
     refusals = RowRefusals(batch.num_rows)
     arrays = [_checked(batch.column(column.name), column, refusals, limits) for column in columns]
@@ -169,8 +169,12 @@ def _validate(batch: pa.RecordBatch) -> None:
         raise InvalidArgumentError(f"the data is not valid Arrow: {error}") from None
 
 
-def _columns(batch: pa.RecordBatch, schema: TableSchema, operation: Operation) -> list[ColumnSchema]:
-    names = batch.schema.names
+def columns_of(names: Sequence[str], schema: TableSchema, operation: Operation) -> list[ColumnSchema]:
+    """Return the columns that data with ``names`` has, those of the key first.
+
+    Raises:
+        InvalidArgumentError: there is no such column, it occurs twice, or the operation does not go with these.
+    """
     if len(set(names)) < len(names):
         raise InvalidArgumentError("the data has a column twice")
     if unknown := [name for name in names if name not in schema.by_name]:

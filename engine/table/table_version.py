@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +28,10 @@ from ..vectors.keys import KeyEncoder, KeyVector
 from ..vectors.physical import physical_of
 from .point_plan import PointPlan
 
+if TYPE_CHECKING:
+    from ...schemas.operation import Operation
+    from .row_plan import RowPlan
+
 _UINT16_MAX = (1 << 16) - 1
 _CLOSED_SECONDS = 0.1
 """Retry time for writes to a tablet that is about to move."""
@@ -40,6 +45,8 @@ class TableVersion:
     options: TableOptions
     tablets: tuple[Tablet, ...]
     partitions: PartitionSchema = UNPARTITIONED
+    row_plans: dict[tuple[Operation, tuple[str, ...]], RowPlan | None] = field(default_factory=dict, init=False)
+    """Filled by `row_plan.plan_of`."""
 
     def prepared(self) -> TableVersion:
         """Return it ready for the first batch: what is worked out when it is first asked for is there."""

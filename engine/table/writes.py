@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from typing import Any
 
 import pyarrow as pa
 
 from ...schemas.errors import InvalidArgumentError, StoreError
+from ...schemas.service import UNDECIDED, Undecided
 from ...schemas.write import CommitMode, WriteCommand, WriteResult
 from ..commit.commit_log import CommitLog
 from ..commit.memory_gate import MemoryGate, patiently
@@ -18,8 +20,11 @@ from .checked_batch import in_one_batch
 from .combined_writes import apply_together, may_combine
 from .direct_load import DirectLoad
 from .pending_write import PendingWrite, RepeatedWrite
+from .row_writes import PendingRow, RowWrites
 from .table import Table
 from .write_queue import QueuedWrite
+
+Pending = PendingWrite | PendingRow | RepeatedWrite
 
 _WRITES_AHEAD = 4
 """Batches of one ``write_all`` that are applied while the first of them becomes durable."""
@@ -51,40 +56,48 @@ class Writes:
         self._check_moment = check_moment
         self._notify = notify
         self._options = options
+        self._rows = RowWrites(log, gate, lambda size: self.direct_load.may_take(size), notify, options)
 
     def write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> WriteResult:
         """See StoreService."""
         return self._begin_patiently(command, batch, seq).result()
 
-    def begin(
-        self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None
-    ) -> PendingWrite | RepeatedWrite:
+    def write_row(self, command: WriteCommand, row: Mapping[str, Any]) -> WriteResult | Undecided:
+        """See RowWriter."""
+        pending = self._rows.begin(self._table(command.table), command, row)
+        return UNDECIDED if pending is None else pending.result()
+
+    def begin(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> Pending:
         """See StoreService."""
         table = self._table(command.table)
-        limits, size = self._options.limits, batch.nbytes
-        if size > limits.batch_bytes:
-            raise InvalidArgumentError(
-                f"a batch of {size:,} bytes is too large: it is one commit, of at most "
-                f"{limits.batch_bytes:,} bytes; split it into several"
-            )
         if command.writer is None or seq is None:
-            return self._begun(table, command, batch, size, None)
+            return self._begun(table, command, batch, None)
         with self._writers.begin(number_of(table.table_id, command.writer, seq)) as found:
             if isinstance(found, Ticket):
-                return self._begun(table, command, batch, size, found)
+                return self._begun(table, command, batch, found)
         found.check(batch.num_rows)
         return RepeatedWrite(found, self._log, command.durability or self._options.durability)
 
-    def _begin_patiently(
-        self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None
-    ) -> PendingWrite | RepeatedWrite:
+    def _begin_patiently(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> Pending:
         """Begin a write for a caller in this process, which has no client to retry when memory is full."""
         patience = self._options.memory_patience_seconds if self._gate.is_relieved() else 0
         return patiently(lambda: self.begin(command, batch, seq), patience)
 
+    def _check_size(self, size: int) -> None:
+        most = self._options.limits.batch_bytes
+        if size > most:
+            raise InvalidArgumentError(
+                f"a batch of {size:,} bytes is too large: it is one commit, of at most {most:,} bytes; "
+                "split it into several"
+            )
+
     def _begun(
-        self, table: Table, command: WriteCommand, batch: pa.RecordBatch, size: int, ticket: Ticket | None
-    ) -> PendingWrite:
+        self, table: Table, command: WriteCommand, batch: pa.RecordBatch, ticket: Ticket | None
+    ) -> PendingWrite | PendingRow:
+        if batch.num_rows == 1 and (row := self._rows.begin_batch(table, command, batch, ticket)):
+            return row
+        size = batch.nbytes
+        self._check_size(size)
         if command.if_timestamp is not None:
             self._check_moment(command.if_timestamp, table, "if_timestamp")
         durability = command.durability or self._options.durability
@@ -110,7 +123,7 @@ class Writes:
         """See StoreService."""
         if command.commit is CommitMode.STREAM:
             batches = in_one_batch(batches, self._options.limits)
-        pending: deque[PendingWrite | RepeatedWrite] = deque()
+        pending: deque[Pending] = deque()
         sizes: deque[int] = deque()
         try:
             for batch in batches:

@@ -210,6 +210,11 @@ class Tablet:
         version = self.version
         self.version = replace(version, disk=(*version.disk, *named), attached=version.attached[len(named) :])
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether new keys are collected."""
+        return bool(self._watches)
+
     def _came(self, hashes: np.ndarray) -> None:
         for watch in self._watches:
             watch.append(hashes)

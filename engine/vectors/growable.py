@@ -15,10 +15,11 @@ import numpy as np
 from .gather import MAX_DATA_BYTES
 from .memory import allocate
 from .physical import PhysicalType
-from .raw_cell import raw_number
+from .raw_cell import RawCell, raw_number
 from .vector import BytesVector, FixedVector, Vector, as_bytes
 
 _FIRST_CAPACITY = 1024
+_LOW_HALF = (1 << 64) - 1
 _LARGE_BYTES = 1 << 20
 """From this size on unused space costs more than additional copies."""
 
@@ -69,6 +70,22 @@ class GrowableColumn:
         self._append_valid(vector.valid, last)
         self._row_count = last
 
+    def append_cell(self, cell: RawCell) -> None:
+        """Append one raw cell (`raw_cell`). Else as ``append``."""
+        row = self._row_count
+        if self.physical is PhysicalType.BYTES:
+            self._append_string(row, cell or b"")  # pyright: ignore[reportArgumentType]
+        else:
+            if row == len(self._cells):
+                self._cells = _grown(self._cells, row, row + 1)
+            if self.physical is PhysicalType.INT128 and cell is not None:
+                self._cells[row] = cell & _LOW_HALF, cell >> 64  # pyright: ignore[reportOperatorIssue]
+            else:
+                self._cells[row] = 0 if cell is None else cell
+        if cell is None or self._valid is not None:
+            self._append_valid(np.array([cell is not None]), row + 1)
+        self._row_count = row + 1
+
     def view(self, row_count: int) -> FixedVector | BytesVector:
         """Return the first ``row_count`` rows without copying; later appends do not change them."""
         valid = self._valid
@@ -97,6 +114,18 @@ class GrowableColumn:
         offsets = self._offsets[self._row_count + 1 : last + 1]
         np.add(vector.offsets[1:], self._data_bytes - start, out=offsets)
         self._data_bytes = data_end
+
+    def _append_string(self, row: int, cell: bytes) -> None:
+        start, end = self._data_bytes, self._data_bytes + len(cell)
+        if end > MAX_DATA_BYTES:
+            raise OverflowError(f"{end} bytes do not fit in one column of {MAX_DATA_BYTES}")
+        if end > len(self._cells):
+            self._cells = _grown(self._cells, start, end)
+        if row + 2 > len(self._offsets):
+            self._offsets = _grown(self._offsets, row + 1, row + 2)
+        self._cells.data[start:end] = cell
+        self._offsets[row + 1] = end
+        self._data_bytes = end
 
     def _append_valid(self, valid: np.ndarray | None, last: int) -> None:
         if self._valid is None:

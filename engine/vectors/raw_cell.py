@@ -10,19 +10,21 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 from collections.abc import Callable
+from struct import Struct
 from typing import Any
 
 import numpy as np
 
 from ...schemas.types import LogicalType
 from .physical import PhysicalType, physical_of
-from .vector import BytesVector, DictionaryVector, FixedVector, Vector
+from .vector import BytesVector, DictionaryVector, FixedVector, Vector, nulls
 
 RawCell = int | float | bytes | None
 
 _EPOCH = dt.datetime(1970, 1, 1)
 _EPOCH_DAY = dt.date(1970, 1, 1).toordinal()
 _LAST_DAY = dt.date.max.toordinal()
+_SINGLE = Struct("<f")
 _EXACT = decimal.Context(prec=76, traps=[decimal.InvalidOperation])
 
 
@@ -52,6 +54,11 @@ def vector_of(cell: RawCell, physical: PhysicalType) -> Vector:
     return FixedVector(np.array([cell], physical.dtype))
 
 
+def one_cell(cell: RawCell, physical: PhysicalType) -> Vector:
+    """Return one raw cell, perhaps NULL, as a vector."""
+    return nulls(physical, 1) if cell is None else vector_of(cell, physical)
+
+
 def python_value(kind: LogicalType) -> Callable[[Any], Any] | None:
     """Return a function from the raw cells of a type, other than NULL, to Python values; None if they are the same."""
     if kind.name == "decimal":
@@ -74,6 +81,11 @@ def raw_key(kind: LogicalType) -> Callable[[Any], Any]:
         most = 1 << (8 * physical_of(kind.arrow).width - 1)
         return lambda value: value if type(value) is int and -most <= value < most else None
     return _RAW_KEYS[kind.name]
+
+
+def raw_value(kind: LogicalType) -> Callable[[Any], Any]:
+    """Return a function as ``raw_key`` does, for columns that may have any type."""
+    return _RAW_VALUES.get(kind.name) or raw_key(kind)
 
 
 def _date(days: int) -> dt.date | int:
@@ -132,4 +144,21 @@ def _raw_binary(value: Any) -> bytes | None:
     return value if type(value) is bytes else None
 
 
+def _raw_bool(value: Any) -> int | None:
+    return int(value) if type(value) is bool else None
+
+
+def _raw_double(value: Any) -> float | None:
+    return value if type(value) is float else None
+
+
+def _raw_single(value: Any) -> float | None:
+    """Return a float that a single holds exactly: what becomes of others is judged elsewhere."""
+    try:
+        return value if type(value) is float and _SINGLE.unpack(_SINGLE.pack(value))[0] == value else None
+    except OverflowError:
+        return None
+
+
+_RAW_VALUES: dict[str, Callable[[Any], Any]] = {"bool": _raw_bool, "double": _raw_double, "float": _raw_single}
 _RAW_KEYS: dict[str, Callable[[Any], Any]] = {"date": _raw_date, "timestamp[us]": _raw_timestamp, "binary": _raw_binary}

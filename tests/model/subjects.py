@@ -25,6 +25,7 @@ from nyala.schemas.changes import ChangeSpec
 from nyala.schemas.errors import RowErrors
 from nyala.schemas.operation import Operation
 from nyala.schemas.scan import ScanSpec
+from nyala.schemas.service import UNDECIDED
 from nyala.schemas.timestamp import last_of
 from nyala.schemas.transaction import StagedBatch, TransactionCommit, TransactionResult
 from nyala.schemas.write import Stage, WriteCommand, WriteResult
@@ -72,12 +73,19 @@ class EmbeddedSubject:
         self._shape = shape
         self._microseconds = self._latest = 1_700_000_000_000_000
         self._fs = MemoryFileSystem()
-        self._transactions = 0
+        self._transactions = self._writes = 0
         self._store = self._open()
         self._store.create_table(shape.definition)
 
     def write(self, op: str, batch: pa.RecordBatch, atomic: bool, since: int | None) -> WriteResult:
-        return self._store.write(WriteCommand(table=TABLE, op=Operation(op), atomic=atomic, if_timestamp=since), batch)
+        """Write a single row as Python values now and then, which is another way."""
+        command = WriteCommand(table=TABLE, op=Operation(op), atomic=atomic, if_timestamp=since)
+        self._writes += 1
+        if batch.num_rows == 1 and self._writes % 2:
+            result = self._store.write_row(command, next(iter(python_rows(batch))))
+            if result is not UNDECIDED:
+                return result
+        return self._store.write(command, batch)
 
     def transact(self, writes: Sequence[tuple[str, pa.RecordBatch]], truncate: bool) -> TransactionResult:
         """All in one part."""

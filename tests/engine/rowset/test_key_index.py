@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from nyala.engine.rowset.key_index import LOCATION_MAX, KeyIndex
-from nyala.engine.vectors.keys import U64Keys, hash_keys
+from nyala.engine.vectors.keys import BytesKeys, U64Keys, hash_keys
+from nyala.engine.vectors.memory import address_of
 
 
 def hashes_of(keys: np.ndarray) -> np.ndarray:
@@ -188,3 +189,21 @@ class KeyIndexMachine(RuleBasedStateMachine):
 
 TestKeyIndexMachine = KeyIndexMachine.TestCase
 TestKeyIndexMachine.settings = settings(deadline=None, max_examples=30, stateful_step_count=25)
+
+
+def test_keys_added_one_by_one_are_where_an_insert_puts_them():
+    words = np.random.default_rng(3).integers(0, 1 << 63, 3_000).astype(np.uint64)
+    texts = [b"key %d" % word for word in words[:500]]
+    offsets = np.cumsum([0, *map(len, texts)]).astype(np.int32)
+    data = np.frombuffer(b"".join(texts), np.uint8)
+    hashes = np.concatenate([hash_keys(U64Keys(words, 8)), hash_keys(BytesKeys(offsets, data))])
+    together, one_by_one = KeyIndex(), KeyIndex()
+    for location, hashed in enumerate(hashes):
+        together.insert(np.array([hashed]), np.array([location]))
+    for location in range(len(words)):
+        one_by_one.add(address_of(words[location : location + 1]), -1, location)
+    for i in range(len(texts)):
+        one_by_one.add(address_of(data) + int(offsets[i]), len(texts[i]), len(words) + i)
+    assert len(together) == len(one_by_one)
+    assert (together._slots == one_by_one._slots).all()
+    assert (together._hash_bits == one_by_one._hash_bits).all()

@@ -1,0 +1,158 @@
+"""RowPlan: what a write of one row needs to know beside its values, worked out once.
+
+It depends on the version of the table, the operation and the columns that the row has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from ...schemas.errors import InvalidArgumentError
+from ...schemas.limits import Limits
+from ...schemas.operation import Operation
+from ..partition.router import NOWHERE
+from ..record.change import ChangeKind
+from ..record.row_change import RowChange
+from ..rowset.row_columns import RowColumns
+from ..tablet.row_write import RowPlace
+from ..tablet.tablet import Tablet
+from ..vectors.arrow import from_arrow
+from ..vectors.physical import PhysicalType, physical_of
+from ..vectors.placed_key import KeyPlacer, PlacedKey
+from ..vectors.raw_cell import RawCell, raw_cell, raw_value
+from .checked_batch import columns_of
+from .routed_batch import shape_of
+from .table_version import TableVersion
+
+_STRING_BYTES_MAX = 32 << 10
+_CELL_BYTES = 24
+"""No cell takes more as Arrow, without its string."""
+_PLANS_MAX = 256
+
+
+class PlannedRow(NamedTuple):
+    """A row that fits its table."""
+
+    tablet: Tablet
+    key: PlacedKey
+    cells: list[RawCell]
+    """Those of the key columns first."""
+    size_bytes: int
+    """About as many as the row takes in memory."""
+
+
+class _Written(NamedTuple):
+    """How one kind of change is logged and applied."""
+
+    change: RowChange
+    sources: list[tuple[int, RawCell]]
+    """For each of its columns, which cell of the row it gets; -1: none, but this default."""
+    values: dict[int, tuple[PhysicalType, int]]
+    """As `apply_row` takes them."""
+
+
+class RowPlan:
+    """How to write rows of one form. Thread safe."""
+
+    def __init__(self, version: TableVersion, operation: Operation, names: Sequence[str]) -> None:
+        """Raises InvalidArgumentError if no row can have these columns."""
+        schema = version.schema
+        columns = columns_of(names, schema, operation)
+        self.version = version
+        self._columns = [(column.name, raw_value(column.logical), column.nullable) for column in columns]
+        self._types = {column.name: column.logical.arrow for column in columns}
+        self._schema: pa.Schema | None = None
+        """The last schema of a batch that had these types."""
+        self._strings = [i for i, column in enumerate(columns) if column.logical.is_variable]
+        self._place = KeyPlacer(version.encoder).place
+        self.key_columns = RowColumns.of(tuple(schema.key), schema.key_columns)
+        self.physicals = {column.id: physical_of(column.logical.arrow) for column in schema.columns}
+        """The types of all columns of the table, by id."""
+        sent = {column.id: i for i, column in enumerate(columns)}
+        self._other_bytes = version.bytes_of_defaults(sent) + _CELL_BYTES * len(schema.columns)
+        self._decide(version, operation, sent)
+
+    def _decide(self, version: TableVersion, operation: Operation, sent: Mapping[int, int]) -> None:
+        """Decide what becomes of rows whose key is alive, or not; None: only the general way can tell, or refuses."""
+        base, shape = operation.base, shape_of(version, set(sent))
+        mutable = [column_id for column_id in sent if column_id not in version.immutable]
+        self._if_alive = self._if_absent = None
+        if base is Operation.DELETE:
+            self._if_alive = _written(version, ChangeKind.DELETE, [column.id for column in version.schema.key], sent)
+        elif base is not Operation.INSERT and shape.has_values and (operation.ignores or not shape.has_immutable):
+            self._if_alive = _written(version, ChangeKind.UPDATE, mutable, sent)
+        if base in (Operation.INSERT, Operation.UPSERT) and shape.is_complete:
+            everything = [column.id for column in version.schema.columns]
+            self._if_absent = _written(version, ChangeKind.STORE, everything, sent)
+
+    def row_of(self, batch: pa.RecordBatch) -> dict[str, Any] | None:
+        """Return the only row of a batch as Python values by column; None if only the general way can judge it."""
+        schema = batch.schema
+        if schema is not self._schema and (self._schema is None or not schema.equals(self._schema)):
+            if any(schema.field(name).type != kind for name, kind in self._types.items()):
+                return None
+            self._schema = schema
+        try:
+            batch.validate(full=True)
+            return {name: cells[0].as_py() for name, cells in zip(schema.names, batch.columns, strict=True)}
+        except (ValueError, OverflowError):  # malformed, or a moment that Python lacks
+            return None
+
+    def planned(self, row: Mapping[str, Any], limits: Limits) -> PlannedRow | None:
+        """Return a row with its tablet, given as Python values by column; None if only the general way can judge it."""
+        cells: list[Any] = []
+        for name, convert, nullable in self._columns:
+            value = row[name]
+            cell = None if value is None else convert(value)
+            if cell is None and not (nullable and value is None):
+                return None
+            cells.append(cell)
+        size = sum(len(cells[i]) for i in self._strings if cells[i] is not None)
+        if size > min(_STRING_BYTES_MAX, limits.cell_bytes) or size + self._other_bytes > limits.batch_bytes:
+            return None
+        version = self.version
+        key_cells = cells[: version.schema.key_columns]
+        key, number = self._place(key_cells), version.router.number_of_cells(key_cells)
+        if key is None or key.length > limits.key_bytes or number == NOWHERE or not version.is_all_here:
+            return None
+        return PlannedRow(version.tablets[number], key, cells, size + self._other_bytes)
+
+    def written(self, place: RowPlace) -> _Written | None:
+        """Return what becomes of a row, None if only the general way can tell, or refuses."""
+        return self._if_alive if place.is_alive else self._if_absent
+
+
+def plan_of(version: TableVersion, operation: Operation, names: tuple[str, ...]) -> RowPlan | None:
+    """Return the plan for rows that have the columns ``names``; None if the general way has to judge them."""
+    known, form = version.row_plans, (operation, names)
+    if form not in known:
+        if len(known) >= _PLANS_MAX:
+            known.clear()
+        known[form] = _new_plan(version, operation, names)
+    return known.get(form)
+
+
+def _new_plan(version: TableVersion, operation: Operation, names: tuple[str, ...]) -> RowPlan | None:
+    if version.schema.auto_incrementing is not None:
+        return None
+    try:
+        return RowPlan(version, operation, names)
+    except InvalidArgumentError:
+        return None
+
+
+def _written(version: TableVersion, kind: ChangeKind, ids: Sequence[int], sent: Mapping[int, int]) -> _Written:
+    schema = version.schema
+    columns = {column_id: physical_of(schema.by_id[column_id].logical.arrow) for column_id in ids}
+    sources = [(sent[number], None) if number in sent else (-1, _default(version, number)) for number in ids]
+    key = {column.id for column in schema.key}
+    values = {number: (physical, i) for i, (number, physical) in enumerate(columns.items()) if number not in key}
+    return _Written(RowChange(kind, columns), sources, values)
+
+
+def _default(version: TableVersion, column_id: int) -> RawCell:
+    cell = version.defaults[column_id]
+    return raw_cell(from_arrow(pa.array([cell.as_py()], cell.type), physical_of(cell.type)), 0)

@@ -1,0 +1,89 @@
+"""Writes one row by its key: what `Tablet.decide` and `Tablet.apply` do for a single row, without vectors.
+
+The meaning is theirs. What cannot be decided here is left to them, before anything has happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ...schemas.errors import StoreError
+from ..codecs.codec import CorruptPageError
+from ..delta import LIVE
+from ..record.change import ChangeKind
+from ..rowset.diskrowset import DiskRowSet
+from ..rowset.location import ROWID_BITS, ROWS_MAX
+from ..rowset.memrowset import MemRowSet
+from ..rowset.row_columns import RowColumns
+from ..rowset.rowset import RowSet
+from ..vectors.physical import PhysicalType
+from ..vectors.placed_key import PlacedKey
+from ..vectors.raw_cell import RawCell
+from .key_lookup import ABSENT
+from .tablet import Tablet
+
+
+class RowPlace(NamedTuple):
+    """Where the row of a key is; without a rowset, no row has the key."""
+
+    rowset: RowSet | None
+    row: int
+    is_alive: bool
+
+
+NOWHERE = RowPlace(None, -1, False)
+
+
+def find_row(tablet: Tablet, key: PlacedKey, cells: Sequence[RawCell], columns: RowColumns) -> RowPlace | None:
+    """Return the place of a key, None if only ``Tablet.find`` can tell; under the write lock.
+
+    ``cells`` are the raw cells of the key ``columns``.
+    """
+    location = tablet.key_lookup.locate(tablet.version, key.address, key.length)
+    if location == ABSENT:
+        return NOWHERE
+    rowset = tablet.rowset_at(location >> ROWID_BITS) if location >= 0 else None
+    if rowset is None:
+        return None
+    row = location & (ROWS_MAX - 1)
+    return RowPlace(rowset, row, rowset.live.is_alive(row)) if _has_key(rowset, row, key, cells, columns) else None
+
+
+def _has_key(rowset: RowSet, row: int, key: PlacedKey, cells: Sequence[RawCell], columns: RowColumns) -> bool:
+    """Whether a row has a key; False too if it cannot be read."""
+    if isinstance(rowset, MemRowSet):
+        return rowset.has_key(row, key)
+    assert isinstance(rowset, DiskRowSet), "a rowset is in memory or on disk"
+    try:
+        return rowset.key_cells(row, columns) == cells
+    except (StoreError, CorruptPageError):
+        return False
+
+
+def apply_row(
+    tablet: Tablet,
+    kind: ChangeKind,
+    place: RowPlace,
+    key: PlacedKey,
+    cells: Sequence[RawCell],
+    values: Mapping[int, tuple[PhysicalType, int]],
+    timestamp: int,
+    lsn: int,
+) -> None:
+    """Apply a change of one row to the stores, under the write lock; it is logged.
+
+    ``values``: the type of each column beside the key, and where its raw cell is in ``cells``. A new row goes into the
+    active MemRowSet, whose columns ``cells`` has.
+    """
+    if place.rowset is None:
+        tablet.version.active.insert_row(cells, key, timestamp, lsn)
+    else:
+        columns = {number: (physical, cells[i]) for number, (physical, i) in values.items()}
+        if kind is not ChangeKind.UPDATE:
+            is_alive = kind is ChangeKind.STORE
+            columns[LIVE] = PhysicalType.BOOL, int(is_alive)
+            place.rowset.live.set_row(place.row, is_alive)
+        place.rowset.deltas.active.append_row(place.row, timestamp, columns, lsn)
+    tablet.last_timestamp = max(tablet.last_timestamp, timestamp)
+    tablet.last_lsn = max(tablet.last_lsn, lsn)

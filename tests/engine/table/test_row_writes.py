@@ -1,0 +1,158 @@
+"""A row written by its plan leaves what the general way leaves: answers, errors, log and rows, after a restart too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from nyala.clients.api.database import Database
+from nyala.clients.convert.cells import python_rows
+from nyala.engine.fs import MemoryFileSystem
+from nyala.engine.options import StoreOptions
+from nyala.engine.store import Store
+from nyala.engine.table.row_writes import RowWrites
+from nyala.schemas.errors import StoreError
+from nyala.schemas.operation import Operation
+from nyala.schemas.scan import ScanSpec
+from nyala.schemas.write import WriteCommand
+from tests.doubles.clock import ManualClock
+from tests.model.machine import writes
+from tests.model.shapes import (
+    ALL_TYPES,
+    IMMUTABLE,
+    NO_INDEX,
+    PARTITIONED,
+    SMALL_INDEX,
+    STRING_KEY,
+    TABLE,
+    U64,
+    Shape,
+)
+from tests.model.subjects import crashed
+
+OPTIONS = StoreOptions(maintenance="off", wal_segment_bytes=1 << 16)
+FORMS = ["dict", "batch", "numbered", "os"]
+PHASES = [phase for phase in Phase if phase is not Phase.shrink]
+WORK = ["flush", "flush_deltas", "compact", "restart"]
+
+
+class Way:
+    """A store whose single rows all go one way."""
+
+    def __init__(self, shape: Shape, is_general: bool) -> None:
+        self.shape = shape
+        self._is_general = is_general
+        self._fs = MemoryFileSystem()
+        self._microseconds = 1_700_000_000_000_000
+        self.log: list[Any] = []
+        self.by_plan = 0
+        self._open()
+        self.store.create_table(shape.definition)
+
+    def _open(self) -> None:
+        self._microseconds += 1_000_000
+        limit = self.shape.key_index_bytes
+        options = OPTIONS if limit is None else OPTIONS.model_copy(update={"key_index_bytes": limit})
+        self.store = Store.open(self._fs, options, ManualClock(self._microseconds))
+        self._watch(self.store._writes._rows)
+        real = self.store._wal.append_all
+
+        def append_all(records: Any) -> int:
+            self.log += [(timestamp, b"".join(map(bytes, payload))) for timestamp, payload in records]
+            return real(records)
+
+        self.store._wal.append_all = append_all  # pyright: ignore[reportAttributeAccessIssue]
+
+    def _watch(self, rows: RowWrites) -> None:
+        real = rows._begin
+
+        def begin(*how: Any) -> Any:
+            found = None if self._is_general else real(*how)
+            self.by_plan += found is not None
+            return found
+
+        rows._begin = begin  # pyright: ignore[reportAttributeAccessIssue]
+
+    def write(self, form: str, op: str, columns: tuple[str, ...], row: tuple, number: int) -> object:
+        batch = self.shape.batch(columns, [dict(zip(columns, row, strict=True))])
+        try:
+            if form == "dict":
+                table = Database(self.store).table(TABLE)
+                return table.write([next(iter(python_rows(batch)))], op, on_error="return")
+            durability = "os" if form == "os" else None
+            writer = "w" if form == "numbered" else None
+            command = WriteCommand(table=TABLE, op=Operation(op), durability=durability, writer=writer)  # pyright: ignore
+            return self.store.write(command, batch, number if writer else None)
+        except StoreError as error:
+            return repr(error)
+
+    def work(self, what: str) -> None:
+        if what == "restart":
+            self._fs = crashed(self.store, self._fs, None)
+            self._open()
+        else:
+            self.store.maintain(TABLE, what)
+
+    def state(self) -> object:
+        spec = ScanSpec(table=TABLE, ordered=True)
+        rows = self.store.scan(spec).to_reader().read_all()
+        stats = self.store.table_stats(TABLE)
+        assert stats.live_rows == rows.num_rows
+        told = [repr(row) for batch in rows.to_batches() for row in python_rows(batch)]  # NaN is not itself
+        return told, self.store.last_change(TABLE), stats.live_rows
+
+
+def steps_of(shape: Shape) -> st.SearchStrategy[list[Any]]:
+    one = writes(shape).map(lambda write: (write[0], write[1], write[2][0]))
+    written = st.tuples(st.sampled_from(FORMS), one)
+    return st.lists(st.one_of(written, written, written, st.sampled_from(WORK)), min_size=10, max_size=25)
+
+
+def compared(shape: Shape, steps: list[Any]) -> int:
+    """Do the steps in both ways; return how many rows were written by their plans."""
+    ways = [Way(shape, is_general=False), Way(shape, is_general=True)]
+    plain, general = ways
+    try:
+        for number, step in enumerate(steps):
+            if isinstance(step, str):
+                for way in ways:
+                    way.work(step)
+                assert plain.state() == general.state()
+            else:
+                form, (op, columns, row) = step
+                answers = [way.write(form, op, columns, row, number) for way in ways]
+                assert answers[0] == answers[1]
+            assert plain.log == general.log
+        assert plain.state() == general.state()
+    finally:
+        for way in ways:
+            way.store.close()
+    assert general.by_plan == 0
+    return plain.by_plan
+
+
+SHAPES = {
+    "u64": U64,
+    "all types": ALL_TYPES,
+    "string key": STRING_KEY,
+    "immutable columns": IMMUTABLE,
+    "hash and range": PARTITIONED,
+    "no key index": NO_INDEX,
+    "small key index": SMALL_INDEX,
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+def test_both_ways_leave_the_same(shape: Shape) -> None:
+    written: list[int] = []
+
+    @settings(max_examples=10, deadline=None, phases=PHASES)
+    @given(steps=steps_of(shape))
+    def run(steps: list[Any]) -> None:
+        written.append(compared(shape, steps))
+
+    run()
+    assert sum(written), "some rows are plain"
