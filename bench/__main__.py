@@ -24,6 +24,7 @@ ENGINE_SUITES = (
     "locks",
     "lookups",
     "tablets",
+    "callers",
 )
 SUITES = ("micro", "engine", "compare", "lineitem", "ycsb", "service", "spark", *ENGINE_SUITES)
 

@@ -43,6 +43,7 @@ class Call:
         self.peer = peer_of(context.peer())
         self.waiting_since: float | None = None
         """When it began to wait for its client; None while the server works."""
+        self._sending_since: float | None = None
         self._calls = calls
         self._context: fl.ServerCallContext | None = context
         self._lock = threading.RLock()  # the garbage collector may close the call on the thread that ends it
@@ -101,6 +102,21 @@ class Call:
             yield
         finally:
             self.waiting_since = None
+
+    @contextmanager
+    def sending(self) -> Iterator[None]:
+        """Mark the call as waiting for its client to take an answer, on a second thread, during the body."""
+        self._sending_since = time.monotonic()
+        try:
+            yield
+        finally:
+            self._sending_since = None
+
+    @property
+    def stuck_since(self) -> float | None:
+        """When it began to wait for its client, on either thread; None while the server works."""
+        sending, waiting = self._sending_since, self.waiting_since
+        return waiting if sending is None else min(sending, waiting or sending)
 
     def _admitted(self, kind: Kind) -> Slot | None:
         if kind is Kind.PLAN and self._large:
@@ -203,7 +219,7 @@ class Calls:
         while not self._stopped.wait(min(longest / 4, 1.0)):
             before = time.monotonic() - longest
             for call in self._all():
-                if (since := call.waiting_since) is not None and since < before:
+                if (since := call.stuck_since) is not None and since < before:
                     self._end_stalled(call, longest)
 
     def _make_room(self, kind: Kind) -> bool:
@@ -221,7 +237,7 @@ class Calls:
                 (self.admission.count(kind, call.peer), -since, call)
                 for call in self._running
                 if call.kind is kind and call not in self._ending
-                if (since := call.waiting_since) is not None and since < before
+                if (since := call.stuck_since) is not None and since < before
             ]
             if not stuck:
                 return False

@@ -1,4 +1,4 @@
-"""DoExchange: batched point reads. A batch of keys comes in, its rows go out, repeatedly.
+"""DoExchange: a session, or batched point reads: a batch of keys comes in, its rows go out, repeatedly.
 
 A stream may stay open and idle, so resources are taken for each batch: an idle stream does not count as a scan, and a
 stopping server does not wait for it.
@@ -8,21 +8,56 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.flight as fl
+from pydantic_core import from_json
 
 from ..schemas.command import RowCount, TableName, read_json
 from ..schemas.errors import InvalidArgumentError, UnavailableError
 from ..schemas.service import StoreService
+from ..schemas.session import SessionCommand
 from ..schemas.verb import Kind
 from .calls import Call, Calls
 from .config import ServerConfig
 from .cutter import cut
+from .errors import Translator
 from .get import sized
 from .received_batch import received
+from .session import run_session
 
 
-def point_reads(
+def exchange(
     store: StoreService,
     descriptor: fl.FlightDescriptor,
+    reader: fl.MetadataRecordBatchReader,
+    writer: fl.MetadataRecordBatchWriter,
+    calls: Calls,
+    call: Call,
+    translator: Translator,
+) -> None:
+    """Run the session or the point reads that the descriptor asks for.
+
+    Raises:
+        StoreError: the command is neither; or as ``run_session`` or ``_point_reads``.
+    """
+    if descriptor.descriptor_type != fl.DescriptorType.CMD:
+        raise InvalidArgumentError('DoExchange takes a command: {"table": ...} or {"session": 1}')
+    body = sized(descriptor.command or b"", "the command", calls.config.request_bytes_max)
+    if _is_session(body):
+        read_json(SessionCommand, body, "the command")
+        run_session(store, reader, writer, calls, call, translator)
+    else:
+        _point_reads(store, read_json(TableName, body, "the command").table, reader, writer, calls, call)
+
+
+def _is_session(body: bytes) -> bool:
+    try:
+        return "session" in from_json(body)
+    except (ValueError, TypeError):
+        return False
+
+
+def _point_reads(
+    store: StoreService,
+    table: str,
     reader: fl.MetadataRecordBatchReader,
     writer: fl.MetadataRecordBatchWriter,
     calls: Calls,
@@ -34,10 +69,6 @@ def point_reads(
         StoreError: the table is unknown, the keys do not fit it, or its columns have changed.
     """
     config = calls.config
-    if descriptor.descriptor_type != fl.DescriptorType.CMD:
-        raise InvalidArgumentError('DoExchange takes a command: {"table": ...}')
-    body = sized(descriptor.command or b"", "the command", config.request_bytes_max)
-    table = read_json(TableName, body, "the command").table
     schema = pa.schema([column.field for column in store.describe_table(table).columns])
     writer.begin(schema)
     for item in received(reader, config, call):

@@ -16,6 +16,9 @@ from .limits import BudgetShare
 from .message_size import BrokenMessageError, decoded_bytes
 from .native.message_hook import inspecting
 
+_HEADS_MAX = 64
+"""Heads of messages that a session remembers. Rows of the same lengths have the same."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReceivedBatch:
@@ -104,6 +107,46 @@ class _Size:
         _check_size(self._bytes, self._number, self._config)
         if is_compressed:
             self._decompressed.take(size)
+
+
+class BodyReader:
+    """Reads batches from Arrow messages of their own, as sessions have them. For one thread."""
+
+    def __init__(self, config: ServerConfig) -> None:
+        self._config = config
+        self._checked: set[tuple[bytes, int]] = set()
+        """Heads of messages that are known to be good, with the length of the body."""
+
+    def batch(self, message: bytes, schema: pa.Schema) -> pa.RecordBatch:
+        """Return the batch in a message, fully validated.
+
+        Raises:
+            InvalidArgumentError: it is malformed or compressed.
+        """
+        try:
+            opened = pa.ipc.read_message(message)
+            self._check(opened)
+            batch = pa.ipc.read_record_batch(opened, schema)
+        except BrokenMessageError as error:
+            raise InvalidArgumentError(f"the Arrow message is malformed: {error}") from None
+        except (pa.ArrowException, OSError, EOFError) as error:
+            raise InvalidArgumentError(f"the Arrow message is not valid: {_first_line(error)}") from None
+        return _checked(batch, 0, self._config)
+
+    def _check(self, message: pa.ipc.Message) -> None:
+        if message.type != "record batch":
+            raise BrokenMessageError(f"it is a {message.type}, not a record batch")
+        head, body = message.metadata, message.body
+        known = (head.to_pybytes(), body.size if body else 0)
+        if known in self._checked:
+            return
+        size, is_compressed = decoded_bytes(memoryview(head), memoryview(body) if body else memoryview(b""))
+        if is_compressed:
+            raise BrokenMessageError("it is compressed; send it plain, or by DoPut")
+        _check_size(size, 0, self._config)
+        if len(self._checked) >= _HEADS_MAX:
+            self._checked.clear()
+        self._checked.add(known)
 
 
 def _check_size(size: int, number: int, config: ServerConfig) -> None:

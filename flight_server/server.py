@@ -86,10 +86,10 @@ class FlightServer(fl.FlightServerBase):
         reader: fl.MetadataRecordBatchReader,
         writer: fl.MetadataRecordBatchWriter,
     ) -> None:
-        """Point reads: keys in, rows out."""
+        """A session, or point reads: keys in, rows out."""
         message_hook.check_first_message()
         with self.calls.begin(context, Kind.EXCHANGE) as call, call.working():
-            exchange.point_reads(self.store, descriptor, reader, writer, self.calls, call)
+            exchange.exchange(self.store, descriptor, reader, writer, self.calls, call, self.translator)
 
     @verb
     def list_actions(self, context: fl.ServerCallContext) -> list[fl.ActionType]:

@@ -11,13 +11,18 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
+from typing import TypeVar
 
 import pyarrow as pa
 
 from ...schemas.errors import StoreError, UnavailableError
+from ...schemas.service import UNDECIDED, Undecided
 from ...schemas.write import WriteCommand, WriteResult
 from .put_stream import PutStream
 from .server_wait import ServerWait
+
+Answer = TypeVar("Answer")
+SmallWrite = Callable[[WriteCommand, pa.RecordBatch, int], WriteResult | Undecided]
 
 
 class Writer:
@@ -61,11 +66,14 @@ class NumberedPut:
         open_stream: Callable[[WriteCommand, pa.Schema], PutStream],
         writer: Writer,
         wait: ServerWait,
+        small: SmallWrite,
     ) -> None:
-        """``wait`` decides how long to wait for a server that is down."""
+        """``wait`` decides how long to wait for a server that is down; ``small`` sends a batch by a session, or is
+        UNDECIDED."""
         self._open_stream = open_stream
         self._writer = writer
         self._wait = wait
+        self._small = small
         self._unanswered: deque[tuple[int, pa.RecordBatch]] = deque()
 
     def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:
@@ -84,6 +92,10 @@ class NumberedPut:
     def write_only(self, command: WriteCommand, batch: pa.RecordBatch) -> WriteResult:
         """Write one batch. Raises as ``write_all``."""
         number = self._writer.next_number()
+        if self._writer.name is not None:  # else it cannot be sent again when a session breaks
+            found = self._repeated(lambda: self._small(self._named(command), batch, number))
+            if found is not UNDECIDED:
+                return found
         return self._resending(command, batch.schema, lambda stream: stream.send_only(batch, number))
 
     def write_staged(self, command: WriteCommand, batches: list[pa.RecordBatch]) -> WriteResult:
@@ -94,12 +106,21 @@ class NumberedPut:
     def _resending(
         self, command: WriteCommand, schema: pa.Schema, send: Callable[[PutStream], WriteResult]
     ) -> WriteResult:
+        def attempt() -> WriteResult:
+            with self._stream(command, schema) as stream:
+                return send(stream)
+
+        return self._repeated(attempt)
+
+    def _repeated(self, attempt: Callable[[], Answer]) -> Answer:
         while True:
             try:
-                with self._stream(command, schema) as stream:
-                    return send(stream)
+                return attempt()
             except UnavailableError as error:
                 self._wait.wait(error)
+
+    def _named(self, command: WriteCommand) -> WriteCommand:
+        return command.model_copy(update={"writer": self._writer.name})
 
     def _write_on(self, command: WriteCommand, coming: Iterator[pa.RecordBatch]) -> Iterator[WriteResult]:
         with self._stream(command, self._unanswered[0][1].schema) as stream:
@@ -124,7 +145,7 @@ class NumberedPut:
 
     @contextmanager
     def _stream(self, command: WriteCommand, schema: pa.Schema) -> Iterator[PutStream]:
-        stream = self._open_stream(command.model_copy(update={"writer": self._writer.name}), schema)
+        stream = self._open_stream(self._named(command), schema)
         try:
             yield stream
         finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.flight as fl
 from pydantic import BaseModel
 
+from ...schemas.description import TableDescription
 from ...schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, StoreError, UnavailableError
 from ...schemas.moving import MoveProgress
 from ...schemas.scan import ScanSpec
-from ...schemas.service import ScanStream
+from ...schemas.service import UNDECIDED, ScanStream, Undecided
 from ...schemas.statement import Statement
 from ...schemas.timestamp import parse_moment
 from ...schemas.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
@@ -30,6 +31,8 @@ from .put_stream import PutStream
 from .scan_parts import ScanPart, ScanParts
 from .scan_reader import ScanReader
 from .server_wait import ServerWait
+from .sessions import Sessions
+from .small_requests import SmallRequests
 from .staging_put import StagingPut
 
 Answer = TypeVar("Answer")
@@ -82,6 +85,8 @@ class FlightStore(Verbs):
                 "use nyala.open for a directory, connect(placement=...) for several servers"
             ) from None
         self._point_reads = PointReads(self._client)
+        self._sessions = Sessions(self._client)
+        self._small = SmallRequests(self._sessions, self.describe_table)
         self._patiently(self.health) if patient else self.health()
 
     def at_once(self) -> FlightStore:
@@ -129,7 +134,7 @@ class FlightStore(Verbs):
             yield self._numbered(Writer(None, count()))
 
     def _numbered(self, writer: Writer) -> NumberedPut:
-        return NumberedPut(self._open_put, writer, self._write_wait())
+        return NumberedPut(self._open_put, writer, self._write_wait(), self._small.write)
 
     def _write_wait(self) -> ServerWait:
         return ServerWait(lambda: self.health().takes_writes, self._retries, f"the server at {self.url}")
@@ -188,10 +193,13 @@ class FlightStore(Verbs):
                 return result
 
     def scan(self, spec: ScanSpec) -> ScanStream:
-        """See StoreService. An aggregate or a single tablet takes one call, without tickets."""
+        """See StoreService. A short scan, an aggregate or a single tablet takes one call, without tickets."""
+        is_part = spec.tablet is not None or spec.partition is not None or spec.here
+        if not is_part and (found := self._patiently(lambda: self._small.scan(spec))) is not UNDECIDED:
+            return found
         if spec.aggregate is not None:
             return self._patiently(lambda: self._aggregated(spec))
-        if spec.tablet is not None or spec.partition is not None or spec.here:
+        if is_part:
             reader = self._scan_reader(spec)
             return ScanStream(reader.open(), _pinned_to(spec), reader.batches(), rest=lambda: reader.rest)
         for attempt in range(_PLANS_MAX):
@@ -239,7 +247,12 @@ class FlightStore(Verbs):
 
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
         """See StoreService."""
-        return self._patiently(lambda: self._point_reads.get(table, keys))
+        found = self._patiently(lambda: self._small.rows(table, keys))
+        return self._patiently(lambda: self._point_reads.get(table, keys)) if found is UNDECIDED else found
+
+    def get_row(self, table: TableDescription, key: Sequence[Any]) -> dict[str, Any] | Undecided | None:
+        """See RowReader."""
+        return self._patiently(lambda: self._small.row(table.name, key))
 
     # The store
 
@@ -265,6 +278,7 @@ class FlightStore(Verbs):
 
     def close(self) -> None:
         """Close the connection; the server keeps running."""
+        self._sessions.close()
         self._point_reads.close()
         self._client.close()
 

@@ -22,6 +22,7 @@ from nyala.clients.flight.server_wait import ServerWait
 from nyala.engine.store import Store
 from nyala.schemas.errors import InvalidArgumentError, RowErrors, UnavailableError
 from nyala.schemas.operation import Operation
+from nyala.schemas.service import UNDECIDED, Undecided
 from nyala.schemas.write import WriteCommand
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64())])
@@ -141,11 +142,15 @@ def test_without_retries_a_lost_answer_is_an_error(proxy: Proxy, rows: Table) ->
             table.insert({"id": [1], "v": [1]})
 
 
+def not_small(*_: Any) -> Undecided:
+    return UNDECIDED
+
+
 def test_a_server_that_stays_away_is_an_error() -> None:
     def gone(*_: Any) -> Any:
         raise UnavailableError("gone")
 
-    put = NumberedPut(gone, Writer("w", iter(range(9))), ServerWait(lambda: True, True))
+    put = NumberedPut(gone, Writer("w", iter(range(9))), ServerWait(lambda: True, True), not_small)
     with pytest.raises(UnavailableError, match="gone"):
         put.write_only(INSERT, batch(0))
 
@@ -157,7 +162,7 @@ def test_a_read_only_server_is_an_error_at_once() -> None:
         calls.append(1)
         raise UnavailableError("read-only")
 
-    put = NumberedPut(refusing, Writer("w", iter(range(9))), ServerWait(lambda: False, True))
+    put = NumberedPut(refusing, Writer("w", iter(range(9))), ServerWait(lambda: False, True), not_small)
     with pytest.raises(UnavailableError, match="read-only"):
         list(put.write_all(INSERT, [batch(0), batch(10)]))
     assert len(calls) == 1

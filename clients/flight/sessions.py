@@ -1,0 +1,84 @@
+"""Sessions: open DoExchanges that take small reads and writes, so that a request is one message each way."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pyarrow as pa
+import pyarrow.flight as fl
+
+from ...schemas.errors import InternalError, InvalidArgumentError, UnavailableError
+from .errors import as_store_errors
+from .idle_streams import IdleStreams
+
+_SESSION = b'{"session":1}'
+_NO_COLUMNS = pa.schema([])
+
+
+class _Session:
+    """One open session. For one thread at a time."""
+
+    kind = None
+
+    def __init__(self, client: fl.FlightClient) -> None:
+        self.idle_since = 0.0
+        self._writer, self._reader = client.do_exchange(fl.FlightDescriptor.for_command(_SESSION))
+        self._writer.begin(_NO_COLUMNS)
+
+    def ask(self, request: bytes) -> bytes:
+        """Send a request and return its answer."""
+        self._writer.write_metadata(request)
+        try:
+            return self._reader.read_chunk().app_metadata.to_pybytes()
+        except StopIteration:
+            raise fl.FlightUnavailableError("the server ended the session") from None
+
+    def close(self) -> None:
+        """End the session, whether the server reports an error, is gone, or neither."""
+        with suppress(pa.ArrowException, OSError):
+            self._writer.close()
+
+
+class Sessions:
+    """Lends a session to each call; idle ones stay open for a moment. Thread safe."""
+
+    def __init__(self, client: fl.FlightClient) -> None:
+        self._client = client
+        self._idle = IdleStreams[_Session]()
+        self._is_known_here = True
+
+    def ask(self, request: bytes) -> bytes | None:
+        """Return the answer to a request that may be sent twice; None if the server is too old for sessions.
+
+        If a session that was idle breaks, use a new one, once.
+
+        Raises:
+            UnavailableError: the server cannot be reached.
+        """
+        if not self._is_known_here:
+            return None
+        idle = self._idle.borrow(None)
+        if idle:
+            with suppress(UnavailableError):
+                return self._answer(idle, request)
+        try:
+            with as_store_errors():
+                session = _Session(self._client)
+            return self._answer(session, request)
+        except (InvalidArgumentError, InternalError):  # what is wrong with a request comes as an answer
+            self._is_known_here = False
+            return None
+
+    def _answer(self, session: _Session, request: bytes) -> bytes:
+        try:
+            with as_store_errors():
+                answer = session.ask(request)
+        except BaseException:
+            session.close()
+            raise
+        self._idle.give_back(session)
+        return answer
+
+    def close(self) -> None:
+        """Close idle sessions, and others when their calls end."""
+        self._idle.close()

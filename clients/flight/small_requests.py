@@ -1,0 +1,196 @@
+"""SmallRequests: the reads and writes that go by a session. For all others, and old servers, there are other ways."""
+
+from __future__ import annotations
+
+import base64
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pydantic_core import to_json as json_of
+
+from ...schemas.description import TableDescription
+from ...schemas.errors import InvalidArgumentError, error_of
+from ...schemas.literal import to_json
+from ...schemas.scan import ScanSpec
+from ...schemas.service import UNDECIDED, ScanStream, Undecided
+from ...schemas.session import RowCells, answer_of, request
+from ...schemas.write import WriteCommand, WriteResult
+from .sessions import Sessions
+
+_BYTES_MAX = 64 << 10
+"""Of a batch, a key or a filter: what is larger gains nothing."""
+_REMEMBERED = 256
+_SKIPPED_MAX = 64
+_PLAIN = frozenset({int, str, bool})
+
+
+class SmallRequests:
+    """Asks one server. Thread safe. Each method returns UNDECIDED if another way has to be taken.
+
+    All of them may be repeated: a write is numbered.
+    """
+
+    def __init__(self, sessions: Sessions, describe: Callable[[str], TableDescription]) -> None:
+        self._sessions = sessions
+        self._describe = describe
+        self._cells: dict[tuple[int, int], RowCells] = {}
+        self._lines = _FirstLines()
+        self._long_scans = _LongScans()
+
+    def row(self, table: str, key: Sequence[Any]) -> dict[str, Any] | Undecided | None:
+        """Return the live row with a key as Python values; None if there is none."""
+        try:
+            values = [value if type(value) in _PLAIN else to_json(value) for value in key]
+            second = json_of({"key": values})
+        except (InvalidArgumentError, ValueError, TypeError):  # the general way raises the right error
+            return UNDECIDED
+        if len(second) > _BYTES_MAX:
+            return UNDECIDED
+        answer = self._sessions.ask(request(self._lines.get(table), second))
+        if answer is None:
+            return UNDECIDED
+        found = _checked(answer)[0]
+        if found["row"] is None:
+            return None
+        cells = self._cells_of(table, (found["table_id"], found["schema_version"]))
+        return UNDECIDED if cells is None else cells.to_python(found["row"])
+
+    def _cells_of(self, table: str, version: tuple[int, int]) -> RowCells | None:
+        """Return how to read rows of a version of a table; None if it has another one by now."""
+        if (known := self._cells.get(version)) is not None:
+            return known
+        about = self._describe(table)
+        if (about.table_id, about.schema_version) != version:
+            return None
+        if len(self._cells) >= _REMEMBERED:
+            self._cells.clear()
+        return self._cells.setdefault(version, RowCells(about.columns))
+
+    def rows(self, table: str, keys: pa.RecordBatch) -> pa.Table | Undecided:
+        """Return the live rows of the keys."""
+        first = self._lines.of_batch("get_many", (table,), json_of(table), keys)
+        answer = self._sessions.ask(request(first, b"", keys.serialize().to_pybytes())) if first else None
+        if answer is None:
+            return UNDECIDED
+        said, _, rest = _checked(answer)
+        return UNDECIDED if "large" in said else _table(rest)
+
+    def scan(self, spec: ScanSpec) -> ScanStream | Undecided:
+        """Return the rows of a short scan."""
+        text = spec.model_dump_json(exclude_none=True, exclude_defaults=True).encode()
+        if len(text) > _BYTES_MAX or not self._long_scans.may_be_short(spec):
+            return UNDECIDED
+        answer = self._sessions.ask(request(b'{"scan":%b}' % text))
+        if answer is None:
+            return UNDECIDED
+        said, _, rest = _checked(answer)
+        is_long = "large" in said
+        self._long_scans.learn(spec, is_long)
+        if is_long:
+            return UNDECIDED
+        found = _table(rest)
+        return ScanStream(found.schema, said["snapshot"], iter(found.to_batches()))
+
+    def write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int) -> WriteResult | Undecided:
+        """Write a batch as one commit, under the number ``seq`` of the command's writer."""
+        # Each of these fields makes the text another one; the others have their defaults.
+        key = (
+            command.table,
+            command.op,
+            command.atomic,
+            command.durability,
+            command.writer,
+            command.if_timestamp,
+        )
+        first = self._lines.of_batch("write", key, command, batch) if command.stage is None else None
+        if first is None:
+            return UNDECIDED
+        answer = self._sessions.ask(request(first, b'{"seq":%d}' % seq, batch.serialize().to_pybytes()))
+        return UNDECIDED if answer is None else WriteResult.model_validate_json(_checked(answer)[1])
+
+
+def _checked(answer: bytes) -> tuple[dict[str, Any], bytes, bytes]:
+    """Return the parts of an answer; raises the error that it tells."""
+    parts = answer_of(answer)
+    if error := parts[0].get("error"):
+        raise error_of(error["code"], error["message"], error.get("retry_after_seconds"))
+    return parts
+
+
+def _table(stream: bytes) -> pa.Table:
+    return pa.ipc.open_stream(stream).read_all()
+
+
+class _FirstLines:
+    """The first lines of requests, which repeat. Thread safe."""
+
+    def __init__(self) -> None:
+        self._gets: dict[str, bytes] = {}
+        self._batches: dict[tuple[Any, ...], tuple[pa.Schema, bytes]] = {}
+
+    def get(self, table: str) -> bytes:
+        """Return the first line of the read of a row."""
+        return self._gets.get(table) or _kept(self._gets, table, json_of({"get": table}))
+
+    def of_batch(self, kind: str, key: tuple[Any, ...], what: Any, batch: pa.RecordBatch) -> bytes | None:
+        """Return the first line of a request that has a batch; None if the batch cannot go by a session. ``key`` is
+        the same only for the same ``kind`` and ``what``."""
+        if batch.get_total_buffer_size() > _BYTES_MAX:
+            return None
+        schema = batch.schema
+        known = self._batches.get((kind, *key))
+        if known is not None and known[0].equals(schema):
+            return known[1]
+        if any(pa.types.is_dictionary(field.type) for field in schema):
+            return None
+        text = what if isinstance(what, bytes) else what.model_dump_json(exclude_none=True).encode()
+        columns = base64.b64encode(schema.serialize().to_pybytes())
+        line = b'{"%b":%b,"arrow_schema":"%b"}' % (kind.encode(), text, columns)
+        return _kept(self._batches, (kind, *key), (schema, line))[1]
+
+
+def _kept(known: dict[Any, Any], key: Any, value: Any) -> Any:
+    if len(known) >= _REMEMBERED:
+        known.clear()
+    known[key] = value
+    return value
+
+
+class _LongScans:
+    """Which scans are not worth a try, since those before were long: after each long one twice as many are skipped.
+    Thread safe."""
+
+    def __init__(self) -> None:
+        self._skipped: dict[tuple[Any, ...], tuple[int, int]] = {}
+        """By kind of scan: how many are skipped after a long one, and how many of these are left."""
+        self._lock = threading.Lock()
+
+    def may_be_short(self, spec: ScanSpec) -> bool:
+        """Whether to try."""
+        kind = _kind(spec)
+        if kind not in self._skipped:
+            return True
+        with self._lock:
+            many, left = self._skipped.get(kind, (0, 0))
+            if left:
+                self._skipped[kind] = many, left - 1
+        return not left
+
+    def learn(self, spec: ScanSpec, is_long: bool) -> None:
+        """Remember what a scan was."""
+        kind = _kind(spec)
+        if not is_long and kind not in self._skipped:
+            return
+        with self._lock:
+            many, _ = self._skipped.pop(kind, (0, 0))
+            if is_long:
+                many = min(2 * many or 1, _SKIPPED_MAX)
+                _kept(self._skipped, kind, (many, many))
+
+
+def _kind(spec: ScanSpec) -> tuple[Any, ...]:
+    """Return what long scans have in common."""
+    is_all = spec.where is None and spec.limit is None
+    return spec.table, is_all, spec.aggregate is None, spec.changes is None, spec.ordered, spec.order_by is None

@@ -1,0 +1,284 @@
+"""A session: a DoExchange that stays open, takes small reads and writes, and answers them in order.
+
+Requests take effect in their order. A write that says that more follows is answered by a second thread, while the next
+ones are received and applied; every other request waits for those before it. A request that fails is answered with its
+error, and the session goes on. Slots are taken for each request: an idle session is nothing that a stopping server
+waits for.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as fl
+from pydantic_core import to_json
+
+from ..clients.convert.cells import python_cell
+from ..clients.convert.keys import key_of
+from ..schemas.column import ColumnSchema
+from ..schemas.command import read_json
+from ..schemas.description import TableDescription
+from ..schemas.errors import InvalidArgumentError, UnavailableError
+from ..schemas.literal import from_json
+from ..schemas.scan import ScanSpec
+from ..schemas.service import UNDECIDED, PendingResult, RowReader, StoreService
+from ..schemas.session import RowCells, SessionDetails, SessionRequest, is_plain, parts_of
+from ..schemas.verb import Kind
+from ..schemas.write import CommitMode, WriteCommand
+from .calls import Call, Calls
+from .errors import Translator
+from .message_size import BrokenMessageError, decoded_bytes
+from .native.message_hook import inspecting
+from .received_batch import BodyReader
+from .session_answers import SessionAnswers
+from .short_scan import LongScanError, short_scan
+
+REQUEST_BYTES_MAX = 1 << 20
+_LINE_BYTES_MAX = 64 << 10
+_KNOWN_MAX = 64
+"""First lines whose meaning a session remembers."""
+_NO_DETAILS = SessionDetails()
+_NO_ROWS = "a session takes messages without a record batch: a request is the app_metadata"
+_LARGE = b'{"large":true}'
+
+Ask = Callable[[SessionDetails, bytes], None]
+"""Carries out a request, from its second line and its Arrow message, and answers it."""
+
+
+def run_session(
+    store: StoreService,
+    reader: fl.MetadataRecordBatchReader,
+    writer: fl.MetadataRecordBatchWriter,
+    calls: Calls,
+    call: Call,
+    translator: Translator,
+) -> None:
+    """Take requests until the client ends the stream.
+
+    Raises:
+        StoreError: a message has a record batch, or the server stops.
+    """
+    answers = SessionAnswers(writer, call, calls.config.writes_ahead, lambda error: _failed(error, translator))
+    session = _Session(store, calls, call, answers)
+    try:
+        while (message := _next(reader, call)) is not None:
+            call.check_time()
+            try:
+                session.take(message)
+            except Exception as error:
+                answers.wait()
+                answers.send(_failed(error, translator))
+    finally:
+        answers.close()  # before an error goes out, too: writes in flight are commits, and their answers are due
+
+
+def _next(reader: fl.MetadataRecordBatchReader, call: Call) -> bytes | None:
+    """Return the next message; None at the end of the stream."""
+    call.waits_for_client()
+    try:
+        with inspecting(_refuse_rows):
+            chunk = reader.read_chunk()
+    except StopIteration:
+        return None
+    except (pa.ArrowException, OSError) as error:
+        raise InvalidArgumentError(f"the message is not valid Arrow: {str(error).partition(chr(10))[0]}") from None
+    finally:
+        call.waiting_since = None
+    if chunk.data is not None:
+        raise InvalidArgumentError(_NO_ROWS)
+    return chunk.app_metadata.to_pybytes() if chunk.app_metadata else b""
+
+
+def _refuse_rows(head: memoryview, body: memoryview) -> None:
+    """Refuse a record batch before it is decoded. The schema, which comes first, is none."""
+    try:
+        is_refused = decoded_bytes(head, body) != (0, False)
+    except BrokenMessageError:
+        is_refused = True
+    if is_refused:
+        raise InvalidArgumentError(_NO_ROWS)
+
+
+def _failed(error: BaseException, translator: Translator) -> bytes:
+    known = translator.public(error, "session")
+    told = {"code": known.code, "message": known.message}
+    if isinstance(known, UnavailableError) and known.retry_after_seconds is not None:
+        return to_json({"error": {**told, "retry_after_seconds": known.retry_after_seconds}})
+    return to_json({"error": told})
+
+
+class _Session:
+    """For the thread of the session."""
+
+    def __init__(self, store: StoreService, calls: Calls, call: Call, answers: SessionAnswers) -> None:
+        self._store = store
+        self._rows = store if isinstance(store, RowReader) else None
+        self._admission = calls.admission
+        self._config = calls.config
+        self._call = call
+        self._answers = answers
+        self._bodies = BodyReader(calls.config)
+        self._known: dict[bytes, Ask] = {}
+
+    def take(self, message: bytes) -> None:
+        """Carry out a request, and answer it or let it be answered. Raises what is wrong with it."""
+        if len(message) > REQUEST_BYTES_MAX:
+            raise InvalidArgumentError(
+                f"the request has {len(message):,} bytes; at most {REQUEST_BYTES_MAX:,} are allowed in a session"
+            )
+        first, second, body = parts_of(message)
+        ask = self._known.get(first) or self._learnt(first)
+        if len(second) > _LINE_BYTES_MAX:
+            raise InvalidArgumentError(f"the second line has more than {_LINE_BYTES_MAX:,} bytes")
+        details = read_json(SessionDetails, second, "the second line") if second else _NO_DETAILS
+        with self._call.working():
+            ask(details, body)
+
+    def _learnt(self, first: bytes) -> Ask:
+        if len(first) > _LINE_BYTES_MAX:
+            raise InvalidArgumentError(
+                f"the first line has {len(first):,} bytes, at most {_LINE_BYTES_MAX:,} are allowed; longer ones go by "
+                "DoGet and DoPut"
+            )
+        asked = read_json(SessionRequest, first, "the request")
+        kinds = [kind for kind in ("get", "get_many", "scan", "write") if getattr(asked, kind) is not None]
+        if len(kinds) != 1:
+            raise InvalidArgumentError("a request has one of get, get_many, scan and write")
+        ask = self._ask_for(asked)
+        if len(self._known) >= _KNOWN_MAX:
+            self._known.clear()
+        self._known[first] = ask
+        return ask
+
+    def _ask_for(self, asked: SessionRequest) -> Ask:
+        if asked.get is not None:
+            return _Get(asked.get, self).ask
+        if asked.scan is not None:
+            spec = asked.scan.checked()
+            return lambda details, body: self._scan(spec)
+        schema = _schema(asked.arrow_schema)
+        if asked.get_many is not None:
+            table = asked.get_many
+            return lambda details, body: self._get_many(table, self._bodies.batch(body, schema))
+        command = asked.write
+        assert command is not None, "the last of the four"
+        if command.stage is not None or command.commit is CommitMode.STREAM:
+            raise InvalidArgumentError("a write in a session is one commit: `stage` and `commit` go by DoPut")
+        return lambda details, body: self._write(command, details, self._bodies.batch(body, schema))
+
+    def _write(self, command: WriteCommand, details: SessionDetails, batch: pa.RecordBatch) -> None:
+        answers, call = self._answers, self._call
+        if not details.more:
+            answers.wait()
+        with self._admission.admit(Kind.PUT, call.peer, call.check):
+            pending = self._store.begin_write(command, batch, details.seq)
+            if not details.more:
+                answer = _written(pending)
+        if details.more:
+            answers.add(lambda: _written(pending))
+        else:
+            answers.send(answer)
+
+    def _scan(self, spec: ScanSpec) -> None:
+        self._answers.wait()
+        call = self._call
+        with self._admission.admit(Kind.READ, call.peer, call.check):
+            try:
+                snapshot, found = short_scan(self._store, spec, call)
+            except LongScanError:
+                self._answers.send(_LARGE)
+                return
+        self._answers.send(to_json({"rows": found.num_rows, "snapshot": snapshot}), found)
+
+    def _get_many(self, table: str, keys: pa.RecordBatch) -> None:
+        self._answers.wait()
+        call = self._call
+        with self._admission.admit(Kind.READ, call.peer, call.check):
+            found = self._store.get(table, keys)
+        if found.nbytes > self._config.sent_bytes_min:
+            self._answers.send(_LARGE)
+        else:
+            self._answers.send(to_json({"rows": found.num_rows}), found)
+
+    def get(self, table: str, read: Callable[[], bytes]) -> None:
+        """Answer with what ``read`` returns, in a slot for reads."""
+        self._answers.wait()
+        call = self._call
+        with self._admission.admit(Kind.READ, call.peer, call.check):
+            answer = read()
+        self._answers.send(answer)
+
+
+class _Get:
+    """The reads of single rows of a table."""
+
+    def __init__(self, table: str, session: _Session) -> None:
+        self._table = table
+        self._session = session
+        self._cells: tuple[tuple[int, int], RowCells] | None = None
+
+    def ask(self, details: SessionDetails, body: bytes) -> None:
+        """See ``Ask``."""
+        if details.key is None:
+            raise InvalidArgumentError('get needs a key in the second line: {"key": [...]}')
+        key = details.key
+        self._session.get(self._table, lambda: self._row(key))
+
+    def _row(self, key: list[Any]) -> bytes:
+        about = self._session._store.describe_table(self._table)
+        version = about.table_id, about.schema_version
+        if self._cells is None or self._cells[0] != version:
+            self._cells = version, RowCells(about.columns)
+        row = self._found(key, about)
+        told = None if row is None else self._cells[1].to_json(row)
+        return to_json({"table_id": version[0], "schema_version": version[1], "row": told}, inf_nan_mode="strings")
+
+    def _found(self, key: list[Any], about: TableDescription) -> dict[str, Any] | None:
+        """Return the row, with the columns of ``about``."""
+        names = [column.name for column in about.columns]
+        if (rows := self._session._rows) is not None and len(key) == len(about.primary_key):
+            values = [
+                cell
+                if is_plain(column) or cell is None
+                else from_json(cell, column.logical, f"key column {column.name!r}:")
+                for cell, column in zip(key, about.columns, strict=False)
+            ]
+            row = rows.get_row(about, values)
+            if row is None or (row is not UNDECIDED and list(row) == names):
+                return row
+        found = self._session._store.get(self._table, key_of(tuple(key), about))
+        if found.schema != pa.schema([column.field for column in about.columns]):
+            raise UnavailableError(f"table {self._table!r} is being altered; try again", 0.1)
+        return {name: python_cell(found[name][0]) for name in names} if found.num_rows else None
+
+
+def _cell(value: Any, column: ColumnSchema) -> Any:
+    """Return the value of a key column, from JSON. What is not right in it, the general way tells."""
+    return (
+        value if value is None or is_plain(column) else from_json(value, column.logical, f"key column {column.name!r}:")
+    )
+
+
+def _written(pending: PendingResult) -> bytes:
+    return pending.result().model_dump_json(exclude_defaults=True).encode()
+
+
+def _schema(text: str | None) -> pa.Schema:
+    """Return the schema in a first line.
+
+    Raises:
+        InvalidArgumentError: it is none, or has dictionaries, which come in messages of their own.
+    """
+    if text is None:
+        raise InvalidArgumentError("get_many and write need an arrow_schema: an Arrow schema message in Base64")
+    try:
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
+    except (pa.ArrowException, OSError, binascii.Error, ValueError) as error:
+        raise InvalidArgumentError(f"arrow_schema is not an Arrow schema in Base64: {error}") from None
+    if any(pa.types.is_dictionary(field.type) for field in schema):
+        raise InvalidArgumentError("a session takes no dictionary columns")
+    return schema

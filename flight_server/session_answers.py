@@ -1,0 +1,99 @@
+"""The answers of a session, in the order of its requests."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.flight as fl
+
+from .calls import Call
+from .client_gone import ClientGoneError
+
+Pending = Callable[[], bytes]
+"""Waits until a write is durable, and returns its answer."""
+
+
+class SessionAnswers:
+    """Sends the answers of one session. For its thread.
+
+    Answers that are waited for are sent by a second thread, at most ``ahead`` of them. The thread begins with the first
+    of them: a client that waits for each answer needs none.
+    """
+
+    def __init__(
+        self,
+        writer: fl.MetadataRecordBatchWriter,
+        call: Call,
+        ahead: int,
+        failed: Callable[[BaseException], bytes],
+    ) -> None:
+        """``failed`` makes an answer of an error."""
+        self._writer = writer
+        self._call = call
+        self._failed = failed
+        self._queue: queue.Queue[Pending | None] = queue.Queue(ahead)
+        self._thread: threading.Thread | None = None
+        self._is_gone = False
+
+    def send(self, answer: bytes, rows: pa.Table | None = None) -> None:
+        """Send an answer, after ``wait``; ``rows`` follow it as an Arrow stream.
+
+        Raises:
+            ClientGoneError: the client is gone.
+        """
+        if rows is not None:
+            sink = pa.BufferOutputStream()
+            sink.write(answer + b"\n")
+            with pa.ipc.new_stream(sink, rows.schema) as stream:
+                stream.write_table(rows)
+            answer = sink.getvalue()  # pyright: ignore[reportAssignmentType]
+        self._call.waits_for_client()
+        try:
+            self._writer.write_metadata(answer)
+        except (fl.FlightError, pa.ArrowException, OSError):
+            raise ClientGoneError("the client disconnected before its answer") from None
+        finally:
+            self._call.waiting_since = None
+
+    def add(self, pending: Pending) -> None:
+        """Let the second thread answer; waits while too many answers are due."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._send_all, name="nyala-session", daemon=True)
+            self._thread.start()
+        self._queue.put(pending)
+
+    def wait(self) -> None:
+        """Return when all answers before are sent."""
+        if self._thread is not None:
+            self._queue.join()
+
+    def close(self) -> None:
+        """Return when all answers are sent, and the second thread has ended."""
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join()
+
+    def _send_all(self) -> None:
+        while (pending := self._queue.get()) is not None:
+            try:
+                self._send(self._settled(pending))
+            finally:
+                self._queue.task_done()
+
+    def _settled(self, pending: Pending) -> bytes:
+        try:
+            return pending()
+        except BaseException as error:
+            return self._failed(error)
+
+    def _send(self, answer: bytes) -> None:
+        if self._is_gone:
+            return
+        try:
+            with self._call.sending():
+                self._writer.write_metadata(answer)
+        except (fl.FlightError, pa.ArrowException, OSError):
+            self._is_gone = True  # the thread of the session sees it by itself

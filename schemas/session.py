@@ -1,0 +1,123 @@
+"""The messages of a session: a DoExchange that stays open, takes small reads and writes, and answers them in order.
+
+Both ways a message is the ``app_metadata`` of a FlightData without a batch. A request has a line of JSON that says what
+is asked, a line of JSON with what differs from one such request to the next, and the bytes of an Arrow message. So a
+server remembers what it worked out of a first line by its bytes. An answer has a line of JSON, and may have an Arrow
+stream. The lines end with a line feed, which JSON itself has none of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+from pydantic import BaseModel
+from pydantic_core import from_json
+
+from .column import ColumnSchema
+from .literal import from_json as cell_of
+from .literal import to_json
+from .scan import ScanSpec
+from .write import WriteCommand
+
+
+class SessionCommand(BaseModel, frozen=True, extra="forbid"):
+    """The command of a DoExchange that is a session."""
+
+    session: Literal[1]
+
+
+class SessionRequest(BaseModel, frozen=True, extra="forbid"):
+    """The first line of a request: one of ``get``, ``get_many``, ``scan`` and ``write``."""
+
+    get: str | None = None
+    """The table of one row, whose ``key`` is in the second line."""
+    get_many: str | None = None
+    """The table of some rows, whose keys are the Arrow message."""
+    scan: ScanSpec | None = None
+    write: WriteCommand | None = None
+    """Writes the Arrow message, a record batch."""
+    arrow_schema: str | None = None
+    """The schema of the Arrow message: an Arrow schema message in Base64."""
+
+
+class SessionDetails(BaseModel, frozen=True, extra="forbid"):
+    """The second line of a request; it may be empty."""
+
+    key: list[Any] | None = None
+    """The values of the key columns, as filters write them."""
+    seq: int | None = None
+    """The number of a write, for its ``writer``."""
+    more: bool = False
+    """Another request follows before the client waits for the answer to this one."""
+
+
+class Lines(NamedTuple):
+    """A message, taken apart."""
+
+    first: bytes
+    second: bytes
+    rest: bytes
+
+
+def request(first: bytes, second: bytes = b"", rest: bytes = b"") -> bytes:
+    """Return a request."""
+    return b"%b\n%b\n%b" % (first, second, rest)
+
+
+def parts_of(message: bytes) -> Lines:
+    """Return the parts of a request; missing ones are empty."""
+    end = message.find(b"\n")
+    if end < 0:
+        return Lines(message, b"", b"")
+    second_end = message.find(b"\n", end + 1)
+    if second_end < 0:
+        return Lines(message[:end], message[end + 1 :], b"")
+    return Lines(message[:end], message[end + 1 : second_end], message[second_end + 1 :])
+
+
+def answer_of(message: bytes) -> tuple[dict[str, Any], bytes, bytes]:
+    """Return the line of an answer, parsed and as it came, and the Arrow stream after it."""
+    line, _, rest = message.partition(b"\n")
+    return from_json(line), line, rest
+
+
+_PLAIN = frozenset({"bool", "int8", "int16", "int32", "int64", "string", "varchar"})
+"""The types whose cells are JSON as they are."""
+
+
+def is_plain(column: ColumnSchema) -> bool:
+    """Whether JSON has the cells of a column as they are."""
+    return column.logical.name in _PLAIN
+
+
+class RowCells:
+    """The cells of one row as JSON, and back, for one version of a table. Thread safe.
+
+    Beside what JSON has, dates and timestamps are ISO text, decimals their digits, floats that JSON lacks
+    ``"NaN"``, ``"Infinity"`` or ``"-Infinity"``, and bytes ``{"base64": ...}``. Dates outside the years 1 to 9999 are
+    days since 1970, such timestamps microseconds.
+    """
+
+    def __init__(self, columns: list[ColumnSchema]) -> None:
+        self._bytes = [column.name for column in columns if column.logical.name == "binary"]
+        self._readers = {column.name: _reader(column) for column in columns if not is_plain(column)}
+
+    def to_json(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Return a row that pydantic's ``to_json`` makes JSON of."""
+        return {**row, **{name: to_json(row[name]) for name in self._bytes}} if self._bytes else row
+
+    def to_python(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Return a row from JSON as Python values; changes ``row``."""
+        for name, read in self._readers.items():
+            row[name] = read(row[name])
+        return row
+
+
+def _reader(column: ColumnSchema) -> Callable[[Any], Any]:
+    kind = column.logical
+    if kind.name in ("float", "double"):
+        return lambda cell: None if cell is None else float(cell)
+    if kind.name in ("date", "timestamp[us]"):
+        return lambda cell: cell_of(cell, kind) if type(cell) is str else cell
+    return lambda cell: cell_of(cell, kind)

@@ -1,0 +1,216 @@
+"""Sessions of the Python client: used for what is small, replaced when they break, and left where others must do."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as fl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import nyala
+from nyala.clients.api.database import Database
+from nyala.clients.flight import sessions
+from nyala.clients.flight.store import FlightStore
+from nyala.engine.options import StoreOptions
+from nyala.engine.store import Store
+from nyala.flight_server.server import FlightServer
+from nyala.schemas.verb import Kind
+
+SCHEMA = pa.schema(
+    [
+        pa.field("k", pa.int64(), False),
+        pa.field("at", pa.timestamp("us"), False),
+        ("s", pa.string()),
+        ("x", pa.float64()),
+        ("b", pa.binary()),
+        ("d", pa.date32()),
+    ]
+)
+AT = dt.datetime(2024, 5, 6, 7, 8, 9, 10)
+
+
+class Calls(FlightServer):
+    """A server that counts its calls."""
+
+    def __init__(self, store: Store) -> None:
+        self.counts: dict[str, int] = {}
+        super().__init__(store, "grpc://127.0.0.1:0")
+
+    def _count(self, name: str) -> None:
+        self.counts[name] = self.counts.get(name, 0) + 1
+
+    def do_get(self, *arguments: Any) -> Any:
+        self._count("get")
+        return super().do_get(*arguments)
+
+    def do_put(self, *arguments: Any) -> Any:
+        self._count("put")
+        return super().do_put(*arguments)
+
+    def do_exchange(self, *arguments: Any) -> Any:
+        self._count("exchange")
+        return super().do_exchange(*arguments)
+
+
+class Served:
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.server = Calls(store)
+        self.database = nyala.connect(f"grpc://127.0.0.1:{self.server.port}")
+        self.embedded = Database(store)
+        self.table = self.database.create_table("t", SCHEMA, primary_key=["k", "at"])
+        self.table.insert([row(key) for key in range(20)])
+
+    def end_sessions(self) -> None:
+        for call in self.server.calls._all():
+            call.end("UNAVAILABLE: gone")
+
+
+def row(key: int, text: str | None = "text") -> dict[str, Any]:
+    return {"k": key, "at": AT, "s": text, "x": key * 0.1, "b": b"\xff\n", "d": dt.date(2020, 1, 2)}
+
+
+@pytest.fixture
+def served(tmp_path) -> Iterator[Served]:
+    with Store.open(tmp_path, StoreOptions(maintenance="off")) as store:
+        found = Served(store)
+        yield found
+        found.database.close()
+        found.server.shutdown()
+
+
+def test_small_requests_go_by_one_session(served: Served) -> None:
+    served.server.counts.clear()
+    assert served.table.upsert([row(1, "new")]).applied == 1
+    assert served.table.get((1, AT)) == row(1, "new")
+    assert served.table.get_many([(1, AT), (999, AT), (2, AT)]).column("s").to_pylist() == ["new", "text"]
+    assert served.table.scan(where="k = 1").to_arrow().to_pylist() == [row(1, "new")]
+    assert served.table.count() == 20
+    assert served.server.counts.get("exchange", 0) <= 1
+    assert "put" not in served.server.counts
+
+
+def test_a_broken_session_is_replaced_and_a_write_is_applied_once(served: Served) -> None:
+    for number in range(5):
+        assert served.table.get((1, AT)) is not None
+        served.end_sessions()
+        assert served.table.insert([row(100 + number)]).applied == 1
+        served.end_sessions()
+        assert served.table.scan(where="k >= 100").count() == number + 1
+    assert len(served.database.commits("t")) == 6
+
+
+def test_errors_are_those_of_the_store(served: Served) -> None:
+    with pytest.raises(nyala.RowErrors) as caught:
+        served.table.insert([row(1), row(500)])
+    assert (caught.value.result.applied, caught.value.result.errors[0].code) == (1, "ALREADY_PRESENT")
+    for key in [(1, None), ("x", AT), (1,), (1 << 70, AT), (1.5, AT), ("\ud800", AT)]:
+        with pytest.raises(nyala.InvalidArgumentError) as remote:
+            served.table.get(key)
+        with pytest.raises(nyala.InvalidArgumentError) as local:
+            served.embedded.table("t").get(key)
+        assert str(remote.value) == str(local.value)
+    with pytest.raises(nyala.InvalidArgumentError, match="nothing"):
+        served.table.scan(where="nothing = 1").to_arrow()
+    served.embedded.drop_table("t")
+    with pytest.raises(nyala.NotFoundError):
+        served.table.get((1, AT))
+
+
+def test_large_requests_go_other_ways(served: Served) -> None:
+    served.table.upsert(pa.Table.from_pylist([row(key, "x" * 1000) for key in range(2000)], SCHEMA))
+    assert served.table.get_many([(key, AT) for key in range(2000)]).num_rows == 2000
+    assert served.table.get_many([(key, AT) for key in range(9000)]).num_rows == 2000
+    for _ in range(5):
+        assert served.table.scan().to_arrow().num_rows == 2000
+    assert served.table.upsert([row(1, "y" * 60_000), row(2, "y" * 60_000)]).applied == 2
+    assert served.table.get((2, AT)) == row(2, "y" * 60_000)
+
+
+def test_an_altered_table_is_read_with_its_new_columns(served: Served) -> None:
+    assert served.table.get((1, AT)) == row(1)
+    served.embedded.table("t").alter().drop_column("s").add_column("s", pa.date32()).apply()
+    served.embedded.table("t").update([{"k": 1, "at": AT, "s": dt.date(2001, 2, 3)}])
+    assert served.table.get((1, AT)) == served.embedded.table("t").get((1, AT))
+    assert served.table.get((2, AT)) == {**row(2), "s": None}
+
+
+def test_without_retries_writes_go_by_streams(served: Served) -> None:
+    with nyala.connect(f"grpc://127.0.0.1:{served.server.port}", retries=False) as database:
+        served.server.counts.clear()
+        assert database.table("t").upsert([row(3)]).applied == 1
+        assert served.server.counts == {"put": 1}
+
+
+def test_a_server_without_sessions_is_served_as_before(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "_SESSION", b'{"table":"t","session_of_another_kind":1}')
+    with nyala.connect(f"grpc://127.0.0.1:{served.server.port}") as database:
+        table = database.table("t")
+        assert table.get((4, AT)) == row(4)
+        assert table.upsert([row(50)]).applied == 1
+        assert table.scan(where="k = 50").to_arrow().to_pylist() == [row(50)]
+        assert table.get_many([(50, AT)]).num_rows == 1
+
+
+def test_threads_have_sessions_of_their_own(served: Served) -> None:
+    def work(number: int) -> None:
+        key = 1000 + number
+        assert served.table.insert([row(key)]).applied == 1
+        assert served.table.get((key, AT)) == row(key)
+        assert served.table.scan(where=f"k = {key}").to_arrow().num_rows == 1
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(work, range(60)))
+    assert served.table.count("k >= 1000") == 60
+    deadline = time.monotonic() + 10
+    while served.server.admission.count(Kind.EXCHANGE) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert served.server.admission.count(Kind.EXCHANGE) == 0
+    assert not [thread for thread in threading.enumerate() if thread.name == "nyala-session"]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    rows=st.lists(
+        st.fixed_dictionaries(
+            {
+                "k": st.integers(0, 5),
+                "at": st.datetimes(dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31)),
+                "s": st.none() | st.text(max_size=5),
+                "x": st.none() | st.floats(allow_nan=False),
+                "b": st.none() | st.binary(max_size=5),
+                "d": st.none() | st.dates(),
+            }
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+    op=st.sampled_from(["upsert", "insert_ignore", "update_ignore", "delete_ignore"]),
+)
+def test_everything_is_as_in_this_process(served: Served, rows: list[dict[str, Any]], op: str) -> None:
+    embedded = served.embedded.table("t")
+    if op == "delete_ignore":
+        rows = [{"k": each["k"], "at": each["at"]} for each in rows]
+    result = served.table.write(rows, op)
+    assert result.rows == len(rows)
+    for each in rows:
+        key = (each["k"], each["at"])
+        assert served.table.get(key) == embedded.get(key)
+    assert served.table.scan(where="k < 6").to_arrow().equals(embedded.scan(where="k < 6").to_arrow())
+
+
+def test_the_session_is_no_stream_of_keys(served: Served) -> None:
+    store = served.database._store
+    assert isinstance(store, FlightStore)
+    with pytest.raises(fl.FlightServerError, match="DoExchange takes a command"):
+        writer, reader = store._client.do_exchange(fl.FlightDescriptor.for_path("t"))
+        writer.begin(SCHEMA)
+        reader.read_chunk()
