@@ -33,4 +33,6 @@ def encodings_for(kind: LogicalType) -> tuple[str, ...]:
         return ("bitshuffle", "plain", "run_length", "frame_of_reference")
     if kind.name == "decimal" and kind.precision <= _DECIMAL64_DIGITS:
         return ("bitshuffle", "plain", "frame_of_reference")
+    if kind.name in ("float", "double"):
+        return ("bitshuffle", "plain", "alp")
     return ("bitshuffle", "plain")

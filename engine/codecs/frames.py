@@ -1,34 +1,36 @@
-"""Frame of reference: integers as their distance from a line, bit-packed; any cell is read alone.
+"""Bit-packed numbers, of which any is read alone: frame of reference for integers, ALP for floating point.
 
 Payload, little-endian::
 
     | frame x blocks | block 0 | block 1 | ... | 8 zeros |
 
 A block holds 1,024 rows (the last one of a page perhaps fewer); frames and blocks are drawn in
-`nyala.engine.kernels.frames`. A cell under NULL is stored as one of its neighbours, which takes the fewest bits.
+`nyala.engine.kernels.frames` and `nyala.engine.kernels.decimals`. Under NULL stands whatever takes no bits.
 """
+
+from collections.abc import Callable
 
 import numpy as np
 
+from ..kernels import frame_pages as pages
 from ..kernels import frames as kernels
 from ..vectors.memory import address_of, address_or_0, allocate
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import FixedVector, Vector
 from .codec import BLOCK_ROWS, PAGE_ROWS, CorruptPageError, block_count, check_range, check_rows, require
 
-_INTEGERS = (PhysicalType.INT8, PhysicalType.INT16, PhysicalType.INT32, PhysicalType.INT64)
 
+class _FramesCodec:
+    """A page of blocks with frames. A read of one cell reads nothing but its block's frame beside it."""
 
-class FrameOfReferenceCodec:
-    """Pack integers of up to 8 bytes. A read of one cell reads nothing but its block's frame beside it."""
-
-    code = 6
-    name = "frame_of_reference"
     fills_nulls = True
+    _physicals: tuple[PhysicalType, ...]
+    _last_form: int
+    _pack: Callable[..., int]
 
     def supports(self, physical: PhysicalType) -> bool:
-        """Return True for integers of up to 8 bytes."""
-        return physical in _INTEGERS
+        """Return whether the codec takes cells of this type."""
+        return physical in self._physicals
 
     def encode(self, vector: Vector, physical: PhysicalType) -> np.ndarray:
         """Return the payload; at most 24 bytes a mini-block and 8 bytes larger than cells of 8 bytes."""
@@ -38,9 +40,9 @@ class FrameOfReferenceCodec:
         assert len(cells) <= PAGE_ROWS, "more rows than a page holds"
         frames = kernels.FRAME_BYTES * block_count(len(cells))
         payload = allocate(frames + 8 * len(cells) + kernels.TAIL_BYTES, np.uint8)
-        scratch = np.empty(kernels.SCRATCH_BYTES, np.uint8)
+        scratch = np.empty(pages.SCRATCH_BYTES, np.uint8)
         start = address_of(payload)
-        size = kernels.pack_frames(
+        size = type(self)._pack(
             address_of(cells), len(cells), physical.width, address_or_0(valid), start, address_of(scratch)
         )
         payload[size : size + kernels.TAIL_BYTES] = 0
@@ -48,24 +50,47 @@ class FrameOfReferenceCodec:
 
     def check(self, payload: np.ndarray, physical: PhysicalType, row_count: int) -> None:
         """Compare each block with its frame, and the blocks with the page."""
-        check_frames(payload, physical, row_count, kernels.LINE)
+        check_frames(payload, physical, row_count, self._last_form)
 
     def decode(self, payload: np.ndarray, physical: PhysicalType, row_count: int, first: int, last: int) -> FixedVector:
         """Return rows [first, last), a view of the mini-blocks around them."""
         check_range(first, last, row_count)
         start, end = first // BLOCK_ROWS, block_count(last)
         cells = allocate(max(min(end * BLOCK_ROWS, row_count) - start * BLOCK_ROWS, 0), physical.dtype)
-        kernels.unpack_frames(address_of(payload), row_count, physical.width, start, end, address_of(cells))
+        scratch = np.empty(pages.SCRATCH_BYTES, np.uint8)
+        pages.unpack_frames(
+            address_of(payload), row_count, physical.width, start, end, address_of(cells), address_of(scratch)
+        )
         return FixedVector(cells[first - start * BLOCK_ROWS : last - start * BLOCK_ROWS])
 
     def gather(self, payload: np.ndarray, physical: PhysicalType, row_count: int, rows: np.ndarray) -> FixedVector:
         """Return the cells at ``rows``; decodes no others."""
         rows = check_rows(rows, row_count)
         cells = allocate(len(rows), physical.dtype)
-        kernels.gather_frames(
+        pages.gather_frames(
             address_of(payload), row_count, physical.width, address_of(rows), len(rows), address_of(cells)
         )
         return FixedVector(cells)
+
+
+class FrameOfReferenceCodec(_FramesCodec):
+    """Pack integers of up to 8 bytes, as their distances from a line."""
+
+    code = 6
+    name = "frame_of_reference"
+    _physicals = (PhysicalType.INT8, PhysicalType.INT16, PhysicalType.INT32, PhysicalType.INT64)
+    _last_form = kernels.LINE
+    _pack = staticmethod(pages.pack_frames)
+
+
+class AlpCodec(_FramesCodec):
+    """Pack floating point numbers as the decimals that they were; blocks of others as the integers of their bits."""
+
+    code = 7
+    name = "alp"
+    _physicals = (PhysicalType.FLOAT32, PhysicalType.FLOAT64)
+    _last_form = kernels.DECIMAL
+    _pack = staticmethod(pages.pack_reals)
 
 
 def check_frames(payload: np.ndarray, physical: PhysicalType, row_count: int, last_form: int) -> None:

@@ -4,7 +4,7 @@ from ...schemas.encoding import plain_name
 from .bitshuffle import BitshuffleCodec
 from .codec import Codec
 from .dictionary import DictionaryCodec
-from .frames import FrameOfReferenceCodec
+from .frames import AlpCodec, FrameOfReferenceCodec
 from .plain import PlainCodec
 from .prefix import PrefixCodec
 from .run_length import RunLengthCodec
@@ -16,6 +16,7 @@ _CODECS: tuple[Codec, ...] = (
     DictionaryCodec(),
     PrefixCodec(),
     FrameOfReferenceCodec(),
+    AlpCodec(),
 )
 _BY_CODE = {codec.code: codec for codec in _CODECS}
 _BY_NAME = {codec.name: codec for codec in _CODECS}

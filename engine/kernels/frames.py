@@ -13,12 +13,12 @@ and the block::
 
     | packed, width bits x rows | row u2 x exceptions | cell x exceptions |
 
-Form 1 is that of `decimals`.
+Form 1 is that of `decimals`; `frame_pages` has the pages of these blocks.
 """
 
 import numpy as np
 
-from .bit_packing import WHOLE, WIDEST, load_bits, mask_of, pack_bits, packed_bytes, unpack_bits
+from .bit_packing import WHOLE, WIDEST, mask_of, pack_bits, packed_bytes, unpack_bits
 from .blocks import BLOCK_ROWS
 from .kernel import inline, kernel
 from .simd.simd import (
@@ -50,43 +50,40 @@ SLOPE_BITS = 16
 TAIL_BYTES = 8
 """Zeros at the end of a page, so that a load of packed bits stays inside."""
 
-SCRATCH_BYTES = 3 * 8 * BLOCK_ROWS
-"""Room that packing needs: three blocks of 8 bytes a cell."""
-
 
 @inline
-def _base(frame):
+def frame_base(frame):
     return np.int64(load_u64(frame))
 
 
 @inline
-def _slope(frame):
+def frame_slope(frame):
     return np.int64(load_u64(frame + 8))
 
 
 @inline
-def _end(frame):
+def frame_end(frame):
     return np.int64(load_u32(frame + 16))
 
 
 @inline
-def _width(frame):
+def frame_width(frame):
     return np.int64(load_u8(frame + 20))
 
 
 @inline
-def _form(frame):
+def frame_form(frame):
     return np.int64(load_u8(frame + 21))
 
 
 @inline
-def _exceptions(frame):
+def frame_exceptions(frame):
     return np.int64(load_u16(frame + 22))
 
 
 @inline
 def block_start(frame, number):
-    return np.int64(0) if number == 0 else _end(frame - FRAME_BYTES)
+    return np.int64(0) if number == 0 else frame_end(frame - FRAME_BYTES)
 
 
 @kernel
@@ -113,10 +110,10 @@ def check_frames(payload: int, size: int, row_count: int, cell_bytes: int, last_
     for block in range(blocks):
         frame = payload + FRAME_BYTES * block
         rows = min(BLOCK_ROWS, row_count - BLOCK_ROWS * block)
-        width, end, exceptions = _width(frame), _end(frame), _exceptions(frame)
-        if (width > WIDEST and width != WHOLE) or _form(frame) > last_form or exceptions > rows or end > room:
+        width, end, exceptions = frame_width(frame), frame_end(frame), frame_exceptions(frame)
+        if (width > WIDEST and width != WHOLE) or frame_form(frame) > last_form or exceptions > rows or end > room:
             return -1 - block
-        if _form(frame) == DECIMAL and (load_u8(frame + 8) > 18 or load_u8(frame + 9) > load_u8(frame + 8)):
+        if frame_form(frame) == DECIMAL and (load_u8(frame + 8) > 18 or load_u8(frame + 9) > load_u8(frame + 8)):
             return -1 - block
         packed = packed_bytes(rows, width)
         if end - start != packed + exceptions * (2 + cell_bytes):
@@ -191,29 +188,32 @@ def _slope_of(values: int, rows: int) -> int:
 
 
 @kernel
-def _pick_width(offsets: int, rows: int, cell_bytes: int) -> int:
+def pick_width(offsets: int, rows: int, cell_bytes: int) -> int:
     """Return the width of packed numbers with which a block is smallest; wider ones of ``offsets`` are exceptions.
 
-    Goes down from the width of all of them until a block grows by an eighth.
+    Goes down from one width that occurs to the next until a block grows by an eighth.
     """
     cells = view_u64(offsets, rows)
-    every = np.uint64(0)
+    within = np.uint64(0)
     for i in range(rows):
-        every |= cells[i]
-    bits = 64 - leading_zeros64(every)
+        within |= cells[i]
+    bits = 64 - leading_zeros64(within)
     best = bits if bits <= WIDEST else np.int64(WHOLE)
     best_size = packed_bytes(rows, best)
     while bits > 0:
-        bits -= 1
-        limit = mask_of(bits)
-        exceptions = np.int64(0)
+        limit = mask_of(bits - 1)
+        within, exceptions = np.uint64(0), np.int64(0)
         for i in range(rows):
-            exceptions += np.int64(cells[i] > limit)
-        size = packed_bytes(rows, bits) + exceptions * (2 + cell_bytes)
-        if bits <= WIDEST and size > best_size + (best_size >> 3):
-            return best
-        if bits <= WIDEST and size < best_size:
-            best, best_size = bits, size
+            is_wide = cells[i] > limit
+            exceptions += np.int64(is_wide)
+            within |= np.uint64(0) if is_wide else cells[i]
+        bits = 64 - leading_zeros64(within)
+        if bits <= WIDEST:
+            size = packed_bytes(rows, bits) + exceptions * (2 + cell_bytes)
+            if size > best_size + (best_size >> 3):
+                return best
+            if size < best_size:
+                best, best_size = bits, size
     return best
 
 
@@ -241,7 +241,7 @@ def pack_integers(
         base = min(base, lines[i])
     for i in range(rows):
         offsets[i] -= np.uint64(base)
-    width = _pick_width(scratch, rows, cell_bytes)
+    width = pick_width(scratch, rows, cell_bytes)
     return pack_block(cells, scratch, rows, cell_bytes, frame, base, slope, width, LINE, start, data)
 
 
@@ -279,24 +279,6 @@ def pack_block(
     return place - data
 
 
-@kernel
-def pack_frames(cells: int, row_count: int, cell_bytes: int, valid: int, payload: int, scratch: int) -> int:
-    """Write the frames and blocks of a page of integers; return the bytes written, without the tail.
-
-    ``payload`` needs the frames, 8 bytes a row, and LOAD_BYTES.
-    """
-    blocks = (row_count + BLOCK_ROWS - 1) // BLOCK_ROWS
-    data, end = payload + FRAME_BYTES * blocks, np.int64(0)
-    room = scratch + 8 * BLOCK_ROWS
-    for block in range(blocks):
-        first = BLOCK_ROWS * block
-        rows = min(BLOCK_ROWS, row_count - first)
-        source = cells + first * cell_bytes
-        load_cells(source, rows, cell_bytes, 0 if valid == 0 else valid + first, scratch)
-        end = pack_integers(source, scratch, rows, cell_bytes, payload + FRAME_BYTES * block, end, data, room)
-    return FRAME_BYTES * blocks + end
-
-
 @inline
 def add_line(target, rows, slope):
     """Add a line to the cells of ``target``, a view of integers."""
@@ -317,7 +299,7 @@ def patch(place: int, exceptions: int, cell_bytes: int, target: int) -> None:
 @kernel
 def unpack_integers(frame: int, source: int, rows: int, cell_bytes: int, target: int) -> None:
     """Write the cells of a block of form LINE that begins at ``source``."""
-    base, slope, width = _base(frame), _slope(frame), _width(frame)
+    base, slope, width = frame_base(frame), frame_slope(frame), frame_width(frame)
     if cell_bytes == 8:
         unpack_bits(source, rows, width, base, view_i64(target, rows))
         add_line(view_i64(target, rows), rows, slope)
@@ -330,18 +312,7 @@ def unpack_integers(frame: int, source: int, rows: int, cell_bytes: int, target:
     else:
         unpack_bits(source, rows, width, base, view_i8(target, rows))
         add_line(view_i8(target, rows), rows, slope)
-    patch(source + packed_bytes(rows, width), _exceptions(frame), cell_bytes, target)
-
-
-@kernel
-def unpack_frames(payload: int, row_count: int, cell_bytes: int, first: int, last: int, target: int) -> None:
-    """Write the cells of blocks [first, last) of a page of integers, back to back."""
-    data = payload + FRAME_BYTES * ((row_count + BLOCK_ROWS - 1) // BLOCK_ROWS)
-    for block in range(first, last):
-        frame = payload + FRAME_BYTES * block
-        rows = min(BLOCK_ROWS, row_count - BLOCK_ROWS * block)
-        place = target + (block - first) * BLOCK_ROWS * cell_bytes
-        unpack_integers(frame, data + block_start(frame, block), rows, cell_bytes, place)
+    patch(source + packed_bytes(rows, width), frame_exceptions(frame), cell_bytes, target)
 
 
 @kernel
@@ -357,23 +328,6 @@ def exception_of(place: int, exceptions: int, row: int) -> int:
     return low if low < exceptions and np.int64(load_u16(place + 2 * low)) == row else np.int64(-1)
 
 
-@kernel
-def read_frame_cell(payload: int, row_count: int, cell_bytes: int, row: int, target: int) -> None:
-    """Write one cell of a page of integers; reads its frame and no other cell."""
-    block = row // BLOCK_ROWS
-    frame = payload + FRAME_BYTES * block
-    source = payload + FRAME_BYTES * ((row_count + BLOCK_ROWS - 1) // BLOCK_ROWS) + block_start(frame, block)
-    i, width, exceptions = row - block * BLOCK_ROWS, _width(frame), _exceptions(frame)
-    if exceptions > 0:
-        place = source + packed_bytes(min(BLOCK_ROWS, row_count - BLOCK_ROWS * block), width)
-        exception = exception_of(place, exceptions, i)
-        if exception >= 0:
-            copy_bytes(target, place + 2 * exceptions + exception * cell_bytes, cell_bytes)
-            return
-    value = _base(frame) + ((_slope(frame) * i) >> SLOPE_BITS) + np.int64(load_bits(source, i, width))
-    store_cell(target, cell_bytes, value)
-
-
 @inline
 def store_cell(target, cell_bytes, value):
     """Write the lower bytes of an int64 as a cell of 1, 2, 4 or 8."""
@@ -385,11 +339,3 @@ def store_cell(target, cell_bytes, value):
         store_u16(target, np.uint16(value))
     else:
         store_u8(target, np.uint8(value))
-
-
-@kernel
-def gather_frames(payload: int, row_count: int, cell_bytes: int, rows: int, count: int, target: int) -> None:
-    """Write the cells at ``rows`` (int64, inside the page), in that order."""
-    wanted = view_i64(rows, count)
-    for i in range(count):
-        read_frame_cell(payload, row_count, cell_bytes, wanted[i], target + i * cell_bytes)

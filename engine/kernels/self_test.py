@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from . import blocks, dictionary, frames, prefix, run_length
+from . import blocks, dictionary, frame_pages, frames, prefix, run_length
 
 _ROWS = 1_100  # one whole mini-block, and one that ends in the middle of a tile
 
@@ -12,7 +12,8 @@ def self_test() -> bool:
     return (
         all(_blocks_round_trip(width) for width in (1, 2, 4, 8, 16))
         and all(_runs_round_trip(width) for width in (1, 2, 4, 8))
-        and all(_frames_round_trip(width) for width in (1, 2, 4, 8))
+        and all(_frames_round_trip(f"i{width}") for width in (1, 2, 4, 8))
+        and all(_frames_round_trip(f"f{width}") for width in (4, 8))
         and _prefix_round_trip()
         and _dictionary_codes() == [0, 1, 0, 2]
     )
@@ -47,16 +48,18 @@ def _runs_round_trip(width: int) -> bool:
     return restored[: cells.nbytes].tobytes() == cells.tobytes()
 
 
-def _frames_round_trip(width: int) -> bool:
-    cells = np.arange(_ROWS, dtype=f"i{width}") * 3
-    cells[::400] = -1
+def _frames_round_trip(dtype: str) -> bool:
+    cells = (np.arange(_ROWS) % 100 / 4).astype(dtype)
+    cells[::400] = -1.03
+    width = cells.itemsize
     _payload, start = _room(2 * frames.FRAME_BYTES + 8 * _ROWS)
-    _scratch, scratch_start = _room(frames.SCRATCH_BYTES)
+    _scratch, scratch_start = _room(frame_pages.SCRATCH_BYTES)
     restored, target = _room(cells.nbytes)
-    size = frames.pack_frames(cells.ctypes.data, _ROWS, width, 0, start, scratch_start)
-    if frames.check_frames(start, size + frames.TAIL_BYTES, _ROWS, width, frames.LINE) != 0:
+    pack = frame_pages.pack_reals if dtype[0] == "f" else frame_pages.pack_frames
+    size = pack(cells.ctypes.data, _ROWS, width, 0, start, scratch_start)
+    if frames.check_frames(start, size + frames.TAIL_BYTES, _ROWS, width, frames.DECIMAL) != 0:
         return False
-    frames.unpack_frames(start, _ROWS, width, 0, 2, target)
+    frame_pages.unpack_frames(start, _ROWS, width, 0, 2, target, scratch_start)
     return restored[: cells.nbytes].tobytes() == cells.tobytes()
 
 

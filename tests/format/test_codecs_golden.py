@@ -69,6 +69,14 @@ STORED = {
         cells("int64", [5, 1_005, 2_005, 3_005]),
         "0500000000000000 0000e80300000000 00000000 00 00 0000 0000000000000000",
     ),
+    # base, exponent, factor, end, width, form, exceptions; numbers of 2 bits; rows and cells of exceptions; zeros
+    "decimals": (
+        "alp",
+        "float64",
+        cells("float64", [12.5, 12.8, -0.0] * 5 + [12.6]),
+        "7d00000000000000 0e0d000000000000 36000000 02 01 0500 3ccff37c"
+        "0200 0500 0800 0b00 0e00" + " 0000000000000080" * 5 + "0000000000000000",
+    ),
     # end of the block, width of lengths, shared, lengths, rests
     "prefix": ("prefix", "bytes", TEXTS, "17000000 01 00020000 05030006 6e79616c61 6c6f6e 6e796c6f6e00"),
 }

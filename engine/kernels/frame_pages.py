@@ -1,0 +1,111 @@
+"""Pages of blocks with frames (see `frames` and `decimals`): the frames of all blocks, then the blocks."""
+
+import numpy as np
+
+from .bit_packing import load_bits, packed_bytes
+from .blocks import BLOCK_ROWS
+from .decimals import pack_decimals, pick_powers, store_decimal, unpack_decimals
+from .frames import (
+    DECIMAL,
+    FRAME_BYTES,
+    SLOPE_BITS,
+    block_start,
+    exception_of,
+    frame_base,
+    frame_exceptions,
+    frame_form,
+    frame_slope,
+    frame_width,
+    load_cells,
+    pack_integers,
+    store_cell,
+    unpack_integers,
+)
+from .kernel import kernel
+from .simd.simd import copy_bytes, view_i64
+
+SCRATCH_BYTES = 4 * 8 * BLOCK_ROWS
+"""Room that packing and unpacking need: four blocks of 8 bytes a cell."""
+
+
+@kernel
+def pack_frames(cells: int, row_count: int, cell_bytes: int, valid: int, payload: int, scratch: int) -> int:
+    """Write the frames and blocks of a page of integers; return the bytes written, without the tail.
+
+    ``payload`` needs the frames, 8 bytes a row, and LOAD_BYTES.
+    """
+    blocks = (row_count + BLOCK_ROWS - 1) // BLOCK_ROWS
+    data, end = payload + FRAME_BYTES * blocks, np.int64(0)
+    room = scratch + 8 * BLOCK_ROWS
+    for block in range(blocks):
+        first = BLOCK_ROWS * block
+        rows = min(BLOCK_ROWS, row_count - first)
+        source = cells + first * cell_bytes
+        load_cells(source, rows, cell_bytes, 0 if valid == 0 else valid + first, scratch)
+        end = pack_integers(source, scratch, rows, cell_bytes, payload + FRAME_BYTES * block, end, data, room)
+    return FRAME_BYTES * blocks + end
+
+
+@kernel
+def pack_reals(cells: int, row_count: int, cell_bytes: int, valid: int, payload: int, scratch: int) -> int:
+    """Do what `pack_frames` does for a page of floating point numbers of 4 or 8 bytes."""
+    blocks = (row_count + BLOCK_ROWS - 1) // BLOCK_ROWS
+    data, end = payload + FRAME_BYTES * blocks, np.int64(0)
+    room = scratch + 8 * BLOCK_ROWS
+    powers = pick_powers(cells, row_count, cell_bytes, scratch)
+    for block in range(blocks):
+        first = BLOCK_ROWS * block
+        rows = min(BLOCK_ROWS, row_count - first)
+        source, frame = cells + first * cell_bytes, payload + FRAME_BYTES * block
+        flags = 0 if valid == 0 else valid + first
+        packed = pack_decimals(source, rows, cell_bytes, flags, frame, end, data, scratch, powers)
+        if packed < 0:
+            load_cells(source, rows, cell_bytes, flags, scratch)
+            packed = pack_integers(source, scratch, rows, cell_bytes, frame, end, data, room)
+        end = packed
+    return FRAME_BYTES * blocks + end
+
+
+@kernel
+def unpack_frames(
+    payload: int, row_count: int, cell_bytes: int, first: int, last: int, target: int, scratch: int
+) -> None:
+    """Write the cells of blocks [first, last) of a page, back to back."""
+    data = payload + FRAME_BYTES * ((row_count + BLOCK_ROWS - 1) // BLOCK_ROWS)
+    for block in range(first, last):
+        frame = payload + FRAME_BYTES * block
+        rows = min(BLOCK_ROWS, row_count - BLOCK_ROWS * block)
+        place = target + (block - first) * BLOCK_ROWS * cell_bytes
+        source = data + block_start(frame, block)
+        if frame_form(frame) == DECIMAL:
+            unpack_decimals(frame, source, rows, cell_bytes, place, scratch)
+        else:
+            unpack_integers(frame, source, rows, cell_bytes, place)
+
+
+@kernel
+def read_frame_cell(payload: int, row_count: int, cell_bytes: int, row: int, target: int) -> None:
+    """Write one cell of a page; reads its frame and no other cell."""
+    block = row // BLOCK_ROWS
+    frame = payload + FRAME_BYTES * block
+    source = payload + FRAME_BYTES * ((row_count + BLOCK_ROWS - 1) // BLOCK_ROWS) + block_start(frame, block)
+    i, width, exceptions = row - block * BLOCK_ROWS, frame_width(frame), frame_exceptions(frame)
+    if exceptions > 0:
+        place = source + packed_bytes(min(BLOCK_ROWS, row_count - BLOCK_ROWS * block), width)
+        exception = exception_of(place, exceptions, i)
+        if exception >= 0:
+            copy_bytes(target, place + 2 * exceptions + exception * cell_bytes, cell_bytes)
+            return
+    number = frame_base(frame) + np.int64(load_bits(source, i, width))
+    if frame_form(frame) == DECIMAL:
+        store_decimal(frame, number, cell_bytes, target)
+    else:
+        store_cell(target, cell_bytes, number + ((frame_slope(frame) * i) >> SLOPE_BITS))
+
+
+@kernel
+def gather_frames(payload: int, row_count: int, cell_bytes: int, rows: int, count: int, target: int) -> None:
+    """Write the cells at ``rows`` (int64, inside the page), in that order."""
+    wanted = view_i64(rows, count)
+    for i in range(count):
+        read_frame_cell(payload, row_count, cell_bytes, wanted[i], target + i * cell_bytes)
