@@ -116,6 +116,17 @@ class StreamReader:
             return row >> self._shift
         return int(np.searchsorted(self._starts, row, "right")) - 1
 
+    def parts(self, first: int, last: int) -> list[tuple[Page, int, int]]:
+        """Return the pages that hold rows [first, last), at least one, and for each the range of these rows, counted
+        from the page's first. For those who decode pages themselves, and drop them then."""
+        pages = range(self.page_of(first), self.page_of(last - 1) + 1)
+        ranges = [(number, *self._part(number, first, last)) for number in pages]
+        rows = [self.entry.pages[number].row_count for number in pages]
+        return [
+            (self.page(number, is_taken_whole=stop - start == count), start, stop)
+            for (number, start, stop), count in zip(ranges, rows, strict=True)
+        ]
+
     @property
     def page_shift(self) -> int | None:
         """The logarithm of ``page_rows``; None if pages have different numbers of rows."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 
 import numpy as np
@@ -31,6 +31,7 @@ from .cell_table import CellTable
 from .key_filter import KEY_FILTER, SPLIT_BLOCK, WORDS_A_BLOCK, KeyFilter
 from .key_search import search
 from .liveness import LiveRows
+from .morsel import read_morsel
 from .page_rows import PageRows
 from .row_columns import RowColumns
 from .rowset import RowSet
@@ -224,6 +225,21 @@ class DiskRowSet(RowSet):
         if not self.has_base(column.id):
             return absent_cells(column, len(rows))
         return conformed(self.base_stream(column.id).gather(rows), physical_of(column.logical.arrow))
+
+    def read_many(
+        self, columns: Sequence[ColumnSchema], first: int, last: int, snapshot: int, as_strings: bool = False
+    ) -> list[Vector]:
+        if first == last:
+            return super().read_many(columns, first, last, snapshot)
+        wanted = [
+            (
+                column,
+                self.base_stream(column.id) if self.has_base(column.id) else None,
+                self.deltas.patches(column.id, first, last, snapshot),
+            )
+            for column in columns
+        ]
+        return read_morsel(wanted, first, last, as_strings, lambda column: self.read(column, first, last, snapshot))
 
     def base_live(self, first: int, last: int) -> np.ndarray | None:
         if not self._has_live_stream:

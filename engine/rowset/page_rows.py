@@ -16,6 +16,7 @@ from weakref import ref
 import numpy as np
 
 from ..cfile.page import Page
+from ..cfile.page_kind import kind_of
 from ..cfile.stream import OFTEN, StreamReader
 from ..codecs.codec import PAGE_ROWS, CorruptPageError
 from ..kernels import point_read as kernels
@@ -199,24 +200,15 @@ _FORMATS = {
 
 def _place_of(stream: StreamReader, page: Page, first_row: int) -> tuple[int, ...]:
     """Return the fields of a column's page, as the kernel takes them."""
-    if page.is_all_null:
+    kind, payload = kind_of(page, stream.physical)
+    if kind == kernels.NULLS:
         return kernels.NULLS, 0, 0, 0, 0, first_row, 0, 0, 0, 0
-    physical, payload = stream.physical, address_of(page.stored)
-    plain = {PhysicalType.BYTES: kernels.STRINGS, PhysicalType.BOOL: kernels.BITS}.get(physical, kernels.FIXED)
     offsets = values = value_count = 0
-    match page.codec.name:
-        case "plain":
-            kind = plain
-        case "bitshuffle":
-            kind = kernels.SHUFFLED
-        case "run_length" if page.stored[:4].any():
-            kind = kernels.RUNS
-        case "run_length":
-            kind, payload = plain, payload + 4
-        case "dictionary" if dictionary := stream.dictionary():
-            kind, value_count = kernels.CODES, len(dictionary)
-            offsets, values = address_of(dictionary.offsets), address_of(dictionary.data)
-        case _:
-            kind = kernels.UNREAD
+    if kind == kernels.CODES and (dictionary := stream.dictionary()):
+        value_count = len(dictionary)
+        offsets, values = address_of(dictionary.offsets), address_of(dictionary.data)
+    elif kind == kernels.CODES:
+        kind = kernels.UNREAD
     bitmap = address_or_0(page.bitmap)
-    return kind, physical.width, payload, page.row_count, bitmap, first_row, offsets, values, value_count, 0
+    width, row_count = stream.physical.width, page.row_count
+    return kind, width, payload, row_count, bitmap, first_row, offsets, values, value_count, 0

@@ -7,7 +7,7 @@ deltas that bring them to a snapshot.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
@@ -122,6 +122,16 @@ class RowSet(ABC):
     def read(self, column: ColumnSchema, first: int, last: int, snapshot: int) -> Vector:
         """Return the cells of rows [first, last) as ``snapshot`` sees them."""
         return self.deltas.apply(column.id, self.base(column, first, last), first, snapshot, self.base_is_own)
+
+    def read_many(
+        self, columns: Sequence[ColumnSchema], first: int, last: int, snapshot: int, as_strings: bool = False
+    ) -> list[Vector]:
+        """Return the cells of several columns, each as `read` does.
+
+        With ``as_strings`` a column may come without its dictionary, for those who do not need codes.
+        """
+        del as_strings
+        return [self.read(column, first, last, snapshot) for column in columns]
 
     def gather(self, column: ColumnSchema, rows: np.ndarray, snapshot: int) -> Vector:
         """Return the cells of ``rows`` (ascending, distinct) as ``snapshot`` sees them."""

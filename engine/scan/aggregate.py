@@ -21,7 +21,10 @@ def aggregate_chunk(chunk: Chunk, request: ScanRequest, plan: AggregatePlan) -> 
     cells = ChunkCells(chunk, request)
     rows = wanted_rows(chunk, request, cells)
     row_count = chunk.last - chunk.first if rows is None else len(rows)
-    return aggregate_rows(plan, lambda column_id: cells.at(column_id, rows), row_count) if row_count else None
+    if not row_count:
+        return None
+    cells.read((column.id for column in plan.columns), rows)
+    return aggregate_rows(plan, lambda column_id: cells.at(column_id, rows), row_count)
 
 
 def known_partial(chunk: Chunk, request: ScanRequest, plan: AggregatePlan) -> pa.Table | None:

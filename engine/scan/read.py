@@ -40,4 +40,8 @@ def read_cells(chunk: Chunk, request: ScanRequest) -> Cells | None:
     cells = ChunkCells(chunk, request)
     rows = wanted_rows(chunk, request, cells)
     row_count = chunk.last - chunk.first if rows is None else len(rows)
-    return Cells(row_count, [cells.at(column.id, rows) for column in request.columns]) if row_count else None
+    if not row_count:
+        return None
+    column_ids = [column.id for column in request.columns]
+    cells.read(column_ids, rows, as_strings=True)
+    return Cells(row_count, [cells.at(column_id, rows) for column_id in column_ids])

@@ -37,14 +37,28 @@ class ChunkCells(Mapping[int, Vector]):
             self._known[column_id] = vector
         return vector
 
+    def read(self, column_ids: Iterable[int], rows: np.ndarray | None, as_strings: bool = False) -> None:
+        """Decode several columns at once, if ``rows`` (as in ``at``) are not few; with ``as_strings`` without their
+        dictionaries, if that saves time."""
+        unknown = [column_id for column_id in dict.fromkeys(column_ids) if column_id not in self._known]
+        if unknown and not self._are_few(rows):
+            chunk = self._chunk
+            columns = [self._columns[column_id] for column_id in unknown]
+            is_whole = as_strings and rows is None
+            vectors = chunk.rowset.read_many(columns, chunk.first, chunk.last, self._snapshot, is_whole)
+            self._known.update(zip(unknown, vectors, strict=True))
+
     def at(self, column_id: int, rows: np.ndarray | None) -> Vector:
         """Return the cells of ``rows``, counted from the chunk's first; None for all."""
         if rows is None:
             return self[column_id]
         chunk = self._chunk
-        if column_id not in self._known and len(rows) < (chunk.last - chunk.first) * GATHER_BELOW:
+        if column_id not in self._known and self._are_few(rows):
             return chunk.rowset.gather(self._columns[column_id], rows + chunk.first, self._snapshot)
         return self[column_id].take(rows)
+
+    def _are_few(self, rows: np.ndarray | None) -> bool:
+        return rows is not None and len(rows) < (self._chunk.last - self._chunk.first) * GATHER_BELOW
 
     def forget(self, column_ids: Iterable[int]) -> None:
         """Drop the cells of columns that are not needed any more: the next that are decoded find their memory warm."""

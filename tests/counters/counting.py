@@ -111,7 +111,8 @@ def counted(operation: Callable[[], object], disk: CountingFileSystem) -> dict[s
         "functions": _entries(codes, ""),
         "allocations": after - before,
         "pages read": _entries(codes, "engine/cfile/page.py", ["load_page"]),
-        "pages decoded": _entries(codes, "engine/codecs/", ["decode", "gather"]),
+        "pages decoded": _entries(codes, "engine/codecs/", ["decode", "gather"])
+        + _entries(codes, "engine/rowset/morsel.py", ["_add_page"]),
         "deltas applied": _entries(codes, "engine/delta/patch.py", ["apply", "at"]),
         **disk.counts,
     }

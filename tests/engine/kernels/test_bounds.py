@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from lz4 import block
 
-from nyala.engine.kernels import blocks, lz4, prefix, run_length
+from nyala.engine.kernels import blocks, lz4, morsel, point_read, prefix, run_length
 
 MARK = 0xA5
 
@@ -69,3 +69,52 @@ def test_lz4_never_writes_past_its_target():
     written = lz4.decompress_block(packed.ctypes.data, packed.size, target.ctypes.data, 8000)
     assert written == 8000 and target[:8000].tobytes() == raw
     assert untouched_after(target, 8000)
+
+
+@pytest.mark.parametrize("rows", [1, 1000, 1024, 2049])
+@pytest.mark.parametrize("width", [1, 2, 4, 8, 16])
+def test_a_morsel_of_numbers(width, rows):
+    cells = np.random.default_rng(rows).integers(0, 9, rows * width, dtype=np.uint8)
+    count = -(-rows // 1024)
+    payload, scratch = marked(4 * count + cells.size + 512), np.zeros(morsel.SCRATCH_BYTES, np.uint8)
+    start = payload.ctypes.data
+    blocks.pack_blocks(cells.ctypes.data, rows, width, start, start + 4 * count, scratch.ctypes.data)
+    for first, last in ((0, rows), (rows // 3, rows), (0, rows - rows // 3)):
+        target = marked((last - first) * width + 256)
+        column = np.zeros(morsel.COLUMN_FIELDS, np.int64)
+        column[[morsel.WIDTH, morsel.TARGET, morsel.PARTS]] = width, target.ctypes.data, 1
+        part = np.array([point_read.SHUFFLED, start, rows, first, last, 0])
+        assert not morsel.read_morsel(column.ctypes.data, 1, part.ctypes.data, 0, first, last, scratch.ctypes.data)
+        assert target[: (last - first) * width].tobytes() == cells[first * width : last * width].tobytes()
+        assert untouched_after(target, (last - first) * width + morsel.TARGET_SLACK_BYTES)
+
+
+def test_a_morsel_of_strings():
+    values = [b"", b"a", b"abcdefghijklmnop", b"abcdefghijklmnopqrstuvwxyz"]
+    codes = np.random.default_rng(0).integers(0, 4, 1500).astype(np.uint8)
+    payload, scratch = marked(9 + codes.size + 512), np.zeros(morsel.SCRATCH_BYTES, np.uint8)
+    start = payload.ctypes.data
+    payload[0] = 1
+    blocks.pack_blocks(codes.ctypes.data, 1500, 1, start + 1, start + 9, scratch.ctypes.data)
+    offsets = np.cumsum([0, *map(len, values)]).astype(np.int32)
+    data = np.frombuffer(b"".join(values) + bytes(64), np.uint8)
+    expected = b"".join(values[code] for code in codes)
+    part = np.array([point_read.CODES, start, 1500, 0, 1500, 0])
+    column = np.zeros(morsel.COLUMN_FIELDS, np.int64)
+    column[[morsel.FORM, morsel.PARTS, morsel.VALUE_COUNT, morsel.LONGEST]] = morsel.AS_STRINGS, 1, 4, 26
+    column[[morsel.OFFSETS, morsel.VALUES]] = offsets.ctypes.data, data.ctypes.data
+    tables = column.ctypes.data, 1, part.ctypes.data, 0, 0, 1500, scratch.ctypes.data
+    needed = len(expected) // 2
+    while needed > column[morsel.CAPACITY]:
+        column[morsel.CAPACITY] = needed
+        target, ends = marked(needed + 256), marked(4 * 1501 + 64)
+        column[[morsel.TARGET, morsel.ENDS]] = target.ctypes.data, ends.ctypes.data
+        unfinished = morsel.read_morsel(*tables)
+        needed = int(column[morsel.RESULT])
+        assert unfinished == (needed > column[morsel.CAPACITY])
+        assert untouched_after(target, int(column[morsel.CAPACITY]) + morsel.TARGET_SLACK_BYTES)
+        assert untouched_after(ends, 4 * 1501)
+    assert target[:needed].tobytes() == expected
+    assert ends[: 4 * 1501].view(np.int32).tolist() == [0, *np.cumsum([len(values[code]) for code in codes])]
+    column[morsel.VALUE_COUNT] = 3
+    assert morsel.read_morsel(*tables) == 1 and column[morsel.RESULT] == morsel.DAMAGED

@@ -48,6 +48,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
         monkeypatch.setattr(StreamReader, name, count)
 
     counted("read", StreamReader.read, lambda first, last: last - first)
+    counted("parts", StreamReader.parts, lambda first, last: last - first)
     counted("gather", StreamReader.gather, len)
     return counts
 
@@ -97,14 +98,17 @@ def test_pages_are_aggregated_together_where_none_between_them_is_left_out(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[int, int]] = []
-    read = StreamReader.read
 
-    def count(self: StreamReader, first: int, last: int) -> Any:
-        if self.key.role == "base":
-            asked.append((first, last))
-        return read(self, first, last)
+    def counted(read: Any) -> Any:
+        def count(self: StreamReader, first: int, last: int) -> Any:
+            if self.key.role == "base":
+                asked.append((first, last))
+            return read(self, first, last)
 
-    monkeypatch.setattr(StreamReader, "read", count)
+        return count
+
+    for read in (StreamReader.read, StreamReader.parts):
+        monkeypatch.setattr(StreamReader, read.__name__, counted(read))
     page = 1 << 16
     assert table.scan(where="mixed >= 1000").count() == ROWS - 1_000
     assert asked == [(0, ROWS)]

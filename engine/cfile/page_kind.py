@@ -1,0 +1,25 @@
+"""What kernels that read pages take one for: its kind, and where its cells begin."""
+
+from ..kernels.point_read import BITS, CODES, FIXED, NULLS, RUNS, SHUFFLED, STRINGS, UNREAD
+from ..vectors.memory import address_of
+from ..vectors.physical import PhysicalType
+from .page import Page
+
+
+def kind_of(page: Page, physical: PhysicalType) -> tuple[int, int]:
+    """Return the kind of a page, which has passed the check of its codec, and the address of its cells; UNREAD if the
+    kernels cannot read it."""
+    if page.is_all_null:
+        return NULLS, 0
+    payload = address_of(page.stored)
+    kind = _KINDS.get(page.codec.name, UNREAD)
+    if kind == RUNS and not page.stored[:4].any():  # plain cells, after the number of runs
+        return _plain(physical), payload + 4
+    return (_plain(physical) if kind == FIXED else kind), payload
+
+
+def _plain(physical: PhysicalType) -> int:
+    return {PhysicalType.BYTES: STRINGS, PhysicalType.BOOL: BITS}.get(physical, FIXED)
+
+
+_KINDS: dict[str, int] = {"plain": FIXED, "bitshuffle": SHUFFLED, "run_length": RUNS, "dictionary": CODES}
