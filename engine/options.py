@@ -28,6 +28,7 @@ _BUDGET_SHARES = {
     "wal_queue_bytes": 16,
     "transaction_bytes": 8,
     "scan_lease_memory_bytes": 16,
+    "scan_buffer_bytes": 16,
 }
 """Each option's fraction of a budget, as a divisor. An eighth stays free for running flushes and compactions;
 ``flush_bytes``, ``flush_deltas_bytes`` and ``transaction_bytes`` are parts of ``memory_bytes``."""
@@ -39,6 +40,7 @@ _NEVER_ABOVE_DEFAULT = frozenset(
         "wal_queue_bytes",
         "transaction_bytes",
         "scan_lease_memory_bytes",
+        "scan_buffer_bytes",
     }
 )
 
@@ -104,12 +106,16 @@ class StoreOptions(BaseModel, frozen=True, extra="forbid"):
     """Commits queued for the log before writers wait for the disk."""
     page_cache_bytes: PositiveInt = 512 * MIB
     """Cache of verified pages: encoded, but without block compression; deltas are decoded."""
-    scan_threads: NonNegativeInt = 0
-    """Threads that read ahead of a scan; 0: the caller's thread reads, which measured faster (`caller_runs`)."""
+    scan_threads: NonNegativeInt = Field(default_factory=lambda: min(os.cpu_count() or 1, 8))
+    """The most threads that read for a scan at once: the one that asks, and helpers that all scans share in turns; 0 or
+    1: only the one that asks."""
     load_threads: PositiveInt = Field(default_factory=lambda: min(os.cpu_count() or 1, 8))
     """Threads that write the rowsets of large transactions, beside the one that reads the staged rows."""
     scan_batch_bytes: PositiveInt = 8 * MIB
     """About how many bytes of cells a scan decodes at once; up to four times as many where a filter keeps all rows."""
+    scan_buffer_bytes: NonNegativeInt = 1024 * MIB
+    """The most memory of results that were dropped to keep for the next scans, for a second or two without scans. All
+    stores of a process share it: the last one opened sets it."""
     scan_lease_seconds: PositiveFloat = 300
     """A planned scan releases its rows and files when none of its parts has been read for this long."""
     scan_leases_count: PositiveInt = 1024
@@ -187,6 +193,7 @@ class StoreOptionsDict(TypedDict, total=False):
     scan_threads: int
     load_threads: int
     scan_batch_bytes: int
+    scan_buffer_bytes: int
     scan_lease_seconds: float
     scan_leases_count: int
     scan_lease_disk_bytes: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -42,8 +42,8 @@ from .options import StoreOptions
 from .recovery import recovery
 from .recovery.recovered import recovered
 from .scan import commits
-from .scan.caller_runs import CallerRuns
 from .scan.planned_scans import PlannedScans
+from .scan.pool import ScanPool
 from .scan.reads import Reads
 from .scan.snapshots import Snapshots
 from .statement.execute import Statements
@@ -54,6 +54,7 @@ from .tablet.tablet import Tablet
 from .transaction.commit import Transactions
 from .transaction.stage import ExpiryOp
 from .transaction.staging.area import StagingArea
+from .vectors.huge_pages import RESULTS
 from .vectors.lending import READ_BUFFERS
 
 Asked = ParamSpec("Asked")
@@ -83,6 +84,11 @@ def _of(part: Callable[[Store], Callable[Asked, Answer]]) -> Callable[Concatenat
         return part(self)(*args, **named)
 
     return _verb(delegated)
+
+
+def _release_unused() -> None:
+    READ_BUFFERS.release_unused()
+    RESULTS.release_unused()
 
 
 class Store:
@@ -153,9 +159,7 @@ class Store:
             writers=self._writers,
             transaction_memory=self._transaction_memory,
         )
-        self._maintenance = MaintenanceManager(
-            self._operations, failed=self.damage.note, now=now, idle=READ_BUFFERS.release_unused
-        )
+        self._maintenance = MaintenanceManager(self._operations, failed=self.damage.note, now=now, idle=_release_unused)
         self._gate = MemoryGate(
             options,
             tablets=self._catalog.tablets,
@@ -169,9 +173,9 @@ class Store:
     def _make_row_parts(self) -> None:
         """Make the parts that read and write rows."""
         options, notify = self.options, self._maintenance.notify
+        RESULTS.idle_bytes_max = options.scan_buffer_bytes
         self._planned = PlannedScans(self._clock.physical_microseconds, timestamp=self._clock.now, options=options)
-        threads = options.scan_threads
-        self._pool: Executor = ThreadPoolExecutor(threads, "nyala-scan") if threads else CallerRuns()
+        self._pool = ScanPool(options.scan_threads)
         self._reads = Reads(
             table=self._catalog.table,
             mvcc=self._mvcc,
@@ -440,6 +444,7 @@ class Store:
             for tablet in tablets:
                 tablet.close()
             READ_BUFFERS.release()
+            RESULTS.release()
             self._lock.close()
 
     def __repr__(self) -> str:

@@ -257,8 +257,9 @@ EXCEPTIONS: dict[Rule, dict[str, str]] = {
     no_hidden_threads: {
         "engine/wal/writer.py": "one thread writes to the log what nobody waits for",
         "engine/maintenance/manager.py": "one thread picks the next piece of upkeep",
+        "engine/scan/pool.py": "its threads help whoever scans, and start nothing of their own",
         "engine/fs/together.py": "its threads do nothing but sync, while a flush of many tablets writes on",
-        "engine/store.py": "owns the pools that scans and transactions are lent",
+        "engine/store.py": "owns the pool that transactions are lent",
     },
     compiled_only_in_kernels: {
         "flight_server/native/message_hook.py": "a few instructions made anew by each process, never cached",

@@ -7,7 +7,6 @@ them with the engine. So bytes are decoded where they are used, and the server d
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -16,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from ...engine.offload.direct.reader import PinnedReader
-from ...engine.scan.caller_runs import CallerRuns
+from ...engine.scan.pool import ScanPool
 from ...schemas.direct import PinnedTable, PinSnapshot
 from ...schemas.errors import InvalidArgumentError, NotFoundError, StoreError
 from ...schemas.scan import ScanSpec
@@ -36,14 +35,13 @@ class DirectSplit:
     """An estimate from statistics."""
 
     def batches(self, threads: int = 0) -> Iterator[pa.RecordBatch]:
-        """Yield the rows; ``threads`` threads read ahead, by default none: the caller's thread reads each batch.
+        """Yield the rows; up to ``threads`` threads read at once, by default only that of the caller.
 
         Raises:
             NotFoundError: the files are gone: the pin expired or was released, or the server was restarted.
         """
-        pool = ThreadPoolExecutor(threads) if threads else CallerRuns()
-        with pool, _reader(self._pinned, self._directory, self._spec) as reader:
-            yield from reader.scan(self._spec, pool, 2 * threads).batches
+        with ScanPool(threads) as pool, _reader(self._pinned, self._directory, self._spec) as reader:
+            yield from reader.scan(self._spec, pool, pool.ahead).batches
 
 
 def read(split: DirectSplit) -> pa.Table:

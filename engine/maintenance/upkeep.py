@@ -26,6 +26,7 @@ from ..options import MIB, StoreOptions
 from ..rowset.diskrowset import DiskRowSet
 from ..tablet.attach import name_attached
 from ..tablet.tablet import Tablet
+from ..vectors.huge_pages import RESULTS
 from ..vectors.lending import READ_BUFFERS
 from ..vectors.memory import give_back
 from .op import MaintenanceOp
@@ -276,6 +277,7 @@ def _give_back(tablet: Tablet) -> None:
     """Return unused memory to the operating system after the work."""
     if sum(rowset.size_bytes for rowset in tablet.version.disk) >= _LARGE_BYTES:
         READ_BUFFERS.release()
+        RESULTS.release()
         give_back()
 
 

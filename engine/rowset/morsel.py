@@ -22,6 +22,7 @@ from ..delta.patch import Patch, apply_all
 from ..kernels import morsel as kernels
 from ..kernels.point_read import CODES, STRINGS, UNREAD
 from ..vectors.gather import check_data_bytes
+from ..vectors.huge_pages import RESULTS
 from ..vectors.memory import address_of, address_or_0, allocate
 from ..vectors.physical import PhysicalType, physical_of
 from ..vectors.vector import BytesVector, DictionaryVector, FixedVector, Vector
@@ -31,22 +32,22 @@ _LONGEST = 256
 _OFFSET = Struct("<i")
 
 
-class _Room(threading.local):
+class _Scratch(threading.local):
     """Memory of one thread that the kernel needs."""
 
     def __init__(self) -> None:
-        self.scratch = allocate(kernels.SCRATCH_BYTES, np.uint8)
-        self.address = address_of(self.scratch)
+        self._memory = allocate(kernels.SCRATCH_BYTES, np.uint8)
+        self.address = address_of(self._memory)
 
 
-_ROOM = _Room()
+_SCRATCH = _Scratch()
 
 
 class CannotReadError(Exception):
     """A column has to be read the general way."""
 
 
-class _Column:
+class _MorselColumn:
     """A column to read, and the memory of its result."""
 
     def __init__(self, stream: StreamReader, first: int, last: int, patches: Sequence[Patch], as_strings: bool) -> None:
@@ -70,7 +71,7 @@ class _Column:
             self._plan_numbers(stream.physical, patches)
         else:
             self._plan_strings(stream, kinds, patches, as_strings)
-        self._valid = allocate(self._rows, np.bool_) if self._has_nulls else None
+        self._valid = _room(self._rows, np.dtype(np.bool_)) if self._has_nulls else None
 
     def _add_page(self, stream: StreamReader, page: Page, start: int, stop: int) -> int:
         """Add rows of a page; return its kind."""
@@ -79,14 +80,14 @@ class _Column:
         self.parts.append((kind, payload, page.row_count, start, stop, address_or_0(page.bitmap)))
         self._has_nulls |= page.is_all_null or page.bitmap is not None
         if kind == STRINGS:
-            self._strings_bytes += _OFFSET.unpack_from(page.stored, 4 * stop)[0]
-            self._strings_bytes -= _OFFSET.unpack_from(page.stored, 4 * start)[0]
+            self._strings_bytes += _OFFSET.unpack_from(page.stored.data, 4 * stop)[0]
+            self._strings_bytes -= _OFFSET.unpack_from(page.stored.data, 4 * start)[0]
         return kind
 
     def _plan_numbers(self, physical: PhysicalType, patches: Sequence[Patch]) -> None:
         dtype = physical.dtype
         self.form, self._width = kernels.AS_NUMBERS, physical.width
-        self._values = allocate(self._rows, dtype)
+        self._values = _room(self._rows, dtype)
         for patch in patches:
             cells = patch.cells.of(dtype)
             self._add_patch(patch, cells.address, cells.values.valid)
@@ -104,12 +105,12 @@ class _Column:
             self._longest = int(kernels.longest_string(address_of(offsets), len(self._dictionary)))
         if CODES in kinds and STRINGS not in kinds and not (as_strings and self._longest <= _LONGEST):
             self.form, self._width = kernels.AS_CODES, 4
-            self._values = allocate(self._rows, np.int32)
+            self._values = _room(self._rows, _CODE)
             return
         if self._longest > _LONGEST:
             raise CannotReadError
         self.form, self._width = kernels.AS_STRINGS, 0
-        self._ends = allocate(self._rows + 1, np.int32)
+        self._ends = _room(self._rows + 1, _CODE)
         self.reserve(self._strings_bytes + self._values_bytes(stream, kinds))
 
     def _code_patches(self, patches: Sequence[Patch]) -> None:
@@ -148,7 +149,7 @@ class _Column:
     def reserve(self, capacity: int) -> None:
         """Make room for this many bytes of strings. Raises OverflowError if a vector cannot have so many."""
         self._capacity = check_data_bytes(capacity)
-        self._values = allocate(capacity, np.uint8)
+        self._values = RESULTS.allocate(capacity)
 
     @property
     def fields(self) -> tuple[int, ...]:
@@ -179,6 +180,12 @@ class _Column:
         return FixedVector(self._values, self._valid)
 
 
+def _room(count: int, dtype: np.dtype) -> np.ndarray:
+    """Return memory for the cells of a column."""
+    return RESULTS.allocate(count * dtype.itemsize).view(dtype)
+
+
+_CODE = np.dtype(np.int32)
 _NOTHING = np.empty(0, np.int32)
 _NONE = (0, 0, 0)
 _MORE = 1.125
@@ -211,16 +218,16 @@ def _planned(
     last: int,
     patches: Sequence[Patch],
     as_strings: bool,
-) -> _Column | None:
+) -> _MorselColumn | None:
     if stream is None or stream.physical is not physical_of(column.logical.arrow):
         return None
     try:
-        return _Column(stream, first, last, patches, as_strings)
+        return _MorselColumn(stream, first, last, patches, as_strings)
     except CannotReadError:
         return None
 
 
-def _run(columns: list[_Column], first: int, last: int) -> list[Vector | None]:
+def _run(columns: list[_MorselColumn], first: int, last: int) -> list[Vector | None]:
     """Return the cells of columns; None for those that turned out to be unreadable."""
     if not columns:
         return []
@@ -228,14 +235,14 @@ def _run(columns: list[_Column], first: int, last: int) -> list[Vector | None]:
     parts = np.array(list(chain.from_iterable(column.parts for column in columns)), np.int64)
     patches = np.array(list(chain.from_iterable(column.patches for column in columns)), np.int64)
     where = address_of(table), len(columns), address_of(parts), address_of(patches)
-    unfinished = kernels.read_morsel(*where, first, last, _ROOM.address)
+    unfinished = kernels.read_morsel(*where, first, last, _SCRATCH.address)
     sizes = table[:, kernels.RESULT].tolist()
     if not unfinished:
         return [column.result(size) for column, size in zip(columns, sizes, strict=True)]
     return [_again(column, size, first, last) for column, size in zip(columns, sizes, strict=True)]
 
 
-def _again(column: _Column, size: int, first: int, last: int) -> Vector | None:
+def _again(column: _MorselColumn, size: int, first: int, last: int) -> Vector | None:
     """Return a column's cells if ``size`` says that they were read, or after reading with more room."""
     if size < 0:
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +22,7 @@ from ..tablet.version import Version
 from . import scanning
 from .chunk import ChangeRange, ScanRequest
 from .planned_scans import PlannedScan, PlannedScans
+from .pool import ScanPool
 from .snapshots import Snapshots
 
 
@@ -36,10 +36,10 @@ class Reads:
         snapshots: Snapshots,
         planned: PlannedScans,
         damage: DamageRegistry,
-        pool: Executor,
+        pool: ScanPool,
         options: StoreOptions,
     ) -> None:
-        """``table`` finds a table by name; the threads of ``pool`` read chunks."""
+        """``table`` finds a table by name; ``pool`` reads chunks."""
         self._table = table
         self._mvcc = mvcc
         self._snapshots = snapshots
@@ -77,7 +77,7 @@ class Reads:
         tablets: list[Tablet],
         versions: list[Version],
     ) -> ScanStream:
-        ahead, limits = 2 * self._options.scan_threads, self._options.limits
+        ahead, limits = self._pool.ahead, self._options.limits
         found = scanning.run(spec, version, request, tablets, versions, self._pool, ahead, limits)
         marked = self._noticed(self._planned.reading(spec, found))
         has_marks = spec.marks and not request.aggregate

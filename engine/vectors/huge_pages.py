@@ -23,12 +23,15 @@ _UNIT = 64
 class HugePages:
     """Arrays in mapped regions. Thread safe.
 
-    An array's part of its region becomes free when its last view is dropped, and a region without arrays returns to the
-    operating system. Allocation takes the first free part that is large enough.
+    An array's part of its region becomes free when its last view is dropped. Allocation takes the first free part that
+    is large enough. A region without arrays returns to the operating system, at once or, as far as ``idle_bytes_max``
+    goes, at `release_unused`.
     """
 
-    def __init__(self, region_bytes: int = _REGION_BYTES) -> None:
+    def __init__(self, region_bytes: int = _REGION_BYTES, idle_bytes_max: int = 0) -> None:
+        self.idle_bytes_max = idle_bytes_max
         self._region_bytes = region_bytes
+        self._is_used = False
         self._regions: list[_Region] = []
         self._lock = threading.RLock()  # the last view of an array may go at any time, also while it is held
 
@@ -38,6 +41,12 @@ class HugePages:
         with self._lock:
             return sum(region.size for region in self._regions)
 
+    @property
+    def idle_bytes(self) -> int:
+        """Bytes of the regions without arrays."""
+        with self._lock:
+            return sum(region.size for region in self._regions if region.is_free)
+
     def allocate(self, length: int) -> np.ndarray:
         """Return an uninitialised, writable array of bytes (uint8), 64-byte aligned, with slack past its end like
         `memory.allocate`."""
@@ -45,6 +54,7 @@ class HugePages:
         if not hasattr(mmap, "MADV_HUGEPAGE") or not _SMALLEST <= size <= self._region_bytes:
             return allocate(length, np.uint8)
         with self._lock:
+            self._is_used = True
             for region in self._regions:
                 start = region.take(size)
                 if start is not None:
@@ -60,8 +70,20 @@ class HugePages:
         """Free a part of a region that has no views left."""
         with self._lock:
             region.give_back(start, size)
-            if region.is_free:
+            if region.is_free and self.idle_bytes > self.idle_bytes_max:
                 self._regions.remove(region)
+
+    def release_unused(self) -> None:
+        """Return regions without arrays to the operating system, if nothing was allocated since the last call."""
+        with self._lock:
+            is_used, self._is_used = self._is_used, False
+        if not is_used:
+            self.release()
+
+    def release(self) -> None:
+        """Return regions without arrays to the operating system."""
+        with self._lock:
+            self._regions = [region for region in self._regions if not region.is_free]
 
 
 class _Region:
@@ -126,3 +148,7 @@ class _HeldPages:
 
 KEPT = HugePages()
 """For the pages of files that the page cache keeps."""
+
+RESULTS = HugePages()
+"""For what scans decode. Arrow's pool returns the memory of a scan to the operating system soon after it, and a page
+fault for every 4 KB of the next one takes longer than decoding. How much is kept, the last opened store sets."""

@@ -27,7 +27,7 @@ SCHEMA = pa.schema(
         ("count", pa.int32()),
     ]
 )
-_OPTIONS = StoreOptions(maintenance="off")
+_OPTIONS = StoreOptions(maintenance="off", scan_threads=1)
 
 
 def rows(ids: np.ndarray, version: int = 0) -> pa.RecordBatch:
@@ -48,7 +48,7 @@ def rows(ids: np.ndarray, version: int = 0) -> pa.RecordBatch:
 
 @contextmanager
 def opened(disk: CountingFileSystem) -> Iterator[Database]:
-    """Open the store on ``disk``; without maintenance, whose moment differs."""
+    """Open the store on ``disk``; without maintenance, whose moment differs, and without helpers, whose share does."""
     with Database(Store.open(disk, _OPTIONS)) as database:
         yield database
 

@@ -35,8 +35,10 @@ def store() -> Iterator[Store]:
 def read_by_kernel(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The forms of the columns that the kernel read."""
     forms: list[int] = []
-    result = morsel._Column.result
-    monkeypatch.setattr(morsel._Column, "result", lambda self, size: forms.append(self.form) or result(self, size))
+    result = morsel._MorselColumn.result
+    monkeypatch.setattr(
+        morsel._MorselColumn, "result", lambda self, size: forms.append(self.form) or result(self, size)
+    )
     return forms
 
 

@@ -80,3 +80,19 @@ def test_threads_do_not_share(memory):
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(work, range(8)))
     assert memory.mapped_bytes == 0
+
+
+def test_idle_regions_are_kept_as_far_as_allowed_until_nobody_used_them_for_a_while():
+    memory = HugePages(REGION, idle_bytes_max=2 * REGION)
+    arrays = [memory.allocate(3000 * KB) for _ in range(4)]
+    kept = arrays[3][5:6]
+    arrays.clear()
+    assert (memory.mapped_bytes, memory.idle_bytes) == (3 * REGION, 2 * REGION)
+    memory.release_unused()
+    assert memory.idle_bytes == 2 * REGION, "used since the last call, which never was"
+    memory.release_unused()
+    assert memory.mapped_bytes == REGION, "one array is held"
+    del kept
+    assert memory.idle_bytes == memory.mapped_bytes == REGION
+    memory.release()
+    assert memory.mapped_bytes == 0
