@@ -20,7 +20,7 @@ SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setup
 
 # What the extras bring: none of it is there on a Spark executor that installed the client alone.
 NOT_IN_THE_CLIENT = [
-    "numba", "llvmlite", "numpy", "lz4", "zstandard", "sortedcontainers", "sqlglot",
+    "numba", "llvmlite", "numpy", "lz4", "zstandard", "sqlglot",
     "pandas", "polars", "pyspark", "duckdb",
 ]  # fmt: skip
 MORE_THAN_THE_CLIENT = ("spark", "spark_session", "cluster", "offload")

@@ -31,7 +31,7 @@ from .few_rows import write_few
 from .progress import LoadProgress
 from .scan import Scan, check_ordered, column_names
 from .statements import execute, expression_text
-from .write_options import OnError, StatementHow, WriteHow, checked_writer, word
+from .write_options import OnError, StatementHow, WriteHow, command_of
 
 if TYPE_CHECKING:
     from ..offload.direct_scan import DirectScan
@@ -188,17 +188,7 @@ class Table:
         """
         if on_error not in ("raise", "return"):
             raise InvalidArgumentError(f"on_error must be 'raise' or 'return', not {on_error!r}")
-        command = built(
-            WriteCommand,
-            "the write",
-            table=self.name,
-            op=word(Operation, op, "operation"),
-            atomic=atomic,
-            durability=None if durability is None else word(Durability, durability, "durability"),
-            commit=word(CommitMode, commit, "commit mode"),
-            writer=checked_writer(writer, seq),
-            if_timestamp=None if if_timestamp is None else parse_moment(if_timestamp, "if_timestamp"),
-        )
+        command = command_of(self.name, op, atomic, durability, commit, writer, seq, if_timestamp)
         if seq is None:
             result = self._write_all(command, data)
         else:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Literal, TypedDict
 
+from ...schemas.command import built
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.write import WRITER_LENGTH_MAX, Durability
+from ...schemas.operation import Operation
+from ...schemas.timestamp import parse_moment
+from ...schemas.write import WRITER_LENGTH_MAX, CommitMode, Durability, WriteCommand
 
 OnError = Literal["raise", "return"]
 
@@ -45,3 +49,48 @@ def word(words: type[StrEnum], chosen: object, what: str) -> Any:
         return words(chosen)
     except ValueError:
         raise InvalidArgumentError(f"unknown {what} {chosen!r}; known: {', '.join(words)}") from None
+
+
+def command_of(
+    table: str,
+    op: object,
+    atomic: bool,
+    durability: object,
+    commit: object,
+    writer: str | None,
+    seq: int | None,
+    if_timestamp: int | str | dt.datetime | None,
+) -> WriteCommand:
+    """Return the command of ``Table.write``. Raises InvalidArgumentError if an argument is wrong."""
+    if writer is seq is if_timestamp is None:
+        try:
+            return _plain_command(table, op, atomic, durability, commit)
+        except TypeError:  # one that is not hashable, and wrong
+            pass
+    return _command(table, op, atomic, durability, commit, checked_writer(writer, seq), if_timestamp)
+
+
+def _command(
+    table: str,
+    op: object,
+    atomic: bool,
+    durability: object,
+    commit: object,
+    writer: str | None = None,
+    if_timestamp: int | str | dt.datetime | None = None,
+) -> WriteCommand:
+    return built(
+        WriteCommand,
+        "the write",
+        table=table,
+        op=word(Operation, op, "operation"),
+        atomic=atomic,
+        durability=None if durability is None else word(Durability, durability, "durability"),
+        commit=word(CommitMode, commit, "commit mode"),
+        writer=writer,
+        if_timestamp=None if if_timestamp is None else parse_moment(if_timestamp, "if_timestamp"),
+    )
+
+
+_plain_command = lru_cache(maxsize=256, typed=True)(_command)
+"""Most writes have no number and no condition: their commands are remembered."""

@@ -42,8 +42,10 @@ class CommitLog:
         self._mvcc = mvcc
         self._order = threading.Lock()
         self._latch = latch
-        self._applied: dict[Durability, list[tuple[int, int]]] = {durability: [] for durability in Durability}
-        """Heaps of (lsn, timestamp): applied commits that are not durable enough to be visible."""
+        self._to_sync: list[tuple[int, int]] = []
+        """A heap of (lsn, timestamp): applied commits that are visible once they are synced."""
+        self._to_write: list[tuple[int, int]] = []
+        """The same for those that the operating system must have."""
         self._finishing = threading.Lock()
         wal.listen(self._log_moved)
 
@@ -114,9 +116,10 @@ class CommitLog:
 
     def _keep(self, commits: Sequence[Commit], durability: Durability) -> None:
         """Make applied commits visible, now or when they are durable."""
+        heap = self._to_sync if durability is Durability.FSYNC else self._to_write
         with self._finishing:
             for commit in commits:
-                heappush(self._applied[durability], (commit.lsn, commit.timestamp))
+                heappush(heap, (commit.lsn, commit.timestamp))
         self._finish_durable()
 
     def _not_applied(self, error: BaseException) -> InternalError:
@@ -157,8 +160,9 @@ class CommitLog:
     def _finish_durable(self) -> None:
         """Make applied commits visible whose log records are as durable as promised."""
         with self._finishing:
-            due = _pop_until(self._applied[Durability.FSYNC], self._wal.durable_lsn)
-            due += _pop_until(self._applied[Durability.OS], self._wal.written_lsn)
+            due = _pop_until(self._to_sync, self._wal.durable_lsn) if self._to_sync else []
+            if self._to_write:
+                due += _pop_until(self._to_write, self._wal.written_lsn)
         if due:
             self._mvcc.finish(*due)
 

@@ -46,8 +46,7 @@ It keeps no snapshot alive either: how far back T may lie is the history's matte
 from __future__ import annotations
 
 import threading
-
-from sortedcontainers import SortedList
+from collections import OrderedDict
 
 from ...schemas.errors import UnavailableError
 from .clock import Clock
@@ -58,7 +57,8 @@ class MvccManager:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._in_flight = SortedList()
+        self._in_flight: OrderedDict[int, None] = OrderedDict()
+        """The timestamps in flight, ascending, since the clock only goes up."""
         self._poison: str | None = None
         self._changed = threading.Condition(threading.Lock())
 
@@ -73,21 +73,21 @@ class MvccManager:
         """
         with self._changed:
             timestamp = self._clock.now()
-            self._in_flight.add(timestamp)
+            self._in_flight[timestamp] = None
             return timestamp
 
     def start_all(self, count: int) -> list[int]:
         """Return the timestamps of ``count`` new commits, ascending. Each is as one of ``start``."""
         with self._changed:
             timestamps = [self._clock.now() for _ in range(count)]
-            self._in_flight.update(timestamps)
+            self._in_flight.update(dict.fromkeys(timestamps))
             return timestamps
 
     def finish(self, *timestamps: int) -> None:
         """Make commits visible: their rows are applied and, as far as was promised, durable."""
         with self._changed:
             for timestamp in timestamps:
-                self._in_flight.remove(timestamp)
+                del self._in_flight[timestamp]
             self._changed.notify_all()
 
     def abort(self, *timestamps: int) -> None:

@@ -60,6 +60,8 @@ FLAG_PREVIOUS_TAIL_CUT = 1
 _SEGMENT = struct.Struct("<8sHHI16sQQQII")
 _GROUP = struct.Struct("<4sHHQIIQII")
 _RECORD = struct.Struct("<QQ")
+_JOINED_BYTES = 16 << 10
+"""A group of so few bytes is copied: that takes less than to check and write its pieces one by one."""
 _CRC = struct.Struct("<I")
 _SEED = struct.Struct("<16sQQ")
 
@@ -185,18 +187,17 @@ def encode_group(
     records: Sequence[EncodedRecord], seed: int, first_lsn: int, previous_crc: int
 ) -> tuple[list[bytes | memoryview], int]:
     """Return a group as pieces to be written one after the other, and the crc that the next one links to."""
-    pieces: list[bytes | memoryview] = [b""]
-    for record in records:
-        pieces.extend(record.pieces)
+    pieces: list[bytes | memoryview] = [piece for record in records for piece in record.pieces]
+    payload_bytes = sum(record.extent for record in records)
+    if payload_bytes <= _JOINED_BYTES:
+        pieces = [b"".join(pieces)]
     payload_crc = seed
     for piece in pieces:
         payload_crc = crc32(piece, payload_crc)
-    payload_bytes = sum(record.extent for record in records)
     fields = (GROUP_MAGIC, KIND_RECORDS, 0, payload_bytes, len(records), previous_crc, first_lsn, payload_crc)
     header = _GROUP.pack(*fields, 0)[: -_CRC.size]
     crc = zlib.crc32(header, seed)
-    pieces[0] = header + _CRC.pack(crc)
-    return pieces, crc
+    return [header + _CRC.pack(crc), *pieces], crc
 
 
 def decode_group_header(view: memoryview, offset: int, seed: int) -> GroupHeader:

@@ -97,21 +97,28 @@ class SegmentList:
     def __init__(self, fs: FileSystem, segments: list[SegmentInfo]) -> None:
         self._fs = fs
         self._segments = list(segments)
+        self._reached = 0
+        """The last lsn of the newest segment, unless it knows a later one itself."""
         self._mutex = threading.Lock()
         self._freeing = threading.Lock()
 
     def all(self) -> list[SegmentInfo]:
         with self._mutex:
+            self._settle()
             return list(self._segments)
 
     def begin(self, segment: SegmentInfo) -> None:
         with self._mutex:
+            self._settle()
             self._segments.append(segment)
 
     def reach(self, last_lsn: int) -> None:
         """Note that the newest segment holds the records up to ``last_lsn``."""
-        with self._mutex:
-            self._segments[-1] = replace(self._segments[-1], last_lsn=last_lsn)
+        self._reached = last_lsn
+
+    def _settle(self) -> None:
+        if self._segments and self._segments[-1].last_lsn < self._reached:
+            self._segments[-1] = replace(self._segments[-1], last_lsn=self._reached)
 
     def free_before(self, lsn: int) -> int:
         """Delete, oldest first, the segments whose records are all < ``lsn``; return the bytes freed.

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 GROUP_RECORDS_MAX = 1 << 16  # bounds what a reader holds in memory for one group
-_LINGER_SECONDS = 0.002  # how long a record is left to a writer that may come to wait for it
+_LINGER_SECONDS = 0.010  # how long a record is left to a writer that may come to wait for it
 _LINGER_BYTES = 64 << 10  # so much is written at once, while its writer prepares the next
 _RECHECK_SECONDS = 1.0  # a leader that is interrupted while it hands over may wake nobody
 
@@ -160,8 +160,9 @@ class LogWriter:
         no lock that an appending thread needs.  Raises StorageFullError (nothing has happened, the log goes on) and
         UnavailableError (the log has failed or is closed).
         """
-        self.release()
         claim = sum(map(footprint, sizes))
+        if self._reserves_at_once(claim):
+            return
         with self._turn, self._mutex:
             if not self._has_place(claim):
                 self._hasten()
@@ -256,6 +257,19 @@ class LogWriter:
         return None if self.failed or self._tail_cut else CleanStop(self.durable_lsn, self._crc)
 
     # --- room ---
+
+    def _reserves_at_once(self, claim: int) -> bool:
+        """Reserve if that takes no wait and no new segment. Gives back what the thread reserved before."""
+        with self._mutex:
+            self._give_back(self._reserved.pop(threading.get_ident(), 0))
+            # Whoever waits for space comes first, and who makes a segment has counted what it must hold.
+            is_alone = not (self._turn.locked() or self._rolling.locked() or self._refuses())
+            fits = self._newest is not None and self._claimed + claim <= self._newest.free_bytes
+            if can_have := is_alone and fits and self._has_place(claim):
+                self._admitted += claim
+                self._claimed += claim
+                self._reserved[threading.get_ident()] = claim
+            return can_have
 
     def _has_place(self, claim: int) -> bool:
         return self._admitted == 0 or self._admitted + claim <= self._options.queue_bytes

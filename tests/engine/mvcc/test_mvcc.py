@@ -65,7 +65,7 @@ def test_an_aborted_commit_holds_nothing_up(mvcc: MvccManager) -> None:
 def test_a_commit_ends_once(mvcc: MvccManager) -> None:
     commit = mvcc.start()
     mvcc.finish(commit)
-    with pytest.raises(ValueError):
+    with pytest.raises(KeyError):
         mvcc.finish(commit)
 
 
