@@ -10,16 +10,18 @@ import pyarrow as pa
 from ..vectors.vector import Vector
 from .groups import group_rows
 from .plan import ROWS, AggregatePlan
-from .states import State
+from .states import State, StateKind
 
 
 def aggregate_rows(plan: AggregatePlan, cells: Callable[[int], Vector], row_count: int) -> pa.Table:
     """Return the partial answer of ``row_count`` rows; ``cells`` gives those of a column by its id."""
     keys = [(cells(column.id), column.logical.arrow) for column in plan.group_by]
     groups = group_rows(keys, row_count)
-    states = {
-        state: state.fold(groups, None if state.column is None else cells(state.column.id)) for state in plan.states
-    }
+    states: dict[State, list[pa.Array]] = {}
+    for state in plan.states:
+        vector = None if state.column is None else cells(state.column.id)
+        is_rows = state.kind is StateKind.VALID and vector is not None and vector.valid is None
+        states[state] = states[ROWS] if is_rows else state.fold(groups, vector)
     if not plan.group_by:
         return pa.Table.from_arrays([part for parts in states.values() for part in parts], names=plan.names)
     (counts,) = states[ROWS]

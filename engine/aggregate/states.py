@@ -26,6 +26,9 @@ from ..vectors.vector import BytesVector, DictionaryVector, FixedVector, Vector,
 from .groups import Groups, code_cells
 
 _FLOATS = (PhysicalType.FLOAT32, PhysicalType.FLOAT64)
+_TABLES = 4
+_FEW = 4096
+"""More groups are counted in a single table, which takes more of the cache; rows of one group are rarely neighbours."""
 _LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
 
 
@@ -65,9 +68,7 @@ class State:
     def fold(self, groups: Groups, vector: Vector | None) -> list[pa.Array]:
         """Return its columns, one slot per group, for the rows in ``groups`` and their cells."""
         row_count = len(groups.numbers)
-        if self.kind is StateKind.ROWS or (
-            self.kind is StateKind.VALID and vector is not None and vector.valid is None
-        ):
+        if self.kind is StateKind.ROWS:
             return [_counts(groups, None)]
         assert vector is not None and len(vector) == row_count, "as many cells as rows"
         if self.kind is StateKind.VALID:
@@ -80,17 +81,25 @@ class State:
 
 
 def _counts(groups: Groups, valid: np.ndarray | None) -> pa.Array:
-    counts = np.zeros(groups.count, np.int64)
-    rows = address_of(groups.numbers), address_or_0(valid), len(groups.numbers), groups.count
-    kernels.count_rows(*rows, address_of(counts))
-    return pa.array(counts)
+    row_count = len(groups.numbers)
+    if groups.count == 1:
+        return pa.array([row_count if valid is None else int(np.count_nonzero(valid))], pa.int64())
+    tables = _TABLES if groups.count <= _FEW else 1
+    counts = np.zeros((tables, groups.count), np.int64)
+    rows = address_of(groups.numbers), address_or_0(valid), row_count, groups.count
+    kernels.count_rows(*rows, address_of(counts), tables)
+    return pa.array(counts.sum(axis=0))
 
 
 def _totals(groups: Groups, vector: FixedVector, physical: PhysicalType) -> list[pa.Array]:
     if physical in _FLOATS:
         totals = np.zeros(groups.count, np.float64)
         cells = np.ascontiguousarray(vector.values, np.float64)
-        kernels.add_floats(*_rows(groups, cells, vector.valid), address_of(totals))
+        if groups.count == 1:
+            lanes = np.empty(kernels.SUM_LANES)
+            kernels.sum_floats(*_only(cells, vector.valid), address_of(totals), address_of(lanes))
+        else:
+            kernels.add_floats(*_rows(groups, cells, vector.valid), address_of(totals))
         return [pa.array(totals)]
     if physical is not PhysicalType.INT128:
         return _halves(groups, vector.values, vector.valid)
@@ -102,7 +111,10 @@ def _totals(groups: Groups, vector: FixedVector, physical: PhysicalType) -> list
 def _halves(groups: Groups, values: np.ndarray, valid: np.ndarray | None) -> list[pa.Array]:
     lows, highs = np.zeros(groups.count, np.int64), np.zeros(groups.count, np.int64)
     cells = np.ascontiguousarray(values, np.int64)
-    kernels.add_integers(*_rows(groups, cells, valid), address_of(lows), address_of(highs))
+    if groups.count == 1:
+        kernels.sum_integers(*_only(cells, valid), address_of(lows), address_of(highs))
+    else:
+        kernels.add_integers(*_rows(groups, cells, valid), address_of(lows), address_of(highs))
     return [pa.array(lows), pa.array(highs)]
 
 
@@ -165,3 +177,8 @@ def _without_nulls(vector: FixedVector | BytesVector) -> FixedVector | BytesVect
 
 def _rows(groups: Groups, cells: np.ndarray, valid: np.ndarray | None) -> tuple[int, int, int, int, int]:
     return address_of(groups.numbers), address_of(cells), address_or_0(valid), len(cells), groups.count
+
+
+def _only(cells: np.ndarray, valid: np.ndarray | None) -> tuple[int, int, int]:
+    """Return the same for a single group."""
+    return address_of(cells), address_or_0(valid), len(cells)

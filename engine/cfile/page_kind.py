@@ -1,6 +1,6 @@
 """What kernels that read pages take one for: its kind, and where its cells begin."""
 
-from ..kernels.point_read import BITS, CODES, FIXED, NULLS, RUNS, SHUFFLED, STRINGS, UNREAD
+from ..kernels.point_read import BITS, CODES, FIXED, FRAMES, NULLS, RUNS, SHUFFLED, STRINGS, UNREAD
 from ..vectors.memory import address_of
 from ..vectors.physical import PhysicalType
 from .page import Page
@@ -22,4 +22,11 @@ def _plain(physical: PhysicalType) -> int:
     return {PhysicalType.BYTES: STRINGS, PhysicalType.BOOL: BITS}.get(physical, FIXED)
 
 
-_KINDS: dict[str, int] = {"plain": FIXED, "bitshuffle": SHUFFLED, "run_length": RUNS, "dictionary": CODES}
+_KINDS: dict[str, int] = {
+    "plain": FIXED,
+    "bitshuffle": SHUFFLED,
+    "run_length": RUNS,
+    "dictionary": CODES,
+    "frame_of_reference": FRAMES,
+    "alp": FRAMES,
+}

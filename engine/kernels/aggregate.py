@@ -7,19 +7,68 @@
 import numpy as np
 
 from .kernel import kernel
-from .simd.simd import load_u8, view_f64, view_i32, view_i64
+from .simd.simd import load_u8, view_f64, view_i32, view_i64, view_u8
 
 _LOW = np.int64(0xFFFFFFFF)
 
+SUM_LANES = 64
+"""Sums that `sum_floats` keeps side by side."""
+
 
 @kernel
-def count_rows(groups, valid, row_count, group_count, counts):
-    """Add to int64 ``counts`` the rows of each group."""
+def count_rows(groups, valid, row_count, group_count, counts, tables):
+    """Add the rows of each group to int64 ``counts``: ``tables`` (a power of two) tables, one after the other, which
+    take the rows in turns, so that rows of one group do not wait for one another."""
     group = view_i32(groups, row_count)
-    count = view_i64(counts, group_count)
-    for i in range(row_count):
-        if valid == 0 or load_u8(valid + i) != 0:
-            count[group[i]] += 1
+    count = view_i64(counts, group_count * tables)
+    last = tables - 1
+    if valid == 0:
+        for i in range(row_count):
+            count[(i & last) * group_count + group[i]] += 1
+    else:
+        flag = view_u8(valid, row_count)
+        for i in range(row_count):
+            count[(i & last) * group_count + group[i]] += np.int64(flag[i])
+
+
+@kernel
+def sum_integers(cells, valid, row_count, lows, highs):
+    """Do what `add_integers` does for a single group."""
+    cell = view_i64(cells, row_count)
+    low = high = np.int64(0)
+    if valid == 0:
+        for i in range(row_count):
+            low += cell[i] & _LOW
+            high += cell[i] >> 32
+    else:
+        flag = view_u8(valid, row_count)
+        for i in range(row_count):
+            low += cell[i] & _LOW if flag[i] else np.int64(0)
+            high += cell[i] >> 32 if flag[i] else np.int64(0)
+    view_i64(lows, 1)[0] += low
+    view_i64(highs, 1)[0] += high
+
+
+@kernel
+def sum_floats(cells: int, valid: int, row_count: int, total: int, scratch: int) -> None:
+    """Do what `add_floats` does for a single group, in SUM_LANES sums that are added up at the end: so they depend on
+    one another less, and err less. ``scratch`` has room for SUM_LANES float64."""
+    lane = view_f64(scratch, SUM_LANES)
+    lane[:] = 0.0
+    for first in range(0, row_count, SUM_LANES):
+        count = min(SUM_LANES, row_count - first)
+        cell = view_f64(cells + 8 * first, count)
+        if valid == 0:
+            for i in range(count):
+                lane[i] += cell[i]
+        else:
+            flag = view_u8(valid + first, count)
+            for i in range(count):
+                lane[i] += cell[i] if flag[i] else 0.0
+    result = 0.0
+    for i in range(SUM_LANES):
+        result += lane[i]
+    view_f64(total, 1)[0] += result
 
 
 @kernel

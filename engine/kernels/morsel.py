@@ -12,8 +12,10 @@ import numpy as np
 from .blocks import BLOCK_ROWS, unpack_block, widen_codes
 from .blocks import SCRATCH_BYTES as BLOCK_SCRATCH_BYTES
 from .deltas import overwrite_u8, overwrite_u16, overwrite_u32, overwrite_u64, overwrite_u128
+from .frame_pages import SCRATCH_BYTES as FRAME_SCRATCH_BYTES
+from .frame_pages import unpack_frames
 from .kernel import inline, kernel
-from .point_read import BITS, CODES, FIXED, NULLS, RUNS, SHUFFLED, STRINGS
+from .point_read import BITS, CODES, FIXED, FRAMES, NULLS, RUNS, SHUFFLED, STRINGS
 from .run_length import write_runs
 from .simd.simd import (
     copy16,
@@ -47,12 +49,15 @@ PART_FIELDS = 6
 PATCH_ROWS, PATCH_PLACES, PATCH_COUNT, PATCH_CELLS, PATCH_VALID = range(5)
 PATCH_FIELDS = 5
 
+READABLE = frozenset((FIXED, SHUFFLED, RUNS, CODES, BITS, STRINGS, NULLS, FRAMES))
+"""The kinds of pages that it reads."""
+
 DAMAGED = -1
 
 TARGET_SLACK_BYTES = 64
 """How far past its cells a column may be written."""
 
-_CELLS = BLOCK_SCRATCH_BYTES
+_CELLS = max(BLOCK_SCRATCH_BYTES, FRAME_SCRATCH_BYTES)
 _CODES = _CELLS + BLOCK_ROWS * 16
 SCRATCH_BYTES = _CODES + BLOCK_ROWS * 4
 """Room that `read_morsel` needs."""
@@ -139,6 +144,8 @@ def _write_cells(column: int, parts: int, scratch: int) -> int:
             runs = np.int64(load_u32(payload))
             first_run = _run_of(payload + 4, runs, start)
             write_runs(payload + 4, payload + 4 + 2 * runs, width, start, stop, first_run, target)
+        elif kind == FRAMES:
+            _unpack_framed(part, width, target, scratch)
         elif kind == BITS:
             _unpack_bits(payload, start, stop, target)
         elif kind == CODES:
@@ -307,6 +314,30 @@ def _unpack(directory: int, page_rows: int, width: int, start: int, stop: int, t
         target += (end - row) * width
         row = end
     return 0
+
+
+@kernel
+def _unpack_framed(part: int, width: int, target: int, scratch: int) -> None:
+    """Write rows of a page of frames (see `frame_pages`), zero where they are NULL."""
+    payload, rows = _field(part, PAYLOAD), _field(part, ROWS)
+    start, stop, bitmap = _field(part, FIRST_ROW), _field(part, LAST_ROW), _field(part, BITMAP)
+    row, place = start, target
+    while row < stop:
+        number = row // BLOCK_ROWS
+        first = number * BLOCK_ROWS
+        end = min(stop, first + BLOCK_ROWS)
+        if row == first and end == min(rows, first + BLOCK_ROWS):
+            unpack_frames(payload, rows, width, number, number + 1, place, scratch)
+        else:
+            unpack_frames(payload, rows, width, number, number + 1, scratch + _CELLS, scratch)
+            copy_bytes(place, scratch + _CELLS + (row - first) * width, (end - row) * width)
+        place += (end - row) * width
+        row = end
+    if bitmap != 0:
+        for i in range(stop - start):
+            at = start + i
+            if (load_u8(bitmap + (at >> 3)) >> np.uint8(at & 7)) & np.uint8(1) == 0:
+                _fill(target + i * width, width, np.uint8(0))
 
 
 @inline

@@ -29,7 +29,7 @@ DAMAGED = -1
 
 # What a column's place is (`KIND`): a page, or cells in memory. TEXTS are strings whose offsets and bytes lie apart,
 # ONE is the same cell in every row. The cells of UNREAD become zero, those of KEPT stay as they are.
-UNREAD, FIXED, SHUFFLED, RUNS, CODES, BITS, STRINGS, NULLS, TEXTS, ONE, KEPT = range(11)
+UNREAD, FIXED, SHUFFLED, RUNS, CODES, BITS, STRINGS, NULLS, TEXTS, ONE, KEPT, FRAMES = range(12)
 
 # The fields (int64) of a column's place. BITMAP has a bit for each row, VALID a byte; 0 if no row is NULL.
 KIND, WIDTH, PAYLOAD, ROWS, BITMAP, FIRST_ROW, OFFSETS, VALUES, VALUE_COUNT, VALID = range(10)

@@ -20,7 +20,7 @@ from ..cfile.stream import StreamReader
 from ..codecs.codec import BLOCK_ROWS
 from ..delta.patch import Patch, apply_all
 from ..kernels import morsel as kernels
-from ..kernels.point_read import CODES, STRINGS, UNREAD
+from ..kernels.point_read import CODES, STRINGS
 from ..vectors.gather import check_data_bytes
 from ..vectors.huge_pages import RESULTS
 from ..vectors.memory import address_of, address_or_0, allocate
@@ -58,7 +58,7 @@ class _MorselColumn:
         self._strings_bytes = 0
         self._has_nulls = False
         kinds = {self._add_page(stream, *part) for part in stream.parts(first, last)}
-        if UNREAD in kinds:
+        if not kernels.READABLE.issuperset(kinds):
             raise CannotReadError
         self._later: Sequence[Patch] = ()
         self._dictionary: BytesVector | None = None

@@ -99,6 +99,8 @@ def many_rows(store: Store, count: int) -> Table:
         "flag": pa.array([random.random() < 0.5 for n in range(count)]),
         "none": pa.nulls(count, pa.string()),
         "late": pa.array([None if n < PAGE else n / 3 for n in range(count)], pa.float64()),
+        "rising": pa.array([3 * n + n % 7 if n % 13 else None for n in range(count)], pa.int64()),
+        "cents": pa.array([n % 9999 / 100 if n % 17 else None for n in range(count)], pa.float64()),
     })  # fmt: skip
     fields = [field.with_nullable(field.name != "k") for field in rows.schema]
     options = {
@@ -106,6 +108,8 @@ def many_rows(store: Store, count: int) -> Table:
         "run": ColumnOptions(encoding="run_length", block_rows=4096),
         "flag": ColumnOptions(encoding="plain"),
         "v": ColumnOptions(compression="lz4"),
+        "rising": ColumnOptions(encoding="frame_of_reference"),
+        "cents": ColumnOptions(encoding="alp"),
     }
     table = Database(store).create_table("t", pa.schema(fields), ["k"], column_options=options)
     table.upsert(rows.cast(table.schema))
@@ -126,7 +130,7 @@ def test_rows_of_many_pages(store: Store, read_by_kernel: list[int], monkeypatch
         both_ways(lambda: table.scan().aggregate(measures, ["few"]).sort_by("few"), monkeypatch)
 
     check()
-    assert len(read_by_kernel) > 5 * 11
+    assert len(read_by_kernel) > 5 * 13
     numbers = range(0, 2 * count, 600)
     changes = {"v": [None] * len(numbers), "few": ["new"] * len(numbers), "many": [""] * len(numbers)}
     table.update({"k": list(numbers), "flag": [True] * len(numbers), **changes, "plain": ["p"] * len(numbers)})
