@@ -114,7 +114,7 @@ class Writer:
     def draw(self) -> tuple[str, list[Row]]:
         """Return an operation that cannot be refused, on a few new or old rows."""
         op = self.random.choice(["insert", "insert", "upsert", "update_ignore", "delete_ignore"])
-        count = self.random.randint(1, 12)
+        count = self.random.choice([1, self.random.randint(1, 12)])  # single rows have a way of their own
         if op == "insert" or not self.next_row:
             numbers = range(self.next_row, self.next_row + count)
             self.next_row += count

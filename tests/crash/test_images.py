@@ -2,11 +2,13 @@
 
 import logging
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from nyala.engine.fs import MemoryFileSystem
+from nyala.engine.table.row_writes import RowWrites
 from nyala.schemas.table import TableDefinition
 from nyala.schemas.write import WriteCommand
 from tests.crash.images import LostError, campaign, check_image, clone, contents, run_until
@@ -29,6 +31,19 @@ def test_no_power_failure_loses_anything(name: str, caplog: pytest.LogCaptureFix
 def test_a_workload_makes_the_same_calls_each_time(name: str) -> None:
     logs = [run_until(WORKLOADS[name], None)[1].operation_log for _ in range(2)]
     assert logs[0] == logs[1]
+
+
+def test_single_rows_go_their_own_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[object] = []
+    real = RowWrites._begin
+
+    def begin(*how: Any) -> Any:
+        written.append(real(*how))
+        return written[-1]
+
+    monkeypatch.setattr(RowWrites, "_begin", begin)
+    run_until(WORKLOADS["single_rows"], None)
+    assert len(written) == 13 and written.count(None) <= 2, "the first after a start builds the key index"
 
 
 def test_the_checker_sees_a_lost_file_that_no_scan_of_the_table_needs() -> None:

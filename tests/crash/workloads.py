@@ -248,6 +248,27 @@ def update(run: Run) -> None:
     run.write("upsert", [row(2, 6), row(3, 6)])
 
 
+def single_rows(run: Run) -> None:
+    """Write row by row, in all the ways in which a row comes, changes, goes and comes back."""
+    run.start()
+    for number in range(3):
+        run.write("insert", [row(number, 0)])
+    run.write("update", [{"id": 0, "batch": 1}])
+    run.maintain("flush")
+    run.write("upsert", [row(3, 2, text="x" * 900)])
+    run.write("update", [{"id": 1, "batch": None, "text": ""}])
+    run.write("delete", [{"id": 2}])
+    run.write("insert", [row(2, 3)])
+    run.maintain("flush_deltas")
+    run.write("delete", [{"id": 3}])
+    run.write("upsert", [{"id": 3, "batch": 4}])
+    run.restart()
+    run.write("upsert", [row(0, 5, text="x" * 900)])
+    run.write("delete_ignore", [{"id": 2}])
+    run.maintain("flush")
+    run.write("update_ignore", [{"id": 3, "text": "y"}])
+
+
 def restarts(run: Run) -> None:
     """Stop cleanly twice: with rows in the log only, and with rows in files."""
     run.start()
@@ -416,6 +437,7 @@ WORKLOADS: dict[str, Callable[[Run], None]] = {
     for workload in (
         load,
         update,
+        single_rows,
         restarts,
         cleanup,
         compactions,

@@ -4,7 +4,8 @@
 
 Checked: all rows of a batch are seen or none; a snapshot reads the same again, also after the compactions since; no key
 is there twice; rows that are never deleted do not go; no row goes back in time; the change feed between two snapshots
-is their difference, net and with every change. The seed draws what the scanners do; the order of the threads is chance.
+is their difference, net and with every change; writers of single rows find what they wrote. The seed draws what the
+scanners do; the order of the threads is chance.
 A violation ends the run with exit code 1, and so does a tenth of a longer run in which nobody wrote or nobody read.
 Kernels are compiled before: the compiler would keep one side waiting while the other goes on alone.
 """
@@ -33,6 +34,7 @@ from nyala.engine.kernels.warmup import warm_up
 from nyala.schemas.errors import SnapshotTooOldError
 from nyala.schemas.service import MaintenanceKind
 from nyala.schemas.timestamp import microseconds_of
+from tests.race import small_writers
 from tests.race.checks import (
     as_state,
     check_births,
@@ -44,6 +46,7 @@ from tests.race.checks import (
     require,
     shared_value,
 )
+from tests.race.small_writers import SmallWriter
 from tests.race.tables import EVENTS, Writer, create
 
 WRITERS, SCANNERS = 8, 4
@@ -64,7 +67,14 @@ _PAUSE_SECONDS = dict.fromkeys(MaintenanceKind, 0.05) | {
 _PHASES = 10
 _BALANCED_SECONDS = 30
 """In a shorter run a tenth is too short to ask anything of a busy machine."""
-_PHASE_NAMES = ("commits", "scans of state", "scans of events", "snapshots read again", "changes followed")
+_PHASE_NAMES = (
+    "commits",
+    "small writes",
+    "scans of state",
+    "scans of events",
+    "snapshots read again",
+    "changes followed",
+)
 _JOIN_SECONDS = 120.0
 _PATIENCE_SECONDS = 120
 """A busy machine takes longer to do enough."""
@@ -194,7 +204,11 @@ class Race:
         random = Random(seed)
         self.database = nyala.open(directory, **OPTIONS)
         create(self.database, history_seconds)
+        small_writers.create(self.database, history_seconds)
         self.writers = [Writer(self.database, number, random.randrange(1 << 30)) for number in range(WRITERS)]
+        self.small_writers = [
+            SmallWriter(self.database, number, random.randrange(1 << 30)) for number in range(small_writers.WRITERS)
+        ]
         self.scanners = [
             Scanner(self.database, self.writers, Random(random.randrange(1 << 30)), history_seconds)
             for _ in range(SCANNERS)
@@ -210,7 +224,8 @@ class Race:
         """Let all work for ``seconds``, and on until what was done ``is_enough``, within reason; then read once
         more in peace and close. Raises what failed first.
         """
-        works: list[Callable[[threading.Event], None]] = [actor.step for actor in (*self.writers, *self.scanners)]
+        actors = (*self.writers, *self.small_writers, *self.scanners)
+        works: list[Callable[[threading.Event], None]] = [actor.step for actor in actors]
         works += [self._maintainer(kind, Random(f"{self.seed} {kind}")) for kind in MaintenanceKind]
         threads = [threading.Thread(target=self._repeat, args=(work,), daemon=True) for work in works]
         interval = sys.getswitchinterval()
@@ -243,7 +258,7 @@ class Race:
 
     def _maintainer(self, kind: MaintenanceKind, random: Random) -> Callable[[threading.Event], None]:
         def work(stop: threading.Event) -> None:
-            for table in ("state", "events"):
+            for table in ("state", "events", small_writers.TABLE):
                 report = self.database.table(table).maintain(kind)
                 self.maintained[kind] += bool(report["bytes_written"] or report["bytes_freed"])
             stop.wait(random.uniform(0, 2 * _PAUSE_SECONDS[kind]))
@@ -271,12 +286,14 @@ class Race:
             scanner.step(self._stop)
         written = [commit for writer in self.writers for commit in writer.shared]
         check_shared([seen for scanner in self.scanners for seen in scanner.shared], written)
+        small_writers.check_rows(self.database.table(small_writers.TABLE).scan().to_arrow(), self.small_writers)
         self.database.close()
 
     def done(self) -> Counter[str]:
         """Return what was done, by name."""
         done = Counter({"commits": sum(writer.commits for writer in self.writers)})
         done["rows written"] = sum(writer.rows for writer in self.writers)
+        done["small writes"] = sum(writer.writes for writer in self.small_writers)
         for scanner in self.scanners:
             done.update(scanner.done)
         done.update({f"maintenance: {kind}": self.maintained[kind] for kind in MaintenanceKind})
@@ -295,7 +312,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     warm_up()
-    print(f"seed {options.seed}: {WRITERS} writers, {SCANNERS} scanners, {len(MaintenanceKind)} kinds of maintenance")
+    writers = f"{WRITERS} writers, {small_writers.WRITERS} of single rows"
+    print(f"seed {options.seed}: {writers}, {SCANNERS} scanners, {len(MaintenanceKind)} kinds of maintenance")
+
     with tempfile.TemporaryDirectory(prefix="nyala-race-") as directory:
         race = Race(Path(directory), options.seed)
         race.run(options.seconds)

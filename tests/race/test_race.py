@@ -1,5 +1,6 @@
 """The race for a few seconds, and that its checks can fail."""
 
+import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import nyala
 from nyala.schemas.service import MaintenanceKind
 from tests.race.checks import (
     Violation,
@@ -20,6 +22,8 @@ from tests.race.checks import (
     in_key_order,
 )
 from tests.race.race import Race
+from tests.race.small_writers import SmallWriter, check_rows
+from tests.race.small_writers import create as create_small
 from tests.race.tables import EVENTS, EVENTS_SCHEMA, FIXED, FRESH, FRESH_FROM, KEPT, STATE_SCHEMA, scattered
 
 
@@ -97,3 +101,21 @@ def feed_of(rows: pa.Table) -> pa.Table:
 
 
 FEED = feed_of(state(1, 1))
+
+
+def test_lost_and_foreign_single_rows_are_seen(tmp_path: Path) -> None:
+    with nyala.open(tmp_path) as database:
+        create_small(database, 10)
+        writers = [SmallWriter(database, number, seed=number) for number in range(2)]
+        stop = threading.Event()
+        stop.set()
+        for writer in writers:
+            writer.step(stop)
+        found = database.table("small").scan().to_arrow()
+        check_rows(found, writers)
+        for wrong in (found.slice(1), pa.concat_tables([found, found.slice(0, 1)])):
+            with pytest.raises(Violation):
+                check_rows(wrong, writers)
+        writers[1].won.append(writers[0].won[0])
+        with pytest.raises(Violation):
+            check_rows(found, writers)
