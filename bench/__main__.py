@@ -25,6 +25,7 @@ ENGINE_SUITES = (
     "lookups",
     "tablets",
     "callers",
+    "small_writes",
 )
 SUITES = ("micro", "engine", "compare", "lineitem", "ycsb", "service", "spark", *ENGINE_SUITES)
 
