@@ -69,6 +69,7 @@ class StreamReader:
         """Rows read one by one from each page; approximate, and counted anew after a while."""
         self._zone_maps: list[ZoneMap] | None = None
         self._dictionary: BytesVector | None = None
+        self._longest: int | None = None
         self._dictionary_lock = threading.Lock()
 
     @property
@@ -180,6 +181,14 @@ class StreamReader:
                 if self._dictionary is None:
                     self._dictionary = self._load_dictionary()
         return self._dictionary
+
+    @property
+    def longest_value(self) -> int:
+        """The bytes of the longest value of the dictionary; 0 without one."""
+        if self._longest is None:
+            dictionary = self.dictionary()
+            self._longest = int(dictionary.lengths.max(initial=0)) if dictionary else 0
+        return self._longest
 
     def _part(self, number: int, first: int, last: int) -> tuple[int, int]:
         """Return the rows of page ``number`` that are in [first, last), counted from the page's first."""

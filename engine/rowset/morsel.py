@@ -100,7 +100,8 @@ class _MorselColumn:
         if STRINGS in kinds or CODES not in kinds:
             self._later, patches = patches, ()
         self._code_patches(patches)
-        if self._dictionary:
+        self._longest = stream.longest_value if CODES in kinds else 0
+        if self.patches and self._dictionary is not None:  # they may have extended it
             offsets = self._dictionary.offsets
             self._longest = int(kernels.longest_string(address_of(offsets), len(self._dictionary)))
         if CODES in kinds and STRINGS not in kinds and not (as_strings and self._longest <= _LONGEST):

@@ -33,7 +33,8 @@ class ChunkCells(Mapping[int, Vector]):
         vector = self._known.get(column_id)
         if vector is None:
             chunk = self._chunk
-            vector = chunk.rowset.read(self._columns[column_id], chunk.first, chunk.last, self._snapshot)
+            columns = [self._columns[column_id]]
+            (vector,) = chunk.rowset.read_many(columns, chunk.first, chunk.last, self._snapshot)
             self._known[column_id] = vector
         return vector
 
