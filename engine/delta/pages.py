@@ -16,6 +16,8 @@ from ...schemas.errors import CorruptionError
 from ..cfile.cache import FilePages
 from ..cfile.stream import StreamReader
 from ..codecs.codec import PAGE_ROWS
+from ..kernels.point_read import last_entries
+from ..vectors.memory import address_of, allocate
 from ..vectors.vector import FixedVector, Vector
 from .cells import DeltaCells
 from .patch import Patch, RowPlaces
@@ -27,13 +29,16 @@ _GATHER_BELOW = 1 / 8
 _KEPT_CELL_BYTES = 4 << 20
 """Larger cells of a page are fetched when needed, and not kept."""
 
+_OFTEN = 16
+"""Reads of single rows of a page until its cells are kept."""
+
 _PLACES = np.arange(PAGE_ROWS, dtype=np.int32)
 
 
 class DeltaPage:
     """A decoded page: its rows, and its cells once they are read."""
 
-    __slots__ = ("cells", "first", "last", "nbytes", "rows", "whole")
+    __slots__ = ("cells", "first", "last", "nbytes", "reads", "rows", "whole")
 
     def __init__(self, rows: SortedDeltas, first: int, cell_bytes: int) -> None:
         count = rows.all.count
@@ -41,6 +46,8 @@ class DeltaPage:
         self.cells: DeltaCells | None = None
         self.whole: Patch | None = None
         """The patch for a snapshot that sees the whole page, once its cells are kept."""
+        self.reads = 0
+        """Reads of single rows; approximate."""
         self.nbytes = count * (4 + 8 + 8) + cell_bytes
         """Including everything computed later: timestamps, cells, and the last delta of each row."""
 
@@ -90,6 +97,36 @@ class DeltaPages:
             elif rows := page.rows.redo(first_row, last_row, snapshot):
                 patches.append(self._patch(page, rows, first_row, last_row, is_scan))
         return patches
+
+    def newest_of(self, rows: np.ndarray, snapshot: int) -> list[tuple[np.ndarray, Vector]]:
+        """Return what ``snapshot`` sees through the file as REDO, page by page: the place (int64) of the cell of each
+        of ``rows`` (int64, ascending), -1 for none, and the cells; later pages win."""
+        found: list[tuple[np.ndarray, Vector]] = []
+        for number in self._span(int(rows[0]), int(rows[-1]) + 1):
+            if not self._has_last(number, snapshot):
+                continue
+            page = self._page(number)
+            deltas = page.rows
+            places = allocate(len(rows), np.int64)
+            is_seen = self._bounds[number][1] <= snapshot
+            stamps = 0 if is_seen else address_of(deltas.timestamps)
+            where = deltas.all.rows_at, deltas.all.count, stamps
+            if last_entries(*where, snapshot, address_of(rows), len(rows), address_of(places)):
+                found.append(self._cells_of(page, places))
+        return found
+
+    def _cells_of(self, page: DeltaPage, places: np.ndarray) -> tuple[np.ndarray, Vector]:
+        """Return places in cells that are read now, and kept once a page is read often, for places in the page."""
+        page.reads += 1
+        is_small = (page.last - page.first) * self._cell_bytes <= _KEPT_CELL_BYTES
+        if page.cells is None and is_small and page.reads >= _OFTEN:
+            page.cells = DeltaCells(self._cells.read(page.first, page.last))
+        if page.cells is not None:
+            return places, page.cells.values
+        has_one = places >= 0
+        vector = self._cells.gather(places[has_one] + page.first)
+        places[has_one] = np.arange(len(vector))
+        return places, vector
 
     def undo(self, first_row: int, last_row: int, snapshot: int, is_scan: bool = True) -> list[Patch]:
         """Return what ``snapshot`` sees of rows [first_row, last_row) through the file as UNDO; later patches win."""

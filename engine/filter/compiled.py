@@ -13,6 +13,7 @@ from ...schemas.predicate import Not
 from ...schemas.table import TableSchema
 from ..vectors.keys import KeyEncoder, KeyVector
 from .bind import BoundFilter, bind
+from .few import few_keys
 from .points import key_points
 from .prune import KeyRange, key_range
 from .where import parse_where
@@ -37,6 +38,8 @@ class CompiledFilter:
     """No row with a key outside matches."""
     points: KeyVector | None
     """If given, only rows with these keys can match."""
+    few: KeyVector | None
+    """If given, the rows with these keys, ascending, match, and no others."""
 
     @classmethod
     def of(
@@ -52,7 +55,8 @@ class CompiledFilter:
         inverse = None if predicate is None else bind(Not(op="not", arg=predicate), schema)
         if inverse and not set(inverse.column_ids) <= set(bound.column_ids):
             inverse = None
-        return cls(bound, inverse, key_range(bound, schema, encoder), key_points(bound, schema, encoder))
+        few = few_keys(bound, schema, encoder)
+        return cls(bound, inverse, key_range(bound, schema, encoder), key_points(bound, schema, encoder), few)
 
 
 class FilterCache:

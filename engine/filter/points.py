@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -25,6 +26,11 @@ def key_points(bound: BoundFilter, schema: TableSchema, encoder: KeyEncoder) -> 
     known = [cells for cells in listed if cells is not None]
     if len(known) < len(listed) or math.prod(len(cells) for _, cells in known) > POINTS_MAX:
         return None
+    return keys_of_cells(known, encoder)
+
+
+def keys_of_cells(known: Sequence[tuple[PhysicalType, tuple[Cell, ...]]], encoder: KeyEncoder) -> KeyVector:
+    """Return the encoded keys of all combinations of cells, given for each key column; in key order if these are."""
     vectors = [_vector(cells, physical) for physical, cells in known]
     places = np.meshgrid(*(np.arange(len(cells)) for _, cells in known), indexing="ij")
     return encoder.encode([vector.take(place.reshape(-1)) for vector, place in zip(vectors, places, strict=True)])

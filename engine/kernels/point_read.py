@@ -7,6 +7,7 @@ Pages have passed the `check` of their codecs.
 import numpy as np
 
 from .blocks import BLOCK_ROWS
+from .frame_pages import read_frame_cell
 from .hash_index import LOCATION_BITS, matching, tag_of
 from .hashing import hash_string, hash_word
 from .kernel import inline, kernel
@@ -152,6 +153,9 @@ def _read_cell(page: int, kind: int, i: int, target: int, scratch: int) -> int:
         bit = (load_u8(payload + (i >> 3)) >> np.uint8(i & 7)) & np.uint8(1)
         store_u64(target, np.uint64(bit))
         store_u64(target + 8, np.uint64(0))
+    elif kind == FRAMES:
+        read_frame_cell(payload, rows, width, i, target)
+        _extend(target, width)
     elif kind == TEXTS:
         _write_string(_field(page, OFFSETS), _field(page, VALUES), i, target)
     elif kind == ONE:
@@ -172,12 +176,16 @@ def _write_string(offsets, data, i, target):
 @kernel
 def _write_number(source: int, width: int, target: int) -> None:
     """Write a number of 1 to 16 bytes, extended by its sign."""
-    store_u64(target, np.uint64(0))
-    store_u64(target + 8, np.uint64(0))
     copy_bytes(target, source, width)
-    if (load_u8(source + width - 1) & np.uint8(0x80)) != 0:
-        for byte in range(width, CELL_BYTES):
-            store_u8(target + byte, np.uint8(0xFF))
+    _extend(target, width)
+
+
+@inline
+def _extend(target, width):
+    """Extend a number by its sign."""
+    sign = np.uint8(0xFF) if (load_u8(target + width - 1) & np.uint8(0x80)) != 0 else np.uint8(0)
+    for byte in range(width, CELL_BYTES):
+        store_u8(target + byte, sign)
 
 
 @inline
@@ -280,6 +288,36 @@ def newest_entries(
             entry = np.int64(np.int32(load_u32(previous + 4 * entry)))
         found[i] = entry
         total += np.int64(entry >= 0)
+    return total
+
+
+@kernel
+def last_entries(
+    rowids: int, delta_count: int, timestamps: int, snapshot: int, rows: int, count: int, entries: int
+) -> int:
+    """Write (int64) the last delta of each of ``rows`` (int64, ascending) that ``snapshot`` sees, or ABSENT; return how
+    many there are.
+
+    Deltas are in row order (``rowids``, int32), those of a row in time order; with ``timestamps`` 0 all are seen.
+    """
+    numbers, asked, found = view_i32(rowids, delta_count), view_i64(rows, count), view_i64(entries, count)
+    total, start = np.int64(0), np.int64(0)
+    for i in range(count):
+        low, high = start, np.int64(delta_count)
+        while low < high:
+            middle = (low + high) >> 1
+            if numbers[middle] < asked[i]:
+                low = middle + 1
+            else:
+                high = middle
+        start = low
+        found[i] = ABSENT
+        while low < delta_count and numbers[low] == asked[i]:
+            if timestamps != 0 and np.int64(load_u64(timestamps + 8 * low)) > snapshot:
+                break
+            found[i] = low
+            low += 1
+        total += np.int64(found[i] >= 0)
     return total
 
 

@@ -38,6 +38,7 @@ from .rowset import RowSet
 
 NEWEST = (1 << 63) - 1
 """A snapshot that sees everything."""
+_PAGE_ROWS_MAX = 8
 
 
 class DiskRowSet(RowSet):
@@ -77,8 +78,7 @@ class DiskRowSet(RowSet):
         self._encoder = encoder
         self._block_keys: KeyVector | None = None
         self._key_filter: KeyFilter | None = None
-        self._page_rows: PageRows | None = None
-        self._key_rows: PageRows | None = None
+        self._page_rows: dict[RowColumns, PageRows] = {}
         self._has_live_stream = StreamKey(LIVE, "base") in reader.streams()
         self._check_row_counts()
 
@@ -179,12 +179,13 @@ class DiskRowSet(RowSet):
         rowset = copy(self)
         rowset.deltas = deltas
         rowset._columns = self._columns if columns is None else columns
-        rowset._page_rows = rowset._key_rows = None
+        rowset._page_rows = {}
         return rowset
 
     def without_birth(self) -> DiskRowSet:
         """Return a rowset with the same rows, as if they had always existed: for snapshots that see them all."""
         rowset = copy(self)
+        rowset._page_rows = {}
         rowset.born = None
         return rowset
 
@@ -266,18 +267,16 @@ class DiskRowSet(RowSet):
         return left
 
     def _page_rows_of(self, columns: RowColumns) -> PageRows:
-        reader = self._page_rows
-        if reader is None or reader.columns is not columns:
-            reader = self._page_rows = self._new_page_rows(columns)
+        reader = self._page_rows.get(columns)
+        if reader is None:
+            if len(self._page_rows) >= _PAGE_ROWS_MAX:
+                self._page_rows.clear()
+            reader = self._page_rows[columns] = self._new_page_rows(columns)
         return reader
 
     def key_cells(self, row: int, key: RowColumns) -> list[RawCell]:
         """Return the raw cells of the ``key`` columns of a row. Raises as ``raw_cells``."""
-        reader = self._key_rows
-        if reader is None or reader.columns is not key:
-            streams = [self.base_stream(number) for number in key.ids]
-            reader = self._key_rows = PageRows(key, [*streams, None], 0)
-        return reader.read(row)[:-1]
+        return self._page_rows_of(key).read(row)[:-1]
 
     def _new_page_rows(self, columns: RowColumns) -> PageRows:
         streams = [self.base_stream(number) if self.has_base(number) else None for number in columns.ids]

@@ -1,7 +1,7 @@
-"""Fills a CellTable with rows of a rowset as a snapshot sees them: base cells, and deltas in memory, by kernels.
+"""Fills a CellTable with rows of a rowset as a snapshot sees them: base cells, and deltas after the base, by kernels.
 
-What these cannot read is read as scans read it (`RowSet.gather`): columns with deltas in files, columns at a snapshot
-before their base, pages of encodings without random access.
+What these cannot read is read as scans read it (`RowSet.gather`): columns at a snapshot before their base, pages of
+encodings without random access.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from ..delta import LIVE
+from ..delta.file import DeltaFile
 from ..delta.memstore import DeltaLog, DeltaMemStore
 from ..delta.row_log import RowLog
-from ..vectors.vector import FixedVector
+from ..vectors.physical import PhysicalType
+from ..vectors.vector import FixedVector, conformed
 from .cell_table import CellTable
 from .places import is_widened, place_of
 from .rowset import RowSet
@@ -24,17 +26,32 @@ def fill(table: CellTable, rowset: RowSet, rows: np.ndarray, positions: np.ndarr
         StoreError: a file is damaged.
         CorruptPageError: a cell cannot be decoded.
     """
-    stores = rowset.deltas.stores
+    deltas, stores = rowset.deltas, rowset.deltas.stores
     left = rowset.read_base(table, rows, positions, snapshot)
-    if stores.redo or stores.undo:
-        first, last = int(rows[0]), int(rows[-1]) + 1
-        ids = (*table.columns.ids, LIVE)
-        left |= {i for i, number in enumerate(ids) if rowset.deltas.in_files(number, snapshot, first, last)}
+    ids = (*table.columns.ids, LIVE)
+    later = {i for i, number in enumerate(ids) if snapshot < deltas.base_timestamp(number)}
+    first, last = int(rows[0]), int(rows[-1]) + 1
+    left |= {i for i in later if deltas.in_files(ids[i], snapshot, first, last)}
+    native = {i: number for i, number in enumerate(ids) if i not in left and i not in later}
+    for file in stores.redo:
+        if file.first_timestamp <= snapshot:
+            _put_redo(table, file, native, rows, positions, snapshot)
     for store in stores.memory:
         if store:
             left |= _put_deltas(table, store, rows, positions, snapshot)
     if left:
         _put_gathered(table, rowset, left, rows, positions, snapshot)
+
+
+def _put_redo(
+    table: CellTable, file: DeltaFile, ids: dict[int, int], rows: np.ndarray, positions: np.ndarray, snapshot: int
+) -> None:
+    """Read what a snapshot sees through a file of the columns with some ``ids``, by number."""
+    wanted = (*table.columns.physicals, PhysicalType.BOOL)
+    for i, column_id in ids.items():
+        if pages := file.pages(column_id):
+            for places, cells in pages.newest_of(rows, snapshot):
+                table.put({i: conformed(cells, wanted[i])}, places, positions)
 
 
 def _put_deltas(

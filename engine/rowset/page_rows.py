@@ -207,7 +207,7 @@ def _place_of(stream: StreamReader, page: Page, first_row: int) -> tuple[int, ..
     if kind == kernels.CODES and (dictionary := stream.dictionary()):
         value_count = len(dictionary)
         offsets, values = address_of(dictionary.offsets), address_of(dictionary.data)
-    elif kind in (kernels.CODES, kernels.FRAMES):
+    elif kind == kernels.CODES:
         kind = kernels.UNREAD
     bitmap = address_or_0(page.bitmap)
     width, row_count = stream.physical.width, page.row_count

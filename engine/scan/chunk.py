@@ -61,6 +61,8 @@ class ScanRequest:
     ``where``."""
     points: KeyVector | None = None
     """If given, only rows with these keys can match."""
+    few: KeyVector | None = None
+    """If given, the rows with these keys, ascending, match ``where``, and no others."""
     aggregate: AggregatePlan | None = None
     """If given, replaces rows by aggregates; ``columns`` are those that it reads."""
     is_split: bool = False

@@ -21,6 +21,7 @@ from ..tablet.tablet import Tablet
 from ..tablet.version import Version
 from . import scanning
 from .chunk import ChangeRange, ScanRequest
+from .few import rows_of_few_keys
 from .planned_scans import PlannedScan, PlannedScans
 from .pool import ScanPool
 from .snapshots import Snapshots
@@ -59,6 +60,10 @@ class Reads:
             table, version, wanted, request = self._resolve(spec)
             versions = scanning.pinned(spec, wanted.tablets, table, request)
             if table.version is version:  # else a pinned rowset may lack a dropped column, or a new tablet its rows
+                with self._damage.noticing():
+                    few = rows_of_few_keys(spec, table, version, request, wanted.tablets)
+                if few is not None:
+                    return _whole(spec, request, few)
                 return self._stream(spec, version, request, wanted.tablets, versions)
 
     def _planned_stream(self, spec: ScanSpec, planned: PlannedScan) -> ScanStream | None:
@@ -162,3 +167,10 @@ class Reads:
     ) -> ScanRequest:
         chunk_bytes = self._options.scan_batch_bytes
         return scanning.resolve_ticket(spec, table, version, snapshot, changes, self._filters, chunk_bytes)
+
+
+def _whole(spec: ScanSpec, request: ScanRequest, rows: pa.RecordBatch) -> ScanStream:
+    """Return a stream of rows that have been read."""
+    found = [rows] if rows.num_rows else []
+    marked = (Marked(batch, None) for batch in found) if spec.marks else None
+    return ScanStream(request.schema, request.snapshot, (batch for batch in found), marked)

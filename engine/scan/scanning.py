@@ -84,6 +84,7 @@ def resolve(
         limit=None if spec.limit is None else spec.limit + spec.offset,
         inverse=where.inverse,
         points=where.points,
+        few=where.few,
         aggregate=plan,
         is_split=part is not None,
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...schemas.column import ColumnSchema
 from ...schemas.description import TableDescription
 from ...schemas.limits import Limits
 from ...schemas.service import UNDECIDED, Undecided
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from .table_version import TableVersion
 
 _KEY_BYTES_MAX = 4096
+_PARTS_MAX = 64
 _WORD = Struct("<Q")
 
 
@@ -45,6 +47,8 @@ class PointPlan:
         schema = version.schema
         self._version = version
         self.columns = RowColumns.of(schema.columns, schema.key_columns)
+        self._parts: dict[tuple[int, ...], RowColumns] = {}
+        """Some of the columns, by their ids."""
         self._names = [column.name for column in schema.columns]
         converted = [(i, python_value(column.logical)) for i, column in enumerate(schema.columns)]
         self._conversions = [(i, convert) for i, convert in converted if convert]
@@ -57,6 +61,19 @@ class PointPlan:
             self._first_word = 1 << (8 * version.encoder.width - 1)
         self._known: TableDescription | None = None
         """A caller's description of the table whose key columns are those of this version."""
+
+    def columns_of(self, columns: tuple[ColumnSchema, ...]) -> RowColumns:
+        """Return the columns of the key and these: always the same for the same ones, for what readers keep."""
+        wanted = {column.id: column for column in (*self._key_columns, *columns)}
+        if len(wanted) == len(self._names):
+            return self.columns
+        ids = tuple(wanted)
+        known = self._parts.get(ids)
+        if known is None:
+            if len(self._parts) >= _PARTS_MAX:
+                self._parts.clear()
+            known = self._parts[ids] = RowColumns.of(tuple(wanted.values()), len(self._key_columns))
+        return known
 
     def get(
         self, known: TableDescription, key: Sequence[Any], snapshot: int, limits: Limits

@@ -41,11 +41,12 @@ def look_up_in(asked: Sequence[Asked], snapshot: int, columns: RowColumns) -> pa
     """
     found = None
     if sum(len(each.keys) for each in asked) <= KEYS_MAX:
-        found = _look_up_natively(asked, snapshot, columns)
+        found = look_up_natively(asked, snapshot, columns)
     return look_up_generally(asked, snapshot, columns.columns) if found is None else found
 
 
-def _look_up_natively(asked: Sequence[Asked], snapshot: int, columns: RowColumns) -> pa.Table | None:
+def look_up_natively(asked: Sequence[Asked], snapshot: int, columns: RowColumns) -> pa.Table | None:
+    """Do the same by kernels alone; None if these cannot tell. The key columns lead ``columns``."""
     parts, places = [], []
     for each in asked:
         if (found := rows_of_keys(each.tablet, each.keys, each.hashes, snapshot, columns)) is None:

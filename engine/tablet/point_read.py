@@ -10,6 +10,7 @@ import numpy as np
 
 from ..codecs.codec import CorruptPageError
 from ..delta import LIVE
+from ..delta.file import DeltaFile
 from ..delta.row_log import RowLog
 from ..rowset.location import ROWID_BITS, ROWS_MAX
 from ..rowset.row_columns import RowColumns
@@ -56,6 +57,9 @@ def read_row(
 def _apply_deltas(rowset: RowSet, row: int, snapshot: int, columns: RowColumns, cells: list[RawCell]) -> None:
     """Bring the base cells and the liveness of a row forward to ``snapshot``."""
     stores, ids = rowset.deltas.stores, (*columns.ids, LIVE)
+    for file in stores.redo:
+        if file.first_timestamp <= snapshot:
+            _apply_file(file, np.array([row], np.int64), snapshot, ids, cells)
     for store in stores.memory:
         entries: dict[RowLog, int] = {}
         for i, column_id in enumerate(ids) if store else ():
@@ -66,14 +70,10 @@ def _apply_deltas(rowset: RowSet, row: int, snapshot: int, columns: RowColumns, 
                 entries[rows] = rows.newest(row, snapshot)
             if entries[rows] >= 0:
                 cells[i] = log.values.cell(entries[rows])
-    for i, column_id in enumerate(ids) if stores.redo else ():
-        if any(file.first_timestamp <= snapshot and file.touches(column_id, row, row + 1) for file in stores.redo):
-            cells[i] = _gathered(rowset, row, snapshot, columns, i)
 
 
-def _gathered(rowset: RowSet, row: int, snapshot: int, columns: RowColumns, i: int) -> RawCell:
-    """Return one cell, or the liveness after the last column, as scans read it."""
-    rows = np.array([row], np.int64)
-    if i == len(columns.ids):
-        return bool(rowset.live_at(rows, snapshot)[0])
-    return raw_cell(rowset.gather(columns.columns[i], rows, snapshot), 0)
+def _apply_file(file: DeltaFile, row: np.ndarray, snapshot: int, ids: tuple[int, ...], cells: list[RawCell]) -> None:
+    for i, column_id in enumerate(ids):
+        if pages := file.pages(column_id):
+            for places, values in pages.newest_of(row, snapshot):
+                cells[i] = raw_cell(values, places.item(0))

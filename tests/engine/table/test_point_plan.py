@@ -18,6 +18,8 @@ from nyala.clients.api.table import Table
 from nyala.clients.convert.cells import python_cell
 from nyala.clients.convert.keys import key_values, keys_of
 from nyala.engine.cfile import stream
+from nyala.engine.delta import pages
+from nyala.engine.delta.tracker import DeltaTracker
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.rowset import page_rows
@@ -236,6 +238,31 @@ def test_many_keys_are_read_natively(store: Store, kinds: tuple[str, ...], monke
     monkeypatch.setattr(lookup, "look_up_generally", None)
     assert exact(many(subject.table, keys)) == expected
     assert len(expected) > 50
+
+
+@pytest.mark.parametrize("kinds", KEYS.values(), ids=KEYS)
+def test_rows_with_deltas_in_files_are_read_natively(
+    store: Store, kinds: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "_OFTEN", 3)  # cells are fetched one by one at first
+    subject = Subject(store, kinds, seed=8, rows=200, tablets=1)
+    names = [name for name in subject.table.schema.names if name not in subject.table.primary_key]
+    subject.table.upsert(subject.batch(list(range(150)), names))
+    subject.table.maintain("flush")
+    for _ in range(4):
+        for step in ("update", "delete", "flush_deltas", "upsert", "update"):
+            subject.step(step)
+        keys = [subject.key(number) for number in subject.random.choices(range(220), k=100)]
+        expected = exact(many(subject.table, keys, native=False))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(lookup, "look_up_generally", None)
+            if "prefix" not in {column.encoding for column in subject.table._description.columns}:
+                patch.setattr(DeltaTracker, "apply_at", None)
+            assert exact(many(subject.table, keys)) == expected
+            for key in keys[:20]:
+                assert native(store, subject.table, key) is not UNDECIDED
+        for key in keys:
+            assert repr(native(store, subject.table, key)) == repr(general(subject.table, key))
 
 
 def test_a_key_that_shares_the_tag_of_another_is_not_taken_for_it(
