@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.flight as fl
@@ -17,9 +18,12 @@ from .config import MIB, ServerConfig
 from .cutter import cut
 from .errors import Guarded, Translator
 from .marks import cut_marked
+from .short_scan import ShortStream, begun_scan
 
 _PARTS_MAX = 500_000
 """JSON objects and lists in one text: more than the values that a filter may list, each an object."""
+_REMEMBERED_BYTES_MAX = 4096
+"""Scans with less text are remembered, since clients repeat them."""
 
 
 def scan_spec(body: bytes, what: str, config: ServerConfig) -> ScanSpec:
@@ -28,7 +32,14 @@ def scan_spec(body: bytes, what: str, config: ServerConfig) -> ScanSpec:
     Raises:
         InvalidArgumentError: it is too large, or not a scan.
     """
+    if len(body) <= _REMEMBERED_BYTES_MAX:
+        return _remembered(body, what)
     return read_json(ScanSpec, sized(body, what, config.scan_bytes_max), what).checked()
+
+
+@lru_cache(1024)
+def _remembered(body: bytes, what: str) -> ScanSpec:
+    return read_json(ScanSpec, body, what).checked()
 
 
 def sized(body: bytes, what: str, most: int) -> bytes:
@@ -54,7 +65,8 @@ def stream(
 ) -> fl.FlightDataStream:
     """Return the batches of a ticket. The scan is closed when the stream ends or the client disconnects.
 
-    The stream pulls a Python iterator: only this kind of stream keeps the code of an error in its middle.
+    A short result is collected and sent as one message, which needs no Python. A longer one pulls a Python iterator:
+    only this kind of stream keeps the code of an error in its middle.
 
     Raises:
         StoreError: the ticket is invalid, or too many scans run.
@@ -65,8 +77,11 @@ def stream(
     try:
         with call.working():
             scan = store.scan(scan_spec(ticket, "the ticket", config))
-        call.has_read()
-        batches = Guarded(_sent(scan, config, call), translator, "do_get", lambda: _end(scan, call))
+            call.has_read()
+            whole, begun = begun_scan(scan, call)
+        if whole is not None:
+            return ShortStream(whole, call)
+        batches = Guarded(_sent(begun, config, call), translator, "do_get", lambda: _end(scan, call))
     except BaseException:
         call.close()
         raise

@@ -1,14 +1,19 @@
-"""Short scans: collected at once, if they need little time and their rows are few."""
+"""Short scans: collected at once, since they need little time and their rows are few."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.flight as fl
 
 from ..schemas.request import Request, serving
 from ..schemas.scan import ScanSpec
-from ..schemas.service import StoreService
+from ..schemas.service import ScanStream, StoreService
 from .calls import Call
 from .turns import SHORT_SECONDS
 
@@ -49,3 +54,39 @@ def short_scan(store: StoreService, spec: ScanSpec, call: Call) -> tuple[int | N
             if close := getattr(stream.batches, "close", None):
                 close()
     return stream.snapshot, pa.Table.from_batches(batches, schema=stream.schema)
+
+
+def begun_scan(scan: ScanStream, call: Call) -> tuple[pa.Table | None, ScanStream]:
+    """Collect the first rows of a running scan. Return all rows if these are all, else None; and the scan with all of
+    its rows, whose end is that of ``scan``."""
+    items: Iterator[Any] = scan.batches if scan.marked is None else scan.marked
+    first: list[Any] = []
+    size, end = 0, time.thread_time() + SHORT_SECONDS
+    while size <= BYTES_MAX and time.thread_time() <= end:
+        call.step()
+        item = next(items, None)
+        if item is None:
+            break
+        first.append(item)
+        batch = item.batch if scan.marked is not None else item
+        size += 0 if batch is None else batch.nbytes
+    else:
+        whole = chain(first, items)
+        return None, replace(scan, batches=whole) if scan.marked is None else replace(scan, marked=whole)
+    batches = [item.batch for item in first] if scan.marked is not None else first
+    rows = [batch for batch in batches if batch is not None]
+    if not scan.schema.names:  # a table without columns would not know how many rows it has
+        return None, replace(scan, batches=iter(rows), marked=None)
+    return pa.Table.from_batches(rows, schema=scan.schema).combine_chunks(), scan
+
+
+class ShortStream(fl.RecordBatchStream):
+    """A result that is sent without Python. It ends the call when the transport is done with it, and drops it."""
+
+    def __init__(self, rows: pa.Table, call: Call) -> None:
+        super().__init__(rows)
+        self._call = call
+        call.waits_for_client()
+
+    def __del__(self) -> None:
+        self._call.close()
