@@ -79,16 +79,9 @@ class Call:
         mine = (self._large is not None) + (self._slot is not None)
         return self._calls.admission.running > mine
 
-    @contextmanager
-    def working(self) -> Iterator[None]:
+    def working(self) -> _Working:
         """Let this thread work for the call during the body."""
-        self.waiting_since = None
-        self._work.begin()
-        try:
-            with serving(self._request):
-                yield
-        finally:
-            self._work.end()
+        return _Working(self)
 
     def waits_for_client(self) -> None:
         """Mark the call as waiting for its client, until the server works for it again."""
@@ -162,6 +155,25 @@ class Call:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class _Working(serving):
+    """See ``Call.working``."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Call) -> None:
+        super().__init__(call._request)
+        self._call = call
+
+    def __enter__(self) -> None:
+        self._call.waiting_since = None
+        self._call._work.begin()
+        super().__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        self._call._work.end()
 
 
 class Calls:

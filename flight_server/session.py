@@ -19,7 +19,6 @@ from pydantic_core import to_json
 
 from ..clients.convert.cells import python_cell
 from ..clients.convert.keys import key_of
-from ..schemas.column import ColumnSchema
 from ..schemas.command import read_json
 from ..schemas.description import TableDescription
 from ..schemas.errors import InvalidArgumentError, UnavailableError
@@ -115,8 +114,8 @@ class _Session:
     """For the thread of the session."""
 
     def __init__(self, store: StoreService, calls: Calls, call: Call, answers: SessionAnswers) -> None:
-        self._store = store
-        self._rows = store if isinstance(store, RowReader) else None
+        self.store = store
+        self.rows = store if isinstance(store, RowReader) else None
         self._admission = calls.admission
         self._config = calls.config
         self._call = call
@@ -175,7 +174,7 @@ class _Session:
         if not details.more:
             answers.wait()
         with self._admission.admit(Kind.PUT, call.peer, call.check):
-            pending = self._store.begin_write(command, batch, details.seq)
+            pending = self.store.begin_write(command, batch, details.seq)
             if not details.more:
                 answer = _written(pending)
         if details.more:
@@ -188,7 +187,7 @@ class _Session:
         call = self._call
         with self._admission.admit(Kind.READ, call.peer, call.check):
             try:
-                snapshot, found = short_scan(self._store, spec, call)
+                snapshot, found = short_scan(self.store, spec, call)
             except LongScanError:
                 self._answers.send(_LARGE)
                 return
@@ -198,13 +197,13 @@ class _Session:
         self._answers.wait()
         call = self._call
         with self._admission.admit(Kind.READ, call.peer, call.check):
-            found = self._store.get(table, keys)
+            found = self.store.get(table, keys)
         if found.nbytes > self._config.sent_bytes_min:
             self._answers.send(_LARGE)
         else:
             self._answers.send(to_json({"rows": found.num_rows}), found)
 
-    def get(self, table: str, read: Callable[[], bytes]) -> None:
+    def get(self, read: Callable[[], bytes]) -> None:
         """Answer with what ``read`` returns, in a slot for reads."""
         self._answers.wait()
         call = self._call
@@ -219,48 +218,59 @@ class _Get:
     def __init__(self, table: str, session: _Session) -> None:
         self._table = table
         self._session = session
-        self._cells: tuple[tuple[int, int], RowCells] | None = None
+        self._known: _RowWords | None = None
 
     def ask(self, details: SessionDetails, body: bytes) -> None:
         """See ``Ask``."""
         if details.key is None:
             raise InvalidArgumentError('get needs a key in the second line: {"key": [...]}')
         key = details.key
-        self._session.get(self._table, lambda: self._row(key))
+        self._session.get(lambda: self._row(key))
 
     def _row(self, key: list[Any]) -> bytes:
-        about = self._session._store.describe_table(self._table)
-        version = about.table_id, about.schema_version
-        if self._cells is None or self._cells[0] != version:
-            self._cells = version, RowCells(about.columns)
-        row = self._found(key, about)
-        told = None if row is None else self._cells[1].to_json(row)
-        return to_json({"table_id": version[0], "schema_version": version[1], "row": told}, inf_nan_mode="strings")
+        words = self._words()
+        row = self._found(key, words)
+        told = None if row is None else words.cells.to_json(row)
+        about = words.about
+        return to_json(
+            {"table_id": about.table_id, "schema_version": about.schema_version, "row": told}, inf_nan_mode="strings"
+        )
 
-    def _found(self, key: list[Any], about: TableDescription) -> dict[str, Any] | None:
-        """Return the row, with the columns of ``about``."""
-        names = [column.name for column in about.columns]
-        if (rows := self._session._rows) is not None and len(key) == len(about.primary_key):
-            values = [
-                cell
-                if is_plain(column) or cell is None
-                else from_json(cell, column.logical, f"key column {column.name!r}:")
-                for cell, column in zip(key, about.columns, strict=False)
-            ]
-            row = rows.get_row(about, values)
-            if row is None or (row is not UNDECIDED and list(row) == names):
+    def _words(self) -> _RowWords:
+        about = self._session.store.describe_table(self._table)
+        if self._known is None or self._known.about is not about:
+            self._known = _RowWords(about)
+        return self._known
+
+    def _found(self, key: list[Any], words: _RowWords) -> dict[str, Any] | None:
+        """Return the row, with the columns of ``words``."""
+        session, about = self._session, words.about
+        if session.rows is not None and len(key) == len(about.primary_key):
+            row = session.rows.get_row(about, words.key(key))
+            if row is None or (row is not UNDECIDED and list(row) == words.names):
                 return row
-        found = self._session._store.get(self._table, key_of(tuple(key), about))
+        found = session.store.get(self._table, key_of(tuple(key), about))
         if found.schema != pa.schema([column.field for column in about.columns]):
             raise UnavailableError(f"table {self._table!r} is being altered; try again", 0.1)
-        return {name: python_cell(found[name][0]) for name in names} if found.num_rows else None
+        return {name: python_cell(found[name][0]) for name in words.names} if found.num_rows else None
 
 
-def _cell(value: Any, column: ColumnSchema) -> Any:
-    """Return the value of a key column, from JSON. What is not right in it, the general way tells."""
-    return (
-        value if value is None or is_plain(column) else from_json(value, column.logical, f"key column {column.name!r}:")
-    )
+class _RowWords:
+    """How keys and rows of one version of a table are written in JSON."""
+
+    def __init__(self, about: TableDescription) -> None:
+        self.about = about
+        self.names = [column.name for column in about.columns]
+        self.cells = RowCells(about.columns)
+        key = enumerate(about.columns[: len(about.primary_key)])
+        self._readers = [(place, column) for place, column in key if not is_plain(column)]
+
+    def key(self, key: list[Any]) -> list[Any]:
+        """Return the values of a key. What is wrong with plain ones, the general way tells."""
+        values = list(key)
+        for place, column in self._readers:
+            values[place] = from_json(key[place], column.logical, f"key column {column.name!r}:")
+        return values
 
 
 def _written(pending: PendingResult) -> bytes:

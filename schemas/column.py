@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -95,12 +96,12 @@ class ColumnSchema(BaseModel, frozen=True, extra="forbid"):
     @property
     def logical(self) -> LogicalType:
         """The column's type."""
-        return LogicalType.parse(self.type)
+        return _logical(self.type)
 
     @property
     def field(self) -> pa.Field:
         """The Arrow field of its cells in requests and results."""
-        return self.logical.field(self.name, self.nullable)
+        return _field(self.type, self.name, self.nullable)
 
     @classmethod
     def from_definition(cls, column_id: int, definition: ColumnDefinition) -> ColumnSchema:
@@ -177,3 +178,13 @@ def _comment(definition: ColumnDefinition) -> str:
     if len(definition.comment.encode()) > 256:
         raise InvalidArgumentError(f"the comment of column {definition.name!r} has more than 256 bytes")
     return definition.comment
+
+
+@lru_cache(4096)
+def _logical(word: str) -> LogicalType:
+    return LogicalType.parse(word)
+
+
+@lru_cache(4096)
+def _field(word: str, name: str, nullable: bool) -> pa.Field:
+    return LogicalType.parse(word).field(name, nullable)

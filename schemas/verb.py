@@ -38,6 +38,8 @@ class Kind(Enum):
     """Open streams, most of them idle; each batch of keys is admitted as a point read."""
     READ = "point reads"
 
+    __hash__ = object.__hash__  # members are single objects; Enum's own hash is a call in Python, a dozen a request
+
 
 @dataclass(frozen=True, slots=True)
 class Pieces:

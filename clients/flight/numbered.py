@@ -22,7 +22,7 @@ from .put_stream import PutStream
 from .server_wait import ServerWait
 
 Answer = TypeVar("Answer")
-SmallWrite = Callable[[WriteCommand, pa.RecordBatch, int], WriteResult | Undecided]
+SmallWrite = Callable[[WriteCommand, str, pa.RecordBatch, int], WriteResult | Undecided]
 
 
 class Writer:
@@ -92,8 +92,9 @@ class NumberedPut:
     def write_only(self, command: WriteCommand, batch: pa.RecordBatch) -> WriteResult:
         """Write one batch. Raises as ``write_all``."""
         number = self._writer.next_number()
-        if self._writer.name is not None:  # else it cannot be sent again when a session breaks
-            found = self._repeated(lambda: self._small(self._named(command), batch, number))
+        writer = self._writer.name
+        if writer is not None:  # else it cannot be sent again when a session breaks
+            found = self._repeated(lambda: self._small(command, writer, batch, number))
             if found is not UNDECIDED:
                 return found
         return self._resending(command, batch.schema, lambda stream: stream.send_only(batch, number))

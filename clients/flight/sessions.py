@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 from ...schemas.errors import InternalError, InvalidArgumentError, UnavailableError
-from .errors import as_store_errors
+from .errors import as_store_errors, store_error
 from .idle_streams import IdleStreams
 
 _SESSION = b'{"session":1}'
@@ -71,8 +71,10 @@ class Sessions:
 
     def _answer(self, session: _Session, request: bytes) -> bytes:
         try:
-            with as_store_errors():
-                answer = session.ask(request)
+            answer = session.ask(request)
+        except (fl.FlightError, pa.ArrowException, OSError) as error:
+            session.close()
+            raise store_error(error) from None
         except BaseException:
             session.close()
             raise

@@ -70,7 +70,7 @@ class SmallRequests:
 
     def rows(self, table: str, keys: pa.RecordBatch) -> pa.Table | Undecided:
         """Return the live rows of the keys."""
-        first = self._lines.of_batch("get_many", (table,), json_of(table), keys)
+        first = self._lines.of_batch("get_many", (table,), lambda: json_of(table), keys)
         answer = self._sessions.ask(request(first, b"", keys.serialize().to_pybytes())) if first else None
         if answer is None:
             return UNDECIDED
@@ -93,18 +93,12 @@ class SmallRequests:
         found = _table(rest)
         return ScanStream(found.schema, said["snapshot"], iter(found.to_batches()))
 
-    def write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int) -> WriteResult | Undecided:
-        """Write a batch as one commit, under the number ``seq`` of the command's writer."""
+    def write(self, command: WriteCommand, writer: str, batch: pa.RecordBatch, seq: int) -> WriteResult | Undecided:
+        """Write a batch as one commit, under the number ``seq`` of ``writer``."""
         # Each of these fields makes the text another one; the others have their defaults.
-        key = (
-            command.table,
-            command.op,
-            command.atomic,
-            command.durability,
-            command.writer,
-            command.if_timestamp,
-        )
-        first = self._lines.of_batch("write", key, command, batch) if command.stage is None else None
+        key = command.table, command.op, command.atomic, command.durability, command.if_timestamp, writer
+        named = lambda: command.model_copy(update={"writer": writer}).model_dump_json(exclude_none=True).encode()  # noqa: E731
+        first = self._lines.of_batch("write", key, named, batch) if command.stage is None else None
         if first is None:
             return UNDECIDED
         answer = self._sessions.ask(request(first, b'{"seq":%d}' % seq, batch.serialize().to_pybytes()))
@@ -134,9 +128,11 @@ class _FirstLines:
         """Return the first line of the read of a row."""
         return self._gets.get(table) or _kept(self._gets, table, json_of({"get": table}))
 
-    def of_batch(self, kind: str, key: tuple[Any, ...], what: Any, batch: pa.RecordBatch) -> bytes | None:
-        """Return the first line of a request that has a batch; None if the batch cannot go by a session. ``key`` is
-        the same only for the same ``kind`` and ``what``."""
+    def of_batch(
+        self, kind: str, key: tuple[Any, ...], what: Callable[[], bytes], batch: pa.RecordBatch
+    ) -> bytes | None:
+        """Return the first line of a request that has a batch; None if the batch cannot go by a session. ``what``
+        returns the JSON of its ``kind``, which is the same for the same ``key``."""
         if batch.get_total_buffer_size() > _BYTES_MAX:
             return None
         schema = batch.schema
@@ -145,9 +141,8 @@ class _FirstLines:
             return known[1]
         if any(pa.types.is_dictionary(field.type) for field in schema):
             return None
-        text = what if isinstance(what, bytes) else what.model_dump_json(exclude_none=True).encode()
         columns = base64.b64encode(schema.serialize().to_pybytes())
-        line = b'{"%b":%b,"arrow_schema":"%b"}' % (kind.encode(), text, columns)
+        line = b'{"%b":%b,"arrow_schema":"%b"}' % (kind.encode(), what(), columns)
         return _kept(self._batches, (kind, *key), (schema, line))[1]
 
 

@@ -99,8 +99,10 @@ class FlightStore(Verbs):
 
     def write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> WriteResult:
         """See StoreService."""
+        if command.commit is not CommitMode.BATCH:
+            command = command.model_copy(update={"commit": CommitMode.BATCH})
         with self._put(command, seq) as put:
-            return put.write_only(command.model_copy(update={"commit": CommitMode.BATCH}), batch)
+            return put.write_only(command, batch)
 
     def begin_write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> Answered:
         """See StoreService. Waits for the answer: order needs a single stream, as in ``write_all``."""
@@ -146,11 +148,12 @@ class FlightStore(Verbs):
 
     def _patiently(self, ask: Callable[[], Answer]) -> Answer:
         """Return the answer to a repeatable request, waiting for a server that is down."""
-        wait = self._read_wait()
+        wait: ServerWait | None = None
         while True:
             try:
                 return ask()
             except UnavailableError as error:
+                wait = wait or self._read_wait()
                 wait.wait(error)
 
     def _open_put(self, command: WriteCommand, schema: pa.Schema) -> PutStream:

@@ -32,17 +32,22 @@ _installed_version = cache(metadata.version)
 
 def described(table: Table, store_uuid: str, server: str | None) -> TableDescription:
     """Return the description of a table in the store ``store_uuid``; ``server`` is the store's name in a placement."""
-    return TableDescription(
-        name=table.name,
+    name, version = table.name, table.version
+    if known := version.descriptions.get(name):
+        return known
+    schema = version.schema
+    version.descriptions[name] = found = TableDescription(
+        name=name,
         table_id=table.table_id,
-        schema_version=table.schema.version,
-        columns=list(table.schema.columns),
-        primary_key=[column.name for column in table.schema.key],
-        unique_key=table.schema.unique_key,
-        partitions=table.version.partitions.described(table.schema),
-        options=table.options,
+        schema_version=schema.version,
+        columns=list(schema.columns),
+        primary_key=[column.name for column in schema.key],
+        unique_key=schema.unique_key,
+        partitions=version.partitions.described(schema),
+        options=version.options,
         stores=[TableStore(store_uuid=store_uuid, table_id=table.table_id, server=server)],
     )
+    return found
 
 
 def table_stats(table: Table) -> TableStats:

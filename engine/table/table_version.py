@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas.column import ColumnSchema
+from ...schemas.description import TableDescription
 from ...schemas.errors import UnavailableError, WrongServerError
 from ...schemas.literal import from_json
 from ...schemas.partition_schema import UNPARTITIONED, PartitionSchema, sum_of
@@ -47,6 +48,8 @@ class TableVersion:
     partitions: PartitionSchema = UNPARTITIONED
     row_plans: dict[tuple[Operation, tuple[str, ...]], RowPlan | None] = field(default_factory=dict, init=False)
     """Filled by `row_plan.plan_of`."""
+    descriptions: dict[str, TableDescription] = field(default_factory=dict, init=False)
+    """By the table's name; filled by `stats.described`."""
 
     def prepared(self) -> TableVersion:
         """Return it ready for the first batch: what is worked out when it is first asked for is there."""
