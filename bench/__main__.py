@@ -18,6 +18,7 @@ ENGINE_SUITES = (
     "pushdown",
     "density",
     "ordered",
+    "cores",
     "compaction",
     "outside",
     "time_travel",

@@ -84,23 +84,34 @@ def _counts(groups: Groups, valid: np.ndarray | None) -> pa.Array:
     row_count = len(groups.numbers)
     if groups.count == 1:
         return pa.array([row_count if valid is None else int(np.count_nonzero(valid))], pa.int64())
-    tables = _TABLES if groups.count <= _FEW else 1
-    counts = np.zeros((tables, groups.count), np.int64)
+    counts = np.zeros((_tables(groups), groups.count), np.int64)
     rows = address_of(groups.numbers), address_or_0(valid), row_count, groups.count
-    kernels.count_rows(*rows, address_of(counts), tables)
+    kernels.count_rows(*rows, address_of(counts), len(counts))
     return pa.array(counts.sum(axis=0))
+
+
+def _tables(groups: Groups) -> int:
+    """Return in how many tables to add up the rows of groups (`kernels.count_rows`)."""
+    return _TABLES if 1 < groups.count <= _FEW else 1
 
 
 def _totals(groups: Groups, vector: FixedVector, physical: PhysicalType) -> list[pa.Array]:
     if physical in _FLOATS:
-        totals = np.zeros(groups.count, np.float64)
         cells = np.ascontiguousarray(vector.values, np.float64)
+        totals = np.zeros((_tables(groups), groups.count))
         if groups.count == 1:
             lanes = np.empty(kernels.SUM_LANES)
             kernels.sum_floats(*_only(cells, vector.valid), address_of(totals), address_of(lanes))
         else:
-            kernels.add_floats(*_rows(groups, cells, vector.valid), address_of(totals))
-        return [pa.array(totals)]
+            kernels.add_floats(*_rows(groups, cells, vector.valid), address_of(totals), len(totals))
+        return [pa.array(totals.sum(axis=0))]
+    if groups.count > 1 and vector.values.dtype == np.int32:
+        sums = np.zeros((_tables(groups), groups.count), np.int64)
+        kernels.add_words(
+            *_rows(groups, np.ascontiguousarray(vector.values), vector.valid), address_of(sums), len(sums)
+        )
+        whole = sums.sum(axis=0)
+        return [pa.array(whole & 0xFFFFFFFF), pa.array(whole >> 32)]
     if physical is not PhysicalType.INT128:
         return _halves(groups, vector.values, vector.valid)
     low = np.ascontiguousarray(vector.values["lo"]).view(np.int64)

@@ -86,14 +86,35 @@ def add_integers(groups, cells, valid, row_count, group_count, lows, highs):
 
 
 @kernel
-def add_floats(groups, cells, valid, row_count, group_count, totals):
-    """Add float64 cells."""
+def add_words(groups, cells, valid, row_count, group_count, totals, tables):
+    """Add int32 cells to int64 ``totals``, which no 2**31 rows overflow; ``tables`` as in `count_rows`."""
+    group = view_i32(groups, row_count)
+    cell = view_i32(cells, row_count)
+    total = view_i64(totals, group_count * tables)
+    last = tables - 1
+    if valid == 0:
+        for i in range(row_count):
+            total[(i & last) * group_count + group[i]] += np.int64(cell[i])
+    else:
+        flag = view_u8(valid, row_count)
+        for i in range(row_count):
+            total[(i & last) * group_count + group[i]] += np.int64(cell[i]) if flag[i] else np.int64(0)
+
+
+@kernel
+def add_floats(groups, cells, valid, row_count, group_count, totals, tables):
+    """Add float64 cells; ``tables`` as in `count_rows`."""
     group = view_i32(groups, row_count)
     cell = view_f64(cells, row_count)
-    total = view_f64(totals, group_count)
-    for i in range(row_count):
-        if valid == 0 or load_u8(valid + i) != 0:
-            total[group[i]] += cell[i]
+    total = view_f64(totals, group_count * tables)
+    last = tables - 1
+    if valid == 0:
+        for i in range(row_count):
+            total[(i & last) * group_count + group[i]] += cell[i]
+    else:
+        flag = view_u8(valid, row_count)
+        for i in range(row_count):
+            total[(i & last) * group_count + group[i]] += cell[i] if flag[i] else 0.0
 
 
 @kernel
