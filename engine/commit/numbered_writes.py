@@ -314,6 +314,8 @@ def moved_note(table_id: int, moved: Sequence[MovedAnswers]) -> Note:
 
 
 def _body(answer: WriteResult) -> bytes:
+    if answer.rows == answer.applied and not (answer.ignored or answer.error_count or answer.errors):
+        return b'{"rows":%d,"applied":%d}' % (answer.rows, answer.applied)
     return answer.model_dump_json(include=_KEPT_PARTS, exclude_defaults=True).encode()
 
 

@@ -6,6 +6,7 @@ or a gap. One binary search per row finds the segment.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
@@ -23,9 +24,9 @@ from ..vectors.arrow import from_arrow
 from ..vectors.keys import KeyEncoder, KeyVector, U64Keys
 from ..vectors.memory import address_of, allocate
 from ..vectors.physical import physical_of
-from ..vectors.raw_cell import RawCell, vector_of
+from ..vectors.raw_cell import RawCell
 from ..vectors.vector import Vector
-from .bucket import buckets_of
+from .bucket import bucket_of, buckets_of
 
 NOWHERE = -1
 """The tablet of a row that no range covers."""
@@ -68,7 +69,6 @@ class Router:
         used = {column_id for each in self._ranges for level in each.hash for column_id in level.columns}
         used |= set(partitions.range_columns)
         self._columns = [column for column in schema.key if column.id in used]
-        self._ids = used
 
     def numbers_of(self, rows: pa.RecordBatch) -> np.ndarray | None:
         """Return the tablet number of each row (int64), NOWHERE for those without; None if all are in tablet 0.
@@ -87,12 +87,9 @@ class Router:
         """Return the tablet number of a key, given the raw cells of all key columns; NOWHERE if it has none."""
         if self._is_single:
             return 0
-        cells = {
-            column.id: vector_of(cell, physical_of(column.logical.arrow))
-            for column, cell in zip(self._schema.key, key, strict=True)
-            if column.id in self._ids
-        }
-        return int(self.numbers_of_cells(cells, 1)[0])
+        cells = {column.id: cell for column, cell in zip(self._schema.key, key, strict=True)}
+        number = 0 if self._line is None else self._line.segment_of(cells)
+        return NOWHERE if number == NOWHERE else self._ranges[number].number_of(cells, self._schema)
 
     def numbers_of_cells(self, cells: Mapping[int, Vector], count: int) -> np.ndarray:
         """Return the same as ``numbers_of`` for key cells by column id."""
@@ -117,6 +114,15 @@ class _Range:
 
     def numbers_of(self, cells: Mapping[int, Vector], count: int, schema: TableSchema) -> np.ndarray:
         return self.numbers[self.combined(cells, count, schema)]
+
+    def number_of(self, cells: Mapping[int, RawCell], schema: TableSchema) -> int:
+        """Return the tablet number of one row, given its raw cells by column id."""
+        combined = 0
+        for level in self.hash:
+            columns = [schema.by_id[column_id] for column_id in level.columns]
+            bucket = bucket_of(level, [cells[column.id] for column in columns], columns)
+            combined = combined * level.buckets + bucket
+        return self.numbers.item(combined)
 
     def combined(self, cells: Mapping[int, Vector], count: int, schema: TableSchema) -> np.ndarray:
         """Return each row's combination of buckets as one number."""
@@ -145,6 +151,7 @@ class _Line:
             if each.upper:
                 bounds.append(encoded(each.upper, self._columns, self._encoder))
                 segments.append(NOWHERE)
+        self._bounds = bounds
         self._segments = np.array(segments, np.int64)
         self._offsets = np.cumsum([0, *map(len, bounds)]).astype(np.int32)
         self._data = np.frombuffer(b"".join(bounds) or b"\0", np.uint8)
@@ -154,6 +161,11 @@ class _Line:
         """Return the number of each row's range, NOWHERE in a gap."""
         keys = self._encoder.encode([cells[column.id] for column in self._columns])
         return self._segments[self._bounds_before(keys)]
+
+    def segment_of(self, cells: Mapping[int, RawCell]) -> int:
+        """Return the same for one row, given its raw cells by column id."""
+        key = self._encoder.encode_bound([cells[column.id] for column in self._columns])  # pyright: ignore
+        return self._segments.item(bisect_right(self._bounds, key))
 
     def _bounds_before(self, keys: KeyVector) -> np.ndarray:
         if isinstance(keys, U64Keys):

@@ -13,6 +13,9 @@ import pytest
 
 from nyala.clients.cluster.router import NOWHERE, TabletRouter
 from nyala.engine.partition.router import Router
+from nyala.engine.vectors.arrow import from_arrow
+from nyala.engine.vectors.physical import physical_of
+from nyala.engine.vectors.raw_cell import raw_cell
 from nyala.schemas.column import ColumnDefinition
 from nyala.schemas.limits import Limits
 from nyala.schemas.partition import Level
@@ -91,9 +94,14 @@ def check(kinds: Sequence[str], levels: Sequence[Level], given: pa.RecordBatch |
         if column.logical.name == "varchar":
             arrays[place] = pa.array([text[: column.logical.length] for text in arrays[place].to_pylist()])
     by_id = pa.RecordBatch.from_arrays(arrays, names=[str(column.id) for column in schema.key])
-    wanted = Router(partitions, schema, list(partitions.tablets())).numbers_of(by_id)
+    router = Router(partitions, schema, list(partitions.tablets()))
+    wanted = router.numbers_of(by_id)
     found = TabletRouter(partitions, schema.columns).numbers_of(rows)
-    np.testing.assert_array_equal(found, np.zeros(rows.num_rows) if wanted is None else wanted)
+    vectors = [from_arrow(cells, physical_of(cells.type)) for cells in by_id.columns]
+    keys = [[raw_cell(vector, row) for vector in vectors] for row in range(0, rows.num_rows, 7)]
+    wanted = np.zeros(rows.num_rows, np.int64) if wanted is None else wanted
+    assert [router.number_of_cells(key) for key in keys] == wanted[::7].tolist()
+    np.testing.assert_array_equal(found, wanted)
     return found
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nyala.engine.commit import numbered_writes
 from nyala.engine.commit.numbered_writes import Answered, Number, NumberedWrites, Ticket
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.record.log_note import Note, NoteKind
@@ -242,3 +243,10 @@ def test_a_note_that_is_damaged_is_corruption() -> None:
     for kind in NoteKind:
         with pytest.raises(CorruptionError, match="log record 8"):
             NumberedWrites().restore(Note(1, kind, b'{"writers":[{}]}'), 8, 8)
+
+
+def test_an_answer_without_errors_is_logged_as_any_other() -> None:
+    for rows in (0, 1, 1_000_000):
+        answer = WriteResult(timestamp=5, rows=rows, applied=rows, durability=Durability.OS)
+        kept = {"rows", "applied", "ignored", "error_count", "errors"}
+        assert numbered_writes._body(answer) == answer.model_dump_json(include=kept, exclude_defaults=True).encode()

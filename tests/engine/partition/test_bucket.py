@@ -7,9 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nyala.engine.partition.bucket import _big_integers, buckets_of
+from nyala.engine.partition.bucket import _big_integers, bucket_of, buckets_of
 from nyala.engine.vectors.arrow import from_arrow
 from nyala.engine.vectors.physical import physical_of
+from nyala.engine.vectors.raw_cell import raw_cell
 from nyala.engine.vectors.vector import FixedVector
 from nyala.schemas.column import ColumnSchema
 from nyala.schemas.partition_schema import HashSchema
@@ -75,7 +76,10 @@ def hashed(*columns: tuple[str, list], buckets: int = EVERYTHING, seed: int = 0)
         arrow = LogicalType.parse(kind).arrow
         cells[schema.id] = from_arrow(pa.array(values, arrow), physical_of(arrow))
     level = HashSchema(columns=tuple(schema.id for schema in schemas), buckets=buckets, seed=seed)
-    return buckets_of(level, cells, schemas).tolist()
+    together = buckets_of(level, cells, schemas).tolist()
+    rows = [[raw_cell(cells[schema.id], row) for schema in schemas] for row in range(len(together))]
+    assert [bucket_of(level, row, schemas) for row in rows] == together, "a row alone has the same bucket"
+    return together
 
 
 def test_the_example_of_sparks_documentation() -> None:
