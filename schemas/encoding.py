@@ -5,6 +5,9 @@ from .types import LogicalType
 COMPRESSIONS = ("none", "lz4", "zstd", "zlib", "snappy")
 """Page compressions, on top of the encoding."""
 
+AUTO = "auto"
+"""Each page is stored in the encoding that suits its cells. In files it never appears: pages name theirs."""
+
 _ALIASES = {"dict": "dictionary", "rle": "run_length", "bit_shuffle": "bitshuffle", "for": "frame_of_reference"}
 
 
@@ -23,8 +26,12 @@ def encodings_for(kind: LogicalType) -> tuple[str, ...]:
     """Return the encodings that fit a type, the default first.
 
     >>> encodings_for(LogicalType("bool"))
-    ('run_length', 'plain')
+    ('run_length', 'plain', 'auto')
     """
+    return (*_encodings_for(kind), AUTO)
+
+
+def _encodings_for(kind: LogicalType) -> tuple[str, ...]:
     if kind.name == "bool":
         return ("run_length", "plain")
     if kind.is_variable:

@@ -1,4 +1,4 @@
-"""Encodes the pages of one stream, with the fallbacks of dictionaries.
+"""Encodes the pages of one stream, with the fallbacks of dictionaries, and the choice of an encoding for each page.
 
 A dictionary belongs to a whole stream and is complete only at its end, so it is written behind the pages that use it.
 A stream meant to have a dictionary gets plain pages in two cases:
@@ -10,12 +10,13 @@ A stream meant to have a dictionary gets plain pages in two cases:
 
 import numpy as np
 
+from ..codecs.chooser import candidates_of, choose
 from ..codecs.codec import Codec
 from ..codecs.compression import LZ4
 from ..codecs.dictionary import DictionaryBuilder
 from ..codecs.registry import codec_by_name
 from ..vectors.physical import PhysicalType
-from ..vectors.vector import BytesVector, DictionaryVector, Vector, as_bytes
+from ..vectors.vector import BytesVector, DictionaryVector, FixedVector, Vector, as_bytes
 from .format import IS_DICTIONARY
 from .page import EncodedPage, encode_page
 
@@ -58,6 +59,25 @@ class StreamEncoder:
     def _page(self, codec: Codec, cells: Vector) -> EncodedPage:
         self._note(codec.name)
         return encode_page(cells, self.physical, codec, self._compression)
+
+
+class ChoosingEncoder(StreamEncoder):
+    """Encodes each page with the codec that suits it, by a sample of its cells."""
+
+    def __init__(self, physical: PhysicalType, compression: int) -> None:
+        candidates = candidates_of(physical)
+        super().__init__(physical, candidates[0], compression)
+        self._known = {codec.name for codec in candidates}
+
+    def encode(self, cells: Vector, is_full: bool) -> tuple[EncodedPage, Vector]:
+        assert isinstance(cells, FixedVector), "strings are encoded by a DictionaryEncoder"
+        return self._page(choose(cells, self.physical), cells), cells
+
+    def copies(self, encoding: str, dictionary: BytesVector | None) -> bool:
+        if encoding not in self._known:
+            return False
+        self._note(encoding)
+        return True
 
 
 class DictionaryEncoder(StreamEncoder):
@@ -150,8 +170,11 @@ def _recoded(builder: DictionaryBuilder, cells: DictionaryVector) -> np.ndarray 
     return codes
 
 
-def stream_encoder(physical: PhysicalType, codec: Codec, compression: int) -> StreamEncoder:
-    """Return the encoder of a new stream with the given ``codec``."""
+def stream_encoder(physical: PhysicalType, codec: Codec | None, compression: int) -> StreamEncoder:
+    """Return the encoder of a new stream with the given ``codec``; with None each page gets one that suits it."""
+    if codec is None and physical is not PhysicalType.BYTES:
+        return ChoosingEncoder(physical, compression)
+    codec = codec or codec_by_name("dictionary")
     if codec.name == "dictionary":
         return DictionaryEncoder(physical, codec, compression)
     return StreamEncoder(physical, codec, compression)

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Self
 
+from ...schemas.encoding import AUTO
 from ...schemas.errors import InvalidArgumentError
 from ..codecs.checksum import crc32
 from ..codecs.codec import PAGE_ROWS, Codec
@@ -163,7 +164,7 @@ class StreamWriter:
         file: CFileWriter,
         key: StreamKey,
         physical: PhysicalType,
-        codec: Codec,
+        codec: Codec | None,
         compression: int,
         zone_maps: bool,
         page_rows: int,
@@ -251,10 +252,13 @@ class StreamWriter:
         return PageEntry(offset=offset, length=page.length, row_count=page.header.row_count)
 
 
-def _encoding_of(physical: PhysicalType, encoding: str, compression: str) -> tuple[Codec, int]:
-    """Return the codec and compression code for two names."""
+def _encoding_of(physical: PhysicalType, encoding: str, compression: str) -> tuple[Codec | None, int]:
+    """Return the codec, None to choose one for each page, and the compression code for two names."""
     try:
-        codec, code = codec_by_name(encoding), compression_code(compression)
+        code = compression_code(compression)
+        if encoding == AUTO:
+            return None, code
+        codec = codec_by_name(encoding)
     except KeyError as unknown:
         raise InvalidArgumentError(f"there is no encoding or compression {unknown}") from None
     if not codec.supports(physical):

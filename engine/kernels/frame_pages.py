@@ -70,7 +70,7 @@ def pack_reals(cells: int, row_count: int, cell_bytes: int, valid: int, payload:
 def unpack_frames(
     payload: int, row_count: int, cell_bytes: int, first: int, last: int, target: int, scratch: int
 ) -> None:
-    """Write the cells of blocks [first, last) of a page, back to back."""
+    """Write the cells of blocks [first, last) of a page, back to back; ``scratch`` is 8 bytes for each row of one."""
     data = payload + FRAME_BYTES * ((row_count + BLOCK_ROWS - 1) // BLOCK_ROWS)
     for block in range(first, last):
         frame = payload + FRAME_BYTES * block

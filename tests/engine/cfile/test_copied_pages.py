@@ -18,6 +18,8 @@ HOW: list[tuple[PhysicalType, str, str]] = [
     (INT64, "bitshuffle", "none"),
     (INT64, "plain", "lz4"),
     (PhysicalType.FLOAT32, "plain", "none"),
+    (INT64, "auto", "none"),
+    (BYTES, "auto", "none"),
     (BYTES, "dictionary", "none"),
     (BYTES, "dictionary", "zstd"),
     (BYTES, "plain", "lz4"),

@@ -1,11 +1,12 @@
-"""What the dictionary of a stream makes of cells that have codes already."""
+"""What the dictionary of a stream makes of cells that have codes already; pages with encodings of their own."""
 
 import numpy as np
 
 from nyala.engine.cfile.encoder import DictionaryEncoder, stream_encoder
+from nyala.engine.codecs.codec import PAGE_ROWS
 from nyala.engine.codecs.registry import codec_by_name
 from nyala.engine.vectors.physical import PhysicalType
-from nyala.engine.vectors.vector import DictionaryVector
+from nyala.engine.vectors.vector import DictionaryVector, FixedVector
 
 
 def encoder():
@@ -45,3 +46,40 @@ def test_a_page_after_the_dictionary_is_full_is_plain(make):
     assert not isinstance(last, DictionaryVector)
     page = stream.dictionary_page()
     assert page is not None and page.header.row_count == 2
+
+
+def pages_of_all_kinds():
+    random = np.random.default_rng(2)
+    return [
+        np.arange(PAGE_ROWS) * 1000 + random.integers(0, 900, PAGE_ROWS),
+        random.choice([0, 1 << 62], PAGE_ROWS),
+        np.repeat(random.integers(0, 10**6, 70), 1000)[:PAGE_ROWS],
+        random.integers(0, 5, 300),
+    ]
+
+
+def test_pages_of_one_stream_have_the_encodings_that_suit_them(stored):
+    pages = pages_of_all_kinds()
+    valid = np.random.default_rng(3).random(sum(map(len, pages))) < 0.9
+    cells = FixedVector(np.where(valid, np.concatenate(pages), 0), valid)
+    stream = stored(PhysicalType.INT64, [cells], "auto")
+    names = [stream.page(number).codec.name for number in range(4)]
+    assert names[:2] == ["frame_of_reference", "bitshuffle"] and "auto" not in stream.encoding_names
+    assert list(dict.fromkeys(names)) == stream.encoding_names
+    found = stream.read(0, len(cells))
+    assert (found.valid == valid).all() and (found.values == cells.values).all()
+    rows = np.random.default_rng(4).integers(0, len(cells), 5000)
+    assert (stream.gather(rows).values == found.values[rows]).all()
+    assert [zone.min for zone in stream.zone_maps] == [
+        int(page[valid[first : first + len(page)]].min())
+        for page, first in zip(pages, range(0, len(cells), PAGE_ROWS), strict=True)
+    ]
+
+
+def test_any_encoding_that_could_be_chosen_is_copied():
+    chooses = stream_encoder(PhysicalType.INT64, None, 0)
+    for name in ("bitshuffle", "frame_of_reference", "run_length"):
+        assert chooses.copies(name, None)
+    assert not chooses.copies("plain", None)
+    assert chooses.encodings == ["bitshuffle", "frame_of_reference", "run_length"]
+    assert isinstance(stream_encoder(PhysicalType.BYTES, None, 0), DictionaryEncoder)
