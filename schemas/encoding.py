@@ -35,7 +35,7 @@ def _encodings_for(kind: LogicalType) -> tuple[str, ...]:
     if kind.name == "bool":
         return ("run_length", "plain")
     if kind.is_variable:
-        return ("dictionary", "plain", "prefix")
+        return ("dictionary", "plain", "prefix", "fsst")
     if kind.is_integer or kind.name in ("date", "timestamp[us]"):
         return ("bitshuffle", "plain", "run_length", "frame_of_reference")
     if kind.name == "decimal" and kind.precision <= _DECIMAL64_DIGITS:

@@ -1,12 +1,14 @@
 """Encodes the pages of one stream, with the fallbacks of dictionaries, and the choice of an encoding for each page.
 
 A dictionary belongs to a whole stream and is complete only at its end, so it is written behind the pages that use it.
-A stream meant to have a dictionary gets plain pages in two cases:
+A stream meant to have a dictionary gets plain pages, or those that suit it (`chooser`), in two cases:
 
 * more than half of the rows of its first full page are distinct: there is no dictionary at all;
 * a page would exceed the limits of the dictionary: that page and all later ones are plain, the earlier ones keep
   their codes. (Kudu does the same at the end of a block.)
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -16,7 +18,7 @@ from ..codecs.compression import LZ4
 from ..codecs.dictionary import DictionaryBuilder
 from ..codecs.registry import codec_by_name
 from ..vectors.physical import PhysicalType
-from ..vectors.vector import BytesVector, DictionaryVector, FixedVector, Vector, as_bytes
+from ..vectors.vector import BytesVector, DictionaryVector, Vector, as_bytes
 from .format import IS_DICTIONARY
 from .page import EncodedPage, encode_page
 
@@ -25,13 +27,13 @@ MAX_DISTINCT_SHARE = 0.5
 
 
 class StreamEncoder:
-    """Encodes the pages of one stream, in order, each with the same codec."""
+    """Encodes the pages of one stream, in order, each with the one of some codecs that suits it, by a sample."""
 
-    def __init__(self, physical: PhysicalType, codec: Codec, compression: int) -> None:
+    def __init__(self, physical: PhysicalType, codecs: Sequence[Codec], compression: int) -> None:
         self.physical = physical
         self.encodings: list[str] = []
         """Names of the codecs used so far, in order of first use."""
-        self._codec = codec
+        self._codecs = codecs
         self._compression = compression
 
     def encode(self, cells: Vector, is_full: bool) -> tuple[EncodedPage, Vector]:
@@ -39,11 +41,11 @@ class StreamEncoder:
         unless it is the last."""
         if isinstance(cells, DictionaryVector):
             cells = as_bytes(cells)
-        return self._page(self._codec, cells), cells
+        return self._page(choose(cells, self.physical, self._codecs), cells), cells
 
     def copies(self, encoding: str, dictionary: BytesVector | None) -> bool:
         """Prepare for a copied page of a stream with that ``dictionary``; False if it cannot be one of this stream."""
-        if encoding != self._codec.name:
+        if all(encoding != codec.name for codec in self._codecs):
             return False
         self._note(encoding)
         return True
@@ -61,31 +63,12 @@ class StreamEncoder:
         return encode_page(cells, self.physical, codec, self._compression)
 
 
-class ChoosingEncoder(StreamEncoder):
-    """Encodes each page with the codec that suits it, by a sample of its cells."""
-
-    def __init__(self, physical: PhysicalType, compression: int) -> None:
-        candidates = candidates_of(physical)
-        super().__init__(physical, candidates[0], compression)
-        self._known = {codec.name for codec in candidates}
-
-    def encode(self, cells: Vector, is_full: bool) -> tuple[EncodedPage, Vector]:
-        assert isinstance(cells, FixedVector), "strings are encoded by a DictionaryEncoder"
-        return self._page(choose(cells, self.physical), cells), cells
-
-    def copies(self, encoding: str, dictionary: BytesVector | None) -> bool:
-        if encoding not in self._known:
-            return False
-        self._note(encoding)
-        return True
-
-
 class DictionaryEncoder(StreamEncoder):
-    """Encodes strings as codes for as long as that pays, then plain."""
+    """Encodes strings as codes for as long as that pays, then with other codecs."""
 
-    def __init__(self, physical: PhysicalType, codec: Codec, compression: int) -> None:
-        super().__init__(physical, codec_by_name("plain"), compression)
-        self._coder = codec
+    def __init__(self, physical: PhysicalType, others: Sequence[Codec], compression: int) -> None:
+        super().__init__(physical, others, compression)
+        self._coder = codec_by_name("dictionary")
         builder = DictionaryBuilder()
         self._builder: DictionaryBuilder | None = builder
         self._values = builder.dictionary()
@@ -94,7 +77,7 @@ class DictionaryEncoder(StreamEncoder):
         self._adopted: BytesVector | None = None
 
     def encode(self, cells: Vector, is_full: bool) -> tuple[EncodedPage, Vector]:
-        """Return the next page: codes while the dictionary accepts its values, plain from then on."""
+        """Return the next page: codes while the dictionary accepts its values, others from then on."""
         coded = self._coded(cells, is_full)
         self._page_count += 1
         if coded is None:
@@ -172,9 +155,9 @@ def _recoded(builder: DictionaryBuilder, cells: DictionaryVector) -> np.ndarray 
 
 def stream_encoder(physical: PhysicalType, codec: Codec | None, compression: int) -> StreamEncoder:
     """Return the encoder of a new stream with the given ``codec``; with None each page gets one that suits it."""
-    if codec is None and physical is not PhysicalType.BYTES:
-        return ChoosingEncoder(physical, compression)
-    codec = codec or codec_by_name("dictionary")
-    if codec.name == "dictionary":
-        return DictionaryEncoder(physical, codec, compression)
-    return StreamEncoder(physical, codec, compression)
+    if codec and codec.name != "dictionary":
+        return StreamEncoder(physical, [codec], compression)
+    others = [codec_by_name("plain")] if codec else candidates_of(physical)
+    if physical is PhysicalType.BYTES:
+        return DictionaryEncoder(physical, others, compression)
+    return StreamEncoder(physical, others, compression)

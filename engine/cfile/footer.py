@@ -96,7 +96,7 @@ class Footer(BaseModel, frozen=True, strict=True, extra="ignore"):
 
 UNEVEN_PAGES = "uneven_pages"
 """Pages of a stream of long cells have different numbers of rows."""
-NEW_ENCODINGS = frozenset({"frame_of_reference", "alp"})
+NEW_ENCODINGS = frozenset({"frame_of_reference", "alp", "fsst"})
 """Encodings that version 0.1 does not know: a file requires those that it uses."""
 KNOWN_FEATURES = NEW_ENCODINGS | {UNEVEN_PAGES}
 """Features that a file may require of its reader."""

@@ -5,6 +5,7 @@ from .bitshuffle import BitshuffleCodec
 from .codec import Codec
 from .dictionary import DictionaryCodec
 from .frames import AlpCodec, FrameOfReferenceCodec
+from .fsst import FsstCodec
 from .plain import PlainCodec
 from .prefix import PrefixCodec
 from .run_length import RunLengthCodec
@@ -17,6 +18,7 @@ _CODECS: tuple[Codec, ...] = (
     PrefixCodec(),
     FrameOfReferenceCodec(),
     AlpCodec(),
+    FsstCodec(),
 )
 _BY_CODE = {codec.code: codec for codec in _CODECS}
 _BY_NAME = {codec.name: codec for codec in _CODECS}

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from . import blocks, dictionary, frame_pages, frames, prefix, run_length
+from . import blocks, dictionary, frame_pages, frames, fsst, prefix, run_length
 
 _ROWS = 1_100  # one whole mini-block, and one that ends in the middle of a tile
 
@@ -15,6 +15,7 @@ def self_test() -> bool:
         and all(_frames_round_trip(f"i{width}") for width in (1, 2, 4, 8))
         and all(_frames_round_trip(f"f{width}") for width in (4, 8))
         and _prefix_round_trip()
+        and _fsst_round_trip()
         and _dictionary_codes() == [0, 1, 0, 2]
     )
 
@@ -80,6 +81,28 @@ def _prefix_round_trip() -> bool:
         return False
     prefix.measure_blocks(start, _ROWS, numbers.ctypes.data, 2, offsets_start)
     prefix.restore_blocks(start, start + 8 + size, _ROWS, numbers.ctypes.data, 2, target)
+    same_offsets = restored_offsets[: offsets.nbytes].tobytes() == offsets.tobytes()
+    return same_offsets and restored[: data.size].tobytes() == data.tobytes()
+
+
+def _fsst_round_trip() -> bool:
+    offsets, data = _strings([b"row %06d" % row for row in range(_ROWS)])
+    texts = offsets.ctypes.data, data.ctypes.data, data.ctypes.data + data.size
+    numbers = np.arange(2)
+    _coder, coder = _room(fsst.CODER_BYTES)
+    _symbols, symbols = _room(256 * 9)
+    _payload, start = _room(2 * data.size + 8 * _ROWS)
+    _scratch, scratch = _room(2 * data.size + 8 * _ROWS)
+    restored, target = _room(data.size)
+    restored_offsets, offsets_start = _room(offsets.nbytes)
+    count = fsst.train(coder, *texts, _ROWS, 1)
+    fsst.write_symbols(coder, count, symbols)
+    size = fsst.pack_strings(coder, *texts, _ROWS, start, start + 8, scratch)
+    which = start, _ROWS, numbers.ctypes.data, 2
+    if size >= data.size or fsst.check_strings(start, _ROWS) != 0 or fsst.measure_strings(*which) != data.size:
+        return False
+    if fsst.unpack_strings(symbols, count, *which, offsets_start + 4, target) != 0:
+        return False
     same_offsets = restored_offsets[: offsets.nbytes].tobytes() == offsets.tobytes()
     return same_offsets and restored[: data.size].tobytes() == data.tobytes()
 

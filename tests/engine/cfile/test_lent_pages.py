@@ -19,7 +19,7 @@ BLOCK = 1 << 20
 ENCODINGS = [
     (physical, encoding)
     for physical in PhysicalType
-    for encoding in ("plain", "bitshuffle", "run_length", "dictionary", "prefix", "frame_of_reference", "alp")
+    for encoding in ("plain", "bitshuffle", "run_length", "dictionary", "prefix", "frame_of_reference", "alp", "fsst")
     if codec_by_name(encoding).supports(physical)
 ]
 

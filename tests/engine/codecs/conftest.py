@@ -13,7 +13,7 @@ from nyala.engine.codecs.registry import codec_by_name
 from nyala.engine.vectors.physical import PhysicalType
 from nyala.engine.vectors.vector import BytesVector, FixedVector, Vector
 
-NAMES = ("plain", "bitshuffle", "run_length", "dictionary", "prefix", "frame_of_reference", "alp")
+NAMES = ("plain", "bitshuffle", "run_length", "dictionary", "prefix", "frame_of_reference", "alp", "fsst")
 PAIRS = [(name, physical) for name in NAMES for physical in PhysicalType if codec_by_name(name).supports(physical)]
 KINDS = ("random", "small", "runs", "equal", "extremes", "sorted")
 

@@ -1,12 +1,12 @@
-"""Which codec a page of numbers gets."""
+"""Which codec a page gets."""
 
 import numpy as np
 import pytest
 
 from nyala.engine.codecs.chooser import MIN_SAVING, candidates_of, choose
-from nyala.engine.codecs.codec import PAGE_ROWS
+from nyala.engine.codecs.codec import PAGE_ROWS, Codec
 from nyala.engine.vectors.physical import PhysicalType
-from nyala.engine.vectors.vector import FixedVector
+from nyala.engine.vectors.vector import BytesVector, FixedVector
 
 RANDOM = np.random.default_rng(1)
 PAGES = {
@@ -25,19 +25,24 @@ PAGES = {
 }
 
 
+def chosen(values: np.ndarray) -> Codec:
+    physical = PhysicalType(values.dtype.name)
+    return choose(FixedVector(values), physical, candidates_of(physical))
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_the_codec_of_a_page(name):
     values, expected = PAGES[name]
-    assert choose(FixedVector(values), PhysicalType(values.dtype.name)).name == expected
+    assert chosen(values).name == expected
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_no_candidate_makes_the_whole_page_much_smaller(name):
     values, _ = PAGES[name]
     physical, cells = PhysicalType(values.dtype.name), FixedVector(values)
-    chosen = len(choose(cells, physical).encode(cells, physical))
+    size = len(chosen(values).encode(cells, physical))
     least = min(len(codec.encode(cells, physical)) for codec in candidates_of(physical))
-    assert chosen * (1 - MIN_SAVING) <= least * 1.02
+    assert size * (1 - MIN_SAVING) <= least * 1.02
 
 
 @pytest.mark.parametrize("rows", [0, 1, 1023, 1024, 5000])
@@ -45,4 +50,21 @@ def test_short_pages(rows):
     for physical in PhysicalType:
         if physical is not PhysicalType.BYTES:
             cells = FixedVector(np.zeros(rows, physical.dtype), np.zeros(rows, np.bool_) if rows % 2 else None)
-            assert choose(cells, physical).supports(physical)
+            assert choose(cells, physical, candidates_of(physical)).supports(physical)
+
+
+@pytest.mark.parametrize(
+    ("cell", "expected"),
+    [
+        (lambda row: b"%05d.example.com/item" % (row * 7919 % 65_536), "fsst"),
+        (lambda row: b"a rather long prefix of sorted strings/%08d" % row, "prefix"),
+        (lambda row: RANDOM.bytes(20), "plain"),
+        (lambda row: b"", "fsst"),
+    ],
+    ids=["urls", "sorted", "noise", "nothing"],
+)
+def test_the_codec_of_strings(cell, expected):
+    cells = [cell(row) for row in range(8192)]
+    offsets = np.cumsum([0, *map(len, cells)]).astype(np.int32)
+    vector = BytesVector(offsets, np.frombuffer(b"".join(cells), np.uint8))
+    assert choose(vector, PhysicalType.BYTES, candidates_of(PhysicalType.BYTES)).name == expected

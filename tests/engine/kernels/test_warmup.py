@@ -25,7 +25,7 @@ digest = hashlib.sha256()
 texts = [b"user%04d" % (row // 3) + b"x" * (row % 19) for row in range(rows)]
 offsets = np.cumsum([0, *map(len, texts)]).astype(np.int32)
 strings = BytesVector(offsets, np.frombuffer(b"".join(texts), np.uint8))
-for code in range(1, 8):
+for code in range(1, 9):
     codec = codec_by_code(code)
     for physical in filter(codec.supports, PhysicalType):
         cells = strings
