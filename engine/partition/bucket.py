@@ -7,7 +7,6 @@ bytes. A seed other than 0 comes first, as an int: ``xxhash64(seed, columns)``.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from struct import Struct
 
@@ -39,42 +38,34 @@ def buckets_of(level: HashSchema, cells: Mapping[int, Vector], columns: Sequence
     return states.view(np.int64) % level.buckets  # numpy's remainder has the sign of the divisor, as pmod's
 
 
-class _HashMemory(threading.local):
-    """Memory of one thread for the hash of one row."""
-
-    def __init__(self) -> None:
-        self._words = np.zeros(3, np.int64)
-        self.cells = self._words.data.cast("B")
-        self.state, self.number, self.offsets = (address_of(self._words) + 8 * i for i in range(3))
-
-
-_MEMORY = _HashMemory()
 _NUMBER, _OFFSETS = 8, 16
-"""Where they begin in the memory."""
+"""Where a number and the offsets of a string are in the memory for one row, behind the state."""
 
 
 def bucket_of(level: HashSchema, cells: Sequence[RawCell], columns: Sequence[ColumnSchema]) -> int:
     """Return the bucket of one row, given the raw cells of the level's ``columns``."""
-    memory = _MEMORY
-    _LONG.pack_into(memory.cells, 0, _SPARK_SEED)
+    memory = bytearray(24)  # not shared: a signal's handler may write rows, too
+    state = pa.py_buffer(memory).address
+    number, offsets = state + _NUMBER, state + _OFFSETS
+    _LONG.pack_into(memory, 0, _SPARK_SEED)
     if level.seed:
-        _INTEGER.pack_into(memory.cells, _NUMBER, level.seed)
-        kernels.mix_int32(memory.number, 1, memory.state)
+        _INTEGER.pack_into(memory, _NUMBER, level.seed)
+        kernels.mix_int32(number, 1, state)
     for cell, column in zip(cells, columns, strict=True):
         kind = column.logical
         physical = physical_of(kind.arrow)
         assert isinstance(cell, int | bytes), "a key column holds neither NULL nor a float"
         if isinstance(cell, bytes) or physical is PhysicalType.INT128:
             text = cell if isinstance(cell, bytes) else _big_integer(cell)
-            _ENDS.pack_into(memory.cells, _OFFSETS, 0, len(text))
-            kernels.mix_strings(memory.offsets, pa.py_buffer(text).address, 1, memory.state)
+            _ENDS.pack_into(memory, _OFFSETS, 0, len(text))
+            kernels.mix_strings(offsets, pa.py_buffer(text).address, 1, state)
         elif kind.name == "decimal" or physical is PhysicalType.INT64:
-            _LONG.pack_into(memory.cells, _NUMBER, cell)
-            kernels.mix_int64(memory.number, 1, memory.state)
+            _LONG.pack_into(memory, _NUMBER, cell)
+            kernels.mix_int64(number, 1, state)
         else:
-            _INTEGER.pack_into(memory.cells, _NUMBER, cell)
-            kernels.mix_int32(memory.number, 1, memory.state)
-    return _LONG.unpack_from(memory.cells)[0] % level.buckets
+            _INTEGER.pack_into(memory, _NUMBER, cell)
+            kernels.mix_int32(number, 1, state)
+    return _LONG.unpack_from(memory)[0] % level.buckets
 
 
 def _big_integer(value: int) -> bytes:
