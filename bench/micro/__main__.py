@@ -19,6 +19,7 @@ def all_cases() -> Iterator[Case]:
     yield from encoding_cases.run_length_cases()
     yield from encoding_cases.dictionary_cases()
     yield from encoding_cases.prefix_cases()
+    yield from encoding_cases.page_cases()
 
 
 def main() -> None:

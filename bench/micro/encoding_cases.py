@@ -1,4 +1,4 @@
-"""Run length, dictionary and prefix by whole pages, through the codecs' own interface, beside pyarrow."""
+"""Encodings by whole pages, through the codecs' own interface, beside pyarrow."""
 
 import io
 from collections.abc import Iterator
@@ -11,9 +11,10 @@ import pyarrow.parquet as pq
 from bench.micro.case import NYALA, Case
 from nyala.engine.codecs.dictionary import DictionaryBuilder
 from nyala.engine.codecs.prefix import PrefixCodec
+from nyala.engine.codecs.registry import codec_by_name
 from nyala.engine.codecs.run_length import RunLengthCodec
 from nyala.engine.vectors.arrow import from_arrow
-from nyala.engine.vectors.physical import PhysicalType
+from nyala.engine.vectors.physical import PhysicalType, physical_of
 from nyala.engine.vectors.vector import BytesVector, FixedVector
 
 PAGE = 65_536
@@ -126,4 +127,44 @@ def prefix_cases() -> Iterator[Case]:
 def _parquet(table: pa.Table) -> bytes:
     target = io.BytesIO()
     pq.write_table(table, target, compression="none", use_dictionary=False, column_encoding={"x": "DELTA_BYTE_ARRAY"})
+    return target.getvalue()
+
+
+def page_cases() -> Iterator[Case]:
+    """Pages in the encodings that ``auto`` chooses from, beside Parquet with zstd; the share of the cells' bytes that
+    each takes stands in the name."""
+    random = np.random.default_rng(1)
+    stamps = 10**15 + np.arange(PAGE) * 1_000 + random.integers(0, 1_000, PAGE)
+    contents = {
+        "timestamps": (("frame_of_reference", "bitshuffle"), pa.array(stamps)),
+        "quantities": (("frame_of_reference", "bitshuffle"), pa.array(random.integers(0, 10_000, PAGE, np.int32))),
+        "prices": (("alp", "bitshuffle"), pa.array(np.round(random.gamma(2, 50, PAGE), 2))),
+        "references": (("fsst", "plain"), pa.array([f"user{n:010d}-{n % 9973:04d}" for n in stamps * 7919 % 10**10])),
+    }
+    for content, (names, array) in contents.items():
+        physical = physical_of(array.type)
+        vector, table = from_arrow(array, physical), pa.table({"x": array})
+        size = vector.data_bytes if isinstance(vector, BytesVector) else array.nbytes
+        parquet = _zstd(table)
+        for name in names:
+            codec = codec_by_name(name)
+            payload = codec.encode(vector, physical)
+            shares = f"{len(payload) / size:.2f} beside {len(parquet) / size:.2f}"
+            encoders = {
+                NYALA: lambda codec=codec, vector=vector, physical=physical: codec.encode(vector, physical),
+                "pyarrow": lambda table=table: _zstd(table),
+            }
+            decoders = {
+                NYALA: lambda codec=codec, payload=payload, physical=physical: codec.decode(
+                    payload, physical, PAGE, 0, PAGE
+                ),
+                "pyarrow": lambda parquet=parquet: pq.read_table(pa.BufferReader(parquet), use_threads=False),
+            }
+            yield Case(f"{content}, {name} ({shares}), encode", "GB", size / 1e9, encoders)
+            yield Case(f"{content}, {name} ({shares}), decode", "GB", size / 1e9, decoders)
+
+
+def _zstd(table: pa.Table) -> bytes:
+    target = io.BytesIO()
+    pq.write_table(table, target, compression="zstd")
     return target.getvalue()
