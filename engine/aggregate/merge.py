@@ -111,8 +111,8 @@ def _bound(measure: Measure, parts: list[pa.Array], valid: np.ndarray) -> pa.Arr
 
 def _average(state: State, parts: list[pa.Array], valid: np.ndarray) -> pa.Array:
     assert state.column is not None
-    numbers = [part.to_numpy().astype(np.float64) for part in parts]
-    total = sum(number * 2.0 ** (32 * place) for place, number in enumerate(numbers))
+    numbers = [part.to_numpy() for part in parts]
+    total = numbers[0] if len(numbers) == 1 else _as_floats(numbers)
     mean = np.divide(total, valid * 10.0**state.column.logical.scale, where=valid > 0, out=np.zeros(len(valid)))
     return pa.array(mean, mask=valid == 0)
 
@@ -131,6 +131,25 @@ def _sum(state: State, parts: list[pa.Array], valid: np.ndarray) -> pa.Array:
     return to_arrow(FixedVector(wide, valid > 0), pa.decimal128(38, kind.scale))
 
 
+def _as_floats(numbers: list[np.ndarray]) -> np.ndarray:
+    """Return sums of integers as the nearest floats, or the next to them."""
+    about, wide = _about(numbers), _wide(*numbers)
+    # A small negative sum has limbs that are nearly 2 to the 32, which floats would round up: so take its magnitude.
+    is_negative = wide["hi"] < 0
+    low = np.where(is_negative, ~wide["lo"] + np.uint64(1), wide["lo"])
+    high = np.where(is_negative, ~wide["hi"] + (wide["lo"] == 0), wide["hi"])
+    exact = high.astype(np.float64) * 2.0**64 + low.astype(np.float64)
+    return np.where(np.abs(about) < _NEARLY_128_BITS, np.where(is_negative, -exact, exact), about)
+
+
+_NEARLY_128_BITS = 2.0**126.9
+
+
+def _about(numbers: list[np.ndarray]) -> np.ndarray:
+    """Return sums of integers as floats that are near those of the largest limbs."""
+    return np.sum([number.astype(np.float64) * 2.0 ** (32 * place) for place, number in enumerate(numbers)], axis=0)
+
+
 def _wide(low: np.ndarray, high: np.ndarray, *upper: np.ndarray) -> np.ndarray:
     """Return low + high * 2**32 + (upper[0] + upper[1] * 2**32) * 2**64 in 128 bits. ``low`` is not negative."""
     wide = np.empty(len(low), INT128_DTYPE)
@@ -144,8 +163,7 @@ def _wide(low: np.ndarray, high: np.ndarray, *upper: np.ndarray) -> np.ndarray:
 
 def _check_digits(numbers: list[np.ndarray], wide: np.ndarray, name: str) -> None:
     """Reject sums of more than 38 digits: by their size if they may not even fit in ``wide``, else exactly."""
-    about = sum(number.astype(np.float64) * 2.0 ** (32 * place) for place, number in enumerate(numbers))
-    if ((np.abs(about) >= 2.0**126.9) | _is_outside(wide, 10**38)).any():
+    if ((np.abs(_about(numbers)) >= _NEARLY_128_BITS) | _is_outside(wide, 10**38)).any():
         raise InvalidArgumentError(f"the sum of column {name!r} has more than 38 digits; ask for its avg")
 
 

@@ -15,6 +15,8 @@ from .points import keys_of_cells
 
 FEW = 256
 """The most keys: the rows of so many are read in less time than a scan takes to begin."""
+_PARTS_MAX = 16
+"""The most comparisons of a column, since each is tried with each key."""
 
 _HOLDS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
@@ -44,6 +46,8 @@ def few_keys(bound: BoundFilter, schema: TableSchema, encoder: KeyEncoder) -> Ke
 
 def _cells(parts: Sequence[Compare | OneOf]) -> tuple[Cell, ...]:
     """Return the cells, ascending, for which all parts hold; none if they may be many."""
+    if len(parts) > _PARTS_MAX or any(isinstance(part, OneOf) and len(part.cells) > FEW for part in parts):
+        return ()
     lists = [cells for part in parts if (cells := _listed(part)) is not None] or [_range(parts)]
     return tuple(cell for cell in min(lists, key=len) if all(_holds(part, cell) for part in parts))
 

@@ -147,6 +147,15 @@ def unscaled(number: int | Decimal, scale: int) -> int:
     return int(Decimal(number).scaleb(scale, Context(prec=60)))
 
 
+def test_the_mean_of_large_cells_that_cancel_out(tmp_path: Path) -> None:
+    large, small = Decimal("9" * 27 + ".0123456789"), Decimal("-2.15E-8")
+    with nyala.open(tmp_path, maintenance="off") as db:
+        table = db.create_table("t", pa.schema([("id", pa.int64()), ("c", pa.decimal128(38, 10))]), ["id"])
+        table.insert({"id": [0, 1, 2], "c": [large, large.copy_negate(), small]})
+        (mean,) = table.scan().aggregate({"m": ("c", "avg")})["m"].to_pylist()
+    assert mean == pytest.approx(float(small) / 3, rel=1e-15)
+
+
 def test_one_largest_decimal_is_its_own_sum(tmp_path: Path) -> None:
     nines = Decimal("9" * 38)
     schema = pa.schema([("id", pa.int64()), ("c", pa.decimal128(38, 0))])

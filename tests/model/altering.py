@@ -185,8 +185,8 @@ class Altering:
         self._store = self._open()
         if self._server:
             self._server.store = self._store
-        else:
-            self._database = self._connect()
+            self._database.close()  # an open session keeps its store
+        self._database = self._connect()
 
     def advance(self) -> None:
         seconds = self.random.randint(0, 8)

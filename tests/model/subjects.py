@@ -175,6 +175,9 @@ class FlightSubject(EmbeddedSubject):
     def __init__(self, shape: Shape) -> None:
         super().__init__(shape)
         self._server = FlightServer(self._store, "grpc://127.0.0.1:0")
+        self._connect()
+
+    def _connect(self) -> None:
         self._database = nyala.connect(f"grpc://127.0.0.1:{self._server.port}")
         self._table = self._database.table(TABLE)
 
@@ -223,6 +226,8 @@ class FlightSubject(EmbeddedSubject):
     def restart(self, stop: Stop, seed: int) -> None:
         super().restart(stop, seed)
         self._server.store = self._store
+        self._database.close()
+        self._connect()  # an open session keeps its store
 
     def now(self) -> int:
         return self._database.now()

@@ -7,6 +7,7 @@ import pytest
 from nyala.engine.compaction import file_transaction as rewrite
 from nyala.engine.compaction import flush as flushing
 from nyala.engine.compaction import switch_over as swapping
+from nyala.engine.delta.memstore import DeltaMemStore
 from nyala.engine.manifest.manifest import ManifestFile
 from nyala.engine.recovery.verify import verify_store
 from nyala.engine.tablet import key_lookup
@@ -181,17 +182,21 @@ def test_what_others_say_of_the_tablet_is_not_taken_for_the_commit(monkeypatch: 
     subject.close()
 
 
-def test_nothing_is_flushed_after_a_commit_that_could_not_be_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("keys", [[1], [1, 2]], ids=["a single row", "rows"])
+def test_nothing_is_flushed_after_a_commit_that_could_not_be_applied(
+    monkeypatch: pytest.MonkeyPatch, keys: list[int]
+) -> None:
     subject = subject_with_work()
-    append = Tablet._append_deltas
+    owner, name = (DeltaMemStore, "append_row") if len(keys) == 1 else (Tablet, "_append_deltas")
+    append = getattr(owner, name)
 
-    def half(tablet: Tablet, *args: Any) -> None:
-        append(tablet, *args)
+    def half(*args: Any) -> None:
+        append(*args)
         raise MemoryError
 
-    monkeypatch.setattr(Tablet, "_append_deltas", half)
+    monkeypatch.setattr(owner, name, half)
     with pytest.raises(InternalError, match="could not be applied"):
-        subject.store.write(*_write(1))
+        subject.store.write(WriteCommand(table="t"), batch([(key, 0, "") for key in keys]))
     monkeypatch.undo()
     assert_halted(subject, "could not be applied")
     subject.store.close()
