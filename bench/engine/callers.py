@@ -30,6 +30,8 @@ OPERATIONS = ("get", "upsert", "scan")
 PROCESSES = (1, 8, 32)
 SECONDS = 2.0
 _ROWS_MAX = 1_000_000
+_ROOT = Path(__file__).parent.parent.parent
+_THIS = ("-m", "bench.engine.callers")
 _SCHEMA = pa.schema(
     [
         pa.field("id", pa.int64(), nullable=False),
@@ -65,9 +67,10 @@ def run(rows: int, rounds: int, work: Path, console: Console) -> Suite:
 
 def call(python: str, subject: str, url: str, operation: str, processes: int, rows: int) -> list[float]:
     """Let client processes send requests for a while; return the seconds of each request."""
-    command = [python, __file__, subject, url, operation, str(rows)]
+    command = [python, *_THIS, subject, url, operation, str(rows)]
     clients = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(processes)
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=_ROOT, text=True)
+        for _ in range(processes)
     ]
     for client in clients:
         assert client.stdout and client.stdout.readline() == "ready\n"
@@ -99,14 +102,14 @@ def _nyala(work: Path, rows: int) -> Iterator[str]:
 
 @contextmanager
 def _bare() -> Iterator[str]:
-    with _server([sys.executable, __file__]) as said:
+    with _server([sys.executable, *_THIS]) as said:
         yield said.strip()
 
 
 @contextmanager
 def _server(command: list[str]) -> Iterator[str]:
     """Run a server; yield the line that it prints when it is ready."""
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=_ROOT, text=True)
     assert server.stdout
     try:
         yield server.stdout.readline()
