@@ -20,7 +20,6 @@ import pyarrow as pa
 from nyala.engine.kernels import kernel as decorator
 from nyala.engine.kernels.form import FORM, Form
 from nyala.engine.kernels.simd import simd_python
-from nyala.engine.vectors import memory
 
 assert FORM is Form.INTERPRETED, "set NUMBA_DISABLE_JIT=1"
 assert "nyala.engine.kernels.simd.simd" not in sys.modules, "kernels have the unchecked functions already"
@@ -50,6 +49,7 @@ class Ranges:
         while isinstance(array.base, np.ndarray):
             array = array.base
         owner: Any = array if array.base is None else array.base
+        owner = owner.obj if isinstance(owner, memoryview) else owner
         if isinstance(owner, pa.Buffer):
             span = owner.address, owner.address + owner.size
         elif type(owner).__name__ == "_HeldPages":
@@ -75,8 +75,11 @@ class Ranges:
         """Raise OutOfBoundsError unless a range has all these bytes."""
         if size <= 0:
             return
-        at = bisect_right(self._ranges, (address, 1 << 64))
-        for start, end in reversed(self._ranges[max(at - _LOOK_BACK, 0) : at]):
+        address = int(address)  # slow as a number of numpy's
+        ranges, at = self._ranges, bisect_right(self._ranges, (address, 1 << 64))
+        if any(address + size <= end for _, end in ranges[at - 1 : at]):
+            return
+        for start, end in reversed(ranges[max(at - _LOOK_BACK, 0) : at]):
             if start <= address and address + size <= end:
                 return
         if any(start <= address and address + size <= end for start, end in list(self._ranges)):
@@ -91,11 +94,19 @@ RANGES = Ranges()
 def _checked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of ``simd_python`` that checks what it touches."""
     family, _, kind = name.partition("_")
+    check = RANGES.check
+    if family in ("load", "store"):
+        size = _BYTES[kind]
+
+        @wraps(function)
+        def of_cell(address: int, *value: Any) -> Any:
+            check(address, size, name)
+            return function(address, *value)
+
+        return of_cell
 
     def spans(*args: Any) -> list[tuple[int, int]]:
         numbers = [int(each) for each in args]
-        if family in ("load", "store"):
-            return [(numbers[0], _BYTES[kind])]
         if family == "view":
             return [(numbers[0], numbers[1] * _BYTES[kind])]
         if name == "copy_bytes":
@@ -109,17 +120,19 @@ def _checked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def call(*args: Any) -> Any:
         for address, size in spans(*args):
-            RANGES.check(address, size, name)
+            check(address, size, name)
         return function(*args)
 
     return call
 
 
-def _taking(address_of: Callable[[Any], int]) -> Callable[[Any], int]:
-    @wraps(address_of)
-    def call(array: Any) -> int:
+def _taking(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a function that allows the memory whose address, or buffer, it returns."""
+
+    @wraps(function)
+    def call(array: Any) -> Any:
         RANGES.add(array)
-        return address_of(array)
+        return function(array)
 
     return call
 
@@ -154,5 +167,5 @@ for _name in list(vars(simd_python)):
     ):
         setattr(simd_python, _name, _checked(_name, getattr(simd_python, _name)))
 simd_python.address_of = _taking(simd_python.address_of)
-memory.address_of = _taking(memory.address_of)
+pa.py_buffer = _taking(pa.py_buffer)  # ``memory.address_of``, and keys of single rows
 decorator._compiled = _recording(decorator._compiled)
