@@ -19,7 +19,7 @@ from ..schemas.placement import Placement, ServerIdentity
 from ..schemas.write import Durability
 
 MIB = 1 << 20
-_BUDGET_SHARES = {
+BUDGET_SHARES = {
     "memory_bytes": 2,
     "key_index_bytes": 4,
     "flush_bytes": 8,
@@ -154,7 +154,7 @@ class StoreOptions(BaseModel, frozen=True, extra="forbid"):
         budget = given.get("budget_bytes") if isinstance(given, dict) else None
         if not isinstance(budget, int):
             return given
-        shares = {name: max(budget // parts, 1) for name, parts in _BUDGET_SHARES.items()}
+        shares = {name: max(budget // parts, 1) for name, parts in BUDGET_SHARES.items()}
         for name in _NEVER_ABOVE_DEFAULT:
             shares[name] = min(shares[name], cls.model_fields[name].default)
         return {**shares, **given}

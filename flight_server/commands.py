@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -53,6 +53,14 @@ def serve(
         Path | None, typer.Option(help="The placement file of the servers that share their tables.")
     ] = None,
     name: Annotated[str | None, typer.Option(help="This server's name in the placement file.")] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=64,
+            help="How many processes share the store's tablets, for as many processors.  [default: as many as it has]",
+        ),
+    ] = None,
     import_storage: Annotated[
         str | None,
         typer.Option(help="Where bulk imports stage files, such as s3://bucket/prefix; default: the data directory."),
@@ -79,33 +87,49 @@ def serve(
     settings = read_settings(flags, assignments or [], os.environ, config)
     if print_config:
         typer.echo(settings.text())
-    else:
-        _serve(settings)
+        return
+    from .processes.serving import serve_processes
+
+    if not serve_processes(settings, _run):
+        serve_one(settings)
 
 
-def _serve(settings: Settings) -> None:
+def serve_one(settings: Settings) -> None:
+    """Serve a store in this process until SIGTERM or Ctrl-C."""
+    options = settings.serve
+    here = _here(options.placement, options.name)
+    data = data_directory(settings)
+    _run(settings, lambda: open_warm(data, settings.store, here), here)
+
+
+def data_directory(settings: Settings) -> Path:
+    """Return the data directory. Raises InvalidArgumentError if it is not given, or a file."""
+    data = settings.serve.data
+    if data is None:
+        raise InvalidArgumentError("no data directory: give --data DIR, data in the config file, or NYALA_DATA")
+    if data.exists() and not data.is_dir():
+        raise InvalidArgumentError(f"{data} is a file; --data must name the directory of a store")
+    return data
+
+
+def _run(settings: Settings, open_store: Callable[[], StoreService], here: ServerIdentity | None = None) -> None:
+    """Serve the store that ``open_store`` returns."""
     from .lifecycle import run_server
     from .location import check_free, check_location
     from .logs import log_to_stderr
 
-    options = settings.serve
-    if options.data is None:
-        raise InvalidArgumentError("no data directory: give --data DIR, data in the config file, or NYALA_DATA")
-    data, as_json = options.data, options.json_output
-    here = _here(options.placement, options.name)
+    options, data = settings.serve, data_directory(settings)
     listen = options.listen or (here.placement.servers[here.server][0] if here else DEFAULT_LOCATION)
     check_location(listen, options.insecure)
-    if data.exists() and not data.is_dir():
-        raise InvalidArgumentError(f"{data} is a file; --data must name the directory of a store")
     check_free(listen)
-    log_to_stderr(options.log_level, as_json)
+    log_to_stderr(options.log_level, options.json_output, options.name)
     config = settings.server.model_copy(update={"private_paths": (str(data.absolute()), os.path.realpath(data))})
 
     def announce(location: str) -> None:
-        line = json.dumps({"location": location, "pid": os.getpid()}) if as_json else f"listening on {location}"
-        typer.echo(line)
+        line = {"location": location, "pid": os.getpid()}
+        typer.echo(json.dumps(line) if options.json_output else f"listening on {location}")
 
-    run_server(lambda: open_warm(data, settings.store, here), listen, config, announce)
+    run_server(open_store, listen, config, announce)
 
 
 def _here(placement: Path | None, name: str | None) -> ServerIdentity | None:
@@ -195,10 +219,17 @@ def verify(
     json_output: Json = False,
 ) -> None:
     """Check every byte of a store, offline, and print what a repair could save; exit with 1 if anything is wrong."""
+    sound = [_verified(part, from_backup, json_output) for part in _parts(directory)]
+    if not all(sound):
+        raise typer.Exit(1)
+
+
+def _verified(directory: Path, from_backup: str | None, json_output: bool) -> bool:
+    """Verify one directory, print the findings, and return whether all is sound."""
     from ..engine.fs.local import LocalFileSystem
     from ..engine.recovery.verify import verify_store
 
-    report = verify_store(LocalFileSystem(_existing(directory)))
+    report = verify_store(LocalFileSystem(directory))
     found: RepairReport | None = None
     why = ""
     if not report.is_sound:
@@ -214,8 +245,22 @@ def verify(
             _print_repairs(found, directory, from_backup)
         elif why:
             typer.echo(why)
-    if not report.is_sound:
-        raise typer.Exit(1)
+    return report.is_sound
+
+
+def _parts(directory: Path) -> Iterator[Path]:
+    """Yield the directory of a store, or of each of the processes that serve it, which are printed then.
+
+    Raises:
+        NotFoundError: there is no such directory.
+    """
+    from .processes.layout import ProcessLayout
+
+    parts = ProcessLayout(_existing(directory).absolute()).directories()
+    for name, part in parts.items():
+        if len(parts) > 1:
+            typer.echo(f"the process {name}, in {part}:", err=True)
+        yield part if len(parts) > 1 else directory
 
 
 def repair(
@@ -230,12 +275,15 @@ def repair(
 
     Without --apply, only prints the plan. The old files are kept under damaged/.
     """
-    report = _repaired(directory, apply, from_backup)
-    if json_output:
-        typer.echo(json.dumps(asdict(report)))
-    else:
-        _print_repairs(report, directory, from_backup)
-    if report.is_needed and not report.is_applied:
+    is_needed = False
+    for part in _parts(directory):
+        report = _repaired(part, apply, from_backup)
+        is_needed |= report.is_needed and not report.is_applied
+        if json_output:
+            typer.echo(json.dumps(asdict(report)))
+        else:
+            _print_repairs(report, part, from_backup)
+    if is_needed:
         raise typer.Exit(1)
 
 
@@ -244,7 +292,7 @@ def _repaired(directory: Path, apply: bool, from_backup: str | None) -> RepairRe
     from ..engine.repair import repair_store
     from .backups import FolderBackups
 
-    fs = LocalFileSystem(_existing(directory))
+    fs = LocalFileSystem(directory)
     if from_backup is None:
         return repair_store(fs, apply)
     with FolderBackups(from_backup) as backups:

@@ -9,12 +9,17 @@ import time
 class JsonLines(logging.Formatter):
     """One JSON object for each record; it includes the traceback."""
 
+    def __init__(self, server: str | None = None) -> None:
+        super().__init__()
+        self._server = server
+
     def format(self, record: logging.LogRecord) -> str:
         """See logging.Formatter."""
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line = {
             "time": f"{moment}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
+            **({"server": self._server} if self._server else {}),
             "logger": record.name,
             "message": record.getMessage(),
         }
@@ -23,12 +28,12 @@ class JsonLines(logging.Formatter):
         return json.dumps(line)
 
 
-def log_to_stderr(level: str = "info", as_json: bool = False) -> None:
-    """Log all parts of Nyala to standard error."""
+def log_to_stderr(level: str = "info", as_json: bool = False, server: str | None = None) -> None:
+    """Log all parts of Nyala to standard error; ``server`` is its name, if it has one."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        JsonLines() if as_json else logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
-    )
+    name = f"{server} " if server else ""
+    text = logging.Formatter(f"%(asctime)s %(levelname)s {name}%(name)s: %(message)s")
+    handler.setFormatter(JsonLines(server) if as_json else text)
     logger = logging.getLogger("nyala")
     logger.handlers[:] = [handler]
     logger.setLevel(level.upper())

@@ -54,6 +54,9 @@ class ServeOptions(BaseModel, frozen=True, extra="forbid"):
     """The placement file of the servers that share their tables."""
     name: str | None = None
     """This server's name in the placement file."""
+    processes: int | None = Field(default=None, ge=1, le=64)
+    """How many processes share the tablets of the store, for as many processors: see docs/servers.md. By default as
+    many as the store has."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,8 @@ _MODULES = ("jobs", "partition", "spark")
 def open(path: str | Path, *, create: bool = True, **options: Unpack[StoreOptionsDict]) -> Database:
     """Open the store in the directory ``path``; ``options`` are fields of ``StoreOptions``.
 
-    A missing store is created; with ``create=False`` that is an error, and nothing is written.
+    A missing store is created; with ``create=False`` that is an error, and nothing is written. Of a store that several
+    processes serve (docs/servers.md), all parts are opened.
 
     Raises:
         NotFoundError: there is no store, and ``create`` is False.
@@ -112,6 +113,8 @@ def open(path: str | Path, *, create: bool = True, **options: Unpack[StoreOption
         CorruptionError: its files are damaged.
         InvalidArgumentError: an option is unknown or invalid.
     """
+    from pathlib import Path
+
     from pydantic import ValidationError
 
     from nyala.clients.api.database import Database
@@ -137,6 +140,13 @@ def open(path: str | Path, *, create: bool = True, **options: Unpack[StoreOption
         raise InvalidArgumentError(explain(error, "the call of nyala.open", StoreOptions.model_fields)) from None
     if not create and not ManifestFile.exists(LocalFileSystem(path)):
         raise NotFoundError(f"there is no store in {path}: check the path, or create one with nyala.open(path)")
+    from nyala.flight_server.processes.layout import ProcessLayout
+
+    layout = ProcessLayout(Path(path).absolute())
+    if layout.count() > 1 and chosen.server is None:
+        from nyala.flight_server.processes.embedded import PartsStore
+
+        return Database(PartsStore(layout, chosen))
     return Database(Store.open(path, chosen))
 
 

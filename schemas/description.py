@@ -237,6 +237,8 @@ class Health(BaseModel):
     damaged: list[DamagedFile] = []
     clock_ahead_seconds: float = 0.0
     """How far timestamps are ahead of this server's wall clock, if the clock was set back: see docs/servers.md."""
+    processes: dict[str, str] = {}
+    """The processes behind this address, by their names in the placement, each with its ``store_uuid``. Empty: one."""
 
     @property
     def takes_writes(self) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...schemas.errors import InvalidArgumentError
+from ...schemas.errors import InvalidArgumentError, UnavailableError
 from ...schemas.placement import Placement
 from ...schemas.service import StoreService
 from ..flight.store import FlightStore
@@ -26,7 +28,8 @@ def connect(
     """Return the database that the server at ``uri`` serves, such as ``grpc://127.0.0.1:8815``.
 
     If the server shares its tables with others, the database covers them all: the client asks the server for the
-    placement. ``placement`` gives it directly, as the path of its file or as its content: see docs/servers.md.
+    placement. ``placement`` gives it directly, as the path of its file or as its content: see docs/servers.md. If the
+    server consists of several processes, the client asks each of them directly where it can.
 
     With ``retries``, a write whose answer is lost because the server restarted is sent again for some seconds. Its
     batches are numbered, so that none is applied twice.
@@ -47,8 +50,31 @@ def connect(
 
 def store_of(server: FlightStore, retries: bool = True) -> StoreService:
     """Return the store of a server, or that of all servers with which it shares its tables. Raises as ``connect``."""
-    name = server.health().server
-    return server if name is None else _shared(server.placement(), retries, {name: server})
+    about = server.health()
+    if about.server is not None:
+        return _shared(server.placement(), retries, {about.server: server})
+    return _processes(server, about.processes, retries) or server
+
+
+def _processes(server: FlightStore, uuids: Mapping[str, str], retries: bool) -> PlacedStore | None:
+    """Return the store of the processes behind a server, if they can be reached from here; else the server does it.
+
+    Another machine, or a container, may have sockets of another store under the same names.
+    """
+    if not uuids or find_spec("numpy") is None:
+        return None
+    placement = server.placement()
+    for name, (location, *_) in placement.servers.items():
+        with suppress(UnavailableError):
+            found = FlightStore(location, retries)
+            about = found.health()
+            if (about.server, about.store_uuid) == (name, uuids.get(name)):
+                store = _shared(placement, retries, {name: found})
+                store.servers.keep(server)
+                return store
+            found.close()
+            return None
+    return None
 
 
 def _shared(placement: Placement, retries: bool, connected: dict[str, FlightStore]) -> PlacedStore:

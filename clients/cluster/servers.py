@@ -58,6 +58,11 @@ class Servers:
             self._stores[name] = store
             self._opened.append(store)
 
+    def keep(self, store: StoreService) -> None:
+        """Close a connection together with those to the servers."""
+        with self._lock:
+            self._opened.append(store)
+
     def each(self, act: Callable[[StoreService], Answer], names: Sequence[str] | None = None) -> dict[str, Answer]:
         """Ask servers, all if ``names`` is None, at the same time; return their answers by name.
 

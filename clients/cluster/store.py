@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
 from typing import Any
@@ -320,12 +320,7 @@ class PlacedStore(Verbs):
 
     def health(self) -> Health:
         """See StoreService. The worst health of all servers, with the damaged files of all."""
-        found = self.servers.each(lambda store: store.health())
-        worst = max(self.servers.names, key=lambda name: (_HOW_BAD.index(found[name].status), name))
-        if found[worst].status == "ok":
-            return found[self.servers.names[0]].model_copy(update={"server": None, "store_uuid": ""})
-        damaged = [file for health in found.values() for file in health.damaged]
-        return found[worst].model_copy(update={"reason": f"{worst}: {found[worst].reason}", "damaged": damaged})
+        return worst(self.servers.each(lambda store: store.health()))
 
     def close(self) -> None:
         """Close the connections; the servers keep running."""
@@ -336,6 +331,15 @@ class PlacedStore(Verbs):
 
 
 _HOW_BAD = ("ok", "degraded", "read_only")
+
+
+def worst(found: Mapping[str, Health]) -> Health:
+    """Return the worst of the servers' healths, with the damaged files of all."""
+    name = max(found, key=lambda name: (_HOW_BAD.index(found[name].status), name))
+    if found[name].status == "ok":
+        return found[name].model_copy(update={"server": None, "store_uuid": ""})
+    damaged = [file for health in found.values() for file in health.damaged]
+    return found[name].model_copy(update={"reason": f"{name}: {found[name].reason}", "damaged": damaged})
 
 
 def _added(first: ColumnStats, other: ColumnStats) -> ColumnStats:

@@ -1,0 +1,94 @@
+"""Spreads tablets evenly over processes, with as few moves as that takes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from ...clients.cluster.servers import Servers
+from ...clients.cluster.store import PlacedStore
+from ...schemas.errors import ConflictError
+
+_LOG = logging.getLogger("nyala.flight_server")
+
+Tablets = dict[str, dict[str, list[int]]]
+"""By table and process: the numbers of the tablets there."""
+Move = tuple[str, int, str, str]
+"""A table, a tablet's number, its process, and where it goes."""
+
+
+def balance(servers: Servers, count: int) -> None:
+    """Spread the tablets of each table over the first ``count`` processes; repeat the call after an interruption.
+
+    Raises:
+        ConflictError: a process that is to end has a table that was dropped and can be recalled.
+        StoreError: a tablet cannot be moved; those before it have been.
+    """
+    _check_dropped(servers, servers.names[count:])
+    store = PlacedStore(servers)
+    placed: Tablets = {table: {name: [] for name in servers.names} for table in store.tables()}
+    for table, by_process in placed.items():
+        for place in store.tablets(table).tablets:
+            assert place.server is not None
+            by_process[place.server].append(place.tablet)
+    planned = moves(placed, servers.names[:count])
+    for number, (table, tablet, source, target) in enumerate(planned, 1):
+        _LOG.info(
+            "moving tablet %d of %s from %s to %s (%d of %d)", tablet, table, source, target, number, len(planned)
+        )
+        store.move_tablet(table, tablet, target, source)
+
+
+def moves(placed: Tablets, kept: Sequence[str]) -> list[Move]:
+    """Return the moves after which only processes in ``kept`` have tablets, those of each table evenly, and as evenly
+    as that leaves over all tables."""
+    totals = {name: sum(len(found[name]) for found in placed.values()) for name in kept}
+    tables = [_Table(table, found, totals) for table, found in placed.items()]
+    planned = [move for table in tables for move in table.emptied()]
+    while step := next(filter(None, (table.step() for table in tables)), None):
+        planned.append(step)
+    return planned
+
+
+class _Table:
+    """The tablets of one table; ``totals`` counts those of all tables by process, and is kept up to date."""
+
+    def __init__(self, name: str, placed: Mapping[str, Sequence[int]], totals: dict[str, int]) -> None:
+        self._name = name
+        self._movable = {process: list(numbers) for process, numbers in placed.items()}
+        self._counts = {process: len(placed[process]) for process in totals}
+        self._totals = totals
+
+    def emptied(self) -> list[Move]:
+        """Move all tablets off the processes that are not to keep any."""
+        gone = [process for process in self._movable if process not in self._totals]
+        return [self._move(process, self._emptiest()) for process in gone for _ in list(self._movable[process])]
+
+    def step(self) -> Move | None:
+        """Move a tablet that was not moved before, if that makes things more even."""
+        sources = [process for process in self._counts if self._movable[process]]
+        target = self._emptiest()
+        for source in sorted(sources, key=lambda process: (-self._counts[process], -self._totals[process])):
+            gap = self._counts[source] - self._counts[target]
+            if gap > 1 or (gap == 1 and self._totals[source] - self._totals[target] > 1):
+                return self._move(source, target)
+        return None
+
+    def _emptiest(self) -> str:
+        return min(self._counts, key=lambda process: (self._counts[process], self._totals[process]))
+
+    def _move(self, source: str, target: str) -> Move:
+        for counts in (self._counts, self._totals):
+            counts[target] += 1
+            if source in counts:
+                counts[source] -= 1
+        return self._name, self._movable[source].pop(), source, target
+
+
+def _check_dropped(servers: Servers, names: Sequence[str]) -> None:
+    for name in names:
+        if dropped := servers.store(name).dropped_tables():
+            raise ConflictError(
+                f"the process {name} cannot end: it has the dropped table {dropped[0].name!r}, which can be recalled "
+                "until its time is over; recall it, or serve with as many processes until then"
+            )

@@ -1,0 +1,55 @@
+"""Front: all processes of a store as one store, for clients that know only the public address."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ...clients.cluster import reading
+from ...clients.cluster.servers import Servers
+from ...clients.cluster.store import PlacedStore, worst
+from ...schemas.description import Health, ScanPlan
+from ...schemas.partition_schema import TabletPartition
+from ...schemas.scan import ScanSpec
+from ...schemas.service import ScanStream
+
+
+class Front(PlacedStore):
+    """Passes each request to the process that has the rows, and combines the answers. Thread safe."""
+
+    def __init__(self, servers: Servers, stop: Callable[[], None]) -> None:
+        """Take over ``servers``, which all answer; ``stop`` ends the processes when this is closed."""
+        super().__init__(servers)
+        self._stop = stop
+        self._uuids = {name: health.store_uuid for name, health in servers.each(lambda store: store.health()).items()}
+
+    def scan(self, spec: ScanSpec) -> ScanStream:
+        """See StoreService. Takes the tickets of its plans to the processes that made them."""
+        if spec.tablet is None and spec.partition is None:
+            return super().scan(spec.model_copy(update={"here": False}) if spec.here else spec)
+        found = reading.opened(self.servers, self._planner(spec.table, spec.partition), spec)
+        return replace(found, batches=reading.begun(found.batches))
+
+    def plan(self, spec: ScanSpec) -> ScanPlan:
+        """See StoreService. All tickets are read here: a client may be unable to reach the processes."""
+        plan = super().plan(spec)
+        here = {"server": None, "locations": []}
+        return plan.model_copy(update={"splits": [split.model_copy(update=here) for split in plan.splits]})
+
+    def health(self) -> Health:
+        """See StoreService. Lists the processes; degraded while one of them is down."""
+        found, away = self.servers.there(lambda store: store.health())
+        health = worst(found).model_copy(update={"server": None, "processes": self._uuids})
+        if away and health.status == "ok":
+            return health.model_copy(update={"status": "degraded", "reason": away.message})
+        return health
+
+    def close(self) -> None:
+        """Close the connections, and stop the processes."""
+        super().close()
+        self._stop()
+
+    def _planner(self, table: str, partition: TabletPartition | None) -> str:
+        """Return the process that has a tablet, as far as is known here; empty if it is not known."""
+        known = self._cache.of(table)
+        return known.names[known.owners[known.partitions.index(partition)]] if partition in known.partitions else ""

@@ -1,0 +1,60 @@
+"""Serves a store by several processes, after bringing their number to what is asked for."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from ...schemas.errors import InvalidArgumentError, UnavailableError
+from ...schemas.service import StoreService
+from ..logs import log_to_stderr
+from ..settings import Settings
+from .balancing import balance
+from .layout import ProcessLayout, names
+from .supervisor import Supervisor
+
+_LOG = logging.getLogger("nyala.flight_server")
+
+
+def serve_processes(settings: Settings, run: Callable[[Settings, Callable[[], StoreService]], None]) -> bool:
+    """Serve with ``run`` until a signal; return False if the store is for one process.
+
+    Raises:
+        InvalidArgumentError: the options contradict each other.
+        UnavailableError: a process could not start, or ended and could not start again.
+    """
+    options = settings.serve
+    if options.data is None or options.placement is not None or options.name is not None:
+        if options.processes is not None and options.data is not None:
+            raise InvalidArgumentError(
+                "--processes makes its own placement: it cannot be combined with --placement and --name"
+            )
+        return False
+    layout = ProcessLayout(Path(os.path.abspath(options.data)))
+    existing = layout.count()
+    wanted = options.processes or existing
+    log_to_stderr(options.log_level, options.json_output)
+    if wanted < existing:
+        _shrink(layout, existing, wanted, settings)
+    if wanted == 1:
+        return False
+    supervisor = Supervisor(layout, wanted, settings)
+    run(settings, lambda: supervisor.open(balanced=options.processes is not None))
+    if supervisor.failure:
+        raise UnavailableError(supervisor.failure)
+    return True
+
+
+def _shrink(layout: ProcessLayout, existing: int, wanted: int, settings: Settings) -> None:
+    """Move the tablets of the last processes to the others, and delete their directories."""
+    _LOG.info("moving the tablets of %d processes to %d", existing, wanted)
+    supervisor = Supervisor(layout, existing, settings)
+    servers = supervisor.start()
+    try:
+        balance(servers, wanted)
+    finally:
+        servers.close()
+        supervisor.stop()
+    layout.retire(names(existing)[wanted:])

@@ -1,0 +1,149 @@
+"""Supervisor: several processes that share the tables of one store, on this machine, behind one address.
+
+The parent has no store of its own. It starts a server for each part (`child`), starts one that dies again, and answers
+at the public address for all of them (`front`). A client on this machine learns where they listen and asks them
+directly, as servers of a placement.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+
+from ...clients.cluster.servers import Servers
+from ...engine.fs.filesystem import FileLock
+from ...engine.fs.local import LocalFileSystem
+from ...engine.fs.store_lock import check_free
+from ...engine.options import BUDGET_SHARES, StoreOptions
+from ...schemas.errors import UnavailableError
+from ..settings import Settings
+from .balancing import balance
+from .child_process import ChildProcess
+from .front import Front
+from .layout import ProcessLayout, names
+
+_LOG = logging.getLogger("nyala.flight_server")
+_FORMER_SECONDS = 15.0
+"""How long the processes of a parent that was killed may take to end."""
+_KILL_SECONDS = 5.0
+"""How much longer than ``drain_seconds`` a process may take to end before it is killed."""
+
+
+class Supervisor:
+    """Starts and stops the processes of a store."""
+
+    def __init__(self, layout: ProcessLayout, count: int, settings: Settings) -> None:
+        self.layout = layout
+        self.count = count
+        self.failure = ""
+        """Why the server stopped by itself; empty if it did not."""
+        self._settings = settings
+        self._drain_seconds = settings.server.drain_seconds / 2
+        self._lock: FileLock | None = None
+        self._children: list[ChildProcess] = []
+
+    def start(self) -> Servers:
+        """Start all processes; return connections to them when all are ready.
+
+        Raises:
+            UnavailableError: one could not start, or another server has the store open.
+            InvalidArgumentError: the path of the data directory is too long.
+        """
+        self.layout.prepare(self.count)
+        self._lock = LocalFileSystem(self.layout.folder).lock("lock")
+        try:
+            _wait_until_free([self.layout.directory(name) for name in names(self.count)])
+            placement = self.layout.placement(self.count)
+            path = self.layout.folder / "placement.json"
+            path.write_text(placement.model_dump_json(indent=2) + "\n")
+            self._children = [
+                ChildProcess(name, self._options(name, path), self.layout.socket(name), self._give_up)
+                for name in names(self.count)
+            ]
+            for child in self._children:
+                child.start()
+            for child in self._children:
+                if (code := child.wait_until_ready()) is not None:
+                    raise UnavailableError(f"the process {child.name} could not start: it ended with code {code}")
+            return Servers(placement)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop all processes, each cleanly if it ends in time."""
+        for child in self._children:
+            child.ask_to_stop()
+        until = time.monotonic() + self._drain_seconds + _KILL_SECONDS
+        for child in self._children:
+            code = child.wait_until_stopped(until - time.monotonic())
+            if code:
+                _LOG.warning("the process %s ended with code %s", child.name, code)
+        if self._lock is not None:
+            self._lock.close()
+
+    def open(self, balanced: bool) -> Front:
+        """Start all processes; return the store that all of them are. With ``balanced``, spread the tablets evenly
+        before that. Raises as ``start`` and ``balance``."""
+        servers = self.start()
+        try:
+            if balanced:
+                balance(servers, self.count)
+            return Front(servers, self.stop)
+        except BaseException:
+            servers.close()
+            self.stop()
+            raise
+
+    def _options(self, name: str, placement: Path) -> dict[str, Any]:
+        """Return the options of a process: those of the server, with its share of memory and threads."""
+        given = {option: each.value for option, each in self._settings.given.items()}
+        for option in ("processes", "memory_mb", "budget_bytes"):
+            given.pop(option, None)
+        own = {
+            "data": self.layout.directory(name),
+            "listen": f"grpc+unix://{self.layout.socket(name)}",
+            "placement": placement,
+            "name": name,
+            "drain_seconds": self._drain_seconds,
+        }
+        options = self._settings.models[StoreOptions]
+        return to_jsonable_python({**given, **shares(options, self.count), **own})
+
+    def _give_up(self, why: str) -> None:
+        """Stop the server: it would be a part of a store."""
+        if not self.failure:
+            self.failure = why
+            _LOG.error("%s; stopping", why)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def shares(options: Any, count: int) -> Mapping[str, int]:
+    """Return what each of ``count`` processes gets of the memory and the threads of a store."""
+    parts = {name: max(getattr(options, name) // count, 1) for name in BUDGET_SHARES}
+    return parts | {name: max(getattr(options, name) // count, 1) for name in ("scan_threads", "load_threads")}
+
+
+def _wait_until_free(directories: list[Path]) -> None:
+    """Wait for processes of a parent that was killed, which end by themselves.
+
+    Raises:
+        UnavailableError: a directory is still locked.
+    """
+    until = time.monotonic() + _FORMER_SECONDS
+    for directory in directories:
+        while True:
+            try:
+                check_free(directory)
+                break
+            except UnavailableError:
+                if time.monotonic() > until or len(directories) == 1:
+                    raise
+            time.sleep(0.1)
