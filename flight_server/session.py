@@ -43,6 +43,8 @@ _KNOWN_MAX = 64
 _NO_DETAILS = SessionDetails()
 _NO_ROWS = "a session takes messages without a record batch: a request is the app_metadata"
 _LARGE = b'{"large":true}'
+_KEYS_MAX = 1 << 16
+"""Runs and NULLs take a few bytes for any number of keys, whose rows might not fit into memory."""
 
 Ask = Callable[[SessionDetails, bytes], None]
 """Carries out a request, from its second line and its Arrow message, and answers it."""
@@ -195,6 +197,9 @@ class _Session:
 
     def _get_many(self, table: str, keys: pa.RecordBatch) -> None:
         self._answers.wait()
+        if keys.num_rows > _KEYS_MAX:
+            self._answers.send(_LARGE)
+            return
         call = self._call
         with self._admission.admit(Kind.READ, call.peer, call.check):
             found = self.store.get(table, keys)

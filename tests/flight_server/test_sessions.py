@@ -147,6 +147,15 @@ def test_a_large_scan_is_left_to_do_get(served: Served, session: Session) -> Non
     assert session.ask({"get": "homes"}, {"key": [19_999]})["row"]["price"] == 19_999.0
 
 
+def test_few_bytes_that_stand_for_many_keys_are_left_to_point_reads(served: Served, session: Session) -> None:
+    run = pa.RunEndEncodedArray.from_arrays(pa.array([30_000_000], pa.int32()), pa.array([1], pa.int64()))
+    keys = pa.record_batch([run], names=["id"])
+    asked = {"get_many": "homes", "arrow_schema": as_base64(keys.schema)}
+    assert session.ask(asked, None, keys.serialize().to_pybytes()) == {"large": True}
+    few = keys.slice(0, 3)
+    assert session.ask(asked, None, few.serialize().to_pybytes()) == {"rows": 0}
+
+
 def test_requests_in_flight_are_answered_in_order_and_take_effect_in_order(served: Served, session: Session) -> None:
     for number in range(50):
         session.write(served.rows(1, number), number, more=True, writer="w")
